@@ -1,0 +1,172 @@
+"""The typed bodies of timeline blocks: one small class for each thing that can happen in a turn."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from everturn.model.artifacts import Artifact
+from everturn.model.ids import SignalId
+from everturn.model.plans import PlanSnapshot
+from everturn.model.problems import Problem
+from everturn.model.turns import Outcome, TurnUsage
+
+
+class Body(BaseModel):
+    """What all bodies share: frozen, and nothing unknown inside."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TurnHeaderBody(Body):
+    """The turn begins. `ordinal` counts from 1 in the conversation."""
+
+    ordinal: int
+    bundle_id: str | None = None
+
+
+class PromptBody(Body):
+    """What the person wrote, verbatim."""
+
+    text: str
+
+
+class AttachmentBody(Body):
+    """A file the person attached; its bytes are in the object store."""
+
+    artifact: Artifact
+
+
+class AttachmentTextBody(Body):
+    """The beginning of a text attachment, for the model. `total_chars` counts the whole file, None when it was not decoded."""
+
+    filename: str
+    text: str
+    total_chars: int | None
+
+
+class SignalBody(Body):
+    """A followup or a steer, as folded into the turn."""
+
+    signal_id: SignalId
+    text: str
+    attachments: tuple[Artifact, ...] = ()
+
+
+class RoundStartBody(Body):
+    """A round begins; `limit` is the number of rounds the turn may have at this moment."""
+
+    limit: int
+
+
+class ThinkingBody(Body):
+    """What the model thought aloud. `instance` tells repeated thinking channels of one round apart."""
+
+    text: str
+    instance: int = 0
+
+
+class NotesBody(Body):
+    """The notes of an action."""
+
+    text: str
+
+
+class NoticeBody(Body):
+    """Something the runtime tells the model, such as what to mend in its last reply."""
+
+    code: str
+    text: str
+
+
+class RawDecisionBody(Body):
+    """A reply that could not be used, as it came."""
+
+    text: str
+    code: str
+
+
+class ToolCallBody(Body):
+    """A tool is called."""
+
+    tool_id: str
+    params: dict[str, Any]
+
+
+class ToolCodeBody(Body):
+    """The program of a call, verbatim."""
+
+    text: str
+
+
+class ToolResultBody(Body):
+    """What a call gave. `text` is what the model reads; `ambiguous` means nobody knows whether it took effect."""
+
+    tool_id: str
+    status: Literal["ok", "error", "ambiguous", "cancelled"]
+    text: str
+    artifacts: tuple[Artifact, ...] = ()
+    data: dict[str, Any] | None = None
+    duration_ms: int = 0
+
+
+class PlanBody(Body):
+    """A snapshot of a plan after a change."""
+
+    plan: PlanSnapshot
+
+
+class PlanAckBody(Body):
+    """Step marks from notes, as a person reads them."""
+
+    plan_id: str
+    text: str
+
+
+class CompletionBody(Body):
+    """An answer. `text` is the model's, `shown` what clients saw if citations changed it; `instance` as in the deltas."""
+
+    text: str
+    shown: str | None = None
+    instance: int = 0
+    followups: tuple[str, ...] = ()
+    sources_used: tuple[int, ...] = ()
+
+
+class AttemptBody(Body):
+    """An answer that was begun and not kept as the turn's answer, with the reason."""
+
+    text: str
+    shown: str | None = None
+    instance: int = 0
+    reason: str
+
+
+class SummaryBody(Body):
+    """The working summary of a turn, hidden from the person."""
+
+    text: str
+
+
+class TitleBody(Body):
+    """The conversation got its title."""
+
+    title: str
+
+
+class FeedbackBody(Body):
+    """A person's or a program's judgement of an earlier turn, shown to the model at the next turn's start."""
+
+    turn_id: str
+    origin: Literal["user", "machine"]
+    reaction: str | None
+    text: str
+
+
+class ExitBody(Body):
+    """The terminal block of a turn. Exactly one of `outcome` and `error` is set."""
+
+    outcome: Outcome | None = None
+    error: Problem | None = None
+    rounds: int
+    usage: TurnUsage
+    elapsed_ms: int

@@ -1,0 +1,99 @@
+"""What a worker writes at once: blocks with all the rows that must be true exactly when the blocks are."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from everturn.model.artifacts import Artifact
+from everturn.model.blocks import Block
+from everturn.model.ids import CallId, SignalId, TurnId
+from everturn.model.leases import EventCursor
+from everturn.model.problems import Problem
+from everturn.model.signals import SignalState
+from everturn.model.turns import Outcome, TurnStatus, TurnUsage
+
+
+class Effect(StrEnum):
+    """What repeating a tool call would do: nothing, the same again, or something that can't be undone."""
+
+    PURE = "pure"
+    IDEMPOTENT = "idempotent"
+    IRREVERSIBLE = "irreversible"
+
+
+class EffectState(StrEnum):
+    """How far a tool call's effect has come."""
+
+    INTENDED = "intended"
+    COMMITTED = "committed"
+    FAILED = "failed"
+    AMBIGUOUS = "ambiguous"
+
+
+@dataclass(frozen=True, slots=True)
+class EffectChange:
+    """A row of the effect ledger. `args_hash` is over the tool id and its canonical parameters."""
+
+    call_id: CallId
+    tool_id: str
+    args_hash: str
+    effect: Effect
+    state: EffectState
+
+
+@dataclass(frozen=True, slots=True)
+class UsageEvent:
+    """One model call. `role` says what the call was for, such as `decision`."""
+
+    model: str
+    role: str
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost_usd: float
+    estimated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SignalChange:
+    """A signal gets its final state."""
+
+    signal_id: SignalId
+    state: SignalState
+    round: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """Signals that came too late become the next turn, in the transaction that ends this one."""
+
+    signal_ids: tuple[SignalId, ...]
+    turn_id: TurnId
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnClose:
+    """A turn ends. `seen_inbox` is the inbox the worker has folded; a larger one in the database refuses the commit."""
+
+    status: TurnStatus
+    outcome: Outcome | None
+    error: Problem | None
+    usage: TurnUsage
+    seen_inbox: int
+    title: str | None = None
+    promote: Promotion | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One transaction of a lease holder. `cursor` is the last event id given out so far."""
+
+    turn_id: TurnId
+    blocks: tuple[Block, ...]
+    cursor: EventCursor
+    effects: tuple[EffectChange, ...] = ()
+    usage: tuple[UsageEvent, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    signals: tuple[SignalChange, ...] = ()
+    close: TurnClose | None = None

@@ -1,0 +1,43 @@
+"""Who acts: a principal is a user of one tenant and project, with roles; every repository call names one."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """What a principal may do; also decides the lane of its turns."""
+
+    ANONYMOUS = "anonymous"
+    REGISTERED = "registered"
+    PAID = "paid"
+    PRIVILEGED = "privileged"
+    ADMIN = "admin"
+
+
+class Lane(StrEnum):
+    """A doorbell list that workers listen to. CONTROL has a slot of its own."""
+
+    PRIVILEGED = "privileged"
+    PAID = "paid"
+    REGISTERED = "registered"
+    ANONYMOUS = "anonymous"
+    CONTROL = "control"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A user of one tenant and project."""
+
+    tenant: str
+    project: str
+    user_id: str
+    roles: frozenset[Role] = frozenset({Role.REGISTERED})
+
+
+def lane_of(roles: frozenset[Role]) -> Lane:
+    """The lane of a principal's turns: that of its strongest role."""
+    if Role.ADMIN in roles or Role.PRIVILEGED in roles:
+        return Lane.PRIVILEGED
+    if Role.PAID in roles:
+        return Lane.PAID
+    return Lane.REGISTERED if Role.REGISTERED in roles else Lane.ANONYMOUS

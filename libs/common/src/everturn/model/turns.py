@@ -1,0 +1,72 @@
+"""A turn: all work for one message. The row says where it stands; the blocks say what happened."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+from everturn.model.artifacts import Artifact
+from everturn.model.ids import ConversationId, TurnId
+from everturn.model.problems import Problem
+
+
+class TurnStatus(StrEnum):
+    """QUEUED and RUNNING are open; the others are terminal."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_open(self) -> bool:
+        return self in (TurnStatus.QUEUED, TurnStatus.RUNNING)
+
+
+class Outcome(StrEnum):
+    """How a turn that did not fail ended: by itself, stopped by a steer, cancelled, or at a cap."""
+
+    COMPLETED = "completed"
+    STOPPED = "stopped"
+    CANCELLED = "cancelled"
+    CAPPED = "capped"
+
+
+class TurnUsage(BaseModel):
+    """Sums over a turn's model calls. Cost in US dollars."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cost_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """What the turn was asked: the text as it was sent, and the stored attachments."""
+
+    text: str
+    attachments: tuple[Artifact, ...] = ()
+    bundle_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn row. `ordinal` counts from 1 in its conversation; `attempt` counts takeovers since the last commit."""
+
+    id: TurnId
+    conversation_id: ConversationId
+    ordinal: int
+    status: TurnStatus
+    attempt: int
+    request: TurnRequest
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: Outcome | None = None
+    usage: TurnUsage | None = None
+    error: Problem | None = None

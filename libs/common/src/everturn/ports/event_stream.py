@@ -1,0 +1,101 @@
+"""The live wire to clients: one ordered stream of encoded events per conversation, and hints that carry ids only."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from everturn.errors import EverturnError
+from everturn.model.ids import ConversationId
+from everturn.model.leases import EventCursor
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedEvent:
+    """One event as clients get it: `payload` is the encoded envelope, `type` its event type."""
+
+    id: EventCursor
+    type: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Several events sent at once. `prev` is the id before the first one; a reader whose cursor is another has a gap."""
+
+    prev: EventCursor
+    events: tuple[EncodedEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """Something changed outside the stream: look at the row. `signal_id` is empty for a change of status."""
+
+    kind: Literal["status", "signal"]
+    conversation_id: ConversationId
+    signal_id: str = ""
+
+
+class EventsLost(EverturnError):
+    """The stream no longer holds the event before this entry."""
+
+
+class EventWriter(Protocol):
+    """The lease holder's end."""
+
+    async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
+        """The newest id in the stream; None when the stream is empty or gone."""
+        ...
+
+    async def publish(self, conversation_id: ConversationId, entry: Entry, *, first: bool) -> None:
+        """Append one entry; its id is its last event's.
+
+        Raises StaleFence when a newer fence has written, EventsLost when the stream does not end at `prev`
+        (not checked when `first`), Unavailable when the wire is down. The stream keeps about 2,000 entries for an hour.
+        """
+        ...
+
+    async def trim(self, conversation_id: ConversationId, before: EventCursor) -> None:
+        """Entries below `before` are not needed to read this conversation any more."""
+        ...
+
+
+class FollowSet(Protocol):
+    """Which conversations a reader follows, and from where; shared by a hub and its reader."""
+
+    def positions(self) -> dict[ConversationId, EventCursor]: ...
+
+    async def changed(self) -> None:
+        """Return once a conversation was added."""
+        ...
+
+
+class EventReader(Protocol):
+    """A client-facing end."""
+
+    async def load_after(self, conversation_id: ConversationId, after: EventCursor, *, max_entries: int) -> tuple[Entry, ...]:
+        """Entries whose id is above `after`, oldest first."""
+        ...
+
+    def follow(self, conversations: FollowSet) -> AsyncIterator[tuple[ConversationId, Entry]]:
+        """New entries of all conversations in the set, as they come. The set may change meanwhile. Raises Unavailable."""
+        ...
+
+
+class Hints(Protocol):
+    """Hints, best effort: losing one costs a client a few seconds of seeing the old state."""
+
+    async def send(self, hint: Hint) -> None: ...
+
+    def listen(self) -> AsyncIterator[Hint]:
+        """All hints from now on. Raises Unavailable when the wire is down."""
+        ...
+
+
+class InboxBells(Protocol):
+    """Rings the running turn of a conversation, so that it looks for signals at once."""
+
+    async def ring(self, conversation_id: ConversationId) -> None: ...
+
+    def listen(self) -> AsyncIterator[ConversationId]:
+        """Ids of conversations whose inbox was rung, from now on. Raises Unavailable when the wire is down."""
+        ...

@@ -1,0 +1,110 @@
+"""Accepting what people send: one transaction that makes a message a turn, or a signal into the turn that runs."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from everturn.errors import Conflict, Invalid
+from everturn.model.artifacts import Artifact
+from everturn.model.identity import Lane, Principal
+from everturn.model.ids import ConversationId, SignalId, TurnId
+from everturn.model.signals import Signal, SignalKind, SignalState
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """A client's key for one submit on one route, and the hash (hex) of what it submitted."""
+
+    route: str
+    key: str
+    request_hash: str
+
+
+class KeyReused(Invalid):
+    """This Idempotency-Key was used for another request."""
+
+
+class KeyBusy(Conflict):
+    """A request with this Idempotency-Key is still being worked on."""
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingMessage:
+    """A message that passed all checks; its attachments are stored already.
+
+    `create` makes the conversation (the message went to `new`). `kind` and `target_turn_id` matter for a busy conversation only.
+    `turn_id` and `signal_id` are fresh ids, of which one will be used.
+    """
+
+    conversation_id: ConversationId
+    create: bool
+    text: str
+    attachments: tuple[Artifact, ...]
+    turn_id: TurnId
+    signal_id: SignalId
+    kind: SignalKind | None = None
+    target_turn_id: TurnId | None = None
+    bundle_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingSignal:
+    """A followup, steer or cancel said on purpose."""
+
+    signal_id: SignalId
+    kind: SignalKind
+    text: str
+    attachments: tuple[Artifact, ...] = ()
+    target_turn_id: TurnId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a message: a turn of its own (`signal_id` None) or a signal into `turn_id`.
+
+    `ring` is whether the doorbell on `lane` is to be rung now; a replayed answer never rings.
+    """
+
+    conversation_id: ConversationId
+    turn_id: TurnId
+    signal_id: SignalId | None
+    state: SignalState | None
+    ring: bool
+    lane: Lane
+    replayed: bool = False
+
+
+class Inbox(Protocol):
+    """All calls are one transaction each and see only the principal's own rows."""
+
+    async def accept_message(
+        self, principal: Principal, message: IncomingMessage, key: IdempotencyKey | None
+    ) -> Receipt:
+        """Insert a turn (conversation idle) or a signal (busy), and the artifact rows.
+
+        Raises NotFound, KeyReused, KeyBusy (a twin did not commit within 2 s), Conflict (a target that isn't the open turn).
+        """
+        ...
+
+    async def accept_signal(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        signal: IncomingSignal,
+        key: IdempotencyKey | None,
+    ) -> Receipt:
+        """Insert a signal into the open turn. Raises NotFound, Conflict when no turn is open, KeyReused, KeyBusy."""
+        ...
+
+    async def load_signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> Signal: ...
+
+    async def save_signal_text(
+        self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId, text: str
+    ) -> Signal:
+        """Edit a signal that is still ACCEPTED. Raises Conflict when it is not."""
+        ...
+
+    async def retract_signal(
+        self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId
+    ) -> Signal:
+        """Take back a signal that is still ACCEPTED. Raises Conflict when it is not. Retracting twice is fine."""
+        ...

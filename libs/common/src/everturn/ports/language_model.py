@@ -1,0 +1,105 @@
+"""What the agent needs from a language model: a stream of text with the usage at its end."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from everturn.errors import EverturnError
+from everturn.model.prompts import ModelRequest
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the reply, in order; never empty."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """A piece of reasoning that the provider reports apart from the reply."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUsage:
+    """Tokens of one call as the provider counts them. `input_tokens` includes both cache counts.
+
+    `estimated` means that we counted the tokens ourselves; `cost_known` is false where there is no price for the model
+    (`cost_usd` is then 0).
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float = 0.0
+    estimated: bool = False
+    cost_known: bool = True
+
+
+FinishReason = Literal["stop", "length", "refusal"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyFinished:
+    """The last piece of every reply that did not raise."""
+
+    reason: FinishReason
+    usage: ModelUsage
+
+
+ModelPiece = TextDelta | ReasoningDelta | ReplyFinished
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTraits:
+    """What a model can take. `context_tokens` counts input and output together."""
+
+    name: str
+    context_tokens: int
+    images: bool
+    documents: bool
+
+
+class ModelFailed(EverturnError):
+    """The language model did not answer."""
+
+    retryable: bool
+    """The same request may succeed later."""
+    retry_after_s: float | None
+    """How long the provider asked to wait."""
+    partial: bool
+    """The caller has already received pieces of this reply; only the caller can drop them and ask again."""
+
+    def __init__(
+        self,
+        detail: str = "",
+        *,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+        partial: bool = False,
+    ) -> None:
+        super().__init__(detail)
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+        self.partial = partial
+
+
+class ContextLimitExceeded(ModelFailed):
+    """The request is longer than the model's context."""
+
+
+class LanguageModel(Protocol):
+    """A model behind some provider. Implementations hold no state between calls."""
+
+    @property
+    def traits(self) -> ModelTraits: ...
+
+    def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        """Stream one reply: ends with exactly one ReplyFinished, or raises ModelFailed.
+
+        Use it inside `contextlib.aclosing`: closing the generator cancels the call.
+        """
+        ...

@@ -1,0 +1,59 @@
+"""The append-only timeline of a conversation, and the one transaction in which its lease holder writes."""
+
+from typing import Protocol
+
+from everturn.errors import Conflict
+from everturn.model.blocks import Block
+from everturn.model.commits import Commit
+from everturn.model.feedback import Feedback
+from everturn.model.ids import ConversationId, TurnId
+from everturn.model.identity import Principal
+from everturn.model.leases import Lease
+from everturn.model.signals import Signal
+from everturn.model.turns import Turn, TurnUsage
+
+
+class InboxMoved(Conflict):
+    """Something was said to the turn while it was ending."""
+
+    def __init__(self, inbox_seq: int) -> None:
+        super().__init__(f"The inbox is at {inbox_seq}.")
+        self.inbox_seq = inbox_seq
+
+
+class Timelines(Protocol):
+    """Every write names the lease's fence and raises StaleFence when it is no longer the latest."""
+
+    async def load_blocks(
+        self, principal: Principal, conversation_id: ConversationId, *, after_seq: int = 0
+    ) -> tuple[Block, ...]:
+        """All blocks with a larger `seq`, in order."""
+        ...
+
+    async def load_turn(self, principal: Principal, turn_id: TurnId) -> Turn: ...
+
+    async def load_signals(self, principal: Principal, turn_id: TurnId) -> tuple[Signal, ...]:
+        """The turn's signals that are ACCEPTED still, in the order they came."""
+        ...
+
+    async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
+        """The sum of the turn's usage events so far."""
+        ...
+
+    async def load_fresh_feedback(
+        self, principal: Principal, conversation_id: ConversationId
+    ) -> tuple[Feedback, ...]:
+        """Feedback on turns of this conversation that no block tells of yet, oldest first."""
+        ...
+
+    async def commit(self, lease: Lease, commit: Commit) -> int:
+        """Write all of it or nothing; returns the conversation's inbox_seq.
+
+        Raises StaleFence, and InboxMoved when `commit.close` has seen less than the database.
+        A close sets the turn's and the conversation's state and resets `attempt`; any other commit sets `attempt` to 0.
+        """
+        ...
+
+    async def save_announced(self, lease: Lease, turn_id: TurnId) -> None:
+        """The terminal event of the turn has been published."""
+        ...

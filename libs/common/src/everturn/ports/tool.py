@@ -1,0 +1,88 @@
+"""A tool of the loop: what it is called, what it takes, what repeating it would do, and how one call runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel
+
+from everturn.model.artifacts import Artifact
+from everturn.model.block_bodies import Body
+from everturn.model.blocks import Block, BlockType
+from everturn.model.commits import Effect
+from everturn.model.identity import Principal
+from everturn.model.ids import CallId, ConversationId, TurnId
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """`tool_id` is `alias.name`. `params` checks the arguments; its field order is the order a model should write them in.
+
+    `summary` is one line for the prompt's list; `guide` the Markdown that teaches its use. `takes_code` tools get the
+    code channel. `cancellable` tools are cancelled by a steer. `timeout_s` bounds one call.
+    """
+
+    tool_id: str
+    summary: str
+    guide: str
+    params: type[BaseModel]
+    effect: Effect
+    takes_code: bool = False
+    cancellable: bool = True
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """Where a call happens. `blocks` are all of the conversation's blocks up to and with the call."""
+
+    principal: Principal
+    conversation_id: ConversationId
+    turn_id: TurnId
+    round: int
+    blocks: Sequence[Block]
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call with checked parameters; `code` is the program from the code channel."""
+
+    call_id: CallId
+    params: BaseModel
+    code: str | None
+    context: ToolContext
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A block the tool wants on the timeline after its result."""
+
+    type: BlockType
+    ref: str
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """What a call gave. `text` is for the model, already within its preview cap.
+
+    The bytes of `artifacts` are in the object store before the outcome is returned. An error is an outcome, not an exception.
+    """
+
+    status: Literal["ok", "error"]
+    text: str
+    artifacts: tuple[Artifact, ...] = ()
+    records: tuple[Record, ...] = ()
+    data: dict[str, Any] | None = None
+
+
+class Tool(Protocol):
+    """One tool; it holds no state between calls."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        """Do it. Cancelling the awaiting task stops it within 2 s. An exception becomes an error outcome at the one edge for tools."""
+        ...

@@ -1,0 +1,100 @@
+"""The contract of LanguageModel as tests: subclass it, give it a `model` that answers every request, and it runs."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from everturn.model.prompts import ModelRequest, PromptMessage, TextPart
+from everturn.ports.language_model import LanguageModel, ModelPiece, ReplyFinished, TextDelta
+
+_TIMEOUT_S = 10.0
+
+
+def build_request(text: str = "Say hello.", *, system: str = "You are helpful.") -> ModelRequest:
+    """A small request: one system and one user message."""
+    messages = (
+        PromptMessage("system", (TextPart(system, cache_point=True),)),
+        PromptMessage("user", (TextPart(text),)),
+    )
+    return ModelRequest(messages, max_output_tokens=512)
+
+
+async def collect_pieces(model: LanguageModel, request: ModelRequest) -> list[ModelPiece]:
+    """Every piece of one reply; raises what the model raises, and TimeoutError after ten seconds."""
+    async with asyncio.timeout(_TIMEOUT_S), aclosing(model.generate(request)) as pieces:
+        return [piece async for piece in pieces]
+
+
+def join_text(pieces: list[ModelPiece]) -> str:
+    """The text of the reply."""
+    return "".join(piece.text for piece in pieces if isinstance(piece, TextDelta))
+
+
+class LanguageModelContract:
+    """What every LanguageModel keeps. A subclass defines the fixture `model`; its replies have at least two pieces."""
+
+    @pytest.fixture
+    def model(self) -> LanguageModel:
+        raise NotImplementedError
+
+    async def test_a_reply_ends_with_exactly_one_finish(self, model: LanguageModel) -> None:
+        pieces = await collect_pieces(model, build_request())
+
+        finishes = [piece for piece in pieces if isinstance(piece, ReplyFinished)]
+        assert len(finishes) == 1
+        assert pieces[-1] is finishes[0]
+
+    async def test_pieces_of_text_are_never_empty(self, model: LanguageModel) -> None:
+        pieces = await collect_pieces(model, build_request())
+
+        assert all(piece.text for piece in pieces if not isinstance(piece, ReplyFinished))
+        assert join_text(pieces)
+
+    async def test_the_usage_counts_the_cached_tokens_among_the_input(self, model: LanguageModel) -> None:
+        pieces = await collect_pieces(model, build_request())
+
+        finish = pieces[-1]
+        assert isinstance(finish, ReplyFinished)
+        assert finish.usage.input_tokens >= finish.usage.cache_read_tokens + finish.usage.cache_write_tokens
+        assert finish.usage.input_tokens > 0
+        assert finish.usage.output_tokens > 0
+        assert finish.usage.cost_usd >= 0
+
+    async def test_closing_a_reply_early_leaves_the_model_usable(self, model: LanguageModel) -> None:
+        async with asyncio.timeout(_TIMEOUT_S), aclosing(model.generate(build_request())) as pieces:
+            first = await anext(pieces)
+
+        again = await collect_pieces(model, build_request())
+
+        assert not isinstance(first, ReplyFinished)
+        assert isinstance(again[-1], ReplyFinished)
+
+    async def test_a_cancelled_reply_ends_as_cancelled(self, model: LanguageModel) -> None:
+        started = asyncio.Event()
+
+        async def consume_one_piece() -> None:
+            async with aclosing(model.generate(build_request())) as pieces:
+                await anext(pieces)
+                started.set()
+                await asyncio.Event().wait()
+
+        async with asyncio.timeout(_TIMEOUT_S):
+            task = asyncio.create_task(consume_one_piece())
+            await started.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    async def test_two_replies_at_once_do_not_mix(self, model: LanguageModel) -> None:
+        first, second = await asyncio.gather(
+            collect_pieces(model, build_request()), collect_pieces(model, build_request())
+        )
+
+        assert join_text(first) == join_text(second)
+        assert isinstance(first[-1], ReplyFinished)
+        assert isinstance(second[-1], ReplyFinished)
+
+    def test_the_traits_say_what_the_model_takes(self, model: LanguageModel) -> None:
+        assert model.traits.name
+        assert model.traits.context_tokens > 0

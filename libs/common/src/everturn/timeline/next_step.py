@@ -1,0 +1,95 @@
+"""What a turn needs next, read from its blocks alone, so that any worker can go on where another stopped."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from everturn.model.block_bodies import ToolCallBody
+from everturn.model.blocks import Block, BlockType
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTurn:
+    """Nothing is there yet: write the header and the prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRound:
+    """Ask the model; `round` counts from 1."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCall:
+    """A call whose result is not on the timeline. `code` is its program, if it has one."""
+
+    block: Block
+    body: ToolCallBody
+    code: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteCalls:
+    """Run the calls of this round that have no result, in order."""
+
+    round: int
+    calls: tuple[PendingCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """The terminal block is there."""
+
+
+NextStep = OpenTurn | GenerateRound | ExecuteCalls | TurnEnded
+
+DECISION_TYPES = frozenset(
+    {
+        BlockType.THINKING,
+        BlockType.NOTES,
+        BlockType.NOTICE,
+        BlockType.DECISION_RAW,
+        BlockType.TOOL_CALL,
+        BlockType.COMPLETION,
+        BlockType.COMPLETION_ATTEMPT,
+    }
+)
+"""Blocks that only a committed decision (C1 or C3) can have written."""
+
+
+def next_step(blocks: Sequence[Block]) -> NextStep:
+    """Choose from the blocks of one turn, in order."""
+    if not blocks:
+        return OpenTurn()
+    if blocks[-1].type is BlockType.EXIT:
+        return TurnEnded()
+    pending = _pending_calls(blocks)
+    if pending:
+        return ExecuteCalls(pending[0].block.round, pending)
+    return GenerateRound(sealed_round(blocks) + 1)
+
+
+def sealed_round(blocks: Sequence[Block]) -> int:
+    """The last round whose decision is committed; 0 when there is none."""
+    return max((block.round for block in blocks if block.type in DECISION_TYPES), default=0)
+
+
+def failure_streak(blocks: Sequence[Block]) -> int:
+    """How many of the turn's last rounds, without a break, gave a reply that could not be used."""
+    failed = {block.round for block in blocks if block.type is BlockType.DECISION_RAW}
+    streak, round_number = 0, sealed_round(blocks)
+    while round_number in failed:
+        streak, round_number = streak + 1, round_number - 1
+    return streak
+
+
+def _pending_calls(blocks: Sequence[Block]) -> tuple[PendingCall, ...]:
+    answered = {block.call_id for block in blocks if block.type is BlockType.TOOL_RESULT}
+    code = {block.call_id: block for block in blocks if block.type is BlockType.TOOL_CODE}
+    pending: list[PendingCall] = []
+    for block in blocks:
+        if block.type is BlockType.TOOL_CALL and block.call_id not in answered and isinstance(block.body, ToolCallBody):
+            program = code.get(block.call_id)
+            text: str | None = getattr(program.body, "text", None) if program else None
+            pending.append(PendingCall(block, block.body, text))
+    return tuple(pending)

@@ -1,0 +1,233 @@
+"""Everything a client can receive: one small class for each event type, and the envelope around it."""
+
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from everturn.model.plans import PlanSnapshot
+from everturn.model.problems import Problem
+from everturn.model.turns import TurnUsage
+from everturn.wire.views import CitationView, FileView, StateView, TurnView
+
+
+class EventData(BaseModel):
+    """What all event payloads share: frozen, and nothing unknown inside."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Ready(EventData):
+    """The stream is open; `cursor` is where it begins."""
+
+    type: Literal["ready"] = "ready"
+    cursor: str | None = None
+
+
+class ConvStatus(EventData):
+    """The conversation changed its state. `position` in the queue is 0 for the next one."""
+
+    type: Literal["conv.status"] = "conv.status"
+    state: Literal["idle", "queued", "running", "error"]
+    turn_id: str | None = None
+    position: int | None = None
+
+
+class ConvTitle(EventData):
+    """The conversation got a title."""
+
+    type: Literal["conv.title"] = "conv.title"
+    title: str
+
+
+class ChatStart(EventData):
+    """A turn starts."""
+
+    type: Literal["chat.start"] = "chat.start"
+    turn_id: str
+    ordinal: int
+    text: str
+    attachments: tuple[FileView, ...] = ()
+    created_at: str = ""
+
+
+class ChatStep(EventData):
+    """A step began or ended. `step` is its key in the turn."""
+
+    type: Literal["chat.step"] = "chat.step"
+    step: str
+    status: Literal["started", "completed", "error"]
+    title: str
+    tool_id: str | None = None
+    call_id: str | None = None
+    ref: str | None = None
+    params: dict[str, Any] | None = None
+    result_preview: str | None = None
+    duration_ms: int | None = None
+    error: str | None = None
+
+
+class ChatDelta(EventData):
+    """More text of one channel instance. `index` counts the pieces of that instance from 0; `completed` ends it."""
+
+    type: Literal["chat.delta"] = "chat.delta"
+    channel: str
+    instance: int
+    index: int
+    text: str
+    completed: bool = False
+    marker: str
+    format: Literal["markdown", "text", "html", "json", "code"] = "markdown"
+    artifact: str | None = None
+
+
+class ChatPlan(EventData):
+    """A plan changed; the snapshot replaces the one with the same id."""
+
+    type: Literal["chat.plan"] = "chat.plan"
+    plan: PlanSnapshot
+
+
+class ChatFiles(EventData):
+    """Files for the person."""
+
+    type: Literal["chat.files"] = "chat.files"
+    files: tuple[FileView, ...]
+
+
+class ChatCitations(EventData):
+    """Sources the answer may cite."""
+
+    type: Literal["chat.citations"] = "chat.citations"
+    sources: tuple[CitationView, ...]
+
+
+class ChatFollowups(EventData):
+    """What the person might ask next."""
+
+    type: Literal["chat.followups"] = "chat.followups"
+    items: tuple[str, ...]
+
+
+class ChatSignal(EventData):
+    """A signal's receipt moved."""
+
+    type: Literal["chat.signal"] = "chat.signal"
+    signal_id: str
+    kind: Literal["followup", "steer", "cancel"]
+    state: Literal["accepted", "applied", "promoted", "expired", "rejected", "retracted"]
+    text: str
+    attachments: tuple[FileView, ...] = ()
+    round: int | None = None
+    promoted_to: str | None = None
+
+
+class ChatRewind(EventData):
+    """The committed state of a turn; replaces all the client has of it."""
+
+    type: Literal["chat.rewind"] = "chat.rewind"
+    turn: TurnView
+
+
+class ChatComplete(EventData):
+    """The turn ended well."""
+
+    type: Literal["chat.complete"] = "chat.complete"
+    outcome: Literal["completed", "stopped", "cancelled", "capped"]
+    answer: str | None
+    followups: tuple[str, ...] = ()
+    rounds: int
+    usage: TurnUsage
+    elapsed_ms: int
+    sources_used: tuple[int, ...] = ()
+
+
+class ChatError(EventData):
+    """The turn failed; the work so far stays. The counts are as in ChatComplete."""
+
+    type: Literal["chat.error"] = "chat.error"
+    problem: Problem
+    rounds: int
+    usage: TurnUsage
+    elapsed_ms: int
+
+
+class StreamSnapshot(EventData):
+    """The state to start from; replaces all the client has."""
+
+    type: Literal["stream.snapshot"] = "stream.snapshot"
+    state: StateView
+
+
+class StreamGap(EventData):
+    """Events between `after` and `oldest` can't be had any more; a snapshot follows."""
+
+    type: Literal["stream.gap"] = "stream.gap"
+    after: str
+    oldest: str | None
+
+
+class ServerShutdown(EventData):
+    """This server is going away; reconnect after `retry_ms`."""
+
+    type: Literal["server.shutdown"] = "server.shutdown"
+    retry_ms: int
+
+
+AnyEvent = (
+    Ready
+    | ConvStatus
+    | ConvTitle
+    | ChatStart
+    | ChatStep
+    | ChatDelta
+    | ChatPlan
+    | ChatFiles
+    | ChatCitations
+    | ChatFollowups
+    | ChatSignal
+    | ChatRewind
+    | ChatComplete
+    | ChatError
+    | StreamSnapshot
+    | StreamGap
+    | ServerShutdown
+)
+TERMINAL = (ChatComplete, ChatError)
+EVENT_TYPES: tuple[str, ...] = tuple(kind.model_fields["type"].default for kind in get_args(AnyEvent))
+
+
+class Envelope(BaseModel):
+    """One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str | None = None
+    type: str
+    ts: str
+    conversation_id: str
+    turn_id: str | None = None
+    round: int | None = None
+    data: Annotated[AnyEvent, Field(discriminator="type")]
+
+
+_ENVELOPE = TypeAdapter(Envelope)
+_FIELDS = TypeAdapter(dict[str, Any])
+
+
+def encode_envelope(envelope: Envelope) -> bytes:
+    """One line of JSON. `type` stands in the envelope only, and absent fields are left out."""
+    return envelope.model_dump_json(exclude_none=True, exclude={"data": {"type"}}).encode()
+
+
+def parse_envelope(encoded: bytes | str) -> Envelope:
+    """Read an encoded envelope. Raises pydantic.ValidationError when it is none."""
+    fields = _FIELDS.validate_json(encoded)
+    data = fields.get("data")
+    if isinstance(data, dict):
+        fields["data"] = {**data, "type": fields.get("type")}
+    return _ENVELOPE.validate_python(fields)
+
+
+def event_name(event_type: str) -> str:
+    """The SSE event name and Socket.IO route of a type: `chat.delta` is `chat_delta`."""
+    return event_type.replace(".", "_")

@@ -1,0 +1,143 @@
+"""What a client sees of a conversation: the state that events change and that REST reads. Both must agree."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from everturn.model.plans import PlanSnapshot
+from everturn.model.problems import Problem
+from everturn.model.turns import TurnUsage
+
+
+class View(BaseModel):
+    """What all views share: frozen, and nothing unknown inside."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FileView(View):
+    """A file a client may download from `url` (a path on the ingress). `size` in bytes."""
+
+    artifact_id: str
+    ref: str
+    rn: str
+    filename: str
+    mime: str
+    size: int
+    visibility: Literal["internal", "external"]
+    url: str
+    verdict: str
+
+
+class TextView(View):
+    """Streamed text. One per (round, channel, instance); `marker` tells a client where it belongs."""
+
+    round: int
+    channel: str
+    instance: int
+    marker: str
+    format: Literal["markdown", "text", "html", "json", "code"]
+    text: str
+    artifact: str | None = None
+
+
+class StepView(View):
+    """One step of the work, such as a tool call. `step` is its key in the turn; `duration_ms` once it ended."""
+
+    step: str
+    status: Literal["started", "completed", "error"]
+    title: str
+    round: int
+    tool_id: str | None = None
+    call_id: str | None = None
+    params: dict[str, Any] | None = None
+    result_preview: str | None = None
+    duration_ms: int | None = None
+    error: str | None = None
+
+
+class CitationView(View):
+    """A source that the answer may cite as [[S:sid]]."""
+
+    sid: int
+    title: str
+    url: str
+    source_type: Literal["web", "file", "attachment", "manual"]
+    published_time_iso: str | None = None
+    favicon_url: str | None = None
+
+
+class SignalView(View):
+    """A signal with its receipt."""
+
+    signal_id: str
+    kind: Literal["followup", "steer", "cancel"]
+    state: Literal["accepted", "applied", "promoted", "expired", "rejected", "retracted"]
+    text: str
+    attachments: tuple[FileView, ...] = ()
+    round: int | None = None
+    promoted_to: str | None = None
+
+
+class FeedbackView(View):
+    """A judgement of the turn."""
+
+    origin: Literal["user", "machine"]
+    reaction: Literal["ok", "not_ok", "neutral"] | None
+    text: str
+    ts: str
+    confidence: float | None = None
+
+
+class TurnView(View):
+    """One turn. `sealed_round` is the last round whose texts are committed; `answer` is the latest completion as shown.
+
+    `elapsed_ms` counts from the turn's start to its end.
+    """
+
+    turn_id: str
+    ordinal: int
+    status: Literal["queued", "running", "completed", "failed", "cancelled"]
+    text: str
+    attachments: tuple[FileView, ...] = ()
+    created_at: str = ""
+    texts: tuple[TextView, ...] = ()
+    steps: tuple[StepView, ...] = ()
+    plans: tuple[PlanSnapshot, ...] = ()
+    files: tuple[FileView, ...] = ()
+    citations: tuple[CitationView, ...] = ()
+    signals: tuple[SignalView, ...] = ()
+    feedback: tuple[FeedbackView, ...] = ()
+    followups: tuple[str, ...] = ()
+    answer: str | None = None
+    outcome: Literal["completed", "stopped", "cancelled", "capped"] | None = None
+    error: Problem | None = None
+    usage: TurnUsage | None = None
+    rounds: int = 0
+    sealed_round: int = 0
+    elapsed_ms: int | None = None
+    sources_used: tuple[int, ...] = ()
+
+
+class ConversationView(View):
+    """A conversation as a client may see it. Times are ISO 8601 in UTC."""
+
+    conversation_id: str
+    title: str
+    state: Literal["idle", "queued", "running", "error"]
+    bundle_id: str | None = None
+    archived: bool = False
+    created_at: str
+    last_activity_at: str
+
+
+class StateView(View):
+    """A conversation with its last turns, oldest first; `cursor` is the event id the state includes.
+
+    `next_cursor` is where older turns go on, None when there are none.
+    """
+
+    conversation: ConversationView
+    turns: tuple[TurnView, ...]
+    cursor: str
+    next_cursor: str | None = None

@@ -1,0 +1,203 @@
+"""The OpenAI Chat Completions API, and any server that speaks it, as a LanguageModel, over the official SDK."""
+
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from datetime import UTC, datetime
+
+import httpx2
+from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI, AsyncStream, omit
+from openai.types.chat import (
+    ChatCompletionChunk,
+    ChatCompletionContentPartParam,
+    ChatCompletionContentPartTextParam,
+    ChatCompletionMessageParam,
+)
+from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
+from openai.types.completion_usage import CompletionUsage, PromptTokensDetails
+
+from chat_proc.models.estimate import CharsPerToken, estimate_request
+from chat_proc.models.failures import build_failure, build_transport_failure
+from chat_proc.models.pricing import build_traits, price_usage
+from everturn.model.prompts import MediaPart, ModelRequest, PromptMessage, TextPart
+from everturn.ports.language_model import (
+    FinishReason,
+    ModelFailed,
+    ModelPiece,
+    ModelTraits,
+    ModelUsage,
+    ReasoningDelta,
+    ReplyFinished,
+    TextDelta,
+)
+
+_OFFICIAL_HOST = "api.openai.com"
+
+
+def build_model(name: str) -> "OpenAIModel":
+    """The model of this name; key and base URL come from the SDK's own environment variables."""
+    client = AsyncOpenAI(max_retries=0)
+    return OpenAIModel(client, build_traits(name, unknown_reads_media=client.base_url.host == _OFFICIAL_HOST))
+
+
+class OpenAIModel:
+    """One model behind one client. Retries are the caller's: the SDK's own are switched off by `build_model`."""
+
+    def __init__(
+        self, client: AsyncOpenAI, traits: ModelTraits, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._client = client
+        self._traits = traits
+        self._now = now
+
+    @property
+    def traits(self) -> ModelTraits:
+        return self._traits
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        """Stream one reply; closing the generator closes the HTTP response."""
+        try:
+            async with aclosing(self._stream(request)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except APIStatusError as error:
+            raise self._build_failure(error, error.status_code, error.response.headers) from error
+        except (APIConnectionError, httpx2.HTTPError, OSError, ValueError) as error:
+            raise build_transport_failure(error) from error
+        except APIError as error:  # an error object inside the stream
+            raise self._build_failure(error, 200, httpx2.Headers()) from error
+
+    async def aclose(self) -> None:
+        """Close the HTTP client; the model can't be used afterwards."""
+        await self._client.close()
+
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        reply = ReplyReader()
+        async with await self._open_stream(request) as stream:
+            async for chunk in stream:
+                for piece in reply.read(chunk):
+                    yield piece
+        reason = reply.check_finished()
+        usage = reply.usage or _estimate_usage(request, reply.chars)
+        yield ReplyFinished(reason, price_usage(usage, self._traits.name))
+
+    async def _open_stream(self, request: ModelRequest) -> AsyncStream[ChatCompletionChunk]:
+        # OpenAI's newer models refuse `max_tokens`; many compatible servers know nothing else.
+        official = self._client.base_url.host == _OFFICIAL_HOST
+        return await self._client.chat.completions.create(
+            model=self._traits.name,
+            messages=[_render_message(message) for message in request.messages],
+            max_completion_tokens=request.max_output_tokens if official else omit,
+            max_tokens=omit if official else request.max_output_tokens,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+
+    def _build_failure(self, error: APIError, status: int, headers: httpx2.Headers) -> ModelFailed:
+        kind = error.code or error.type
+        return build_failure(status=status, kind=kind, message=error.message, headers=headers, now=self._now())
+
+
+class ReplyReader:
+    """Folds the chunks of one reply into pieces; holds the usage and the finish reason until the end.
+
+    The SDK does not validate what a server sends, so chunks are matched by shape and everything else is passed over.
+    """
+
+    def __init__(self) -> None:
+        self.usage: ModelUsage | None = None
+        self.chars = 0
+        self._finish_reason: str | None = None
+
+    def read(self, chunk: object) -> list[ModelPiece]:
+        """The pieces that a chunk carries."""
+        match chunk:
+            case ChatCompletionChunk(usage=CompletionUsage() as usage):
+                self.usage = _read_usage(usage)
+            case _:
+                pass
+        match chunk:
+            case ChatCompletionChunk(choices=[Choice(delta=delta, finish_reason=finish_reason), *_]):
+                self._finish_reason = finish_reason or self._finish_reason
+                return self._read_delta(delta)
+            case _:
+                return []
+
+    def check_finished(self) -> FinishReason:
+        """The finish reason; raises ModelFailed when the stream ended without one."""
+        match self._finish_reason:
+            case None:
+                raise ModelFailed("The reply was cut before its end.", retryable=True)
+            case "length":
+                return "length"
+            case "content_filter":
+                return "refusal"
+            case _:
+                return "stop"
+
+    def _read_delta(self, delta: object) -> list[ModelPiece]:
+        pieces: list[ModelPiece] = []
+        match delta:
+            case ChoiceDelta(model_extra={"reasoning_content": str(text)} | {"reasoning": str(text)}) if text:
+                pieces.append(ReasoningDelta(text))
+            case _:
+                pass
+        match delta:
+            case ChoiceDelta(content=str(text)) if text:
+                pieces.append(TextDelta(text))
+            case ChoiceDelta(refusal=str(text)) if text:
+                self._finish_reason = "content_filter"
+                pieces.append(TextDelta(text))
+            case _:
+                pass
+        self.chars += sum(len(piece.text) for piece in pieces if not isinstance(piece, ReplyFinished))
+        return pieces
+
+
+def _render_message(message: PromptMessage) -> ChatCompletionMessageParam:
+    """System and assistant messages are text; the API caches prefixes by itself, so cache points are not sent."""
+    match message.role:
+        case "system":
+            return {"role": "system", "content": _render_texts(message)}
+        case "assistant":
+            return {"role": "assistant", "content": _render_texts(message)}
+        case "user":
+            return {"role": "user", "content": [_render_part(part) for part in message.parts]}
+
+
+def _render_texts(message: PromptMessage) -> list[ChatCompletionContentPartTextParam]:
+    return [{"type": "text", "text": part.text} for part in message.parts if isinstance(part, TextPart)]
+
+
+def _render_part(part: TextPart | MediaPart) -> ChatCompletionContentPartParam:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    url = f"data:{part.mime};base64,{b64encode(part.data).decode('ascii')}"
+    if part.mime.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"filename": part.name, "file_data": url}}
+
+
+def _read_usage(usage: CompletionUsage) -> ModelUsage:
+    cache_read = cache_write = 0
+    match usage.prompt_tokens_details:
+        case PromptTokensDetails(cached_tokens=cached, cache_write_tokens=written):
+            cache_read, cache_write = _count(cached), _count(written)
+        case _:
+            pass
+    return ModelUsage(
+        input_tokens=_count(usage.prompt_tokens),
+        output_tokens=_count(usage.completion_tokens),
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
+    )
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def _estimate_usage(request: ModelRequest, reply_chars: int) -> ModelUsage:
+    """Some compatible servers report no usage."""
+    ratio = CharsPerToken()
+    return ModelUsage(estimate_request(request, ratio), ratio.tokens_for(reply_chars), estimated=True)

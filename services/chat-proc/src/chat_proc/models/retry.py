@@ -1,0 +1,171 @@
+"""A LanguageModel that does not hang and does not give up at once: time limits, size limit, retries, a second model."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+import structlog
+
+from everturn.model.prompts import ModelRequest
+from everturn.ports.language_model import (
+    ContextLimitExceeded,
+    LanguageModel,
+    ModelFailed,
+    ModelPiece,
+    ModelTraits,
+    ReplyFinished,
+)
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLimits:
+    """How long one call may take. `budget_s` is for all attempts until the first piece; no attempt starts after it."""
+
+    first_piece_timeout_s: float = 120.0
+    """Longer than the idle timeout: a model that thinks silently sends nothing before its first piece."""
+    idle_timeout_s: float = 60.0
+    reply_timeout_s: float = 900.0
+    max_reply_chars: int = 1_000_000
+    max_attempts: int = 4
+    budget_s: float = 300.0
+    first_backoff_s: float = 0.5
+    max_backoff_s: float = 20.0
+    max_retry_after_s: float = 60.0
+    """A provider that asks for more is not waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryTiming:
+    """Time and chance, injected: monotonic seconds, a sleep in seconds, a random number in [0, 1)."""
+
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    chance: Callable[[], float] = random.random
+
+
+@dataclass(slots=True)
+class _Reply:
+    """What has been handed to the caller of one attempt."""
+
+    deadline_s: float
+    pieces: int = 0
+    chars: int = field(default=0)
+
+
+class RetryingModel:
+    """`model` with limits and retries, then `fallback` (tried with its own attempts).
+
+    Nothing is retried once a piece has been handed on: the caller may have shown it. Such a failure is raised with
+    `partial=True` and the caller decides.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        fallback: LanguageModel | None = None,
+        *,
+        limits: RetryLimits | None = None,
+        timing: RetryTiming | None = None,
+    ) -> None:
+        self._models = (model,) if fallback is None else (model, fallback)
+        self._limits = limits or RetryLimits()
+        self._timing = timing or RetryTiming()
+
+    @property
+    def traits(self) -> ModelTraits:
+        """Those of the first model, narrowed to what every model can take."""
+        all_traits = [model.traits for model in self._models]
+        return ModelTraits(
+            name=all_traits[0].name,
+            context_tokens=min(traits.context_tokens for traits in all_traits),
+            images=all(traits.images for traits in all_traits),
+            documents=all(traits.documents for traits in all_traits),
+        )
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        """Stream one reply from the first model that gives one."""
+        first_failure: ModelFailed | None = None
+        for model in self._models:
+            try:
+                async with aclosing(self._generate_with_retries(model, request)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                return
+            except ContextLimitExceeded:
+                raise
+            except ModelFailed as failure:
+                if failure.partial:
+                    raise
+                first_failure = first_failure or failure
+        assert first_failure is not None
+        raise first_failure
+
+    async def _generate_with_retries(
+        self, model: LanguageModel, request: ModelRequest
+    ) -> AsyncGenerator[ModelPiece, None]:
+        give_up_at_s = self._timing.clock() + self._limits.budget_s
+        for attempt in range(1, self._limits.max_attempts + 1):
+            try:
+                async with aclosing(self._generate_once(model, request)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                return
+            except ModelFailed as failure:
+                wait_s = self._try_wait_before(attempt + 1, failure, give_up_at_s)
+                if wait_s is None:
+                    raise
+                _log.warning("model_retry", model=model.traits.name, attempt=attempt, wait_s=wait_s, why=str(failure))
+                await self._timing.sleep(wait_s)
+
+    def _try_wait_before(self, attempt: int, failure: ModelFailed, give_up_at_s: float) -> float | None:
+        """Seconds to wait before this attempt, or None when it must not be made."""
+        limits = self._limits
+        if failure.partial or not failure.retryable or attempt > limits.max_attempts:
+            return None
+        backoff_s = min(limits.max_backoff_s, limits.first_backoff_s * 2 ** (attempt - 2))
+        wait_s = backoff_s * (0.5 + self._timing.chance() / 2)
+        if failure.retry_after_s is not None:
+            if failure.retry_after_s > limits.max_retry_after_s:
+                return None
+            wait_s += failure.retry_after_s  # the jitter stays: many workers were told the same time
+        return wait_s if self._timing.clock() + wait_s < give_up_at_s else None
+
+    async def _generate_once(self, model: LanguageModel, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        """One attempt under the time and size limits; every failure says whether pieces were handed on."""
+        reply = _Reply(self._timing.clock() + self._limits.reply_timeout_s)
+        async with aclosing(model.generate(request)) as pieces:
+            try:
+                while True:
+                    piece = await self._next_piece(pieces, reply)
+                    reply.pieces += 1
+                    yield piece
+                    if isinstance(piece, ReplyFinished):
+                        return
+            except ModelFailed as failure:
+                failure.partial = reply.pieces > 0
+                raise
+
+    async def _next_piece(self, pieces: AsyncGenerator[ModelPiece, None], reply: _Reply) -> ModelPiece:
+        limits = self._limits
+        idle_s = limits.idle_timeout_s if reply.pieces else limits.first_piece_timeout_s
+        left_s = reply.deadline_s - self._timing.clock()
+        try:
+            async with asyncio.timeout(min(idle_s, left_s)):
+                piece = await anext(pieces)
+        except TimeoutError as error:
+            raise ModelFailed(
+                "The reply took too long." if left_s <= idle_s else f"The model was silent for {idle_s:g} s.",
+                retryable=left_s > idle_s,
+            ) from error
+        except StopAsyncIteration as error:
+            raise ModelFailed("The reply was cut before its end.", retryable=True) from error
+        if not isinstance(piece, ReplyFinished):
+            reply.chars += len(piece.text)
+        if reply.chars > limits.max_reply_chars:
+            raise ModelFailed(f"The reply is longer than {limits.max_reply_chars} characters.")
+        return piece

@@ -1,0 +1,189 @@
+"""The live end of one leased turn: numbers its events, and publishes in a task of its own what gathered meanwhile.
+
+Publishing never fails or stalls a turn. When events were lost on the way, clients get the committed state again (a rewind)
+and then what was said since.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from chat_proc.stream.uncommitted import UncommittedEvents
+from everturn.errors import StaleFence, Unavailable
+from everturn.model.ids import ConversationId, TurnId
+from everturn.model.leases import EventCursor
+from everturn.ports.clock import Clock, iso
+from everturn.ports.event_stream import EncodedEvent, Entry, EventsLost, EventWriter
+from everturn.telemetry.metrics import EVENTS_PUBLISHED, REWINDS
+from everturn.wire.events import AnyEvent, ChatRewind, Envelope, encode_envelope
+from everturn.wire.views import TurnView
+
+_log = structlog.get_logger(__name__)
+
+MAX_PENDING_EVENTS = 10_000
+"""More than this unsent and the buffer is given up for a rewind: a client gains nothing from older pieces."""
+MAX_ENTRY_BYTES = 256 * 1024
+"""One entry on the wire; a larger single event still goes alone."""
+MAX_BACKOFF_S = 2.0
+
+
+class Emitter:
+    """Owned by one turn runner. `emit` may be called from its task only; `run` is the publishing task."""
+
+    def __init__(
+        self,
+        writer: EventWriter,
+        clock: Clock,
+        *,
+        conversation_id: ConversationId,
+        turn_id: TurnId,
+        fence: int,
+        cursor: EventCursor,
+    ) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._conversation_id = conversation_id
+        self._turn_id = turn_id
+        self._fence = fence
+        self._cursor = cursor
+        self._published = cursor
+        self._unchecked = True
+        self._count = 0
+        self._pending: list[EncodedEvent] = []
+        self._uncommitted = UncommittedEvents()
+        self._view: Callable[[], TurnView] | None = None
+        self._needs_rewind = False
+        self._closed = False
+        self._wake = asyncio.Event()
+        self._drained = asyncio.Event()
+        self._drained.set()
+        self.stale = asyncio.Event()
+        """Set when a newer fence has written to the stream: this worker has lost the conversation."""
+
+    @property
+    def cursor(self) -> EventCursor:
+        """The last id given out; a commit stores it, because all that was emitted before is in what it commits."""
+        return self._cursor
+
+    def show_committed(self, view: Callable[[], TurnView]) -> None:
+        """Say how to build the committed state of the turn, which a rewind shows."""
+        self._view = view
+
+    def emit(self, data: AnyEvent, round_number: int | None = None) -> None:
+        """Give the event its id and send it soon."""
+        self._uncommitted.add(data, round_number)
+        self._enqueue(data, round_number)
+
+    def seal(self) -> None:
+        """A commit covers all that was emitted so far."""
+        self._uncommitted.clear()
+
+    def rewind(self) -> None:
+        """Replace what clients have of the turn by its committed state; what was said since the last commit is void."""
+        self._uncommitted.clear()
+        self._needs_rewind = True
+        self._notify()
+
+    async def flush(self, timeout_s: float) -> bool:
+        """Wait until all is published; False when the time is up or the lease is lost."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._drained.wait()
+        except TimeoutError:
+            return False
+        return not self.stale.is_set()
+
+    def close(self) -> None:
+        """Nothing more will be emitted; `run` returns when what is pending is sent or given up."""
+        self._closed = True
+        self._notify()
+
+    async def run(self) -> None:
+        """Publish until closed. What gathers while one entry is on its way makes the next."""
+        backoff_s = 0.05
+        while not self.stale.is_set():
+            await self._wake.wait()
+            if not self._has_work():
+                self._drained.set()
+                self._wake.clear()
+                if self._closed:
+                    return
+                continue
+            try:
+                await self._publish_gathered()
+                backoff_s = 0.05
+            except StaleFence:
+                self.stale.set()
+            except EventsLost:
+                self._lose("gone from the stream")
+            except Unavailable as error:
+                self._lose(str(error))
+                if self._closed:
+                    return
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)
+        self._drained.set()
+
+    def _has_work(self) -> bool:
+        return self._needs_rewind or bool(self._pending)
+
+    async def _publish_gathered(self) -> None:
+        if self._needs_rewind:
+            await self._prepare_rewind()
+        if not self._pending:
+            return
+        entry = Entry(self._published, self._take())
+        await self._writer.publish(self._conversation_id, entry, first=self._unchecked)
+        self._published, self._unchecked = entry.events[-1].id, False
+        EVENTS_PUBLISHED.inc(len(entry.events))
+
+    async def _prepare_rewind(self) -> None:
+        last = await self._writer.load_last(self._conversation_id)
+        self._published = max(last, self._published) if last else self._published
+        self._unchecked = True
+        self._needs_rewind = False
+        self._pending.clear()
+        if self._view is not None:
+            REWINDS.inc()
+            self._enqueue(ChatRewind(turn=self._view()), None)
+        for said in self._uncommitted.merged():
+            self._enqueue(said.data, said.round)
+
+    def _take(self) -> tuple[EncodedEvent, ...]:
+        size = count = 0
+        for event in self._pending:
+            size += len(event.payload)
+            if count and size > MAX_ENTRY_BYTES:
+                break
+            count += 1
+        taken = tuple(self._pending[:count])
+        del self._pending[:count]
+        return taken
+
+    def _lose(self, why: str) -> None:
+        # An entry may have arrived although its publishing failed: the rewind asks the stream for its end first.
+        _log.warning("events_lost", conversation_id=self._conversation_id, why=why)
+        self._needs_rewind = True
+        self._pending.clear()
+
+    def _enqueue(self, data: AnyEvent, round_number: int | None) -> None:
+        self._count += 1
+        self._cursor = EventCursor(self._fence, self._count)
+        envelope = Envelope(
+            id=str(self._cursor),
+            type=data.type,
+            ts=iso(self._clock.now()),
+            conversation_id=self._conversation_id,
+            turn_id=self._turn_id,
+            round=round_number,
+            data=data,
+        )
+        self._pending.append(EncodedEvent(self._cursor, data.type, encode_envelope(envelope)))
+        if len(self._pending) > MAX_PENDING_EVENTS:
+            self._lose("too many unsent")
+        self._notify()
+
+    def _notify(self) -> None:
+        self._drained.clear()
+        self._wake.set()
