@@ -1,11 +1,21 @@
-"""Files of a conversation: what a user attached and what a turn produced. The row names the object; no row, no access."""
+"""Files of a conversation: what a user attached and what a turn produced. Without its row an object is invisible."""
 
+import re
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 from typing import Literal
+from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, ConfigDict
 
+from everturn.errors import Invalid
 from everturn.model.ids import ArtifactId, TurnId
+from everturn.model.refs import check_path
+
+_MAX_RN_CHARS = 8192
+_RN = re.compile(
+    r"ef:([^:]+):([^:]+):chatbot:(upload|exec|agent):([^:]+):([^:]+):([^:]+):(attachment|file|output):([^:]+)", re.ASCII
+)
 
 
 class ArtifactKind(StrEnum):
@@ -43,3 +53,36 @@ class Artifact(BaseModel):
 def object_key(conversation_id: str, sha256: str) -> str:
     """Where the object store keeps a file: `<conversation>/<sha256>`."""
     return f"{conversation_id}/{sha256}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rn:
+    """The address of a file across tenants. `stage` is upload, exec or agent; `role` is an ArtifactKind."""
+
+    tenant: str
+    project: str
+    stage: str
+    user_id: str
+    conversation_id: str
+    turn_id: str
+    role: str
+    path: str
+
+    def __post_init__(self) -> None:
+        check_path(self.path)
+        if not _RN.fullmatch(str(self)):
+            raise Invalid("A part of the rn is empty, or its stage or role is unknown.")
+
+    def __str__(self) -> str:
+        tenant, project, stage, *rest, path = (quote(part, safe="") for part in astuple(self))
+        return ":".join(("ef", tenant, project, "chatbot", stage, *rest, path.replace("%2F", "/")))
+
+
+def parse_rn(text: str) -> Rn:
+    """Read an rn. Raises Invalid unless it is one in its canonical spelling."""
+    match = _RN.fullmatch(text) if len(text) <= _MAX_RN_CHARS else None
+    if match and str(rn := Rn(*map(unquote, match.groups()))) == text:
+        return rn
+    raise Invalid(
+        "An rn is ef:<tenant>:<project>:chatbot:<stage>:<user>:<conversation>:<turn>:<role>:<path>, percent-encoded."
+    )

@@ -1,5 +1,6 @@
 """Finding the row of a stored file; without its row an object is invisible."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from everturn.model.artifacts import Artifact
@@ -15,3 +16,9 @@ class Artifacts(Protocol):
     async def load_by_ref(
         self, principal: Principal, conversation_id: ConversationId, ref: str
     ) -> Artifact: ...
+
+    async def load_unreferenced(
+        self, principal: Principal, conversation_id: ConversationId, object_keys: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Which of these keys no artifact row of the conversation names. An unknown conversation names none."""
+        ...

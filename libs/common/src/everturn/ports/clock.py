@@ -4,6 +4,10 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
+from everturn.wire.times import iso
+
+__all__ = ["Clock", "SystemClock", "iso"]
+
 
 class Clock(Protocol):
     """Tells the time."""
@@ -25,8 +29,3 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
-
-
-def iso(moment: datetime) -> str:
-    """ISO 8601 in UTC with milliseconds and a Z, as every record and event writes it."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -72,6 +72,10 @@ class FollowSet(Protocol):
 class EventReader(Protocol):
     """A client-facing end."""
 
+    async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
+        """The newest id in the stream; None when the stream is empty or gone."""
+        ...
+
     async def load_after(self, conversation_id: ConversationId, after: EventCursor, *, max_entries: int) -> tuple[Entry, ...]:
         """Entries whose id is above `after`, oldest first."""
         ...

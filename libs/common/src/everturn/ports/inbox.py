@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from everturn.errors import Conflict, Invalid
-from everturn.model.artifacts import Artifact
 from everturn.model.identity import Lane, Principal
 from everturn.model.ids import ConversationId, SignalId, TurnId
 from everturn.model.signals import Signal, SignalKind, SignalState
+from everturn.model.uploads import Upload
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,10 @@ class KeyBusy(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class IncomingMessage:
-    """A message that passed all checks; its attachments are stored already.
+    """A message that passed all checks; the bytes of its files are stored already.
+
+    The driver gives the uploads their addresses by `model.uploads.build_attachments`, because only its transaction
+    knows whether they belong to a turn of their own (place without signal) or to a signal into the open turn.
 
     `create` makes the conversation (the message went to `new`). `kind` and `target_turn_id` matter for a busy conversation only.
     `turn_id` and `signal_id` are fresh ids, of which one will be used.
@@ -38,7 +41,7 @@ class IncomingMessage:
     conversation_id: ConversationId
     create: bool
     text: str
-    attachments: tuple[Artifact, ...]
+    uploads: tuple[Upload, ...]
     turn_id: TurnId
     signal_id: SignalId
     kind: SignalKind | None = None
@@ -53,7 +56,7 @@ class IncomingSignal:
     signal_id: SignalId
     kind: SignalKind
     text: str
-    attachments: tuple[Artifact, ...] = ()
+    uploads: tuple[Upload, ...] = ()
     target_turn_id: TurnId | None = None
 
 

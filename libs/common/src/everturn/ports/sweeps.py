@@ -18,9 +18,10 @@ class Ring:
 class Sweeps(Protocol):
     """Bounded: at most 200 ids a call."""
 
-    async def due_doorbells(self) -> tuple[Ring, ...]:
+    async def due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
         """Queued turns whose doorbell is older than 5 s (doubling to 60 s), open turns whose lease expired, and ended turns
-        that nobody announced and nobody holds. Marks them as rung now; keeps each tenant within its share of a lane."""
+        that nobody announced and nobody holds. Marks them as rung now;
+        without `takeovers` turns of expired leases are left out; keeps each tenant within its share of a lane."""
         ...
 
     async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:

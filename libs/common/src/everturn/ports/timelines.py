@@ -21,6 +21,10 @@ class InboxMoved(Conflict):
         self.inbox_seq = inbox_seq
 
 
+class OutOfOrder(Conflict):
+    """The blocks do not follow the last stored one."""
+
+
 class Timelines(Protocol):
     """Every write names the lease's fence and raises StaleFence when it is no longer the latest."""
 
@@ -49,7 +53,9 @@ class Timelines(Protocol):
     async def commit(self, lease: Lease, commit: Commit) -> int:
         """Write all of it or nothing; returns the conversation's inbox_seq.
 
-        Raises StaleFence, and InboxMoved when `commit.close` has seen less than the database.
+        Raises StaleFence; InboxMoved when `commit.close` has seen less than the database, or a signal that the commit
+        applies was edited or taken back meanwhile; OutOfOrder when the blocks don't follow the last stored one.
+        After Unavailable the same commit may be tried again: if it had been written, it is not written twice.
         A close sets the turn's and the conversation's state and resets `attempt`; any other commit sets `attempt` to 0.
         """
         ...

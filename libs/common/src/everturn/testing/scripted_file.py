@@ -18,6 +18,7 @@ import asyncio
 import re
 import tomllib
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Literal
 
@@ -78,8 +79,9 @@ class FileScriptedModel:
         player = ScriptedModel(
             [_render_steps(scripted)], chunk_chars=scripted.chunk_chars, chunk_pause_s=scripted.pause_ms / 1000
         )
-        async for piece in player.generate(request):
-            yield piece
+        async with aclosing(player.generate(request)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     def _choose_round(self, request: ModelRequest) -> ScriptedRound:
         prompt, number = read_last_prompt(request), read_iteration(request)
@@ -87,7 +89,7 @@ class FileScriptedModel:
         if script is None:
             raise ModelFailed(f"No script fits the prompt {prompt[:80]!r}.")
         if number > len(script.rounds):
-            raise ModelFailed(f"The script {script.when!r} has {len(script.rounds)} rounds; round {number} was asked for.")
+            raise ModelFailed(f"The script {script.when!r} has no round {number}, only {len(script.rounds)}.")
         return script.rounds[number - 1]
 
 

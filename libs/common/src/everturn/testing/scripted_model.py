@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -87,7 +88,7 @@ class ScriptedModel:
         self.requests: list[ModelRequest] = []
         """Every request so far; the call count is its length."""
         self.unfinished = 0
-        """Calls that were closed or cancelled before their end, or failed."""
+        """Calls that ended without a finish: closed, cancelled, cut or failed."""
 
     @property
     def traits(self) -> ModelTraits:
@@ -104,9 +105,10 @@ class ScriptedModel:
         if number >= len(self._scripts):
             raise ScriptExhausted(f"call {number + 1} of a model with {len(self._scripts)} scripts")
         self.unfinished += 1
-        async for piece in self._play(self._scripts[number]):
-            yield piece
-        self.unfinished -= 1
+        async with aclosing(self._play(self._scripts[number])) as pieces:
+            async for piece in pieces:
+                self.unfinished -= isinstance(piece, ReplyFinished)
+                yield piece
 
     async def _play(self, script: Script) -> AsyncGenerator[ModelPiece, None]:
         for step in (Say(script),) if isinstance(script, str) else script:

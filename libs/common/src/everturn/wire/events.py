@@ -133,7 +133,7 @@ class ChatComplete(EventData):
 
     type: Literal["chat.complete"] = "chat.complete"
     outcome: Literal["completed", "stopped", "cancelled", "capped"]
-    answer: str | None
+    answer: str | None = None
     followups: tuple[str, ...] = ()
     rounds: int
     usage: TurnUsage
@@ -163,7 +163,7 @@ class StreamGap(EventData):
 
     type: Literal["stream.gap"] = "stream.gap"
     after: str
-    oldest: str | None
+    oldest: str | None = None
 
 
 class ServerShutdown(EventData):

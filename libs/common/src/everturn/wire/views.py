@@ -83,7 +83,7 @@ class FeedbackView(View):
     """A judgement of the turn."""
 
     origin: Literal["user", "machine"]
-    reaction: Literal["ok", "not_ok", "neutral"] | None
+    reaction: Literal["ok", "not_ok", "neutral"] | None = None
     text: str
     ts: str
     confidence: float | None = None

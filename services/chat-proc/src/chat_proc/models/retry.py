@@ -89,7 +89,7 @@ class RetryingModel:
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Stream one reply from the first model that gives one."""
-        first_failure: ModelFailed | None = None
+        failures: list[ModelFailed] = []
         for model in self._models:
             try:
                 async with aclosing(self._generate_with_retries(model, request)) as pieces:
@@ -101,9 +101,8 @@ class RetryingModel:
             except ModelFailed as failure:
                 if failure.partial:
                     raise
-                first_failure = first_failure or failure
-        assert first_failure is not None
-        raise first_failure
+                failures.append(failure)
+        raise failures[0]
 
     async def _generate_with_retries(
         self, model: LanguageModel, request: ModelRequest

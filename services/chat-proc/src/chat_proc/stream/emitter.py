@@ -1,7 +1,7 @@
 """The live end of one leased turn: numbers its events, and publishes in a task of its own what gathered meanwhile.
 
-Publishing never fails or stalls a turn. When events were lost on the way, clients get the committed state again (a rewind)
-and then what was said since.
+Publishing never fails or stalls a turn. When events were lost on the way, clients get the committed state again
+(a rewind) and then what was said since.
 """
 
 import asyncio

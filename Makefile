@@ -1,0 +1,51 @@
+# Everturn: the commands. `make` lists them. Recipes need a POSIX shell, Python 3.11 or newer and nothing else.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+SETUP = $(if $(PYTHON),$(PYTHON) -I deploy/local/setup_environment.py,$(error Everturn needs Python 3.11 or newer))
+LOCAL := $(BIN)/python -P -m everturn_local
+SOURCES := libs services clients deploy tests migrations bench
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check fmt migrate doctor clean lock bench
+
+help: ## List the commands
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Create the environments from the locks; does nothing when they are up to date
+	@$(SETUP)
+
+run: setup ## Start everything here: PORT=8080 EVERTURN_HOME=.everturn, ANTHROPIC_API_KEY or OPENAI_API_KEY for a model
+	@exec $(LOCAL) run
+
+test: setup ## Run all tests; TESTS=tests/unit ARGS='-k name -x' narrow it
+	@$(BIN)/pytest -q --durations=10 $(ARGS) $(TESTS)
+
+check: setup ## Lint, format check, types, layers, architecture rules
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check --quiet $(SOURCES)
+	@$(BIN)/pyright --warnings
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/pytest -q tests/architecture
+
+fmt: setup ## Format and mend what can be mended
+	@$(BIN)/ruff format $(SOURCES)
+	@$(BIN)/ruff check --fix $(SOURCES)
+
+migrate: setup ## Bring the local database up to date
+	@$(LOCAL) migrate
+
+doctor: setup ## Tell what works on this machine and what to do about the rest
+	@$(LOCAL) doctor
+
+bench: setup ## Run the benchmarks; each prints a ratio and its goal
+	@for script in bench/*.py; do [ -e "$$script" ] || continue; $(BIN)/python -P "$$script" || exit 1; done
+
+lock: ## Resolve the dependencies anew and write both lock files
+	@$(SETUP) --lock
+
+clean: ## Delete caches and, after a question (YES=1: without), all local conversations and files
+	@rm -rf .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build
+	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+	@[ ! -x $(BIN)/python ] || $(LOCAL) clean $(if $(YES),--yes)

@@ -1,0 +1,305 @@
+"""Sets up the environments from the committed locks: `.venv` for us, `.venv-sandbox` for generated code.
+
+Needs Python 3.11 and its standard library only. Does nothing when locks and sources are as they were last time.
+"""
+
+import argparse
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+VENV, SANDBOX = ROOT / ".venv", ROOT / ".venv-sandbox"
+LOCK, SANDBOX_LOCK = ROOT / "requirements.lock", ROOT / "services" / "executor" / "requirements.lock"
+MEMBERS = (
+    "libs/common",
+    "services/ingress",
+    "services/chat-proc",
+    "services/exec-supervisor",
+    "services/executor",
+    "clients/python",
+    "deploy/local",
+)
+SANDBOX_MEMBERS = ("libs/common", "services/executor")
+STAMP = "everturn-setup.json"
+MIN_VERSION = (3, 11)
+PROBE = ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "true"]
+APPARMOR_REMEDY = "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+
+EXPORT = ["export", "--quiet", "--no-emit-workspace", "--no-header"]
+EXPORT_ALL = ["--all-packages", "--all-groups"]
+EXTRAS = ["core", "postgres", "redis", "objects", "testing"]
+
+PIP_TO_UV = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "cert": "SSL_CERT_FILE",
+}
+"""Where pip was told to look is where uv must look too."""
+
+PARTIAL = ("UV_INDEX", "UV_FIND_LINKS")
+"""Sources that usually hold some packages or some platforms only."""
+
+
+class SetupError(Exception):
+    """Setup can't go on; the text says what to do."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only tell whether the environments are up to date")
+    parser.add_argument("--lock", action="store_true", help="resolve the dependencies anew and write both lock files")
+    chosen = parser.parse_args()
+    try:
+        if chosen.check:
+            return check_environments()
+        if chosen.lock:
+            save_locks()
+        else:
+            save_environments()
+    except SetupError as error:
+        print(f"setup: {error}", file=sys.stderr)
+        return 1
+    except subprocess.CalledProcessError as error:
+        print(f"setup: this failed: {' '.join(map(str, error.cmd))}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def save_environments() -> None:
+    check_version(sys.version_info[:2])
+    save_environment()
+    save_sandbox_environment()
+    save_bubblewrap()
+
+
+def check_environments() -> int:
+    """Prints which part is not up to date; returns 1 then."""
+    wanted = {
+        VENV: {"libraries": build_environment_digest()},
+        SANDBOX: {"libraries": build_sandbox_digest(), "sources": build_sources_digest()},
+    }
+    stale = [folder.name for folder, stamp in wanted.items() if load_stamp(folder) != stamp]
+    print(f"out of date: {', '.join(stale)}" if stale else "environments match the locks and sources")
+    return 1 if stale else 0
+
+
+def check_version(version: tuple[int, int]) -> None:
+    if version < MIN_VERSION:
+        raise SetupError(f"Python {version[0]}.{version[1]} is too old; Everturn needs Python 3.11 or newer.")
+
+
+def save_environment() -> None:
+    """`.venv`: every library of requirements.lock, exactly, and our packages from this checkout."""
+    stamp = {"libraries": build_environment_digest()}
+    if load_stamp(VENV) == stamp:
+        return
+    show("setting up .venv (some minutes at the first time)")
+    save_uv()
+    with Step("libraries"):
+        run_uv("pip", "sync", "--require-hashes", "--python", VENV, LOCK)
+    with Step("our packages"):
+        editable = [word for member in MEMBERS for word in ("-e", ROOT / member)]
+        run_uv("pip", "install", "--no-deps", "--no-build-isolation", "--python", VENV, *editable)
+    save_stamp(VENV, stamp)
+
+
+def save_uv() -> None:
+    """The installer itself, in the version and with the hashes that requirements.lock names for it."""
+    python = VENV / "bin" / "python"
+    if not runs(python, "-c", "pass"):
+        with Step("creating .venv"):
+            save_ensurepip()
+            run(sys.executable, "-m", "venv", "--clear", VENV)
+    if not runs(python, "-m", "pip", "--version"):
+        run(python, "-m", "ensurepip", "--default-pip")
+    with Step("uv"), tempfile.TemporaryDirectory() as folder:
+        lock = Path(folder) / "uv.lock"
+        lock.write_text(build_requirement(LOCK.read_text(), "uv"))
+        run(python, "-m", "pip", "install", "--quiet", "--require-hashes", "--no-deps", "--requirement", lock)
+
+
+def save_ensurepip() -> None:
+    """Debian and Ubuntu ship Python without the part that makes environments."""
+    if importlib.util.find_spec("ensurepip") is None and not try_install("python3-venv"):
+        raise SetupError("Python's venv module is incomplete here. Run: sudo apt-get install python3-venv")
+
+
+def save_sandbox_environment() -> None:
+    """`.venv-sandbox`: what generated code may import. Our packages are copies; it never points into the checkout."""
+    stamp = {"libraries": build_sandbox_digest(), "sources": build_sources_digest()}
+    found = load_stamp(SANDBOX)
+    if found == stamp:
+        return
+    if found.get("libraries") != stamp["libraries"] or not runs(SANDBOX / "bin" / "python", "-c", "pass"):
+        show("setting up .venv-sandbox")
+        with Step("libraries of generated code"):
+            run_uv("venv", "--quiet", "--clear", "--python", sys.executable, SANDBOX)
+            run_uv("pip", "sync", "--require-hashes", "--python", SANDBOX, SANDBOX_LOCK)
+    with Step("executor"), tempfile.TemporaryDirectory() as folder:
+        for member in SANDBOX_MEMBERS:
+            source = ROOT / member
+            run_uv("build", "--quiet", "--wheel", "--no-build-isolation", "--python", VENV, "-o", folder, source)
+        wheels = sorted(Path(folder).glob("*.whl"))
+        run_uv("pip", "install", "--no-deps", "--no-index", "--reinstall", "--python", SANDBOX, *wheels)
+    save_stamp(SANDBOX, stamp)
+
+
+def save_bubblewrap() -> None:
+    """Install the sandbox program when we can; otherwise name the one command. Without it run_code is not offered."""
+    if shutil.which("bwrap") is None and not try_install("bubblewrap"):
+        show("no sandbox: generated code can't run. To change that: sudo apt-get install bubblewrap")
+    elif not runs("bwrap", *PROBE):
+        show(f"no sandbox: this system forbids it to unprivileged users. To change that: {APPARMOR_REMEDY}")
+
+
+def try_install(package: str) -> bool:
+    """Install a system package if we are root or may become it without a password. False when it isn't there after."""
+    if shutil.which("apt-get") is None:
+        return False
+    sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    if sudo and not runs("sudo", "-n", "true"):
+        return False
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    with Step(f"installing {package}"):
+        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", package]):
+            subprocess.run([*sudo, "apt-get", *command], env=env, stdout=subprocess.DEVNULL, check=False)
+    return runs("dpkg", "--status", package)
+
+
+def save_locks() -> None:
+    """Both locks carry versions and hashes but no addresses, so they hold for every index.
+
+    Folders with some wheels for this machine are left out of it: the hashes of the other platforms would be missing.
+    """
+    save_uv()
+    extras = [word for extra in EXTRAS for word in ("--extra", extra)]
+    with Step("resolving"):
+        run_uv(*EXPORT, *EXPORT_ALL, *extras, "-o", LOCK, partial=False)
+        science = ["--package", "executor", "--extra", "science", "--no-dev"]
+        run_uv(*EXPORT, *science, "-o", SANDBOX_LOCK, partial=False)
+    save_environments()
+
+
+def build_requirement(lock: str, name: str) -> str:
+    """The entry of one package in a lock: its line and the indented lines below it."""
+    found = re.search(rf"^{re.escape(name)}==.*(?:\n[ \t].*)*", lock, re.MULTILINE)
+    if found is None:
+        raise SetupError(f"requirements.lock has no entry for {name}; run: make lock")
+    return found.group(0) + "\n"
+
+
+def build_environment_digest() -> str:
+    return build_digest([Path(__file__), LOCK, *(ROOT / member / "pyproject.toml" for member in MEMBERS)])
+
+
+def build_sandbox_digest() -> str:
+    return build_digest([Path(__file__), SANDBOX_LOCK])
+
+
+def build_sources_digest() -> str:
+    files = [path for member in SANDBOX_MEMBERS for path in sorted((ROOT / member / "src").rglob("*.py"))]
+    return build_digest([*files, *(ROOT / member / "pyproject.toml" for member in SANDBOX_MEMBERS)])
+
+
+def build_digest(files: Iterable[Path]) -> str:
+    """Of the files' names and contents, this Python, and where the environment stands: it can't be moved."""
+    digest = hashlib.sha256(f"{ROOT} {sys.version}".encode())
+    for file in files:
+        digest.update(f"{file}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def load_stamp(folder: Path) -> Mapping[str, str]:
+    try:
+        return dict(json.loads((folder / STAMP).read_text()))
+    except (OSError, ValueError):
+        return {}
+
+
+def save_stamp(folder: Path, stamp: Mapping[str, str]) -> None:
+    (folder / STAMP).write_text(json.dumps(stamp))
+
+
+def run_uv(*arguments: str | Path, partial: bool = True) -> None:
+    """`partial`: look also where only some packages or platforms are."""
+    settings = build_uv_settings(load_pip_settings(), os.environ)
+    env = {**{name: value for name, value in settings.items() if partial or name not in PARTIAL}, **os.environ}
+    # Every download is checked against a hash, so which index it comes from doesn't matter.
+    env.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
+    env.setdefault("UV_PYTHON_DOWNLOADS", "never")
+    run(VENV / "bin" / "uv", *arguments, env=env)
+
+
+def load_pip_settings() -> dict[str, str]:
+    """Names and values as `pip config list` tells them; environment variables of pip are among them."""
+    listing = subprocess.run(
+        [VENV / "bin" / "python", "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
+    )
+    return parse_pip_settings(listing.stdout)
+
+
+def parse_pip_settings(listing: str) -> dict[str, str]:
+    """`global.index-url='https://...'` per line; later sections (install, environment) win."""
+    found: dict[str, str] = {}
+    for section in ("global", "install", ":env:"):
+        for match in re.finditer(rf"^{section}\.([a-z-]+)='(.*)'$", listing, re.MULTILINE):
+            found[match[1]] = match[2].replace("\\n", " ").strip()
+    return found
+
+
+def build_uv_settings(pip: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    return {
+        variable: pip[name].replace(" ", ",") if variable == "UV_FIND_LINKS" else pip[name]
+        for name, variable in PIP_TO_UV.items()
+        if pip.get(name) and variable not in env
+    }
+
+
+def run(*command: str | Path, env: Mapping[str, str] | None = None) -> None:
+    """What it prints is shown, so that long steps show their progress."""
+    subprocess.run(_words(command), env=env, check=True, cwd=ROOT)
+
+
+def runs(*command: str | Path) -> bool:
+    try:
+        return subprocess.run(_words(command), capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def _words(command: Sequence[str | Path]) -> list[str]:
+    return [str(word) for word in command]
+
+
+class Step:
+    """Prints a step when it begins and how long it took when it ends."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._started = time.monotonic()
+
+    def __enter__(self) -> None:
+        show(f"  {self._name} ...")
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        outcome = "failed after" if kind else "took"
+        show(f"  {self._name} {outcome} {time.monotonic() - self._started:.1f} s")
+
+
+def show(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""The command `python -m everturn_local run|doctor|migrate|clean`."""
+
+import argparse
+import asyncio
+import sys
+
+from everturn.errors import EverturnError
+from everturn_local.doctor import run_doctor
+from everturn_local.home import Home, remove_home, run_lock
+from everturn_local.migrate import run_migrate
+from everturn_local.run import run_platform
+from everturn_local.settings import LocalSettings, load_settings
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="everturn_local", description="Everturn on one machine.")
+    parser.add_argument("command", choices=("run", "doctor", "migrate", "clean"))
+    parser.add_argument("--yes", action="store_true", help="clean: don't ask")
+    chosen = parser.parse_args(arguments)
+    settings = load_settings()
+    try:
+        match chosen.command:
+            case "run":
+                return asyncio.run(run_platform(settings))
+            case "doctor":
+                return run_doctor(settings)
+            case "migrate":
+                print(run_migrate(settings))
+                return 0
+            case _:
+                return run_clean(settings, yes=chosen.yes)
+    except EverturnError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def run_clean(settings: LocalSettings, *, yes: bool) -> int:
+    """Delete all local state after a question."""
+    home = Home(settings.everturn_home.absolute())
+    if not home.root.exists():
+        return 0
+    if not yes and input(f"Delete all conversations and files in {home.root}? [y/N] ").strip().lower() != "y":
+        print("kept")
+        return 1
+    with run_lock(home):
+        remove_home(home)
+    print(f"deleted {home.root}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

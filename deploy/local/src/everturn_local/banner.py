@@ -1,0 +1,43 @@
+"""The lines `make run` shows when the platform is ready: where it is, what was chosen and why, how to use it."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+Reports = Mapping[str, Mapping[str, str]]
+
+CHOICES = (("model", "why"), ("sandbox", "sandbox_why"), ("antivirus", "antivirus_why"))
+"""Fields of the ready lines: a choice and the reason for it."""
+
+
+def render_banner(reports: Reports, *, home: Path, start_s: float) -> str:
+    """`reports` are the ready lines of the services by name; what they say is shown, nothing is guessed."""
+    url = next((report["url"] for report in reports.values() if "url" in report), "")
+    lines = ["", f"Everturn is ready after {start_s:.1f} s", "", f"  {'url':<10} {url}"]
+    lines += [f"  {name:<10} {text}" for name, text in build_choices(reports).items()]
+    lines += [f"  {'state':<10} {home}", f"  {'logs':<10} {home / 'logs'}", "", "Try it from another terminal:", ""]
+    lines += [f"  {command}" for command in build_commands(url)]
+    return "\n".join([*lines, "", "Ctrl-C stops everything; the state stays.", ""])
+
+
+def build_choices(reports: Reports) -> dict[str, str]:
+    """Each choice with its reason; where services differ, all that were reported."""
+    return {
+        choice: "; ".join(found)
+        for choice, why in CHOICES
+        if (found := sorted({_render_choice(report, choice, why) for report in reports.values() if choice in report}))
+    }
+
+
+def _render_choice(report: Mapping[str, str], choice: str, why: str) -> str:
+    reason = report.get(why, "")
+    return f"{report[choice]} ({reason})" if reason else report[choice]
+
+
+def build_commands(url: str) -> list[str]:
+    """How to talk to it. The address is named only where it isn't the client's default."""
+    prefix = "" if url == "http://127.0.0.1:8080" else f"EVERTURN_URL={shlex.quote(url)} "
+    return [
+        f'{prefix}.venv/bin/everturn chat "What can you do?"',
+        f'{prefix}.venv/bin/everturn chat "Revenue by region, with a chart" --file sales.csv',
+    ]

@@ -1,0 +1,152 @@
+"""`make doctor`: one page of facts about this machine and this home, each ok or with what to do."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from everturn.errors import EverturnError
+from everturn_local.home import Home, HomeInUseError, run_lock
+from everturn_local.ports import is_port_free
+from everturn_local.servers.postgres import load_postgres_binary
+from everturn_local.servers.redis import load_redis_binary
+from everturn_local.settings import REPOSITORY, LocalSettings
+
+MIN_FREE_BYTES = 2 * 1024**3
+PROBE_LIMIT_S = 20.0
+SANDBOX_PROBE = ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--uid", "1001", "--gid", "1001", "true"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fact. `remedy` says what to do and is empty when all is well."""
+
+    name: str
+    fact: str
+    remedy: str = ""
+
+
+Check = Callable[[LocalSettings], Finding]
+
+
+def run_doctor(settings: LocalSettings) -> int:
+    """Prints the page; returns the number of problems."""
+    findings = [check(settings) for check in CHECKS]
+    print(render_findings(findings))
+    return sum(1 for finding in findings if finding.remedy)
+
+
+def render_findings(findings: list[Finding]) -> str:
+    lines: list[str] = []
+    for finding in findings:
+        lines.append(f"{'PROBLEM' if finding.remedy else 'ok':<8} {finding.name:<10} {finding.fact}")
+        if finding.remedy:
+            lines.append(f"{'':<8} {'':<10} -> {finding.remedy}")
+    return "\n".join(lines)
+
+
+def inspect_python(settings: LocalSettings) -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Finding("python", f"{version} at {sys.prefix}")
+
+
+def inspect_postgres(settings: LocalSettings) -> Finding:
+    return _inspect_binary("postgres", load_postgres_binary)
+
+
+def inspect_redis(settings: LocalSettings) -> Finding:
+    return _inspect_binary("redis", load_redis_binary)
+
+
+def _inspect_binary(name: str, load: Callable[[], Path]) -> Finding:
+    try:
+        done = subprocess.run([load(), "--version"], capture_output=True, text=True, timeout=PROBE_LIMIT_S, check=False)
+    except (EverturnError, OSError) as error:
+        return Finding(name, f"its server does not start: {error}", "make setup")
+    if done.returncode != 0:
+        return Finding(name, f"its server does not start: {done.stderr.strip()}", "make setup")
+    return Finding(name, done.stdout.strip())
+
+
+def inspect_setpriv(settings: LocalSettings) -> Finding:
+    found = shutil.which("setpriv")
+    return Finding("setpriv", found or "absent", "" if found else "install the package util-linux")
+
+
+def inspect_sandbox(settings: LocalSettings) -> Finding:
+    """Really enters a sandbox: some systems have the program but forbid what it needs."""
+    program = shutil.which("bwrap")
+    if program is None:
+        return Finding("sandbox", "bubblewrap is absent, run_code is not offered", "apt-get install bubblewrap")
+    done = subprocess.run([program, *SANDBOX_PROBE], capture_output=True, text=True, timeout=PROBE_LIMIT_S, check=False)
+    if done.returncode == 0:
+        return Finding("sandbox", f"bubblewrap works ({program})")
+    remedy = "allow user namespaces: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+    return Finding("sandbox", f"bubblewrap fails: {done.stderr.strip()}", remedy)
+
+
+def inspect_sandbox_python(settings: LocalSettings) -> Finding:
+    python = REPOSITORY / ".venv-sandbox" / "bin" / "python"
+    return Finding("libraries", f"of generated code: {python.parent.parent}", "" if python.exists() else "make setup")
+
+
+def inspect_lock(settings: LocalSettings) -> Finding:
+    """Whether the environments are those of the committed lock; the setup script knows."""
+    script = REPOSITORY / "deploy" / "local" / "setup_environment.py"
+    done = subprocess.run(
+        [sys.executable, script, "--check"], capture_output=True, text=True, timeout=PROBE_LIMIT_S, check=False
+    )
+    return Finding("lock", done.stdout.strip() or done.stderr.strip(), "" if done.returncode == 0 else "make setup")
+
+
+def inspect_disk(settings: LocalSettings) -> Finding:
+    existing = next(
+        path
+        for path in (settings.everturn_home.absolute(), *settings.everturn_home.absolute().parents)
+        if path.exists()
+    )
+    free = shutil.disk_usage(existing).free
+    fact = f"{free / 1024**3:.1f} GiB free at {existing}"
+    return Finding("disk", fact, "" if free >= MIN_FREE_BYTES else "free at least 2 GiB, or set EVERTURN_HOME")
+
+
+def inspect_port(settings: LocalSettings) -> Finding:
+    if _is_running(settings):
+        return Finding("port", f"{settings.port}; a run uses this home right now")
+    free = settings.port == 0 or is_port_free(settings.port, settings.host)
+    return Finding("port", f"{settings.port} is {'free' if free else 'taken'}", "" if free else "PORT=8090 make run")
+
+
+def inspect_home(settings: LocalSettings) -> Finding:
+    root = settings.everturn_home.absolute()
+    if not root.exists():
+        return Finding("home", f"{root} will be created at the first run")
+    mode = root.stat().st_mode & 0o777
+    return Finding("home", f"{root} (mode {mode:o})", f"chmod 700 {root}" if mode & 0o067 else "")
+
+
+def _is_running(settings: LocalSettings) -> bool:
+    home = Home(settings.everturn_home.absolute())
+    if not home.lock_file.exists():
+        return False
+    try:
+        with run_lock(home):
+            return False
+    except HomeInUseError:
+        return True
+
+
+CHECKS: list[Check] = [
+    inspect_python,
+    inspect_postgres,
+    inspect_redis,
+    inspect_setpriv,
+    inspect_sandbox,
+    inspect_sandbox_python,
+    inspect_lock,
+    inspect_disk,
+    inspect_port,
+    inspect_home,
+]

@@ -1,0 +1,146 @@
+"""Owns the folder EVERTURN_HOME: where each part keeps its state, who may enter, and the generated passwords."""
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from everturn.errors import EverturnError
+from everturn_local.privileges import SERVER_UID, is_root
+
+PASSWORD_BYTES = 24
+
+
+class HomeInUseError(EverturnError):
+    """Another run uses this EVERTURN_HOME."""
+
+
+class HomeDamagedError(EverturnError):
+    """A file in EVERTURN_HOME can't be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Generated passwords; hexadecimal, so that they need no quoting in a URL or in SQL."""
+
+    postgres: str
+    everturn_owner: str
+    everturn_ingress: str
+    everturn_worker: str
+    redis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The layout of EVERTURN_HOME. `root` is absolute."""
+
+    root: Path
+
+    @property
+    def postgres(self) -> Path:
+        return self.root / "postgres"
+
+    @property
+    def redis(self) -> Path:
+        return self.root / "redis"
+
+    @property
+    def objects(self) -> Path:
+        return self.root / "objects"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def processes(self) -> Path:
+        """Records of started processes, by which a later start finds what a killed run left."""
+        return self.root / "processes"
+
+    @property
+    def secrets_file(self) -> Path:
+        return self.root / "secrets.json"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.root / "run.lock"
+
+    @property
+    def objects_url(self) -> str:
+        return self.objects.as_uri()
+
+
+def save_home(root: Path) -> Home:
+    """Create the folders that are missing and set their modes: nobody else may enter.
+
+    For root the server's own group may traverse the top folder, because Postgres refuses to run as root.
+    """
+    home = Home(root.absolute())
+    home.root.mkdir(parents=True, exist_ok=True)
+    if is_root():
+        os.chown(home.root, 0, SERVER_UID)
+        home.root.chmod(0o710)
+    else:
+        home.root.chmod(0o700)
+    for folder in (home.redis, home.objects, home.logs, home.processes):
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o700)
+    return home
+
+
+def save_secrets(home: Home) -> Secrets:
+    """Return the stored passwords; generate and store them at the first call."""
+    if home.secrets_file.exists():
+        return load_secrets(home)
+    made = Secrets(**{field.name: secrets.token_hex(PASSWORD_BYTES) for field in fields(Secrets)})
+    unfinished = home.secrets_file.with_suffix(".new")
+    unfinished.unlink(missing_ok=True)
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(asdict(made), file)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(home.secrets_file)
+    return made
+
+
+def load_secrets(home: Home) -> Secrets:
+    try:
+        return Secrets(**json.loads(home.secrets_file.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise HomeDamagedError(
+            f"{home.secrets_file} can't be read ({error}). The databases need the passwords in it; "
+            "restore it, or start anew with `make clean`, which deletes all conversations."
+        ) from error
+
+
+def remove_home(home: Home) -> None:
+    """Delete all state. Only what we made: EVERTURN_HOME may name a folder that holds other things too."""
+    for folder in (home.postgres, home.redis, home.objects, home.logs, home.processes):
+        shutil.rmtree(folder, ignore_errors=True)
+    for file in (home.secrets_file, home.lock_file):
+        file.unlink(missing_ok=True)
+    if home.root.is_dir() and not any(home.root.iterdir()):
+        home.root.rmdir()
+
+
+@contextmanager
+def run_lock(home: Home) -> Generator[None]:
+    """Hold the home for one run. The kernel releases the lock when the process dies, however it dies."""
+    with home.lock_file.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            owner = file.read(32).strip() or "unknown"
+            raise HomeInUseError(
+                f"{home.root} is in use by process {owner}. Stop that run, or set EVERTURN_HOME to another folder."
+            ) from error
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield

@@ -1,0 +1,84 @@
+"""`make run`: starts the platform, shows the banner and errors, and stops everything on Ctrl-C."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from everturn.errors import EverturnError
+from everturn_local.banner import render_banner
+from everturn_local.ports import is_port_free
+from everturn_local.settings import LocalSettings
+from everturn_local.supervision.logs import ErrorWatch
+from everturn_local.supervision.platform import Platform
+
+WATCH_INTERVAL_S = 0.5
+EXIT_INTERRUPTED = 130
+
+
+class PortInUse(EverturnError):
+    """The port is taken by another program."""
+
+
+async def run_platform(settings: LocalSettings) -> int:
+    """Runs until SIGINT or SIGTERM; returns the exit code. A second signal while it stops ends everything at once."""
+    check_port(settings)
+    started = time.monotonic()
+    signals = StopSignals()
+    platform = Platform(settings.everturn_home, port=settings.port, host=settings.host, report=show_progress)
+    if not await signals.run_unless_signalled(platform.start()):
+        show_progress("interrupted while starting; everything is stopped")
+        return EXIT_INTERRUPTED
+    start_s = time.monotonic() - started
+    print(render_banner(platform.reports, home=platform.home.root, start_s=start_s), flush=True)
+    await signals.run_unless_signalled(_run_error_watch(platform))
+    show_progress("stopping (Ctrl-C again stops at once)")
+    if not await signals.run_unless_signalled(platform.stop()):
+        await platform.stop(limit_s=0)
+    show_progress("stopped")
+    return 0
+
+
+def check_port(settings: LocalSettings) -> None:
+    """Raises PortInUse. Port 0 means any."""
+    if settings.port and not is_port_free(settings.port, settings.host):
+        raise PortInUse(f"{settings.host}:{settings.port}. Stop that program, or choose another: PORT=8090 make run")
+
+
+class StopSignals:
+    """Turns SIGINT and SIGTERM into the end of what is awaited."""
+
+    def __init__(self) -> None:
+        self._arrived = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for sig in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(sig, self._arrived.set)
+
+    async def run_unless_signalled(self, work: Coroutine[Any, Any, None]) -> bool:
+        """True when the work ended by itself; on a signal it is cancelled, waited for, and the answer is False."""
+        working = asyncio.create_task(work)
+        arriving = asyncio.create_task(self._arrived.wait())
+        await asyncio.wait({working, arriving}, return_when=asyncio.FIRST_COMPLETED)
+        signalled = not working.done()
+        for task in (arriving, working):
+            task.cancel()
+        await asyncio.wait({working, arriving})
+        self._arrived.clear()
+        if working.cancelled():
+            return False
+        working.result()
+        return not signalled
+
+
+async def _run_error_watch(platform: Platform) -> None:
+    watches = [ErrorWatch(name, platform.home.logs / f"{name}.log") for name in platform.reports]
+    while True:
+        await asyncio.sleep(WATCH_INTERVAL_S)
+        for watch in watches:
+            for line in watch.load_new():
+                show_progress(line)
+
+
+def show_progress(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)

@@ -1,0 +1,16 @@
+"""What goes wrong when an embedded server starts."""
+
+from pathlib import Path
+
+from everturn.errors import EverturnError
+
+LOG_TAIL_BYTES = 2_000
+
+
+class ServerStartError(EverturnError):
+    """An embedded server did not start."""
+
+    @classmethod
+    def from_log(cls, server: str, log: Path) -> "ServerStartError":
+        tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip() if log.exists() else ""
+        return cls(f"{server}; the end of {log}:\n{tail}")

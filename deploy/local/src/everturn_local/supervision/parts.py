@@ -1,0 +1,60 @@
+"""What supervision needs of a part, be it a server or a service, and the servers as such parts."""
+
+import asyncio
+import signal
+from collections.abc import Mapping
+from typing import Protocol
+
+from everturn_local.servers.postgres import EmbeddedPostgres
+from everturn_local.servers.redis import EmbeddedRedis
+
+
+class Part(Protocol):
+    """A process that can be started and stopped any number of times."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def pid(self) -> int | None:
+        """None while it isn't running."""
+        ...
+
+    async def start(self, *, extra_env: Mapping[str, str] | None = None) -> object:
+        """Returns when it is ready; raises an EverturnError that shows why it isn't."""
+        ...
+
+    async def wait_exit(self) -> int:
+        """Its exit code, negative for a signal; at once when it isn't running."""
+        ...
+
+    async def stop(self, *, limit_s: float = ...) -> None: ...
+
+    def send(self, sig: signal.Signals) -> None: ...
+
+
+class ServerPart:
+    """An embedded server as a part. It starts on the calling thread, well under a second, and ignores `extra_env`."""
+
+    def __init__(self, name: str, server: EmbeddedPostgres | EmbeddedRedis) -> None:
+        self.name = name
+        self._server = server
+
+    @property
+    def pid(self) -> int | None:
+        child = self._server.child
+        return child.pid if child is not None and child.exit_code is None else None
+
+    async def start(self, *, extra_env: Mapping[str, str] | None = None) -> None:
+        self._server.start()
+
+    async def wait_exit(self) -> int:
+        child = self._server.child
+        return 0 if child is None else await child.wait_exit()
+
+    async def stop(self, *, limit_s: float = 0.0) -> None:
+        """The servers know their own limits; the wait for their exit is in a thread."""
+        await asyncio.to_thread(self._server.stop)
+
+    def send(self, sig: signal.Signals) -> None:
+        self._server.kill(sig)

@@ -1,0 +1,216 @@
+"""The whole platform on one machine: servers and services, started in order, kept alive, stopped in reverse."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from everturn.errors import EverturnError
+from everturn_local.home import Home, run_lock, save_home, save_secrets
+from everturn_local.migrations import run_migrations
+from everturn_local.ports import LOOPBACK, load_free_port
+from everturn_local.processes import run_leftover_cleanup
+from everturn_local.servers.databases import DatabaseUrls, build_urls, save_database, save_roles
+from everturn_local.servers.postgres import EmbeddedPostgres
+from everturn_local.servers.redis import EmbeddedRedis
+from everturn_local.settings import load_environment
+from everturn_local.supervision.keeper import run_keeper
+from everturn_local.supervision.logs import save_rotated
+from everturn_local.supervision.parts import Part, ServerPart
+from everturn_local.supervision.service import STOP_LIMIT_S, ReadyReport, ServiceProcess
+from everturn_local.supervision.specs import Surroundings, build_ingress_spec, build_worker_spec
+
+T = TypeVar("T")
+
+
+class UnknownPart(EverturnError):
+    """The platform has no part of this name."""
+
+
+class NotStarted(EverturnError):
+    """The platform was not started."""
+
+
+class Platform:
+    """An async context manager. Parts are named `postgres`, `redis`, `ingress-1`..., `worker-1`...
+
+    Only one platform may use a home at a time. `port` is that of the first ingress, 0 for a free one; further
+    ingresses get free ports. `env` is added to the environment of every service. With `auto_restart` (may be switched
+    at any time) a part that dies is started again. Start it on the main thread.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        port: int = 0,
+        host: str = LOOPBACK,
+        ingresses: int = 1,
+        workers: int = 2,
+        env: Mapping[str, str] | None = None,
+        auto_restart: bool = True,
+        durable: bool = True,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.home: Home = save_home(home)
+        self.auto_restart = auto_restart
+        self._first_port, self._host = port, host
+        self._ingresses, self._workers = ingresses, workers
+        self._env = {**load_environment(), **(env or {})}
+        self._durable = durable
+        self._report = report
+        self._parts: dict[str, Part] = {}
+        self._services: dict[str, ServiceProcess] = {}
+        self._keepers: dict[str, asyncio.Task[None]] = {}
+        self._held = ExitStack()
+        self._postgres: EmbeddedPostgres | None = None
+        self._redis: EmbeddedRedis | None = None
+        self._database: DatabaseUrls | None = None
+
+    @property
+    def postgres(self) -> EmbeddedPostgres:
+        return _check_started(self._postgres)
+
+    @property
+    def redis(self) -> EmbeddedRedis:
+        return _check_started(self._redis)
+
+    @property
+    def database(self) -> DatabaseUrls:
+        return _check_started(self._database)
+
+    @property
+    def reports(self) -> Mapping[str, ReadyReport]:
+        """What each service last said when it became ready."""
+        return {name: service.report for name, service in self._services.items()}
+
+    @property
+    def urls(self) -> list[str]:
+        """The address of each ingress."""
+        return [report["url"] for name, report in self.reports.items() if name.startswith("ingress-")]
+
+    async def start(self) -> None:
+        """Servers, migrations, services. Raises an EverturnError that shows the cause; nothing is left running then."""
+        self._held.enter_context(run_lock(self.home))
+        try:
+            for name in run_leftover_cleanup(self.home.processes):
+                self._report(f"ended {name}, which a killed run had left")
+            await self._start_servers()
+            self._report("bringing the database up to date")
+            await asyncio.to_thread(run_migrations, self.database.owner, env=self._env)
+            await self._start_services()
+        except BaseException:
+            await self.stop(limit_s=0)
+            raise
+
+    async def stop(self, *, limit_s: float = STOP_LIMIT_S) -> None:
+        """Services first, each with `limit_s` to finish what it does, then the servers."""
+        await asyncio.gather(*(self._stop_part(name, limit_s) for name in self._services))
+        await asyncio.gather(*(self._stop_part(name, limit_s) for name in self._parts if name not in self._services))
+        self._parts.clear()
+        self._services.clear()
+        self._held.close()
+
+    def kill(self, name: str, sig: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to one part, without any waiting. With `auto_restart` it is started again when it dies."""
+        self._part(name).send(sig)
+
+    async def wait_exit(self, name: str) -> int:
+        """Wait until the present process of a part has ended; its exit code, negative for a signal."""
+        return await self._part(name).wait_exit()
+
+    def pid(self, name: str) -> int | None:
+        """The process of a part, None while it isn't running."""
+        return self._part(name).pid
+
+    async def stop_part(self, name: str, *, limit_s: float = STOP_LIMIT_S) -> None:
+        """Stop one part in order; it stays down until `restart`."""
+        self._part(name)
+        await self._stop_part(name, limit_s)
+
+    async def restart(self, name: str, *, extra_env: Mapping[str, str] | None = None) -> None:
+        """Stop one part if it runs and start it, ready when this returns. `extra_env` holds for this process only."""
+        part = self._part(name)
+        await self._stop_part(name, STOP_LIMIT_S)
+        await self._start_part(part, extra_env=extra_env)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def _start_servers(self) -> None:
+        secrets, logs = save_secrets(self.home), self.home.logs
+        postgres_log, redis_log = logs / "postgres.log", logs / "redis.log"
+        for log in (postgres_log, redis_log):
+            save_rotated(log)
+        self._postgres = EmbeddedPostgres(
+            self.home.postgres, password=secrets.postgres, log=postgres_log, durable=self._durable
+        )
+        self._redis = EmbeddedRedis(self.home.redis, password=secrets.redis, log=redis_log, durable=self._durable)
+        if not self._postgres.data.exists():
+            self._report("creating the database")
+        await self._start_part(ServerPart("postgres", self._postgres))
+        await self._start_part(ServerPart("redis", self._redis))
+        save_roles(self._postgres, secrets)
+        save_database(self._postgres)
+        self._database = build_urls(self._postgres, secrets)
+
+    async def _start_services(self) -> None:
+        self._report(f"starting {self._ingresses} ingress and {self._workers} workers")
+        try:
+            async with asyncio.TaskGroup() as group:
+                for service in self._build_services():
+                    self._services[service.name] = service
+                    group.create_task(self._start_part(service))
+        except ExceptionGroup as failures:
+            # The first one is the cause; the others were cancelled for it or tell the same.
+            raise failures.exceptions[0] from failures
+
+    def _build_services(self) -> list[ServiceProcess]:
+        around = Surroundings(home=self.home, redis_url=self.redis.url, env=self._env)
+        ports = [self._first_port or load_free_port(), *(load_free_port() for _ in range(self._ingresses - 1))]
+        ingresses = [
+            build_ingress_spec(
+                around, f"ingress-{number}", database_url=self.database.ingress, host=self._host, port=port
+            )
+            for number, port in enumerate(ports, 1)
+        ]
+        workers = [
+            build_worker_spec(around, f"worker-{number}", database_url=self.database.worker)
+            for number in range(1, self._workers + 1)
+        ]
+        return [ServiceProcess(spec, records=self.home.processes) for spec in (*ingresses, *workers)]
+
+    async def _start_part(self, part: Part, *, extra_env: Mapping[str, str] | None = None) -> None:
+        self._parts[part.name] = part
+        await part.start(extra_env=extra_env)
+        keeper = run_keeper(part, is_on=lambda: self.auto_restart, report=self._report)
+        self._keepers[part.name] = asyncio.create_task(keeper, name=f"keep {part.name}")
+
+    async def _stop_part(self, name: str, limit_s: float) -> None:
+        keeper = self._keepers.pop(name, None)
+        if keeper is not None:
+            keeper.cancel()
+            await asyncio.wait([keeper])
+        if name in self._parts:
+            await self._parts[name].stop(limit_s=limit_s)
+
+    def _part(self, name: str) -> Part:
+        try:
+            return self._parts[name]
+        except KeyError:
+            raise UnknownPart(f"{name}; there are {', '.join(self._parts)}") from None
+
+
+def _check_started(value: T | None) -> T:
+    if value is None:
+        raise NotStarted
+    return value

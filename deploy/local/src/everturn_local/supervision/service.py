@@ -1,0 +1,142 @@
+"""One service as a process: starts it, waits for its ready line, stops it."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from everturn.errors import EverturnError
+from everturn_local.privileges import build_child_prefix
+from everturn_local.processes import KILLED_LIMIT_S, Child, kill_group, remove_record, save_record
+from everturn_local.supervision.logs import load_tail, save_rotated
+
+READY_LIMIT_S = 60.0
+STOP_LIMIT_S = 30.0
+MAX_READY_BYTES = 16 * 1024
+
+ReadyReport = Mapping[str, str]
+"""What a service says about itself when it is ready: `url`, `model`, `why`, `sandbox`, `antivirus` and so on."""
+
+
+class ServiceStartError(EverturnError):
+    """A service did not become ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSpec:
+    """What to start. `env` is the whole environment."""
+
+    name: str
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    log: Path
+
+
+class ServiceProcess:
+    """Owns the process of one service; start and stop may alternate."""
+
+    def __init__(self, spec: ServiceSpec, *, records: Path) -> None:
+        self.spec = spec
+        self.report: ReadyReport = {}
+        self._records = records
+        self._child: Child | None = None
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def pid(self) -> int | None:
+        return self._child.pid if self._child is not None and self._child.exit_code is None else None
+
+    async def start(self, *, extra_env: Mapping[str, str] | None = None) -> ReadyReport:
+        """Start and wait for the ready line. Raises ServiceStartError with the end of its log."""
+        save_rotated(self.spec.log)
+        reading, writing = os.pipe()
+        try:
+            self._spawn(writing, extra_env or {})
+        finally:
+            os.close(writing)
+        try:
+            self.report = await self._load_report(reading)
+        except BaseException:
+            # Also when the start is cancelled: a service that nobody waits for must not stay.
+            await self.stop(limit_s=0)
+            raise
+        return self.report
+
+    async def wait_exit(self) -> int:
+        """Exit code of the running process, negative for a signal; 0 when none was started."""
+        if self._child is None:
+            return 0
+        code = await self._child.wait_exit()
+        kill_group(self._child.pid)
+        return code
+
+    async def stop(self, *, limit_s: float = STOP_LIMIT_S) -> None:
+        """SIGTERM, then after the limit SIGKILL to its whole group. No error when it isn't running."""
+        child = self._child
+        if child is None:
+            return
+        child.send(signal.SIGTERM if limit_s > 0 else signal.SIGKILL)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(child.wait_exit(), limit_s or KILLED_LIMIT_S)
+        kill_group(child.pid)
+        await asyncio.wait_for(child.wait_exit(), KILLED_LIMIT_S)
+        remove_record(self._records, self.name)
+        self._child = None
+
+    def send(self, sig: signal.Signals) -> None:
+        """No error when it isn't running."""
+        if self._child is not None:
+            self._child.send(sig)
+
+    def _spawn(self, ready_fd: int, extra_env: Mapping[str, str]) -> None:
+        env = {**self.spec.env, **extra_env, "READY_FD": str(ready_fd)}
+        argv = [*build_child_prefix(death_signal="KILL"), *self.spec.argv]
+        self._child = Child(argv, env=env, log=self.spec.log, pass_fds=[ready_fd])
+        save_record(self._records, self.name, self._child.pid)
+
+    async def _load_report(self, reading: int) -> ReadyReport:
+        try:
+            line = await asyncio.wait_for(_load_line(reading), READY_LIMIT_S)
+            return parse_ready_line(line)
+        except TimeoutError as error:
+            raise self._build_error(f"it said nothing for {READY_LIMIT_S:.0f} s") from error
+        except ValueError as error:
+            raise self._build_error(str(error)) from error
+
+    def _build_error(self, reason: str) -> ServiceStartError:
+        tail = "\n".join(load_tail(self.spec.log))
+        return ServiceStartError(f"{self.name}: {reason}. The end of {self.spec.log}:\n{tail}")
+
+
+async def _load_line(descriptor: int) -> bytes:
+    """One line, or less when the writer closes its end. Takes over the descriptor."""
+    reader = asyncio.StreamReader(limit=MAX_READY_BYTES)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb")
+    )
+    try:
+        return await reader.readline()
+    finally:
+        transport.close()
+
+
+def parse_ready_line(line: bytes) -> ReadyReport:
+    """`{"ready": true, "model": "...", ...}` with text values. Raises ValueError that says what is wrong."""
+    if not line:
+        raise ValueError("it ended before it was ready")
+    entry = json.loads(line)
+    if not isinstance(entry, dict):
+        raise ValueError(f"its ready line is no object: {line[:200]!r}")
+    fields = cast("dict[str, object]", entry)
+    if fields.pop("ready", None) is not True:
+        raise ValueError(f"it reported something else than ready: {line[:200]!r}")
+    return {name: str(value) for name, value in fields.items()}

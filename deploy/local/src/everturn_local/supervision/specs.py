@@ -1,0 +1,45 @@
+"""How each service is started: its command and its environment."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from everturn_local.home import Home
+from everturn_local.settings import REPOSITORY
+from everturn_local.supervision.service import ServiceSpec
+
+SANDBOX_PYTHON = REPOSITORY / ".venv-sandbox" / "bin" / "python"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all services share. `env` is the caller's environment, which carries model keys and proxies."""
+
+    home: Home
+    redis_url: str
+    env: Mapping[str, str]
+
+
+def build_ingress_spec(around: Surroundings, name: str, *, database_url: str, host: str, port: int) -> ServiceSpec:
+    return _build_spec(
+        around, name, module="ingress", own={"DATABASE_URL": database_url, "HOST": host, "PORT": f"{port}"}
+    )
+
+
+def build_worker_spec(around: Surroundings, name: str, *, database_url: str) -> ServiceSpec:
+    own = {"DATABASE_URL": database_url, "SANDBOX_PYTHON": str(SANDBOX_PYTHON)}
+    return _build_spec(around, name, module="chat_proc", own=own)
+
+
+def _build_spec(around: Surroundings, name: str, *, module: str, own: Mapping[str, str]) -> ServiceSpec:
+    env = {
+        "LOG_FORMAT": "json",
+        "EVERTURN_MODE": "development",
+        **around.env,
+        "REDIS_URL": around.redis_url,
+        "OBJECTS_URL": around.home.objects_url,
+        **own,
+    }
+    # -P keeps the current folder off the import path: a file named json.py there must not be loaded.
+    argv = [sys.executable, "-P", "-m", module]
+    return ServiceSpec(name=name, argv=argv, env=env, log=around.home.logs / f"{name}.log")

@@ -1,0 +1,104 @@
+"""What the model decided in one reply: its actions, its programs, and what is wrong with the reply."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+ActionKind = Literal["call_tool", "complete", "exit"]
+
+ProblemKind = Literal[
+    # of the whole reply
+    "empty_reply",
+    "reply_too_long",
+    "no_channel",
+    "no_action",
+    "two_actions",
+    "text_outside_channels",
+    "thinking_too_long",
+    # of one action
+    "not_json",
+    "not_an_object",
+    "two_objects",
+    "text_after_object",
+    "duplicate_key",
+    "not_a_number",
+    "number_too_large",
+    "too_deep",
+    "missing_field",
+    "wrong_type",
+    "unknown_action",
+    "contradiction",
+    # of a program and of the summary
+    "code_without_call",
+    "call_without_code",
+    "unclosed_code",
+    "summary_without_final",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool and its parameters as the model wrote them: JSON values, not yet checked against the tool."""
+
+    tool_id: str
+    params: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action. `call_tool` has a tool call and no answer; `complete` and `exit` have an answer and no tool call."""
+
+    action: ActionKind
+    notes: str = ""
+    tool_call: ToolCall | None = None
+    final_answer: str | None = None
+    suggested_followups: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Text of one code channel, without a code fence around it, and the index in `Decision.actions` it follows."""
+
+    text: str
+    for_action: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedAnswer:
+    """An answer as far as it was handed out: as the model wrote it, as it was shown, and the sources cited in it."""
+
+    raw: str
+    shown: str
+    used_sids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with a reply. `sentence` tells the model how to repair it; `action_instance` says where.
+
+    A problem that is not `fatal` leaves the rest of the decision usable.
+    """
+
+    kind: ProblemKind
+    sentence: str
+    fatal: bool = True
+    action_instance: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One reply, read. `actions` are the valid ones in order; `raw` is the reply as far as it was read."""
+
+    raw: str
+    thinking: tuple[str, ...] = ()
+    actions: tuple[Action, ...] = ()
+    programs: tuple[Program, ...] = ()
+    summary: str | None = None
+    answer: StreamedAnswer | None = None
+    outside: str = ""
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def fatal_problems(self) -> tuple[Problem, ...]:
+        """The problems that ask for another try."""
+        return tuple(problem for problem in self.problems if problem.fatal)

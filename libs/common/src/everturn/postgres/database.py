@@ -1,0 +1,152 @@
+"""The pool of connections to Postgres: transactions in a principal's name, limits on every wait, our error classes."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import Any, Literal, Protocol, cast
+
+import asyncpg
+
+from everturn.errors import EverturnError, Invalid, StaleFence, Unavailable
+from everturn.model.identity import Principal
+from everturn.ports.timelines import OutOfOrder
+
+CONNECT_TIMEOUT_S = 5.0
+ACQUIRE_TIMEOUT_S = 5.0
+COMMAND_TIMEOUT_S = 10.0
+CLOSE_TIMEOUT_S = 5.0
+SERVER_SETTINGS = {
+    "statement_timeout": "8s",
+    "lock_timeout": "2s",
+    "idle_in_transaction_session_timeout": "5s",
+    "jit": "off",
+}
+"""A paused process may hold a row lock no longer than a third of a lease; our queries are too short for jit."""
+
+STALE_FENCE, OUT_OF_ORDER = "EV001", "EV002"
+"""What append_blocks raises."""
+_PASSING = ("08", "40", "53", "57", "25P03", "25006")
+"""SQLSTATE classes that a later try may not meet: connection, rollback, resources, operator; timeout and read-only."""
+
+Row = Mapping[str, Any]
+
+
+class LockTimeout(Unavailable):
+    """Another transaction held a row for too long."""
+
+
+class Connection(Protocol):
+    """What repositories use of an asyncpg connection."""
+
+    async def fetch(self, query: str, *args: object) -> Sequence[Row]: ...
+    async def fetchrow(self, query: str, *args: object) -> Row | None: ...
+    async def fetchval(self, query: str, *args: object) -> Any: ...
+    async def execute(self, query: str, *args: object) -> str: ...
+    async def executemany(self, command: str, args: Sequence[Sequence[object]]) -> None: ...
+    def transaction(
+        self, *, isolation: str | None = None, readonly: bool = False
+    ) -> AbstractAsyncContextManager[object]: ...
+
+
+class _Pool(Protocol):
+    def acquire(self, *, timeout: float) -> AbstractAsyncContextManager[Connection]: ...
+    async def close(self) -> None: ...
+    def terminate(self) -> None: ...
+
+
+@asynccontextmanager
+async def open_database(url: str, *, pool_size: int, application_name: str) -> AsyncGenerator["Database"]:
+    """A database that connects when it is first used; `url` is `postgresql://role:password@host:port/name`."""
+    created = asyncpg.create_pool(  # pyright: ignore[reportUnknownMemberType] it has no types; see the Protocols
+        url,
+        min_size=0,
+        max_size=pool_size,
+        timeout=CONNECT_TIMEOUT_S,
+        command_timeout=COMMAND_TIMEOUT_S,
+        reset=_keep_session,
+        server_settings=SERVER_SETTINGS | {"application_name": application_name},
+    )
+    pool = cast(_Pool, await created)
+    try:
+        yield Database(pool)
+    finally:
+        await _close(pool)
+
+
+class Database:
+    """Hands out connections and transactions. All its errors are ours: Unavailable where a later try may succeed."""
+
+    def __init__(self, pool: _Pool) -> None:
+        self._pool = pool
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncGenerator[Connection]:
+        """A connection without a principal: row-level security hides all rows, only functions work."""
+        with translated():
+            async with self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S) as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def transaction(
+        self, principal: Principal, *, isolation: Literal["repeatable_read"] | None = None, readonly: bool = False
+    ) -> AsyncGenerator[Connection]:
+        """One transaction that sees the principal's rows only; commits at the end, rolls back on any exception."""
+        async with self.connection() as connection, connection.transaction(isolation=isolation, readonly=readonly):
+            await name_principal(connection, principal)
+            yield connection
+
+    async def check(self) -> None:
+        """Raise Unavailable when the database does not answer."""
+        async with self.connection() as connection:
+            await connection.fetchval("SELECT 1")
+
+
+async def name_principal(connection: Connection, principal: Principal) -> None:
+    """Until its end the open transaction is this principal's."""
+    await connection.fetchval(
+        "SELECT set_config('app.tenant', $1, true) || set_config('app.project', $2, true)"
+        " || set_config('app.user_id', $3, true)",
+        principal.tenant,
+        principal.project,
+        principal.user_id,
+    )
+
+
+@contextmanager
+def translated() -> Generator[None]:
+    """Turns the driver's errors into ours; use it again inside a transaction to tell one statement's errors apart."""
+    try:
+        yield
+    except asyncpg.PostgresError as error:
+        raise _translate(error) from error
+    except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError) as error:
+        if isinstance(error, ValueError):  # asyncpg.DataError: an argument that Postgres can't hold
+            raise Invalid(str(error)) from error
+        raise Unavailable(f"Postgres: {error or type(error).__name__}") from error
+
+
+def _translate(error: asyncpg.PostgresError) -> EverturnError | asyncpg.PostgresError:
+    code = str(getattr(error, "sqlstate", ""))
+    if code == STALE_FENCE:
+        return StaleFence(str(error))
+    if code == OUT_OF_ORDER:
+        return OutOfOrder(str(error))
+    if code == "55P03":
+        return LockTimeout()
+    if code in ("22021", "22P05"):
+        return Invalid("A text holds a character that can't be stored, such as U+0000.")
+    if code.startswith(_PASSING) or isinstance(error, asyncpg.InvalidCachedStatementError):
+        return Unavailable(f"Postgres: {error}")
+    return error
+
+
+async def _close(pool: _Pool) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT_S):
+            await pool.close()
+    except TimeoutError:
+        pool.terminate()
+
+
+async def _keep_session(_: object) -> None:
+    """We change nothing in a session that outlives a transaction, so giving a connection back costs no round trip."""

@@ -1,0 +1,230 @@
+"""Accepting messages and signals in Postgres: one transaction each, guarded by the client's idempotency key."""
+
+from dataclasses import replace
+
+from everturn.errors import Conflict, NotFound
+from everturn.model.identity import Lane, Principal, lane_of
+from everturn.model.ids import ConversationId, SignalId, TurnId
+from everturn.model.signals import Signal, SignalKind, SignalState
+from everturn.model.turns import TurnRequest
+from everturn.model.uploads import UploadPlace, build_attachments
+from everturn.ports.inbox import IdempotencyKey, IncomingMessage, IncomingSignal, KeyBusy, KeyReused, Receipt
+from everturn.postgres.artifacts import append_artifacts
+from everturn.postgres.database import Connection, Database, LockTimeout, Row, translated
+from everturn.postgres.rows import (
+    build_payload_json,
+    build_receipt_json,
+    build_request_json,
+    read_receipt,
+    read_signal,
+)
+from everturn.postgres.sweeps import TENANT_SHARE
+
+_TAKE_KEY = """
+INSERT INTO idempotency (tenant, project, user_id, route, key, request_hash, conversation_id, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, clock_timestamp() + interval '24 hours')
+ON CONFLICT (tenant, project, user_id, route, key) DO UPDATE
+   SET request_hash = EXCLUDED.request_hash, conversation_id = EXCLUDED.conversation_id,
+       expires_at = EXCLUDED.expires_at
+ WHERE idempotency.expires_at < clock_timestamp()
+RETURNING true
+"""
+_LOAD_KEY = "SELECT request_hash, response FROM idempotency WHERE route = $1 AND key = $2"
+_SAVE_RESPONSE = "UPDATE idempotency SET response = $3, conversation_id = $4 WHERE route = $1 AND key = $2"
+_CREATE = "INSERT INTO conversation (id, tenant, project, user_id, bundle_id) VALUES ($1, $2, $3, $4, $5)"
+_ENTER = """
+UPDATE conversation SET inbox_seq = inbox_seq + 1 WHERE id = $1 RETURNING state, inbox_seq, bundle_id
+"""
+_OPEN_TURN = """
+INSERT INTO turn (id, conversation_id, tenant, project, user_id, lane, roles, request, ordinal)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, COALESCE(max(ordinal), 0) + 1 FROM turn WHERE conversation_id = $2
+"""
+_QUEUE = "UPDATE conversation SET state = 'queued', last_activity_at = clock_timestamp() WHERE id = $1"
+_FIND_OPEN = "SELECT id, status, lane FROM turn WHERE conversation_id = $1 AND status IN ('queued', 'running')"
+_INSERT_SIGNAL = """
+INSERT INTO signal (id, conversation_id, tenant, project, user_id, turn_id, inbox_seq, kind, payload)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+"""
+_LOAD_SIGNAL = """
+SELECT id, turn_id, kind, payload, state, round, promoted_to, created_at
+  FROM signal WHERE id = $1 AND conversation_id = $2
+"""
+
+
+class PostgresInbox:
+    """A tenant's turns beyond `share` on a lane wait without a doorbell until one of them ends."""
+
+    def __init__(self, database: Database, *, share: int = TENANT_SHARE) -> None:
+        self._database = database
+        self._share = share
+
+    async def accept_message(
+        self, principal: Principal, message: IncomingMessage, key: IdempotencyKey | None
+    ) -> Receipt:
+        async with self._database.transaction(principal) as transaction:
+            replayed = await _take_key(transaction, principal, message.conversation_id, key)
+            if replayed is not None:
+                return replayed
+            if message.create:
+                owner = (principal.tenant, principal.project, principal.user_id)
+                await transaction.execute(_CREATE, message.conversation_id, *owner, message.bundle_id)
+            conversation = await _enter(transaction, message.conversation_id)
+            if conversation["state"] in ("idle", "error"):
+                receipt = await self._open_turn(transaction, principal, message, conversation)
+            else:
+                receipt = await _append_signal(
+                    transaction, principal, message.conversation_id, _as_signal(message), conversation
+                )
+            await _save_response(transaction, key, receipt)
+        return receipt
+
+    async def accept_signal(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        signal: IncomingSignal,
+        key: IdempotencyKey | None,
+    ) -> Receipt:
+        async with self._database.transaction(principal) as transaction:
+            replayed = await _take_key(transaction, principal, conversation_id, key)
+            if replayed is not None:
+                return replayed
+            conversation = await _enter(transaction, conversation_id)
+            receipt = await _append_signal(transaction, principal, conversation_id, signal, conversation)
+            await _save_response(transaction, key, receipt)
+        return receipt
+
+    async def load_signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> Signal:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return await _load_signal(transaction, conversation_id, signal_id)
+
+    async def save_signal_text(
+        self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId, text: str
+    ) -> Signal:
+        async with self._database.transaction(principal) as transaction:
+            await _enter(transaction, conversation_id)
+            signal = await _load_signal(transaction, conversation_id, signal_id)
+            if signal.state is not SignalState.ACCEPTED:
+                raise Conflict(f"The signal is {signal.state.value} already.")
+            payload = build_payload_json(text, signal.attachments)
+            await transaction.execute("UPDATE signal SET payload = $2 WHERE id = $1", signal_id, payload)
+        return replace(signal, text=text)
+
+    async def retract_signal(
+        self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId
+    ) -> Signal:
+        async with self._database.transaction(principal) as transaction:
+            await _enter(transaction, conversation_id)
+            signal = await _load_signal(transaction, conversation_id, signal_id)
+            if signal.state not in (SignalState.ACCEPTED, SignalState.RETRACTED):
+                raise Conflict(f"The signal is {signal.state.value} already.")
+            await transaction.execute("UPDATE signal SET state = 'retracted' WHERE id = $1", signal_id)
+        return replace(signal, state=SignalState.RETRACTED)
+
+    async def _open_turn(
+        self, transaction: Connection, principal: Principal, message: IncomingMessage, conversation: Row
+    ) -> Receipt:
+        lane = lane_of(principal.roles)
+        place = UploadPlace(principal, message.conversation_id, message.turn_id)
+        attachments = build_attachments(message.uploads, place)
+        request = TurnRequest(message.text, attachments, message.bundle_id or conversation["bundle_id"])
+        await transaction.execute(
+            _OPEN_TURN,
+            message.turn_id,
+            message.conversation_id,
+            principal.tenant,
+            principal.project,
+            principal.user_id,
+            lane.value,
+            sorted(principal.roles),
+            build_request_json(request),
+        )
+        await transaction.execute(_QUEUE, message.conversation_id)
+        await append_artifacts(transaction, principal, message.conversation_id, attachments)
+        ring = await transaction.fetchval("SELECT take_doorbell($1, $2)", message.turn_id, self._share)
+        return Receipt(message.conversation_id, message.turn_id, None, None, ring=bool(ring), lane=lane)
+
+
+async def _enter(transaction: Connection, conversation_id: ConversationId) -> Row:
+    """Count up the inbox. The lock on the row holds off the commit that would end the open turn, until we are done."""
+    row = await transaction.fetchrow(_ENTER, conversation_id)
+    if row is None:
+        raise NotFound(conversation_id)
+    return row
+
+
+async def _append_signal(
+    transaction: Connection,
+    principal: Principal,
+    conversation_id: ConversationId,
+    signal: IncomingSignal,
+    conversation: Row,
+) -> Receipt:
+    turn = await transaction.fetchrow(_FIND_OPEN, conversation_id)
+    if turn is None:
+        raise Conflict("No turn is open.")
+    turn_id: TurnId = turn["id"]
+    if signal.target_turn_id not in (None, turn_id):
+        raise Conflict(f"{signal.target_turn_id} is not the open turn.")
+    place = UploadPlace(principal, conversation_id, turn_id, (signal.kind, signal.signal_id))
+    attachments = build_attachments(signal.uploads, place)
+    await transaction.execute(
+        _INSERT_SIGNAL,
+        signal.signal_id,
+        conversation_id,
+        principal.tenant,
+        principal.project,
+        principal.user_id,
+        turn_id,
+        conversation["inbox_seq"],
+        signal.kind.value,
+        build_payload_json(signal.text, attachments),
+    )
+    await append_artifacts(transaction, principal, conversation_id, attachments)
+    # A running turn sees its inbox by itself; only the cancel of a queued one needs a worker to come.
+    ring = signal.kind is SignalKind.CANCEL and turn["status"] == "queued"
+    lane = Lane.CONTROL if ring else Lane(turn["lane"])
+    return Receipt(conversation_id, turn_id, signal.signal_id, SignalState.ACCEPTED, ring=ring, lane=lane)
+
+
+def _as_signal(message: IncomingMessage) -> IncomingSignal:
+    return IncomingSignal(
+        signal_id=message.signal_id,
+        kind=message.kind or SignalKind.FOLLOWUP,
+        text=message.text,
+        uploads=message.uploads,
+        target_turn_id=message.target_turn_id,
+    )
+
+
+async def _load_signal(transaction: Connection, conversation_id: ConversationId, signal_id: SignalId) -> Signal:
+    row = await transaction.fetchrow(_LOAD_SIGNAL, signal_id, conversation_id)
+    if row is None:
+        raise NotFound(signal_id)
+    return read_signal(row)
+
+
+async def _take_key(
+    transaction: Connection, principal: Principal, conversation_id: ConversationId, key: IdempotencyKey | None
+) -> Receipt | None:
+    """None when the key is ours now, which a twin then waits for; the first answer when it was used for the same."""
+    if key is None:
+        return None
+    owner = (principal.tenant, principal.project, principal.user_id)
+    try:
+        with translated():
+            taken = await transaction.fetchval(_TAKE_KEY, *owner, key.route, key.key, key.request_hash, conversation_id)
+    except LockTimeout as error:
+        raise KeyBusy() from error
+    if taken:
+        return None
+    row = await transaction.fetchrow(_LOAD_KEY, key.route, key.key)
+    if row is None or row["request_hash"] != key.request_hash:
+        raise KeyReused()
+    return replace(read_receipt(row["response"]), ring=False, replayed=True)
+
+
+async def _save_response(transaction: Connection, key: IdempotencyKey | None, receipt: Receipt) -> None:
+    if key is not None:
+        response = build_receipt_json(receipt)
+        await transaction.execute(_SAVE_RESPONSE, key.route, key.key, response, receipt.conversation_id)

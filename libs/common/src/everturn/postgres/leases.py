@@ -1,0 +1,60 @@
+"""Leases in Postgres, through functions that see all tenants and return ids only. Database time decides."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from everturn.model.identity import Principal, Role
+from everturn.model.ids import ConversationId
+from everturn.model.leases import Claim, Lease
+from everturn.postgres.database import Database, Row
+from everturn.postgres.rows import read_cursor
+
+
+class PostgresLeases:
+    """The leases of one worker, `owner`; each lasts `ttl_s` unless renewed."""
+
+    def __init__(self, database: Database, *, owner: str, ttl_s: float = 15.0) -> None:
+        self._database = database
+        self._owner = owner
+        self._ttl = timedelta(seconds=ttl_s)
+
+    async def try_claim(self, conversation_id: ConversationId) -> Claim | None:
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(
+                "SELECT * FROM claim_conversation($1, $2, $3)", conversation_id, self._owner, self._ttl
+            )
+        return None if row is None else self._read_claim(conversation_id, row)
+
+    async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int]:
+        if not held:
+            return {}
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(
+                "SELECT * FROM renew_leases($1, $2, $3, $4)", self._owner, list(held), list(held.values()), self._ttl
+            )
+        return {row["conversation_id"]: row["inbox_seq"] for row in rows}
+
+    async def release(self, lease: Lease, *, requeue: bool) -> bool:
+        async with self._database.connection() as connection:
+            released = await connection.fetchval(
+                "SELECT release_lease($1, $2, $3, $4)", lease.conversation_id, lease.owner, lease.fence, requeue
+            )
+        return bool(released)
+
+    def _read_claim(self, conversation_id: ConversationId, row: Row) -> Claim:
+        roles = {"roles": frozenset(Role(role) for role in row["roles"])} if row["roles"] else {}
+        return Claim(
+            lease=Lease(
+                conversation_id=conversation_id,
+                principal=Principal(row["tenant"], row["project"], row["user_id"], **roles),
+                owner=self._owner,
+                fence=row["fence"],
+            ),
+            turn_id=row["turn_id"],
+            attempt=row["attempt"],
+            next_seq=row["next_seq"],
+            last_hash=row["last_hash"],
+            cursor=read_cursor(row["event_cursor"]),
+            inbox_seq=row["inbox_seq"],
+            unannounced=tuple(row["unannounced"]),
+        )

@@ -1,0 +1,143 @@
+"""How our values stand in rows: reading a row as a value, and the JSON texts of what has no columns of its own."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from everturn.model.artifacts import Artifact
+from everturn.model.blocks import Block, BlockType, parse_body
+from everturn.model.conversations import Conversation, ConversationState
+from everturn.model.feedback import Feedback, Reaction
+from everturn.model.leases import EventCursor, try_parse_cursor
+from everturn.model.problems import Problem
+from everturn.model.signals import Signal, SignalKind, SignalState
+from everturn.model.turns import Outcome, Turn, TurnRequest, TurnStatus, TurnUsage
+from everturn.ports.inbox import Receipt
+from everturn.postgres.database import Row
+
+
+@dataclass(frozen=True, slots=True)
+class SignalPayload:
+    """What was said. JSON, because a text column can't hold U+0000 and a message is kept verbatim."""
+
+    text: str
+    attachments: tuple[Artifact, ...] = ()
+
+
+_REQUEST = TypeAdapter(TurnRequest)
+_PAYLOAD = TypeAdapter(SignalPayload)
+_RECEIPT = TypeAdapter(Receipt)
+
+
+def read_block(row: Row) -> Block:
+    kind = BlockType(row["type"])
+    return Block(
+        seq=row["seq"],
+        turn_id=row["turn_id"],
+        round=row["round"],
+        type=kind,
+        ref=row["ref"],
+        body=parse_body(kind, row["body"]),
+        body_json=row["body"],
+        ts=row["ts"],
+        ts_first=row["ts_first"],
+        call_id=row["call_id"],
+        hash=row["hash"],
+    )
+
+
+def read_turn(row: Row) -> Turn:
+    return Turn(
+        id=row["id"],
+        conversation_id=row["conversation_id"],
+        ordinal=row["ordinal"],
+        status=TurnStatus(row["status"]),
+        attempt=row["attempt"],
+        request=read_request(row["request"]),
+        created_at=row["created_at"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        outcome=None if row["outcome"] is None else Outcome(row["outcome"]),
+        usage=None if row["usage"] is None else TurnUsage.model_validate_json(row["usage"]),
+        error=None if row["error"] is None else Problem.model_validate_json(row["error"]),
+    )
+
+
+def read_signal(row: Row) -> Signal:
+    payload = read_payload(row["payload"])
+    return Signal(
+        id=row["id"],
+        turn_id=row["turn_id"],
+        kind=SignalKind(row["kind"]),
+        text=payload.text,
+        state=SignalState(row["state"]),
+        created_at=row["created_at"],
+        attachments=payload.attachments,
+        round=row["round"],
+        promoted_to=row["promoted_to"],
+    )
+
+
+def read_feedback(row: Row) -> Feedback:
+    return Feedback(
+        turn_id=row["turn_id"],
+        origin=row["origin"],
+        reaction=None if row["reaction"] is None else Reaction(row["reaction"]),
+        text=row["text"],
+        ts=row["ts"],
+        confidence=row["confidence"],
+    )
+
+
+def read_conversation(row: Row) -> Conversation:
+    return Conversation(
+        id=row["id"],
+        title=row["title"],
+        state=ConversationState(row["state"]),
+        bundle_id=row["bundle_id"],
+        archived=row["archived"],
+        created_at=row["created_at"],
+        last_activity_at=row["last_activity_at"],
+    )
+
+
+def read_artifact(row: Row) -> Artifact:
+    fields: dict[str, Any] = dict(row)
+    return Artifact.model_validate(fields)
+
+
+def read_cursor(text: str) -> EventCursor:
+    cursor = try_parse_cursor(text)
+    if cursor is None:
+        raise ValueError(f"{text!r} is no event cursor")
+    return cursor
+
+
+def read_request(text: str) -> TurnRequest:
+    return _REQUEST.validate_json(text)
+
+
+def build_request_json(request: TurnRequest) -> str:
+    return _REQUEST.dump_json(request).decode()
+
+
+def read_payload(text: str) -> SignalPayload:
+    return _PAYLOAD.validate_json(text)
+
+
+def build_payload_json(text: str, attachments: tuple[Artifact, ...]) -> str:
+    return _PAYLOAD.dump_json(SignalPayload(text, attachments)).decode()
+
+
+def read_receipt(text: str) -> Receipt:
+    return _RECEIPT.validate_json(text)
+
+
+def build_receipt_json(receipt: Receipt) -> str:
+    return _RECEIPT.dump_json(receipt).decode()
+
+
+def storable(text: str) -> str:
+    """A text that people only look at, such as a title: U+0000, which Postgres can't hold, becomes U+FFFD."""
+    return text.replace("\x00", "\ufffd")

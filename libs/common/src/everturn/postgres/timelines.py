@@ -1,0 +1,107 @@
+"""Timelines in Postgres: what a lease holder reads at the start of a turn, and its one way to write."""
+
+from everturn.errors import NotFound, StaleFence
+from everturn.model.blocks import Block
+from everturn.model.commits import Commit
+from everturn.model.feedback import Feedback
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId, TurnId
+from everturn.model.leases import Lease
+from everturn.model.signals import Signal
+from everturn.model.turns import Turn, TurnUsage
+from everturn.ports.timelines import OutOfOrder
+from everturn.postgres.commits import append_blocks, append_commit, holds_blocks_only
+from everturn.postgres.database import Database
+from everturn.postgres.rows import (
+    read_block,
+    read_feedback,
+    read_signal,
+    read_turn,
+)
+
+_BLOCKS = """
+SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
+  FROM block WHERE conversation_id = $1 AND seq > $2 ORDER BY seq
+"""
+_TURN = """
+SELECT id, conversation_id, ordinal, status, attempt, request, created_at, started_at, ended_at, outcome, usage, error
+  FROM turn WHERE id = $1
+"""
+_SIGNALS = """
+SELECT id, turn_id, kind, payload, state, round, promoted_to, created_at
+  FROM signal WHERE turn_id = $1 AND state = 'accepted' ORDER BY inbox_seq
+"""
+_FEEDBACK = """
+SELECT turn_id, origin, reaction, text, confidence, ts
+  FROM feedback WHERE conversation_id = $1 AND NOT told ORDER BY ts, id
+"""
+_USAGE = """
+SELECT COALESCE(sum(input_tokens), 0)::bigint AS input_tokens, COALESCE(sum(output_tokens), 0)::bigint AS output_tokens,
+       COALESCE(sum(cache_read_tokens), 0)::bigint AS cache_read_tokens, COALESCE(sum(cost_usd), 0) AS cost_usd
+  FROM usage_event WHERE turn_id = $1
+"""
+_ANNOUNCE = """
+UPDATE turn SET announced_at = clock_timestamp() FROM conversation
+ WHERE turn.id = $1 AND conversation.id = turn.conversation_id AND conversation.id = $2 AND conversation.fence = $3
+"""
+
+
+class PostgresTimelines:
+    """Reads under the principal's policy, writes under the lease's fence."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def load_blocks(
+        self, principal: Principal, conversation_id: ConversationId, *, after_seq: int = 0
+    ) -> tuple[Block, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return tuple(read_block(row) for row in await transaction.fetch(_BLOCKS, conversation_id, after_seq))
+
+    async def load_turn(self, principal: Principal, turn_id: TurnId) -> Turn:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            row = await transaction.fetchrow(_TURN, turn_id)
+        if row is None:
+            raise NotFound(turn_id)
+        return read_turn(row)
+
+    async def load_signals(self, principal: Principal, turn_id: TurnId) -> tuple[Signal, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return tuple(read_signal(row) for row in await transaction.fetch(_SIGNALS, turn_id))
+
+    async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return TurnUsage.model_validate(dict(await transaction.fetchrow(_USAGE, turn_id) or {}))
+
+    async def load_fresh_feedback(self, principal: Principal, conversation_id: ConversationId) -> tuple[Feedback, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return tuple(read_feedback(row) for row in await transaction.fetch(_FEEDBACK, conversation_id))
+
+    async def commit(self, lease: Lease, commit: Commit) -> int:
+        try:
+            async with self._database.connection() as connection:
+                if holds_blocks_only(commit):
+                    return await append_blocks(connection, lease, commit)
+                async with connection.transaction():
+                    return await append_commit(connection, lease, commit)
+        except OutOfOrder:
+            return await self._check_written(lease, commit)
+
+    async def save_announced(self, lease: Lease, turn_id: TurnId) -> None:
+        async with self._database.transaction(lease.principal) as transaction:
+            done = await transaction.execute(_ANNOUNCE, turn_id, lease.conversation_id, lease.fence)
+        if done != "UPDATE 1":
+            raise StaleFence(lease.conversation_id)
+
+    async def _check_written(self, lease: Lease, commit: Commit) -> int:
+        """A commit whose answer was lost comes again: the last hash tells that exactly its blocks stand already."""
+        async with self._database.transaction(lease.principal, readonly=True) as transaction:
+            inbox_seq = await transaction.fetchval(
+                "SELECT inbox_seq FROM conversation WHERE id = $1 AND fence = $2 AND last_hash = $3",
+                lease.conversation_id,
+                lease.fence,
+                commit.blocks[-1].hash,
+            )
+        if inbox_seq is None:
+            raise OutOfOrder(f"{commit.blocks[0].seq} of {lease.conversation_id}")
+        return int(inbox_seq)

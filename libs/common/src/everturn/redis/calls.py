@@ -1,0 +1,44 @@
+"""Calls to a Redis-protocol server: every one has a time limit, and every failure of the wire is Unavailable."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from everturn.errors import Unavailable
+
+CALL_LIMIT_S = 0.25
+"""Accepting a message may wait no longer before it says 503."""
+PUBLISH_LIMIT_S = 2.0
+GRACE_S = 2.0
+"""How much longer than asked a waiting call may take before the server counts as gone."""
+POOL_SIZE = 32
+
+
+def build_client(url: str, *, name: str, pool_size: int = POOL_SIZE) -> Redis:
+    """A client without retries and without a read limit of its own: `limited` sets one for each call."""
+    pool = BlockingConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType] its options have no types
+        url,
+        max_connections=pool_size,
+        timeout=CALL_LIMIT_S,
+        socket_timeout=None,
+        socket_connect_timeout=PUBLISH_LIMIT_S,
+        retry=Retry(NoBackoff(), 0),
+        client_name=name,
+        protocol=2,
+    )
+    return Redis.from_pool(pool)
+
+
+@asynccontextmanager
+async def limited(limit_s: float) -> AsyncGenerator[None]:
+    """Around one call: Unavailable when it fails or takes longer. A call cut short closes its connection."""
+    try:
+        async with asyncio.timeout(limit_s):
+            yield
+    except (RedisError, OSError, TimeoutError) as error:
+        raise Unavailable(f"Redis: {error or type(error).__name__}") from error

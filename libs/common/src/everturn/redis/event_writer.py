@@ -1,0 +1,68 @@
+"""The lease holder's end of the event streams: appends entries in order, and never after a newer fence has written."""
+
+from typing import Any, cast
+
+from redis.asyncio import Redis
+
+from everturn.errors import StaleFence
+from everturn.model.ids import ConversationId
+from everturn.model.leases import EventCursor
+from everturn.ports.event_stream import Entry, EventsLost
+from everturn.redis.calls import PUBLISH_LIMIT_S, limited
+from everturn.redis.entries import build_fields, stream_key
+from everturn.redis.last_id import load_last_id
+
+MAX_ENTRIES = 2_000
+KEEP_S = 3_600
+
+# The last id comes from XINFO, which still knows it when every entry has been trimmed away. An entry whose id is the
+# last one is there already: the answer to its first sending was lost.
+_PUBLISH = """
+local id, prev, first = ARGV[1], ARGV[2], ARGV[3]
+local last = false
+local info = redis.pcall('XINFO', 'STREAM', KEYS[1])
+if not info.err then
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then last = info[i + 1] end
+  end
+end
+if last then
+  if tonumber(string.match(last, '^%d+')) > tonumber(string.match(id, '^%d+')) then return 'STALE' end
+  if last == id then return 'OK' end
+end
+if first == '0' and last ~= prev then return 'LOST' end
+local added = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[4], id, unpack(ARGV, 6))
+if type(added) == 'table' and added.err then
+  if string.find(added.err, 'equal or smaller') then return 'LOST' end
+  return added
+end
+redis.call('EXPIRE', KEYS[1], ARGV[5])
+return 'OK'
+"""
+
+
+class RedisEventWriter:
+    """Publishes entries; streams keep about 2,000 of them, for an hour after the last."""
+
+    def __init__(self, client: Redis) -> None:
+        self._client: Any = client
+        self._publish = cast(Any, client.register_script(_PUBLISH))
+
+    async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
+        return await load_last_id(self._client, conversation_id)
+
+    async def publish(self, conversation_id: ConversationId, entry: Entry, *, first: bool) -> None:
+        head = (str(entry.events[-1].id), str(entry.prev), int(first), MAX_ENTRIES, KEEP_S)
+        async with limited(PUBLISH_LIMIT_S):
+            said = await self._publish(keys=[stream_key(conversation_id)], args=[*head, *build_fields(entry)])
+        match said:
+            case b"OK":
+                return
+            case b"STALE":
+                raise StaleFence(conversation_id)
+            case _:
+                raise EventsLost(conversation_id)
+
+    async def trim(self, conversation_id: ConversationId, before: EventCursor) -> None:
+        async with limited(PUBLISH_LIMIT_S):
+            await self._client.xtrim(stream_key(conversation_id), minid=str(before), approximate=True)

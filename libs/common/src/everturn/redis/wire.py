@@ -1,0 +1,41 @@
+"""Opens all that goes over a Redis-protocol server: one client, whose pool the five drivers share."""
+
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from everturn.redis.calls import build_client
+from everturn.redis.doorbells import RedisDoorbells
+from everturn.redis.event_reader import RedisEventReader
+from everturn.redis.event_writer import RedisEventWriter
+from everturn.redis.pubsub import RedisHints, RedisInboxBells
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What goes over Redis: losing it loses nothing but time."""
+
+    doorbells: RedisDoorbells
+    event_writer: RedisEventWriter
+    event_reader: RedisEventReader
+    hints: RedisHints
+    inbox_bells: RedisInboxBells
+
+
+@asynccontextmanager
+async def open_wire(url: str, *, name: str) -> AsyncGenerator[Wire]:
+    """Drivers that connect when they are first used; `url` is `redis://:password@host:port/0`, `name` the process's."""
+    client = build_client(url, name=name)
+    reader_name = f"{name}:{secrets.token_hex(8)}"
+    try:
+        yield Wire(
+            doorbells=RedisDoorbells(client),
+            event_writer=RedisEventWriter(client),
+            event_reader=RedisEventReader(client, name=reader_name),
+            hints=RedisHints(client),
+            inbox_bells=RedisInboxBells(client),
+        )
+    finally:
+        await client.aclose()
+        await client.connection_pool.disconnect()

@@ -1,0 +1,53 @@
+"""Settings that every service shares, and the example file made from the settings' own descriptions."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class CommonSettings(BaseSettings):
+    """What every service reads from its environment. A service adds its own in its `settings.py`."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    mode: Literal["development", "production"] = Field(
+        default="production",
+        validation_alias="EVERTURN_MODE",
+        description="development trusts this machine's user without a token, and listens on loopback only.",
+    )
+    database_url: str = Field(
+        validation_alias="DATABASE_URL", description="postgresql://role:password@host:port/name of this service's role."
+    )
+    redis_url: str = Field(validation_alias="REDIS_URL", description="redis://:password@host:port/0")
+    objects_url: str = Field(validation_alias="OBJECTS_URL", description="Where files are kept: file:///folder")
+    ready_fd: int | None = Field(
+        default=None, ge=0, validation_alias="READY_FD", description="File descriptor that gets one JSON line when ready."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", validation_alias="LOG_LEVEL", description="Least severe log lines that are written."
+    )
+    log_format: Literal["json", "console"] = Field(
+        default="json", validation_alias="LOG_FORMAT", description="json for machines, console for people."
+    )
+    failpoint: str = Field(
+        default="", validation_alias="FAILPOINT", description="For tests: name:nth:kill|stop|raise, joined by commas."
+    )
+
+
+def render_env_example(settings: Sequence[tuple[str, type[BaseSettings]]]) -> str:
+    """The text of `.env.example`: for each (title, class) its own settings, each once, with description and default."""
+    lines = ["# Every setting, with its default. Made from the code by `make env-example`; a test keeps it so.", ""]
+    seen: set[str] = set()
+    for title, kind in settings:
+        lines.append(f"# --- {title} ---")
+        for name, field in kind.model_fields.items():
+            alias = str(field.validation_alias or name.upper())
+            if alias in seen:
+                continue
+            seen.add(alias)
+            default = "" if field.is_required() or field.default is None else field.default
+            lines += [f"# {field.description}", f"{'' if field.is_required() else '# '}{alias}={default}"]
+        lines.append("")
+    return "\n".join(lines)

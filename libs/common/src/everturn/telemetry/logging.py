@@ -1,0 +1,42 @@
+"""Structured logs on standard error: JSON for machines, lines for people, secrets never."""
+
+import logging
+import re
+import sys
+from typing import Literal
+
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+_SECRET_KEY = re.compile(r"(?i)password|secret|token$|authorization|api_?key|cookie")
+_SECRET_TEXT = re.compile(r"(?i)(bearer\s+|//[^/\s:@]*:)[^\s@/]+")
+
+
+def redact_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Hide values whose key names a secret, and bearer tokens and URL passwords inside texts."""
+    for key, value in event.items():
+        if _SECRET_KEY.search(key):
+            event[key] = "***"
+        elif isinstance(value, str):
+            event[key] = _SECRET_TEXT.sub(r"\1***", value)
+    return event
+
+
+def configure_logging(level: str, form: Literal["json", "console"]) -> None:
+    """Set up structlog and the standard library's logging for this process."""
+    renderer = structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.StackInfoRenderer(),
+            structlog.processors.format_exc_info,
+            redact_secrets,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(level=level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")

@@ -1,0 +1,16 @@
+"""The counters of all services, each defined once. Names follow Prometheus: `everturn_<what>_total`."""
+
+from prometheus_client import Counter
+
+TURNS_CLAIMED = Counter("everturn_turns_claimed", "Leases taken to run a turn or to announce its end.")
+TURNS_ENDED = Counter("everturn_turns_ended", "Turns that reached their terminal block, by status.", ["status"])
+ROUNDS = Counter("everturn_rounds", "Model replies that were read to the end.")
+TOKENS = Counter("everturn_tokens", "Tokens by model and direction.", ["model", "direction"])
+TOOL_CALLS = Counter("everturn_tool_calls", "Tool calls by tool and how they ended.", ["tool_id", "status"])
+EVENTS_PUBLISHED = Counter("everturn_events_published", "Events handed to the live wire.")
+REWINDS = Counter("everturn_rewinds", "Turns shown anew from their committed state.")
+LEASES_LOST = Counter("everturn_leases_lost", "Leases a worker lost while it ran a turn.")
+SWEPT = Counter("everturn_doorbells_swept", "Doorbells the sweeper rang again.")
+MESSAGES_ACCEPTED = Counter("everturn_messages_accepted", "Messages accepted, as a turn or as a signal.", ["as_"])
+PROBLEMS = Counter("everturn_http_problems", "Problem responses by type and status.", ["type", "status"])
+STREAM_RESYNCS = Counter("everturn_stream_resyncs", "Streams that got a gap and a snapshot, by cause.", ["cause"])

@@ -1,0 +1,21 @@
+"""Comparing what a client folded with what REST reads."""
+
+from everturn.wire.views import StateView, TurnView
+
+
+def comparable_state(state: StateView) -> StateView:
+    """The state without what no event tells: where it was cut, when its row was touched, what people judged."""
+    return state.model_copy(
+        update={
+            "conversation": state.conversation.model_copy(update={"last_activity_at": "", "archived": False}),
+            "turns": tuple(_comparable_turn(turn) for turn in state.turns),
+            "cursor": "",
+            "next_cursor": None,
+        }
+    )
+
+
+def _comparable_turn(turn: TurnView) -> TurnView:
+    if turn.status in ("queued", "running"):
+        return turn.model_copy(update={"feedback": (), "sealed_round": 0, "rounds": 0})
+    return turn.model_copy(update={"feedback": ()})

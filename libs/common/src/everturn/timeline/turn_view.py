@@ -1,0 +1,198 @@
+"""What a client sees of one turn, built from its row, blocks, signals and feedback."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from everturn.model import block_bodies as bodies
+from everturn.model.blocks import Block
+from everturn.model.feedback import Feedback
+from everturn.model.plans import PlanSnapshot
+from everturn.model.signals import Signal
+from everturn.model.turns import Turn
+from everturn.timeline.view_parts import (
+    build_ended_step,
+    build_feedback_view,
+    build_file_view,
+    build_folded_signal,
+    build_signal_view,
+    build_started_step,
+    build_written_text,
+    text_order,
+)
+from everturn.wire.times import iso
+from everturn.wire.views import FileView, SignalView, StepView, TextView, TurnView
+
+_Decided = (
+    bodies.ThinkingBody,
+    bodies.NotesBody,
+    bodies.NoticeBody,
+    bodies.RawDecisionBody,
+    bodies.ToolCallBody,
+    bodies.CompletionBody,
+    bodies.AttemptBody,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """One turn with everything that hangs on it; blocks in order of `seq`."""
+
+    turn: Turn
+    blocks: tuple[Block, ...]
+    signals: tuple[Signal, ...] = ()
+    feedback: tuple[Feedback, ...] = ()
+
+
+def build_turn_view(record: TurnRecord, *, tenant: str, project: str) -> TurnView:
+    """The turn as it is committed. Folding the turn's events gives the same."""
+    seen = _Seen(tenant, project)
+    for block in record.blocks:
+        seen.add_block(block)
+    for signal in record.signals:
+        seen.add_signal(signal)
+    turn = record.turn
+    attachments = tuple(build_file_view(item, tenant=tenant, project=project) for item in turn.request.attachments)
+    return TurnView(
+        turn_id=turn.id,
+        ordinal=turn.ordinal,
+        status=turn.status.value,
+        text=turn.request.text,
+        attachments=attachments,
+        created_at=iso(turn.created_at),
+        feedback=tuple(build_feedback_view(item) for item in record.feedback),
+        **seen.fields(),
+        **_end_fields(turn, seen),
+    )
+
+
+def _end_fields(turn: Turn, seen: "_Seen") -> dict[str, Any]:
+    if turn.status.is_open:
+        return {"rounds": seen.rounds, "sealed_round": seen.sealed_round}
+    if seen.exit is None:
+        return {
+            "outcome": turn.outcome.value if turn.outcome else None,
+            "error": turn.error,
+            "usage": turn.usage,
+            "rounds": seen.rounds,
+            "sealed_round": seen.rounds,
+            "elapsed_ms": _elapsed_ms(turn.started_at, turn.ended_at),
+        }
+    return {
+        "outcome": seen.exit.outcome.value if seen.exit.outcome else None,
+        "error": seen.exit.error,
+        "usage": seen.exit.usage,
+        "rounds": seen.exit.rounds,
+        "sealed_round": seen.exit.rounds,
+        "elapsed_ms": seen.exit.elapsed_ms,
+    }
+
+
+def _elapsed_ms(start: datetime | None, end: datetime | None) -> int:
+    return int((end - start).total_seconds() * 1000) if start and end else 0
+
+
+class _Seen:
+    """What the blocks have told so far; lives for one build. Dictionaries keep the order of first appearance."""
+
+    def __init__(self, tenant: str, project: str) -> None:
+        self._tenant = tenant
+        self._project = project
+        self._texts: dict[tuple[int, str, int], TextView] = {}
+        self._steps: dict[str, StepView] = {}
+        self._plans: dict[str, PlanSnapshot] = {}
+        self._files: dict[str, FileView] = {}
+        self._signals: dict[str, SignalView] = {}
+        self._calls_in_round: dict[int, int] = {}
+        self._notes_in_round: dict[int, int] = {}
+        self._completion: bodies.CompletionBody | None = None
+        self.exit: bodies.ExitBody | None = None
+        self.rounds = 0
+        self.sealed_round = 0
+
+    def add_block(self, block: Block) -> None:
+        if isinstance(block.body, _Decided):
+            self.sealed_round = max(self.sealed_round, block.round)
+        match block.body:
+            case bodies.RoundStartBody():
+                self.rounds = max(self.rounds, block.round)
+            case bodies.ThinkingBody(text=text, instance=instance):
+                self._add_text(block, text, channel="thinking", instance=instance)
+            case bodies.NotesBody(text=text):
+                instance = _take_number(self._notes_in_round, block.round)
+                self._add_text(block, text, channel="notes", instance=instance, marker="timeline_text")
+            case bodies.CompletionBody() as body:
+                self._completion = body
+                self._add_text(block, _as_shown(body), channel="answer", instance=body.instance)
+            case bodies.AttemptBody() as body:
+                self._add_text(block, _as_shown(body), channel="answer", instance=body.instance)
+            case bodies.ToolCallBody() as body:
+                self._add_call(block, body)
+            case bodies.ToolResultBody() as body:
+                self._add_result(block, body)
+            case bodies.PlanBody(plan=plan):
+                self._plans[plan.plan_id] = plan
+            case bodies.SignalBody() as body:
+                view = build_folded_signal(block, body, tenant=self._tenant, project=self._project)
+                self._signals[view.signal_id] = view
+            case bodies.ExitBody() as body:
+                self.exit = body
+            case _:
+                """Clients see nothing of the other blocks."""
+
+    def add_signal(self, signal: Signal) -> None:
+        """A row knows more than the block that folded it."""
+        self._signals[signal.id] = build_signal_view(signal, tenant=self._tenant, project=self._project)
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of the view that blocks and signal rows decide. Signals stand in the order of their ids."""
+        return {
+            "texts": tuple(sorted(self._texts.values(), key=text_order)),
+            "steps": tuple(self._steps.values()),
+            "plans": tuple(self._plans.values()),
+            "files": tuple(self._files.values()),
+            "signals": tuple(self._signals[signal_id] for signal_id in sorted(self._signals)),
+            "answer": _as_shown(self._completion) if self._completion else None,
+            "followups": self._completion.followups if self._completion else (),
+            "sources_used": self._completion.sources_used if self._completion else (),
+        }
+
+    def _add_text(self, block: Block, text: str, *, channel: str, instance: int, marker: str = "") -> None:
+        view = TextView(
+            round=block.round,
+            channel=channel,
+            instance=instance,
+            marker=marker or channel,
+            format="markdown",
+            text=text,
+        )
+        self._keep_text(view)
+
+    def _add_call(self, block: Block, body: bodies.ToolCallBody) -> None:
+        step = build_started_step(block, body)
+        self._steps[step.step] = step
+        written = build_written_text(block, body, instance=_take_number(self._calls_in_round, block.round))
+        if written:
+            self._keep_text(written)
+
+    def _keep_text(self, view: TextView) -> None:
+        if view.text:
+            self._texts[(view.round, view.channel, view.instance)] = view
+
+    def _add_result(self, block: Block, body: bodies.ToolResultBody) -> None:
+        started = self._steps.get(block.call_id or "")
+        if started:
+            self._steps[started.step] = build_ended_step(started, body)
+        for artifact in body.artifacts:
+            if artifact.visibility == "external":
+                self._files[artifact.id] = build_file_view(artifact, tenant=self._tenant, project=self._project)
+
+
+def _as_shown(body: bodies.CompletionBody | bodies.AttemptBody) -> str:
+    return body.text if body.shown is None else body.shown
+
+
+def _take_number(taken: dict[int, int], round_number: int) -> int:
+    number = taken.get(round_number, 0)
+    taken[round_number] = number + 1
+    return number

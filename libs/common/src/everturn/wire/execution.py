@@ -1,0 +1,385 @@
+"""What worker, supervisor, executor and program say to each other about one sandboxed run.
+
+Standard library only: the executor imports this module and `framing`, nothing else of ours.
+
+    worker      -> supervisor   Launch, raw..., InputsEnd; then ToolReply*, Stop?; end of file kills the run
+    supervisor  -> worker       Ready; GatewayCall*; raw..., Finished
+    supervisor  -> executor     Start, raw..., InputsEnd; then Stop?; end of file ends it
+    executor    -> supervisor   Booted; Report, raw..., OutputsEnd
+    program     -> supervisor   Hello, GatewayCall*      (Unix socket, one connection for many calls)
+    supervisor  -> program      Welcome, ToolReply*
+
+Raw frames carry a tar stream: the input files downwards, the contract's output files upwards.
+"""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Literal, Protocol, TypeVar, cast
+
+MIB: Final = 1 << 20
+OUTPUT_DIR: Final = "/workspace/out"
+WORKDIR: Final = "/workspace/work"
+GATEWAY_SOCKET: Final = "/run/everturn/gateway.sock"
+PROGRAM_NAME: Final = "program.py"
+PIPE_FRAME_BYTES: Final = 8 * MIB
+GATEWAY_FRAME_BYTES: Final = MIB
+MAX_PATH_CHARS: Final = 240
+
+Visibility = Literal["internal", "external"]
+StopReason = Literal["timeout", "cancelled", "memory"]
+LimitName = Literal["time", "memory", "processes", "cpu", "disk", "file_size", "open_files", "stdout", "output"]
+Verdict = Literal["ended", "timeout", "cancelled", "memory", "silent", "died", "not_started"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """What one run may use. Where there is a cgroup, `memory_bytes` counts processes and both folders together.
+
+    `inodes` and `*_dir_bytes` are per folder; `output_bytes` and `output_files` bound what leaves the sandbox.
+    `stdout_bytes` is how much of each of the two streams may come before it is named in the result, `tail_chars` how
+    much of its end is kept; the rest is read and thrown away.
+    """
+
+    memory_bytes: int = 1024 * MIB
+    processes: int = 64
+    open_files: int = 256
+    file_bytes: int = 64 * MIB
+    work_dir_bytes: int = 256 * MIB
+    out_dir_bytes: int = 128 * MIB
+    inodes: int = 8192
+    cpu_s: int = 240
+    output_bytes: int = 64 * MIB
+    output_files: int = 64
+    stdout_bytes: int = 16 * MIB
+    tail_chars: int = 8000
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentRule:
+    """What one argument of a granted tool may be; None is no rule. `max_chars` counts text, `max_items` a list."""
+
+    name: str
+    one_of: tuple[str, ...] | None = None
+    max_chars: int | None = None
+    max_items: int | None = None
+    maximum: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolGrant:
+    """One tool the program may call, `alias.name`. With `arguments` only those may be given; None allows any."""
+
+    tool_id: str
+    arguments: tuple[ArgumentRule, ...] | None = None
+    max_calls: int | None = None
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """All that a run may ask of the gateway. `max_bytes` counts requests and replies together, as frames."""
+
+    grants: tuple[ToolGrant, ...] = ()
+    max_calls: int = 100
+    max_bytes: int = 32 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """The Python that runs the program: `python` of the sandbox environment, and the folders to show it, read-only."""
+
+    python: str
+    roots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The first frame a supervisor reads. `run_dir` is an empty folder of this run, which the supervisor removes."""
+
+    kind: ClassVar[str] = "launch"
+    execution_id: str
+    program: str
+    outputs: tuple[str, ...]
+    timeout_s: float
+    limits: RunLimits
+    capability: Capability
+    nonce: str
+    interpreter: Interpreter
+    bwrap: str
+    run_dir: str
+    sandbox_uid: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputsEnd:
+    """All bytes of the input tar have been sent."""
+
+    kind: ClassVar[str] = "inputs_end"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the program now and send what it wrote."""
+
+    kind: ClassVar[str] = "stop"
+    reason: StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class Posture:
+    """What holds this run and by what means, in words a person can read. `outer_uid` is the uid as the host sees it."""
+
+    launcher: str
+    runtime: str
+    outer_uid: int
+    user: str
+    network: str
+    memory: str
+    processes: str
+    disk: str
+    seccomp: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The executor has started inside its walls; nothing of the program has run yet."""
+
+    kind: ClassVar[str] = "ready"
+    posture: Posture
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the executor needs to run the program. `tools` are the granted tool ids."""
+
+    kind: ClassVar[str] = "start"
+    program: str
+    outputs: tuple[str, ...]
+    limits: RunLimits
+    nonce: str
+    tools: tuple[str, ...]
+    memory_limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Booted:
+    """The executor has checked its confinement. `failures` name what does not hold; it then runs nothing."""
+
+    kind: ClassVar[str] = "booted"
+    python: str
+    failures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramError:
+    """How the program failed. `line` is a line of the program; `limit` the one whose refusal it did not handle."""
+
+    kind: ClassVar[str] = "program_error"
+    type: str
+    message: str
+    line: int | None
+    traceback: str
+    limit: LimitName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The executor's own word on the program; the supervisor and the worker treat it as hostile input.
+
+    `signal` ended the program, or it left with `exit_code`. `undeclared` are names in the output folder that the
+    contract does not have, `refused` pairs of contract path and reason.
+    """
+
+    kind: ClassVar[str] = "report"
+    exit_code: int | None
+    signal: int | None
+    error: ProgramError | None
+    stdout_tail: str
+    stderr_tail: str
+    stdout_bytes: int
+    stderr_bytes: int
+    limits: tuple[LimitName, ...] = ()
+    undeclared: tuple[str, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputsEnd:
+    """All bytes of the output tar have been sent."""
+
+    kind: ClassVar[str] = "outputs_end"
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first frame of a gateway connection; the nonce names the run and is no secret from its program."""
+
+    kind: ClassVar[str] = "hello"
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The gateway accepts calls on this connection."""
+
+    kind: ClassVar[str] = "welcome"
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayCall:
+    """A tool call of the program. Towards the gateway `id` is the program's number, towards the worker the run's."""
+
+    kind: ClassVar[str] = "call"
+    id: int
+    tool_id: str
+    arguments: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReply:
+    """The answer to a call: `value` when ok, else an error.
+
+    Codes of the gateway: not_allowed, bad_arguments, quota_calls, quota_bytes, timeout, too_large, closing.
+    """
+
+    kind: ClassVar[str] = "reply"
+    id: int
+    ok: bool
+    value: object = None
+    error_code: str = ""
+    error_message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One call that passed the gateway's checks. `bytes` counts request and reply."""
+
+    id: int
+    tool_id: str
+    arguments_sha256: str
+    ok: bool
+    error_code: str
+    duration_ms: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The supervisor's last frame: verdict, duration and `limits` are its own findings, `report` the executor's word.
+
+    `refusals` counts what the gateway refused, by code. `detail` says why a run did not start or fell silent.
+    """
+
+    kind: ClassVar[str] = "finished"
+    verdict: Verdict
+    detail: str
+    duration_ms: int
+    posture: Posture | None
+    report: Report | None = None
+    limits: tuple[LimitName, ...] = ()
+    calls: tuple[CallRecord, ...] = ()
+    refusals: dict[str, int] = field(default_factory=dict[str, int])
+
+
+class MessageClass(Protocol):
+    """A message carries its kind in its class."""
+
+    kind: ClassVar[str]
+
+
+Record = TypeVar("Record", bound=MessageClass)
+
+
+class BadMessage(Exception):
+    """A frame is not the message that belongs here."""
+
+
+def check_relative_path(path: str) -> None:
+    """Raise ValueError unless `path` is relative, in one canonical form, and free of characters that could mislead."""
+    parts = path.split("/")
+    if not path or len(path) > MAX_PATH_CHARS or len(path.encode("utf-8", "replace")) > 2 * MAX_PATH_CHARS:
+        raise ValueError(f"a path has 1 to {MAX_PATH_CHARS} characters")
+    if any(part in ("", ".", "..") for part in parts):
+        raise ValueError("a path is relative and has no empty, '.' or '..' part")
+    if any(len(part.encode("utf-8", "replace")) > 255 for part in parts):
+        raise ValueError("a name has at most 255 bytes")
+    if "\\" in path or not path.isprintable():
+        raise ValueError("a path has no backslash and no control characters")
+
+
+def build_message(record: MessageClass) -> dict[str, object]:
+    """A message as a frame's object, tagged with its kind."""
+    return {"kind": record.kind, **_plain_fields(record)}
+
+
+def parse_message(frame: Mapping[str, object], *allowed: type[Record]) -> Record:
+    """The message in a frame, one of the `allowed` classes; unknown kinds, fields and wrong types raise BadMessage."""
+    for cls in allowed:
+        if frame.get("kind") == cls.kind:
+            return cast("Record", _parse_record(cls, {key: frame[key] for key in frame if key != "kind"}))
+    raise BadMessage(f"unexpected message {str(frame.get('kind'))[:40]!r}")
+
+
+def _plain_fields(record: object) -> dict[str, object]:
+    fields = dataclasses.fields(cast("typing.Any", record))
+    return {entry.name: _plain(getattr(record, entry.name)) for entry in fields}
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _plain_fields(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in cast("tuple[object, ...]", value)]
+    return value
+
+
+def _parse_record(cls: type, values: Mapping[str, object]) -> object:
+    hints = typing.get_type_hints(cls)
+    fields = {entry.name: entry for entry in dataclasses.fields(cls)}
+    if unknown := [key for key in values if key not in fields]:
+        raise BadMessage(f"{cls.__name__} has no field {unknown[0][:40]!r}")
+    try:
+        return cls(**{key: _parse(hints[key], value, f"{cls.__name__}.{key}") for key, value in values.items()})
+    except TypeError as error:
+        raise BadMessage(f"{cls.__name__} lacks a field") from error
+
+
+def _parse(hint: object, value: object, where: str) -> object:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint is object or (origin is Literal and isinstance(value, str) and value in args):
+        return value
+    if hint is float and type(value) is int:
+        return float(value)
+    if isinstance(hint, type) and origin is None and type(value) is hint:
+        return value
+    if isinstance(value, dict):
+        return _parse_mapping(hint, cast("dict[str, object]", value), where)
+    if origin is tuple and isinstance(value, list):
+        return _parse_items(args, cast("list[object]", value), where)
+    if origin is types.UnionType:
+        if value is None and types.NoneType in args:
+            return None
+        return _parse(next(arg for arg in args if arg is not types.NoneType), value, where)
+    raise BadMessage(f"{where} has the wrong type")
+
+
+def _parse_mapping(hint: object, value: dict[str, object], where: str) -> object:
+    args = typing.get_args(hint)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return _parse_record(hint, value)
+    if typing.get_origin(hint) is dict:
+        return {key: _parse(args[1], item, where) for key, item in value.items()}
+    if typing.get_origin(hint) is types.UnionType:
+        return _parse_mapping(next(arg for arg in args if arg is not types.NoneType), value, where)
+    raise BadMessage(f"{where} has the wrong type")
+
+
+def _parse_items(args: tuple[object, ...], value: list[object], where: str) -> tuple[object, ...]:
+    if len(args) == 2 and args[1] is ...:
+        return tuple(_parse(args[0], item, where) for item in value)
+    if len(args) != len(value):
+        raise BadMessage(f"{where} has the wrong length")
+    return tuple(_parse(arg, item, where) for arg, item in zip(args, value, strict=True))

@@ -1,0 +1,69 @@
+"""The closing call: when a cap is reached the model writes the answer from what there is, without tools."""
+
+from chat_proc.agent.check import GiveAnswer
+from chat_proc.agent.drafting import (
+    RoundPlace,
+    draft_answer,
+    draft_missing_start,
+    draft_thinking,
+)
+from chat_proc.agent.generation import Generated, Generator
+from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
+from chat_proc.agent.prompting import TurnPrompts
+from everturn.model.blocks import BlockType
+from everturn.model.problems import problem
+from everturn.model.turns import Outcome
+from everturn.ports.language_model import ModelFailed
+
+
+class ClosingCall:
+    """One model call that ends a turn; whatever text it gives is the answer."""
+
+    def __init__(self, generator: Generator) -> None:
+        self._generator = generator
+
+    async def run(self, turn: OpenTurn, prompts: TurnPrompts, place: RoundPlace, cap: str) -> TurnEnd:
+        """`cap` says in words what was reached."""
+        try:
+            generated = await self._generator.generate(turn, await prompts.build_closing(place, cap), place.round)
+        except ModelFailed as failure:
+            turn.rewind()
+            return TurnEnd(
+                None,
+                problem(
+                    "no-closing-answer", "The turn reached a limit and the model gave no answer.", 503, str(failure)
+                ),
+            )
+        answer = _find_answer(generated)
+        if not answer.text.strip():
+            detail = f"The turn reached {cap}."
+            return TurnEnd(
+                None,
+                problem("no-closing-answer", "The turn reached a limit and the model gave no answer.", 502, detail),
+            )
+        if not generated.texts.text("answer"):
+            generated.texts.say("answer", 0, answer.shown, marker="answer")
+        generated.texts.complete()
+        if generated.texts.channels - {"thinking", "answer"}:
+            turn.rewind()
+        completions = sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
+        drafts = [
+            *draft_missing_start(place, turn.turn_blocks),
+            *draft_thinking(place, generated.texts),
+            *draft_answer(place, generated.texts, answer, completions + 1),
+        ]
+        return TurnEnd(Outcome.CAPPED, writing=Writing(drafts=tuple(drafts), usage=(generated.usage,)))
+
+
+def _no_answer(detail: str) -> TurnEnd:
+    title = "The turn reached a limit and the model gave no answer."
+    return TurnEnd(None, problem("no-closing-answer", title, 503, detail))
+
+
+def _find_answer(generated: Generated) -> GiveAnswer:
+    shown, decision = generated.texts.text("answer"), generated.decision
+    if shown:
+        return GiveAnswer(decision.answer.raw if decision.answer else shown, shown, summary=decision.summary)
+    text = next((action.final_answer for action in decision.actions if action.final_answer), None)
+    text = text or decision.outside.strip()
+    return GiveAnswer(text, text, summary=decision.summary)

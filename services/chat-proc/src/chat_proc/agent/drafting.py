@@ -1,0 +1,151 @@
+"""Builds the blocks of a round from what the model decided. Pure: the order here is the order on the timeline."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chat_proc.agent.check import GiveAnswer, Repair, UseTool
+from chat_proc.stream.texts import RoundTexts
+from everturn.model.block_bodies import (
+    AttemptBody,
+    Body,
+    CompletionBody,
+    NotesBody,
+    NoticeBody,
+    PlanAckBody,
+    PlanBody,
+    RawDecisionBody,
+    RoundStartBody,
+    SummaryBody,
+    ThinkingBody,
+    ToolCallBody,
+    ToolCodeBody,
+)
+from everturn.model.blocks import Block, BlockDraft, BlockType
+from everturn.model.decisions import Decision
+from everturn.model.ids import CallId, TurnId
+from everturn.model.plans import PlanSnapshot
+from everturn.model.refs import (
+    call_ref,
+    completion_ref,
+    notes_ref,
+    plan_ack_ref,
+    plan_ref,
+    round_ref,
+    working_summary_ref,
+)
+
+MAX_RAW_CHARS = 40_000
+"""How much of an unusable reply is kept for the model to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPlace:
+    """Where a round's blocks belong. `limit` is the number of rounds the turn may have now."""
+
+    turn_id: TurnId
+    round: int
+    limit: int
+    now: str
+
+    def draft(
+        self, kind: BlockType, ref: str, body: Body, *, ts_first: str | None = None, call_id: CallId | None = None
+    ) -> BlockDraft:
+        return BlockDraft(self.turn_id, self.round, kind, ref, body, self.now, ts_first, call_id)
+
+
+def draft_round_start(place: RoundPlace) -> BlockDraft:
+    """The round begins."""
+    ref = round_ref(place.turn_id, place.round, "start")
+    return place.draft(BlockType.ROUND_START, ref, RoundStartBody(limit=place.limit))
+
+
+def draft_missing_start(place: RoundPlace, turn_blocks: Sequence[Block]) -> list[BlockDraft]:
+    """The round's start, unless signals that were folded into it have opened it already."""
+    begun = any(block.type is BlockType.ROUND_START and block.round == place.round for block in turn_blocks)
+    return [] if begun else [draft_round_start(place)]
+
+
+def draft_thinking(place: RoundPlace, texts: RoundTexts) -> list[BlockDraft]:
+    """One block for each thinking channel, exactly as it was shown."""
+    return [
+        place.draft(
+            BlockType.THINKING,
+            round_ref(place.turn_id, place.round, f"thinking.{instance}"),
+            ThinkingBody(text=texts.text("thinking", instance), instance=instance),
+            ts_first=texts.first_ts("thinking", instance),
+        )
+        for instance in texts.instances("thinking")
+    ]
+
+
+def draft_call(place: RoundPlace, texts: RoundTexts, use: UseTool, call_id: CallId) -> list[BlockDraft]:
+    """Notes, program and call of one tool use."""
+    drafts = _draft_notes(place, texts, call_id)
+    if use.code is not None:
+        ref = round_ref(place.turn_id, place.round, "code")
+        drafts.append(place.draft(BlockType.TOOL_CODE, ref, ToolCodeBody(text=use.code), call_id=call_id))
+    body = ToolCallBody(tool_id=use.spec.tool_id, params=use.raw_params)
+    drafts.append(place.draft(BlockType.TOOL_CALL, call_ref(place.turn_id, call_id), body, call_id=call_id))
+    return drafts
+
+
+def draft_repair(place: RoundPlace, repair: Repair, raw: str) -> list[BlockDraft]:
+    """The unusable reply and what is wrong with it."""
+    return [
+        place.draft(
+            BlockType.DECISION_RAW,
+            round_ref(place.turn_id, place.round, "raw"),
+            RawDecisionBody(text=raw[:MAX_RAW_CHARS], code=repair.code),
+        ),
+        draft_notice(place, repair.code, repair.sentences),
+    ]
+
+
+def draft_notice(place: RoundPlace, code: str, text: str) -> BlockDraft:
+    ref = round_ref(place.turn_id, place.round, "notice")
+    return place.draft(BlockType.NOTICE, ref, NoticeBody(code=code, text=text))
+
+
+def draft_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswer, n: int) -> list[BlockDraft]:
+    """Working summary and completion; `n` counts the completions of the turn from 1."""
+    drafts = _draft_notes(place, texts, None)
+    if answer.summary:
+        ref = working_summary_ref(place.turn_id)
+        drafts.append(place.draft(BlockType.WORKING_SUMMARY, ref, SummaryBody(text=answer.summary)))
+    body = CompletionBody(
+        text=answer.text,
+        shown=answer.shown if answer.shown != answer.text else None,
+        followups=answer.followups,
+        sources_used=answer.used_sids,
+    )
+    drafts.append(
+        place.draft(BlockType.COMPLETION, completion_ref(place.turn_id, n), body, ts_first=texts.first_ts("answer"))
+    )
+    return drafts
+
+
+def draft_attempt(place: RoundPlace, texts: RoundTexts, decision: Decision, reason: str) -> list[BlockDraft]:
+    """What was shown of an answer that is not kept as the turn's."""
+    shown = texts.text("answer")
+    if not shown:
+        return []
+    raw = decision.answer.raw if decision.answer else shown
+    body = AttemptBody(text=raw, shown=shown if shown != raw else None, reason=reason)
+    ref = round_ref(place.turn_id, place.round, "attempt")
+    return [place.draft(BlockType.COMPLETION_ATTEMPT, ref, body, ts_first=texts.first_ts("answer"))]
+
+
+def draft_plan_marks(place: RoundPlace, plan: PlanSnapshot, marks: str, n: int) -> list[BlockDraft]:
+    """A plan after step marks in notes, and the marks as a person reads them; `n` counts the turn's marks from 1."""
+    return [
+        place.draft(BlockType.PLAN_ACK, plan_ack_ref(place.turn_id, n), PlanAckBody(plan_id=plan.plan_id, text=marks)),
+        place.draft(BlockType.PLAN, plan_ref(place.turn_id, plan.plan_id), PlanBody(plan=plan)),
+    ]
+
+
+def _draft_notes(place: RoundPlace, texts: RoundTexts, call_id: CallId | None) -> list[BlockDraft]:
+    notes = texts.text("notes")
+    if not notes:
+        return []
+    ref = notes_ref(place.turn_id, call_id) if call_id else round_ref(place.turn_id, place.round, "notes")
+    return [place.draft(BlockType.NOTES, ref, NotesBody(text=notes), ts_first=texts.first_ts("notes"), call_id=call_id)]

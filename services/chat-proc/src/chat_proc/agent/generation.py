@@ -1,0 +1,132 @@
+"""One model call of a round: streams the reply through the channel codec to the clients and reads the decision."""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from chat_proc.agent.open_turn import OpenTurn
+from chat_proc.agent.race import Stopped, run_until
+from chat_proc.channels.decision_pieces import AnswerText, ContentText, DecisionPiece, NotesText, ThinkingText
+from chat_proc.channels.decision_stream import DecisionStream
+from chat_proc.models.estimate import CharsPerToken, estimate_request
+from chat_proc.stream.texts import RoundTexts
+from everturn.model.commits import UsageEvent
+from everturn.model.decisions import Decision
+from everturn.model.prompts import ModelRequest
+from everturn.model.sources import Source
+from everturn.ports.language_model import LanguageModel, ModelUsage, ReasoningDelta, ReplyFinished, TextDelta
+from everturn.telemetry.failpoints import Failpoints
+from everturn.timeline.view_parts import format_of_path
+
+WRITE_TOOL = "react.write"
+SHOWN_WRITE_CHANNELS = frozenset({"canvas", "timeline_text"})
+REASONING_INSTANCE = 1000
+"""Reasoning that a provider reports apart is shown as thinking, after all instances a reply could open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What one call gave. `stopped` means a steer or a cancel ended it, and the decision is what there was."""
+
+    decision: Decision
+    usage: UsageEvent
+    texts: RoundTexts
+    stopped: bool
+
+
+class Generator:
+    """Makes model calls. Learns how many characters a token has; holds nothing else between calls."""
+
+    def __init__(self, model: LanguageModel, failpoints: Failpoints) -> None:
+        self._model = model
+        self._failpoints = failpoints
+        self._ratio = CharsPerToken()
+
+    async def generate(
+        self, turn: OpenTurn, request: ModelRequest, round_number: int, sources: Sequence[Source] = ()
+    ) -> Generated:
+        """Raises ModelFailed when there is no whole reply; what was shown of it is then void."""
+        reply = _Reply(turn, round_number, sources)
+        self._failpoints.hit("turn.before_first_token")
+        ran = await run_until(turn.inbox.wait_for_control(), self._stream(request, reply))
+        decision = reply.finish()
+        return Generated(decision, self._usage(request, reply), reply.texts, isinstance(ran, Stopped))
+
+    def estimate_lost_call(self, request: ModelRequest) -> UsageEvent:
+        """Usage of a call that died with its worker: its input was paid, its output is unknown."""
+        usage = ModelUsage(input_tokens=estimate_request(request, self._ratio), estimated=True)
+        return _usage_event(self._model.traits.name, usage)
+
+    async def _stream(self, request: ModelRequest, reply: "_Reply") -> None:
+        async with aclosing(self._model.generate(request)) as pieces:
+            async for piece in pieces:
+                match piece:
+                    case TextDelta(text):
+                        reply.take(text)
+                        self._failpoints.hit("turn.mid_stream")
+                    case ReasoningDelta(text):
+                        reply.texts.say("thinking", REASONING_INSTANCE, text, marker="thinking")
+                    case ReplyFinished():
+                        reply.usage = piece.usage
+
+    def _usage(self, request: ModelRequest, reply: "_Reply") -> UsageEvent:
+        usage = reply.usage
+        if usage is None:
+            output = self._ratio.tokens_for(reply.chars)
+            usage = ModelUsage(estimate_request(request, self._ratio), output, estimated=True)
+        return _usage_event(self._model.traits.name, usage)
+
+
+class _Reply:
+    """One reply on its way."""
+
+    def __init__(self, turn: OpenTurn, round_number: int, sources: Sequence[Source]) -> None:
+        self._stream = DecisionStream(sources=sources)
+        self.texts = RoundTexts(turn.emit, round_number, turn.now)
+        self.usage: ModelUsage | None = None
+        self.chars = 0
+
+    def take(self, text: str) -> None:
+        self.chars += len(text)
+        for piece in self._stream.feed(text):
+            self._show(piece)
+
+    def finish(self) -> Decision:
+        pieces, decision = self._stream.finish()
+        for piece in pieces:
+            self._show(piece)
+        return decision
+
+    def _show(self, piece: DecisionPiece) -> None:
+        match piece:
+            case ThinkingText():
+                self.texts.say("thinking", piece.instance, piece.text, marker="thinking")
+            case NotesText():
+                self.texts.say("notes", piece.instance, piece.text, marker="timeline_text")
+            case AnswerText():
+                self.texts.say("answer", 0, piece.text, marker="answer")
+            case ContentText():
+                self._show_content(piece)
+            case _:
+                """Programs and marks are shown as steps once the decision is committed."""
+
+    def _show_content(self, piece: ContentText) -> None:
+        channel = piece.channel or ""
+        if piece.tool_id == WRITE_TOOL and channel in SHOWN_WRITE_CHANNELS:
+            path = piece.path or ""
+            self.texts.say(
+                channel, piece.instance, piece.text, marker=channel, format=format_of_path(path), artifact=path or None
+            )
+
+
+def _usage_event(model: str, usage: ModelUsage) -> UsageEvent:
+    return UsageEvent(
+        model=model,
+        role="decision",
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cost_usd=usage.cost_usd,
+        estimated=usage.estimated,
+    )

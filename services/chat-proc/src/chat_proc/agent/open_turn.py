@@ -1,0 +1,122 @@
+"""What the loop needs of the turn it works on: its blocks, its wire, its inbox, and the one way to write."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from everturn.model.artifacts import Artifact
+from everturn.model.blocks import Block, BlockDraft
+from everturn.model.commits import EffectChange, Promotion, SignalChange, UsageEvent
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId, TurnId
+from everturn.model.problems import Problem
+from everturn.model.signals import Signal
+from everturn.model.turns import Outcome, TurnUsage
+from everturn.wire.events import AnyEvent
+from everturn.wire.views import FileView
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What goes into one commit. `after` are events that tell of it and are sent once it is durable."""
+
+    drafts: tuple[BlockDraft, ...] = ()
+    effects: tuple[EffectChange, ...] = ()
+    usage: tuple[UsageEvent, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    signals: tuple[SignalChange, ...] = ()
+    after: tuple[tuple[AnyEvent, int | None], ...] = ()
+
+    def plus(self, other: "Writing") -> "Writing":
+        return Writing(
+            self.drafts + other.drafts,
+            self.effects + other.effects,
+            self.usage + other.usage,
+            self.artifacts + other.artifacts,
+            self.signals + other.signals,
+            self.after + other.after,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """How the loop ends a turn: with an outcome, or with an error. `writing` holds the last round's blocks."""
+
+    outcome: Outcome | None
+    error: Problem | None = None
+    writing: Writing = field(default_factory=Writing)
+
+
+class TurnInbox(Protocol):
+    """The signals said to this turn."""
+
+    async def load_unseen(self) -> tuple[Signal, ...]:
+        """Signals that no commit has answered yet, oldest first."""
+        ...
+
+    async def wait_for_control(self) -> None:
+        """Return once a steer or a cancel is there that no commit has answered."""
+        ...
+
+
+class OpenTurn(Protocol):
+    """A leased turn. Every write raises StaleFence when the lease is lost."""
+
+    @property
+    def principal(self) -> Principal: ...
+    @property
+    def conversation_id(self) -> ConversationId: ...
+    @property
+    def turn_id(self) -> TurnId: ...
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """All blocks of the conversation, in order."""
+        ...
+
+    @property
+    def turn_blocks(self) -> Sequence[Block]:
+        """The blocks of this turn, in order."""
+        ...
+
+    @property
+    def usage(self) -> TurnUsage:
+        """The sum over all model calls of the turn so far, also those of workers that died."""
+        ...
+
+    @property
+    def elapsed_s(self) -> float: ...
+    @property
+    def media(self) -> Mapping[str, bytes]:
+        """Images and documents of this turn by sha256."""
+        ...
+
+    @property
+    def inbox(self) -> TurnInbox: ...
+    @property
+    def handover(self) -> bool:
+        """Whether this worker is going away and the turn is to be handed to another at the next round boundary."""
+        ...
+
+    async def load_media(self, artifacts: Sequence[Artifact]) -> None:
+        """Fetch the images and documents among these into `media`."""
+        ...
+
+    def file_views(self, artifacts: Sequence[Artifact]) -> tuple[FileView, ...]:
+        """Files as clients see them."""
+        ...
+
+    def now(self) -> str:
+        """ISO 8601 in UTC."""
+        ...
+
+    def emit(self, data: AnyEvent, round_number: int | None = None) -> None: ...
+
+    def rewind(self) -> None:
+        """Show clients the committed state instead of what was said since."""
+        ...
+
+    async def commit(self, writing: Writing) -> None: ...
+
+    async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
+        """Write the end. Raises InboxMoved when a signal came that `load_unseen` has not told of."""
+        ...

@@ -1,0 +1,180 @@
+"""One round: ask the model, judge what it decided, and write that down before anything is done about it (C1)."""
+
+from collections.abc import Callable
+
+import structlog
+
+from chat_proc.agent.catalog import ToolCatalog
+from chat_proc.agent.check import GiveAnswer, Repair, UseTool, check_decision
+from chat_proc.agent.drafting import (
+    RoundPlace,
+    draft_answer,
+    draft_attempt,
+    draft_call,
+    draft_missing_start,
+    draft_plan_marks,
+    draft_repair,
+    draft_thinking,
+)
+from chat_proc.agent.execution import effect_change, step_event
+from chat_proc.agent.generation import Generated, Generator
+from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
+from chat_proc.agent.prompting import TurnPrompts
+from chat_proc.timeline.plans import current_plan
+from everturn.model.block_bodies import ToolCallBody
+from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
+from everturn.model.commits import EffectState
+from everturn.model.ids import CallId
+from everturn.model.plans import PlanMoment, build_ack, mark_steps
+from everturn.model.problems import problem
+from everturn.model.prompts import ModelRequest
+from everturn.model.signals import SignalKind
+from everturn.model.turns import Outcome
+from everturn.ports.language_model import ContextLimitExceeded, ModelFailed
+from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.metrics import ROUNDS
+from everturn.timeline.view_parts import build_started_step
+from everturn.wire.events import ChatPlan, ChatStep
+
+_log = structlog.get_logger(__name__)
+
+PLAN_TOOL = "react.plan"
+
+
+class RoundRunner:
+    """Runs rounds of any turn; holds nothing of them."""
+
+    def __init__(
+        self,
+        *,
+        generator: Generator,
+        catalog: ToolCatalog,
+        limits: TurnLimits,
+        next_call_id: Callable[[], CallId],
+        failpoints: Failpoints,
+    ) -> None:
+        self._generator = generator
+        self._catalog = catalog
+        self._limits = limits
+        self._next_call_id = next_call_id
+        self._failpoints = failpoints
+
+    async def run(self, turn: OpenTurn, prompts: TurnPrompts, place: RoundPlace) -> TurnEnd | None:
+        """The end of the turn if the model gave an answer, or none can be had; None when the turn goes on."""
+        request = await prompts.build(place)
+        generated = await self._generate(turn, request, place)
+        if isinstance(generated, TurnEnd):
+            return generated
+        ROUNDS.inc()
+        generated.texts.complete()
+        if generated.stopped:
+            return await self._keep_interrupted(turn, place, generated)
+        answer_shown = generated.texts.text("answer")
+        match check_decision(generated.decision, answer_shown, self._catalog):
+            case GiveAnswer() as answer:
+                return self._build_end(turn, place, generated, answer)
+            case UseTool() as use if place.round < place.limit:
+                await self._commit_call(turn, place, generated, use)
+            case UseTool() as use:
+                late = Repair("last_round", f"This was the last round; {use.spec.tool_id} was not called.")
+                await self._commit_repair(turn, place, generated, late)
+            case Repair() as repair:
+                await self._commit_repair(turn, place, generated, repair)
+        return None
+
+    async def book_lost_call(self, turn: OpenTurn, prompts: TurnPrompts) -> None:
+        """The worker before may have died in a model call: its input is booked as estimated."""
+        place = RoundPlace(turn.turn_id, 0, self._limits.rounds, turn.now())
+        lost = self._generator.estimate_lost_call(await prompts.build(place))
+        await turn.commit(Writing(usage=(lost,)))
+
+    async def _generate(self, turn: OpenTurn, request: ModelRequest, place: RoundPlace) -> Generated | TurnEnd:
+        for tries_left in reversed(range(self._limits.max_broken_replies + 1)):
+            try:
+                return await self._generator.generate(turn, request, place.round)
+            except ContextLimitExceeded as failure:
+                return TurnEnd(None, problem("context-limit", "The conversation is too long.", 503, str(failure)))
+            except ModelFailed as failure:
+                if failure.partial:
+                    turn.rewind()
+                if tries_left and failure.partial and failure.retryable:
+                    _log.warning("reply_broke_off", turn_id=turn.turn_id, why=str(failure))
+                    continue
+                return TurnEnd(None, problem("model-unavailable", "The model did not answer.", 503, str(failure)))
+        raise AssertionError("the last try returns or raises")
+
+    def _build_end(self, turn: OpenTurn, place: RoundPlace, generated: Generated, answer: GiveAnswer) -> TurnEnd:
+        completions = sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
+        marks = self._mark_plan(turn, place, answer.notes)
+        drafts = [
+            *draft_missing_start(place, turn.turn_blocks),
+            *draft_thinking(place, generated.texts),
+            *marks.drafts,
+            *draft_answer(place, generated.texts, answer, completions + 1),
+        ]
+        return TurnEnd(
+            Outcome.COMPLETED, writing=Writing(drafts=tuple(drafts), usage=(generated.usage,), after=marks.after)
+        )
+
+    async def _commit_call(self, turn: OpenTurn, place: RoundPlace, generated: Generated, use: UseTool) -> None:
+        call_id = self._next_call_id()
+        marks = Writing() if use.spec.tool_id == PLAN_TOOL else self._mark_plan(turn, place, use.notes)
+        calls = draft_call(place, generated.texts, use, call_id)
+        drafts = [
+            *draft_missing_start(place, turn.turn_blocks),
+            *draft_thinking(place, generated.texts),
+            *marks.drafts,
+            *calls,
+        ]
+        body = ToolCallBody(tool_id=use.spec.tool_id, params=use.raw_params)
+        writing = Writing(
+            drafts=tuple(drafts),
+            effects=(effect_change(call_id, body, use.spec.effect, EffectState.INTENDED),),
+            usage=(generated.usage,),
+            after=(*marks.after, (_started(calls[-1], body), place.round)),
+        )
+        self._failpoints.hit("turn.before_c1")
+        await turn.commit(writing)
+        self._failpoints.hit("turn.after_c1")
+
+    async def _commit_repair(self, turn: OpenTurn, place: RoundPlace, generated: Generated, repair: Repair) -> None:
+        drafts = [
+            *draft_missing_start(place, turn.turn_blocks),
+            *draft_thinking(place, generated.texts),
+            *draft_repair(place, repair, generated.decision.raw),
+        ]
+        await turn.commit(Writing(drafts=tuple(drafts), usage=(generated.usage,)))
+        if generated.texts.channels - {"thinking"}:
+            # Notes and contents of a refused action were shown and are not on the timeline.
+            turn.rewind()
+
+    async def _keep_interrupted(self, turn: OpenTurn, place: RoundPlace, generated: Generated) -> None:
+        """Keep what was shown of a reply that a steer or a cancel cut off; the next round folds the signal."""
+        unseen = await turn.inbox.load_unseen()
+        shown = generated.texts.text("answer")
+        ends = any(signal.kind is SignalKind.CANCEL or not signal.text.strip() for signal in unseen)
+        drafts = [*draft_missing_start(place, turn.turn_blocks), *draft_thinking(place, generated.texts)]
+        if shown and ends:
+            raw = generated.decision.answer.raw if generated.decision.answer else shown
+            completions = sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
+            drafts += draft_answer(place, generated.texts, GiveAnswer(raw, shown), completions + 1)
+        elif shown:
+            drafts += draft_attempt(place, generated.texts, generated.decision, "steered")
+        await turn.commit(Writing(drafts=tuple(drafts), usage=(generated.usage,)))
+        if generated.texts.channels - {"thinking", "answer"}:
+            turn.rewind()
+
+    def _mark_plan(self, turn: OpenTurn, place: RoundPlace, notes: str) -> Writing:
+        plan = current_plan(turn.blocks)
+        marked = mark_steps(plan, notes, moment=PlanMoment(turn.turn_id, place.now)) if plan else None
+        if plan is None or marked is None:
+            return Writing()
+        acks = sum(1 for block in turn.turn_blocks if block.type is BlockType.PLAN_ACK)
+        drafts = draft_plan_marks(place, marked, build_ack(plan, marked), acks + 1)
+        return Writing(drafts=tuple(drafts), after=((ChatPlan(plan=marked), place.round),))
+
+
+def _started(call: BlockDraft, body: ToolCallBody) -> ChatStep:
+    (block,) = chain_blocks([call], next_seq=1, last_hash="")
+    return step_event(build_started_step(block, body))

@@ -1,0 +1,1 @@
+"""Reads what the model writes: channels, actions, citations, and the streaming API built on them."""

@@ -1,0 +1,155 @@
+"""Replaces citation tokens such as `[[S:1,3]]` in text that arrives in pieces; a token is never shown in part."""
+
+import html
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from chat_proc.channels.code_fences import FenceTracker
+from everturn.model.sources import Source
+
+CitationFormat = Literal["markdown", "text", "html"]
+
+MAX_TOKEN_CHARS = 256
+MAX_SIDS = 200
+MAX_TITLE_CHARS = 200
+
+_TOKEN = re.compile(r"\[\[[ \t]*S[ \t]*:([0-9,\-\u2010-\u2014 \t]+)\]\]", re.IGNORECASE | re.ASCII)
+_TOKEN_BEGINNING = re.compile(
+    r"\[(?:\[[ \t]*(?:S[ \t]*(?::[0-9,\-\u2010-\u2014 \t]*\]?)?)?)?", re.IGNORECASE | re.ASCII
+)
+_RANGE = re.compile(r"(\d+)(?:[ \t]*[-\u2010-\u2014][ \t]*(\d+))?", re.ASCII)
+_MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]<>|~!])")
+_URL_UNSAFE = re.compile(r"""[ ()<>\[\]"'`\\|]""")
+
+
+class CitationReplacer:
+    """Show what `feed` and at last `finish` return. Unknown ids and text in code fences stay as written."""
+
+    def __init__(self, sources: Mapping[int, Source], output: CitationFormat = "markdown") -> None:
+        self._sources = sources
+        self._output: CitationFormat = output
+        self._fences = FenceTracker()
+        self._held = ""
+        self._used: dict[int, None] = {}
+        self._links: dict[int, str] = {}
+
+    @property
+    def used_sids(self) -> tuple[int, ...]:
+        """Ids of the cited sources that count as evidence, in order of first use."""
+        return tuple(self._used)
+
+    def feed(self, text: str) -> str:
+        """The text that can be shown now; what may still be a token waits."""
+        if not self._held and "[" not in text:
+            self._fences.advance(text)
+            return text
+        text = self._held + text
+        self._held = ""
+        return "".join(self._replaced(text))
+
+    def finish(self) -> str:
+        """A token that never became whole, as it was written."""
+        held = self._held
+        self._held = ""
+        return held
+
+    def _replaced(self, text: str) -> Iterable[str]:
+        position = 0
+        while (bracket := text.find("[", position)) >= 0:
+            yield self._plain(text[position:bracket])
+            position = bracket
+            token = None if self._fences.inside else _TOKEN.match(text, bracket, bracket + MAX_TOKEN_CHARS)
+            if token is not None:
+                position = token.end()
+                self._fences.advance(token[0])
+                yield self._render(token[0], token[1])
+            elif not self._fences.inside and _may_become_token(text, bracket):
+                self._held = text[bracket:]
+                return
+            else:
+                position = bracket + 1
+                yield self._plain("[")
+        yield self._plain(text[position:])
+
+    def _plain(self, text: str) -> str:
+        self._fences.advance(text)
+        return text
+
+    def _render(self, token: str, written_ids: str) -> str:
+        sids = parse_sids(written_ids)
+        cited = [sid for sid in sids if sid in self._sources and not self._sources[sid].is_image]
+        if not cited:
+            return token
+        for sid in cited:
+            if self._sources[sid].is_evidence:
+                self._used[sid] = None
+        unknown = [sid for sid in sids if sid not in cited]
+        shown = self._render_html(cited) if self._output == "html" else " ".join(map(self._markdown_link, cited))
+        return f"{shown} [[S:{_format_sids(unknown)}]]" if unknown else shown
+
+    def _markdown_link(self, sid: int) -> str:
+        if sid not in self._links:
+            source = self._sources[sid]
+            title = _MARKDOWN_SPECIAL.sub(r"\\\1", _title(source))
+            self._links[sid] = f"[{title}]({_escape_url(source.web_url)})" if source.web_url else title
+        return self._links[sid]
+
+    def _render_html(self, sids: list[int]) -> str:
+        anchors = ", ".join(map(self._html_link, sids))
+        return f'<sup class="cite" data-sids="{",".join(map(str, sids))}">{anchors}</sup>'
+
+    def _html_link(self, sid: int) -> str:
+        if sid not in self._links:
+            source = self._sources[sid]
+            title = html.escape(_title(source))
+            self._links[sid] = f'<span title="{title}">{sid}</span>'
+            if source.web_url:
+                address = html.escape(_escape_url(source.web_url))
+                self._links[sid] = (
+                    f'<a href="{address}" title="{title}" target="_blank" rel="noopener noreferrer">{sid}</a>'
+                )
+        return self._links[sid]
+
+
+def index_sources(sources: Iterable[Source]) -> dict[int, Source]:
+    """Sources by id, as a replacer takes them."""
+    return {source.sid: source for source in sources}
+
+
+def parse_sids(written: str) -> list[int]:
+    """`1, 3, 7-5` gives 1, 3, 5, 6, 7: each once, at most MAX_SIDS; nothing at all if a part is no id and no range."""
+    sids: dict[int, None] = {}
+    for part in filter(None, (part.strip(" \t") for part in written.split(","))):
+        found = _RANGE.fullmatch(part)
+        if found is None:
+            return []
+        first, last = sorted((int(found[1]), int(found[2] or found[1])))
+        room = MAX_SIDS - len(sids)
+        sids.update(dict.fromkeys(range(first, min(last, first + room - 1) + 1)))
+    return list(sids)
+
+
+def _format_sids(sids: list[int]) -> str:
+    """The shortest way to write ascending ids: `2,5-9`."""
+    runs: list[list[int]] = []
+    for sid in sids:
+        if runs and sid == runs[-1][1] + 1:
+            runs[-1][1] = sid
+        else:
+            runs.append([sid, sid])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _title(source: Source) -> str:
+    title = " ".join(source.title.split()) or source.url or f"source {source.sid}"
+    return title if len(title) <= MAX_TITLE_CHARS else title[:MAX_TITLE_CHARS] + "..."
+
+
+def _escape_url(url: str) -> str:
+    """Characters that could end the address in Markdown are percent-encoded."""
+    return _URL_UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", url)
+
+
+def _may_become_token(text: str, start: int) -> bool:
+    return len(text) - start < MAX_TOKEN_CHARS and _TOKEN_BEGINNING.fullmatch(text, start) is not None

@@ -1,0 +1,208 @@
+"""Reads one reply of the deciding model: pieces to show while it is written, and the `Decision` when it is over."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from chat_proc.channels.action_stream import ActionPiece, ActionStream
+from chat_proc.channels.actions import ActionRefusal
+from chat_proc.channels.citations import CitationReplacer, index_sources
+from chat_proc.channels.decision_problems import DecisionLimits, ReplyFacts, find_problems
+from chat_proc.channels.jsontext.strings import storable
+from chat_proc.channels.parser import ChannelClosed, ChannelOpened, ChannelParser, ChannelText, OutsideText, Piece
+from chat_proc.channels.tags import ChannelSyntax
+from everturn.model.decisions import Action, Decision, Program, StreamedAnswer
+from everturn.model.sources import Source
+
+DECISION_CHANNELS = (
+    ChannelSyntax("thinking"),
+    ChannelSyntax("action", "json", aliases=("ReactDecisionOutV2",)),
+    ChannelSyntax("code", "code"),
+    ChannelSyntax("summary"),
+)
+_NO_LIMITS_GIVEN = DecisionLimits()
+_LEADING_BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)+")
+_FENCE_LINE = re.compile(r"```[\w+.-]*\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingText:
+    """More of a thinking channel."""
+
+    text: str
+    instance: int
+
+
+@dataclass(frozen=True, slots=True)
+class CodeText:
+    """More of a program, exactly as written."""
+
+    text: str
+    instance: int
+
+
+DecisionPiece = ThinkingText | CodeText | ActionPiece | ChannelOpened | ChannelClosed
+
+
+class DecisionStream:
+    """Feed it the reply, then call `finish` once.
+
+    Actions past `max_actions` and answers past the first are read but not streamed, so what is refused is not shown.
+    """
+
+    def __init__(self, *, sources: Iterable[Source] = (), limits: DecisionLimits = _NO_LIMITS_GIVEN) -> None:
+        self._sources = index_sources(sources)
+        self._limits = limits
+        self._parser = ChannelParser(DECISION_CHANNELS)
+        self._raw: list[str] = []
+        self._raw_chars_left = limits.max_reply_chars
+        self._thinking_chars_left = limits.max_thinking_chars
+        self._capped = False
+        self._thinking_capped = False
+        self._outside: list[str] = []
+        self._texts: list[str] = []
+        self._thinking: list[str] = []
+        self._summaries: list[str] = []
+        self._programs: list[Program] = []
+        self._code_unclosed = False
+        self._action: ActionStream | None = None
+        self._readings: list[Action | ActionRefusal] = []
+        self._answer: StreamedAnswer | None = None
+        self._any_channel = False
+
+    @property
+    def capped(self) -> bool:
+        """The reply has reached its cap: nothing more is read, so the generation can be stopped."""
+        return self._capped
+
+    def feed(self, text: str) -> list[DecisionPiece]:
+        """What `text` adds; nothing once the reply is capped."""
+        if len(text) > self._raw_chars_left:
+            text = text[: self._raw_chars_left]
+            self._capped = True
+        if not text.isascii() or "\x00" in text:
+            text = storable(text)
+        self._raw_chars_left -= len(text)
+        self._raw.append(text)
+        return self._read_all(self._parser.feed(text))
+
+    def finish(self) -> tuple[list[DecisionPiece], Decision]:
+        """The reply is over: the last pieces, and the decision."""
+        pieces = self._read_all(self._parser.finish())
+        return pieces, self._build_decision()
+
+    def _read_all(self, pieces: list[Piece]) -> list[DecisionPiece]:
+        return [shown for piece in pieces for shown in self._read(piece)]
+
+    def _read(self, piece: Piece) -> Iterable[DecisionPiece]:
+        match piece:
+            case ChannelText():
+                return self._read_text(piece)
+            case OutsideText(text):
+                self._outside.append(text)
+                return ()
+            case ChannelOpened():
+                self._open(piece)
+                return (piece,)
+            case ChannelClosed():
+                return (*self._close(piece), piece)
+            case _:
+                assert_never(piece)
+
+    def _read_text(self, piece: ChannelText) -> Iterable[DecisionPiece]:
+        match piece.channel:
+            case "thinking":
+                return self._read_thinking(piece)
+            case "action" if self._action is not None:
+                pieces = self._action.feed(piece.text)
+                return pieces if piece.instance < self._limits.max_actions else ()
+            case "code":
+                self._texts.append(piece.text)
+                return (CodeText(piece.text, piece.instance),)
+            case _:
+                self._texts.append(piece.text)
+                return ()
+
+    def _read_thinking(self, piece: ChannelText) -> Iterable[DecisionPiece]:
+        text = piece.text[: self._thinking_chars_left]
+        self._thinking_chars_left -= len(text)
+        self._thinking_capped = self._thinking_capped or len(text) < len(piece.text)
+        if not text:
+            return ()
+        self._texts.append(text)
+        return (ThinkingText(text, piece.instance),)
+
+    def _open(self, piece: ChannelOpened) -> None:
+        self._any_channel = True
+        if piece.channel == "action":
+            may_answer = self._answer is None and piece.instance < self._limits.max_actions
+            cite = CitationReplacer(self._sources) if may_answer else None
+            self._action = ActionStream(piece.instance, cite)
+
+    def _close(self, piece: ChannelClosed) -> Iterator[DecisionPiece]:
+        text = "".join(self._texts)
+        self._texts.clear()
+        match piece.channel:
+            case "action":
+                yield from self._close_action(piece.instance)
+            case "code":
+                self._close_code(text, complete=piece.complete)
+            case "thinking":
+                self._thinking.append(text.strip())
+            case _:
+                self._summaries.append(text.strip())
+
+    def _close_action(self, instance: int) -> Iterator[DecisionPiece]:
+        if self._action is None:
+            return
+        pieces, reading = self._action.finish()
+        self._readings.append(reading)
+        self._answer = self._answer or self._action.answer
+        self._action = None
+        if instance < self._limits.max_actions:
+            yield from pieces
+
+    def _close_code(self, text: str, *, complete: bool) -> None:
+        program = clean_program(text)
+        if not program:
+            return
+        self._code_unclosed = self._code_unclosed or not complete
+        belongs = bool(self._readings) and isinstance(self._readings[-1], Action)
+        self._programs.append(Program(program, len(self._actions()) - 1 if belongs else None))
+
+    def _actions(self) -> tuple[Action, ...]:
+        return tuple(reading for reading in self._readings if isinstance(reading, Action))
+
+    def _build_decision(self) -> Decision:
+        facts = ReplyFacts(
+            raw="".join(self._raw),
+            outside="".join(self._outside),
+            any_channel=self._any_channel,
+            readings=self._readings,
+            programs=self._programs,
+            code_unclosed=self._code_unclosed,
+            summary="\n\n".join(filter(None, self._summaries)) or None,
+            reply_capped=self._capped,
+            thinking_capped=self._thinking_capped,
+        )
+        return Decision(
+            raw=facts.raw,
+            thinking=tuple(text for text in self._thinking if text),
+            actions=self._actions(),
+            programs=tuple(self._programs),
+            summary=facts.summary,
+            answer=self._answer,
+            outside=facts.outside,
+            problems=find_problems(facts, self._limits),
+        )
+
+
+def clean_program(text: str) -> str:
+    """A program without the code fence and blank lines that models put around it; empty if nothing else is there."""
+    lines = text.strip().split("\n") if text.lstrip().startswith("```") else []
+    if len(lines) > 1 and _FENCE_LINE.fullmatch(lines[0]) and lines[-1].strip() == "```":
+        text = "\n".join(lines[1:-1])
+    blank = _LEADING_BLANK_LINES.match(text)
+    body = text[blank.end() if blank else 0 :].rstrip()
+    return f"{body}\n" if body else ""

@@ -1,0 +1,1 @@
+"""Reading JSON that a model writes, in pieces and whole."""

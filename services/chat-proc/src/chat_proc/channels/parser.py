@@ -1,0 +1,244 @@
+"""The channel parser: the model's text in pieces of any size in, opened / text / closed pieces out. It does no I/O.
+
+The pieces are the same for every way of cutting the text, once adjacent text is merged, and each character is looked at
+a bounded number of times."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import assert_never
+
+from chat_proc.channels.jsontext.depth import JsonDepth
+from chat_proc.channels.tags import Body, ChannelSyntax, Tag, TagTable
+
+MAX_HELD_CHARS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelOpened:
+    """A channel begins; `instance` counts from 0 for each name."""
+
+    channel: str
+    instance: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelText:
+    """Text inside a channel, exactly as written."""
+
+    channel: str
+    instance: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelClosed:
+    """A channel ended: `complete` by its own closer, otherwise by another opener or the end of the reply."""
+
+    channel: str
+    instance: int
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideText:
+    """Text that stands in no channel, blanks between channels included."""
+
+    text: str
+
+
+Piece = ChannelOpened | ChannelText | ChannelClosed | OutsideText
+
+
+class ChannelParser:
+    """Feed it text, then call `finish` once.
+
+    A tag in `code` counts only at the start of a line; without one the last inline closer does. A tag in `json` counts
+    only outside a value, or at the start of a line if the value never becomes complete. Where what follows a tag
+    decides whether it counts, the text after it waits, at most `max_held_chars` of it.
+    """
+
+    def __init__(self, channels: Iterable[ChannelSyntax], *, max_held_chars: int = MAX_HELD_CHARS) -> None:
+        self._tags = TagTable(channels)
+        self._max_held_chars = max_held_chars
+        self._tag_beginning = ""
+        self._at_line_start = True
+        self._open: _OpenChannel | None = None
+        self._instances: dict[str, int] = {}
+        self._pieces: list[Piece] = []
+
+    def feed(self, text: str) -> list[Piece]:
+        """The pieces that `text` settles; none if it ends in what may still be a tag."""
+        if self._tag_beginning or "<" in text:
+            text = self._tag_beginning + text
+            settled = self._tags.settled_chars(text)
+            self._tag_beginning = text[settled:]
+            self._scan(text[:settled])
+        else:
+            self._pass_text(text)
+        return self._take_pieces()
+
+    def finish(self) -> list[Piece]:
+        """The rest: what was held back, and the closing of a channel that is still open."""
+        self._pass_text(self._tag_beginning)
+        self._tag_beginning = ""
+        while self._open is not None and self._open.possible_end is not None:
+            self._end_at_possible_end(self._open.possible_end)
+        if self._open is not None:
+            self._close(complete=False)
+        return self._take_pieces()
+
+    def _take_pieces(self) -> list[Piece]:
+        pieces = self._pieces
+        self._pieces = []
+        return pieces
+
+    def _scan(self, text: str) -> None:
+        """Read text in which every tag is whole."""
+        position = 0
+        for tag in self._tags.find_all(text):
+            self._pass_text(text[position : tag.start])
+            position = tag.end if self._takes(tag) else tag.start
+        self._pass_text(text[position:])
+
+    def _takes(self, tag: Tag) -> bool:
+        """Whether the tag was a tag; if not, it is text of what follows."""
+        while True:
+            verdict = _judge(self._open, tag, at_line_start=self._at_line_start)
+            match verdict:
+                case _Verdict.TEXT:
+                    return False
+                case _Verdict.COUNTS:
+                    self._follow(tag)
+                    return True
+                case _Verdict.MAY_COUNT:
+                    self._wait_after(tag)
+                    return True
+                case _Verdict.EARLIER_COUNTS:
+                    self._end_at_possible_end(_possible_end(self._open))
+                case _:
+                    assert_never(verdict)
+
+    def _follow(self, tag: Tag) -> None:
+        if self._open is not None:
+            self._release_held(self._open)
+            self._close(complete=not tag.opens)
+        if tag.opens:
+            instance = self._instances.get(tag.channel, 0)
+            self._instances[tag.channel] = instance + 1
+            self._open = _OpenChannel(tag.channel, instance, self._tags.bodies[tag.channel])
+            self._pieces.append(ChannelOpened(tag.channel, instance))
+            self._at_line_start = True
+
+    def _close(self, *, complete: bool) -> None:
+        if self._open is not None:
+            self._pieces.append(ChannelClosed(self._open.channel, self._open.instance, complete))
+        self._open = None
+
+    def _wait_after(self, tag: Tag) -> None:
+        if self._open is not None:
+            self._release_held(self._open)
+            self._open.possible_end = tag
+        self._at_line_start = False
+
+    def _end_at_possible_end(self, tag: Tag) -> None:
+        """The held-back tag does end the channel: what came after it is read again, now outside that channel."""
+        held = "".join(self._open.held) if self._open else ""
+        self._close(complete=not tag.opens)
+        self._follow(tag)
+        self._scan(held)
+
+    def _pass_text(self, text: str) -> None:
+        if not text:
+            return
+        self._at_line_start = text[-1] == "\n"
+        channel = self._open
+        if channel is None:
+            self._pieces.append(OutsideText(text))
+            return
+        completed_at = channel.depth.advance(text) if channel.depth is not None else -1
+        if channel.possible_end is None:
+            self._pieces.append(ChannelText(channel.channel, channel.instance, text))
+        else:
+            self._hold(channel, channel.possible_end, text, completed_at)
+
+    def _hold(self, channel: "_OpenChannel", possible_end: Tag, text: str, completed_at: int) -> None:
+        completed_in_time = 0 <= completed_at <= self._max_held_chars - channel.held_chars
+        channel.held.append(text)
+        channel.held_chars += len(text)
+        if completed_in_time:
+            self._release_held(channel)
+        elif channel.held_chars > self._max_held_chars:
+            if channel.body == "json":
+                self._end_at_possible_end(possible_end)
+            else:
+                self._release_held(channel)
+
+    def _release_held(self, channel: "_OpenChannel") -> None:
+        """The held-back tag was text after all."""
+        if channel.possible_end is not None:
+            text = channel.possible_end.text + "".join(channel.held)
+            self._pieces.append(ChannelText(channel.channel, channel.instance, text))
+            channel.forget_possible_end()
+
+
+@dataclass(slots=True)
+class _OpenChannel:
+    """The open channel; the parser alone changes it. `held` is the text after `possible_end`."""
+
+    channel: str
+    instance: int
+    body: Body
+    depth: JsonDepth | None = None
+    possible_end: Tag | None = None
+    held: list[str] = field(default_factory=list[str])
+    held_chars: int = 0
+
+    def __post_init__(self) -> None:
+        if self.body == "json":
+            self.depth = JsonDepth()
+
+    def forget_possible_end(self) -> None:
+        self.possible_end = None
+        self.held = []
+        self.held_chars = 0
+
+
+class _Verdict(Enum):
+    TEXT = "it is text"
+    COUNTS = "it takes effect"
+    MAY_COUNT = "what follows decides"
+    EARLIER_COUNTS = "it shows that the possible end before it was the end"
+
+
+def _judge(channel: _OpenChannel | None, tag: Tag, *, at_line_start: bool) -> _Verdict:
+    if channel is None:
+        return _Verdict.COUNTS if tag.opens else _Verdict.TEXT
+    may_end = tag.opens or tag.channel == channel.channel
+    if channel.body == "code":
+        return _judge_in_code(channel, tag, at_line_start=at_line_start) if may_end else _Verdict.TEXT
+    if channel.depth is not None and channel.depth.depth:
+        return _judge_in_value(channel, may_end=may_end, at_line_start=at_line_start)
+    return _Verdict.COUNTS if may_end else _Verdict.TEXT
+
+
+def _judge_in_code(channel: _OpenChannel, tag: Tag, *, at_line_start: bool) -> _Verdict:
+    if at_line_start:
+        blank_since = channel.possible_end is not None and all(part.isspace() for part in channel.held)
+        return _Verdict.EARLIER_COUNTS if tag.opens and blank_since else _Verdict.COUNTS
+    return _Verdict.TEXT if tag.opens else _Verdict.MAY_COUNT
+
+
+def _judge_in_value(channel: _OpenChannel, *, may_end: bool, at_line_start: bool) -> _Verdict:
+    """JSON has no raw line break in a string: a second tag at the start of a line settles that the value is broken."""
+    if not at_line_start:
+        return _Verdict.TEXT
+    if channel.possible_end is not None:
+        return _Verdict.EARLIER_COUNTS
+    return _Verdict.MAY_COUNT if may_end else _Verdict.TEXT
+
+
+def _possible_end(channel: _OpenChannel | None) -> Tag:
+    if channel is None or channel.possible_end is None:
+        raise AssertionError("only a channel with a possible end is judged to have ended there")
+    return channel.possible_end

@@ -1,0 +1,85 @@
+"""The texts of one round as clients see them grow; what was said here is exactly what the round's blocks must hold."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from everturn.wire.events import AnyEvent, ChatDelta
+
+TextFormat = Literal["markdown", "text", "html", "json", "code"]
+Emit = Callable[[AnyEvent, int | None], None]
+
+
+@dataclass(slots=True)
+class _Growing:
+    marker: str
+    format: TextFormat
+    artifact: str | None
+    first_ts: str
+    pieces: list[str] = field(default_factory=lambda: [])
+    completed: bool = False
+
+
+class RoundTexts:
+    """Owned by one round. A text is known by its channel and instance."""
+
+    def __init__(self, emit: Emit, round_number: int, now: Callable[[], str]) -> None:
+        self._emit = emit
+        self._round = round_number
+        self._now = now
+        self._texts: dict[tuple[str, int], _Growing] = {}
+
+    def say(
+        self,
+        channel: str,
+        instance: int,
+        text: str,
+        *,
+        marker: str,
+        format: TextFormat = "markdown",
+        artifact: str | None = None,
+    ) -> None:
+        """Send one more piece; an empty one is nothing."""
+        if not text:
+            return
+        growing = self._texts.setdefault((channel, instance), _Growing(marker, format, artifact, self._now()))
+        self._send(channel, instance, growing, text, completed=False)
+        growing.pieces.append(text)
+
+    def complete(self) -> None:
+        """All texts have ended."""
+        for (channel, instance), growing in self._texts.items():
+            if not growing.completed:
+                growing.completed = True
+                self._send(channel, instance, growing, "", completed=True)
+
+    def text(self, channel: str, instance: int = 0) -> str:
+        """What was said so far."""
+        growing = self._texts.get((channel, instance))
+        return "".join(growing.pieces) if growing else ""
+
+    def first_ts(self, channel: str, instance: int = 0) -> str | None:
+        """When it was first seen, ISO 8601."""
+        growing = self._texts.get((channel, instance))
+        return growing.first_ts if growing else None
+
+    def instances(self, channel: str) -> list[int]:
+        """The instances of a channel, in order."""
+        return sorted(instance for name, instance in self._texts if name == channel)
+
+    @property
+    def channels(self) -> set[str]:
+        return {channel for channel, _ in self._texts}
+
+    def _send(self, channel: str, instance: int, growing: _Growing, text: str, *, completed: bool) -> None:
+        delta = ChatDelta(
+            channel=channel,
+            instance=instance,
+            index=len(growing.pieces),
+            text=text,
+            completed=completed,
+            marker=growing.marker,
+            format=growing.format,
+            artifact=growing.artifact,
+        )
+        self._emit(delta, self._round)

@@ -1,0 +1,31 @@
+"""The plans of a conversation, folded from its blocks."""
+
+from collections.abc import Iterable
+
+from everturn.model.block_bodies import PlanBody
+from everturn.model.blocks import Block
+from everturn.model.ids import TurnId
+from everturn.model.plans import PlanSnapshot, PlanStatus
+
+SHOWN_PLANS = 4
+
+
+def latest_plans(blocks: Iterable[Block]) -> tuple[PlanSnapshot, ...]:
+    """The newest snapshot of every plan; the one that changed last is last."""
+    latest: dict[str, PlanSnapshot] = {}
+    for block in blocks:
+        if isinstance(block.body, PlanBody):
+            latest.pop(block.body.plan.plan_id, None)
+            latest[block.body.plan.plan_id] = block.body.plan
+    return tuple(latest.values())
+
+
+def current_plan(blocks: Iterable[Block]) -> PlanSnapshot | None:
+    """The open plan that step marks apply to, if there is one."""
+    return next((plan for plan in latest_plans(blocks) if plan.current and plan.status is PlanStatus.OPEN), None)
+
+
+def open_plans(blocks: Iterable[Block], turn_id: TurnId) -> tuple[PlanSnapshot, ...]:
+    """The last open plans to show in a turn: the current one, and those this turn has changed."""
+    plans = (plan for plan in latest_plans(blocks) if plan.status is PlanStatus.OPEN)
+    return tuple(plan for plan in plans if plan.current or plan.last_turn_id == turn_id)[-SHOWN_PLANS:]

@@ -1,0 +1,127 @@
+"""Stores files that tools produce and describes them; the same call gives the same artifact however often it runs."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from chat_proc.tools.file_types import sniff_mime
+from everturn.errors import Invalid
+from everturn.model.artifacts import Artifact, ArtifactKind, Rn, object_key
+from everturn.model.ids import ArtifactId, CallId, make_id
+from everturn.model.refs import check_path, file_ref, output_ref, parse_ref
+from everturn.model.refs import FileRef, OutputRef
+from everturn.ports.objects import Objects
+from everturn.ports.tool import ToolCall, ToolContext
+
+NOT_SCANNED = "not scanned"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a file of the current turn goes: `files/` is the workspace, `outputs/` is for other produced files."""
+
+    kind: Literal[ArtifactKind.FILE, ArtifactKind.OUTPUT]
+    inner_path: str
+
+    @property
+    def folder_path(self) -> str:
+        """`files/<path>` or `outputs/<path>`."""
+        return f"{'files' if self.kind is ArtifactKind.FILE else 'outputs'}/{self.inner_path}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedFile:
+    """A file to store. `stage` says who made it: the agent itself or a sandboxed program."""
+
+    destination: Destination
+    data: bytes
+    visibility: Literal["internal", "external"]
+    stage: Literal["agent", "exec"]
+    description: str = ""
+
+
+def read_destination(path: str, context: ToolContext, *, default: ArtifactKind) -> Destination:
+    """Read where a tool call wants to write. Raises Invalid, with a sentence for the model, unless it is in this turn.
+
+    Takes `files/a.md`, `outputs/a.png`, both below the turn's id, a `fi:` ref, or a bare path, which goes to `default`.
+    """
+    relative = _path_of_ref(path, context) if path.startswith("fi:") else path
+    check_path(relative)
+    head, _, rest = relative.partition("/")
+    if head == context.turn_id:
+        head, _, rest = rest.partition("/")
+    elif head.startswith("turn_"):
+        raise Invalid(f"{path!a} belongs to an earlier turn, which can't be changed; write to {context.turn_id}/files/.")
+    if head == "files" and rest:
+        return Destination(ArtifactKind.FILE, rest)
+    if head == "outputs" and rest:
+        return Destination(ArtifactKind.OUTPUT, rest)
+    if head == "attachments" or relative.startswith(f"{context.turn_id}/"):
+        raise Invalid(f"{path!a} can't be written; only files/ and outputs/ can.")
+    return Destination(ArtifactKind.FILE if default is ArtifactKind.FILE else ArtifactKind.OUTPUT, relative)
+
+
+async def save_file(objects: Objects, call: ToolCall, produced: ProducedFile) -> Artifact:
+    """Put the bytes into the object store and describe them. Raises Unavailable when the store can't be written."""
+    artifact = _build_artifact(call.call_id, call.context, produced)
+    await objects.save(artifact.object_key, produced.data)
+    return artifact
+
+
+def _path_of_ref(text: str, context: ToolContext) -> str:
+    match parse_ref(text):
+        case FileRef(turn=turn, path=path):
+            return f"{turn}/files/{path}"
+        case OutputRef(turn=turn, path=path):
+            return f"{turn}/outputs/{path}"
+        case _:
+            raise Invalid(f"{text!a} can't be written; only files/ and outputs/ of {context.turn_id} can.")
+
+
+def _build_artifact(call_id: CallId, context: ToolContext, produced: ProducedFile) -> Artifact:
+    destination, data = produced.destination, produced.data
+    sha256 = hashlib.sha256(data).hexdigest()
+    make_ref = file_ref if destination.kind is ArtifactKind.FILE else output_ref
+    who = context.principal
+    path = f"{context.turn_id}/{destination.folder_path}"
+    rn = Rn(
+        tenant=who.tenant,
+        project=who.project,
+        stage=produced.stage,
+        user_id=who.user_id,
+        conversation_id=context.conversation_id,
+        turn_id=context.turn_id,
+        role=destination.kind.value,
+        path=destination.inner_path,
+    )
+    return Artifact(
+        id=derive_artifact_id(call_id, destination.folder_path, context.now),
+        turn_id=context.turn_id,
+        ref=make_ref(context.turn_id, destination.inner_path),
+        rn=str(rn),
+        kind=destination.kind,
+        filename=destination.inner_path.rsplit("/", 1)[-1],
+        path=path,
+        mime=sniff_mime(destination.inner_path, data),
+        size=len(data),
+        sha256=sha256,
+        object_key=object_key(context.conversation_id, sha256),
+        visibility=produced.visibility,
+        verdict=NOT_SCANNED,
+        description=produced.description,
+    )
+
+
+def derive_artifact_id(call_id: CallId, path: str, now: str) -> ArtifactId:
+    """The id of the file that a call writes to `path`: born with the call, so that a repeated call gives the same one."""
+    entropy = hashlib.sha256(f"{call_id}\n{path}".encode()).digest()[:10]
+    return ArtifactId(make_id("art", _birth_ms(call_id, now), entropy))
+
+
+def _birth_ms(call_id: CallId, now: str) -> int:
+    try:
+        return UUID(call_id.removeprefix("call_")).int >> 80
+    except ValueError:
+        return int(datetime.fromisoformat(now).timestamp() * 1000)

@@ -1,0 +1,214 @@
+"""A leased turn: the one place that knows where the timeline and the event stream of its conversation stand."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import structlog
+
+from chat_proc.agent.open_turn import TurnEnd, Writing
+from chat_proc.stream.emitter import Emitter
+from chat_proc.turn.finish import build_terminal_event, draft_exit, status_of
+from chat_proc.turn.inbox import LeasedInbox
+from chat_proc.turn.opening import make_title
+from everturn.errors import EverturnError
+from everturn.model.artifacts import Artifact
+from everturn.model.blocks import GENESIS_HASH, Block, BlockDraft, chain_blocks
+from everturn.model.commits import Commit, Promotion, TurnClose, UsageEvent
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId, TurnId
+from everturn.model.leases import Claim
+from everturn.model.turns import Turn, TurnUsage
+from everturn.ports.clock import Clock, iso
+from everturn.ports.objects import Objects
+from everturn.ports.timelines import InboxMoved, Timelines
+from everturn.telemetry.metrics import TOKENS
+from everturn.timeline.turn_view import TurnRecord, build_turn_view
+from everturn.timeline.view_parts import build_file_view
+from everturn.wire.events import AnyEvent, ConvStatus, ConvTitle
+from everturn.wire.views import FileView, TurnView
+
+_log = structlog.get_logger(__name__)
+
+MAX_MEDIA_BYTES = 10 * 1024 * 1024
+"""The largest document the ingress takes (MODALITY_MAX_DOC_BYTES)."""
+
+
+class LeasedTurn:
+    """Implements the loop's OpenTurn over a lease. Only the runner's task calls it."""
+
+    def __init__(
+        self,
+        claim: Claim,
+        turn: Turn,
+        blocks: Sequence[Block],
+        *,
+        timelines: Timelines,
+        emitter: Emitter,
+        inbox: LeasedInbox,
+        clock: Clock,
+        objects: Objects,
+        usage: TurnUsage,
+    ) -> None:
+        self._claim = claim
+        self._timelines = timelines
+        self._emitter = emitter
+        self._clock = clock
+        self._objects = objects
+        self._blocks = list(blocks)
+        self._turn_start = next((i for i, b in enumerate(self._blocks) if b.turn_id == turn.id), len(self._blocks))
+        self._next_seq = claim.next_seq
+        self._last_hash = claim.last_hash or GENESIS_HASH
+        self._usage = usage
+        self._started = turn.started_at or clock.now()
+        self._media: dict[str, bytes] = {}
+        self.turn = turn
+        self.inbox = inbox
+        self.handover = False
+        emitter.show_committed(self._build_view)
+
+    @property
+    def principal(self) -> Principal:
+        return self._claim.lease.principal
+
+    @property
+    def conversation_id(self) -> ConversationId:
+        return self._claim.lease.conversation_id
+
+    @property
+    def turn_id(self) -> TurnId:
+        return self.turn.id
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        return self._blocks
+
+    @property
+    def turn_blocks(self) -> Sequence[Block]:
+        return self._blocks[self._turn_start :]
+
+    @property
+    def usage(self) -> TurnUsage:
+        return self._usage
+
+    @property
+    def elapsed_s(self) -> float:
+        # Wall time, not monotonic: the turn may have begun on another machine.
+        return max(0.0, (self._clock.now() - self._started).total_seconds())
+
+    @property
+    def media(self) -> Mapping[str, bytes]:
+        return self._media
+
+    async def load_media(self, artifacts: Sequence[Artifact]) -> None:
+        """Fetch the images and documents among these, for the model; one that can't be had is shown as its ref only."""
+        for artifact in artifacts:
+            if artifact.sha256 in self._media:
+                continue
+            try:
+                self._media[artifact.sha256] = await self._objects.load(artifact.object_key, max_bytes=MAX_MEDIA_BYTES)
+            except EverturnError as error:
+                _log.warning("media_unreadable", ref=artifact.ref, error=str(error))
+
+    def file_views(self, artifacts: Sequence[Artifact]) -> tuple[FileView, ...]:
+        """Files as clients see them."""
+        who = self.principal
+        return tuple(build_file_view(item, tenant=who.tenant, project=who.project) for item in artifacts)
+
+    def now(self) -> str:
+        return iso(self._clock.now())
+
+    def emit(self, data: AnyEvent, round_number: int | None = None) -> None:
+        self._emitter.emit(data, round_number)
+
+    def rewind(self) -> None:
+        self._emitter.rewind()
+
+    async def commit(self, writing: Writing) -> None:
+        blocks = self._chain(writing.drafts)
+        commit = Commit(
+            turn_id=self.turn_id,
+            blocks=blocks,
+            cursor=self._emitter.cursor,
+            effects=writing.effects,
+            usage=writing.usage,
+            artifacts=writing.artifacts,
+            signals=writing.signals,
+        )
+        self.inbox.notice_seq(await self._timelines.commit(self._claim.lease, commit))
+        self._keep(blocks, writing)
+        self._say(writing)
+
+    async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
+        usage = add_usage(self._usage, end.writing.usage)
+        rounds = max((draft.round for draft in end.writing.drafts), default=0) or last_round(self.turn_blocks)
+        elapsed_ms = int(self.elapsed_s * 1000)
+        exit_draft = draft_exit(end, self.turn_id, rounds=rounds, usage=usage, elapsed_ms=elapsed_ms, now=self.now())
+        title = make_title(self.turn.request.text) if self.turn.ordinal == 1 else None
+        blocks = self._chain((*end.writing.drafts, exit_draft))
+        commit = Commit(
+            turn_id=self.turn_id,
+            blocks=blocks,
+            cursor=self._emitter.cursor,
+            effects=end.writing.effects,
+            usage=end.writing.usage,
+            artifacts=end.writing.artifacts,
+            signals=end.writing.signals,
+            close=TurnClose(
+                status=status_of(end),
+                outcome=end.outcome,
+                error=end.error,
+                usage=usage,
+                seen_inbox=self.inbox.seen_seq,
+                title=title,
+                promote=promote,
+            ),
+        )
+        try:
+            await self._timelines.commit(self._claim.lease, commit)
+        except InboxMoved as moved:
+            self.inbox.notice_seq(moved.inbox_seq)
+            raise
+        self.turn = replace(self.turn, status=status_of(end))
+        self._keep(blocks, end.writing)
+        self._say(end.writing)
+        if title is not None:
+            self.emit(ConvTitle(title=title))
+        self.emit(build_terminal_event(self.turn_blocks))
+        self.emit(ConvStatus(state="queued" if promote else "idle", turn_id=promote.turn_id if promote else None))
+
+    def _build_view(self) -> TurnView:
+        record = TurnRecord(self.turn, tuple(self.turn_blocks))
+        return build_turn_view(record, tenant=self.principal.tenant, project=self.principal.project)
+
+    def _chain(self, drafts: tuple[BlockDraft, ...]) -> tuple[Block, ...]:
+        return chain_blocks(drafts, next_seq=self._next_seq, last_hash=self._last_hash)
+
+    def _keep(self, blocks: tuple[Block, ...], writing: Writing) -> None:
+        self._blocks.extend(blocks)
+        if blocks:
+            self._next_seq, self._last_hash = blocks[-1].seq + 1, blocks[-1].hash
+        self._usage = add_usage(self._usage, writing.usage)
+        self.inbox.mark_answered({change.signal_id for change in writing.signals})
+        self._emitter.seal()
+
+    def _say(self, writing: Writing) -> None:
+        for event in writing.usage:
+            TOKENS.labels(event.model, "input").inc(event.input_tokens)
+            TOKENS.labels(event.model, "output").inc(event.output_tokens)
+        for data, round_number in writing.after:
+            self._emitter.emit(data, round_number)
+
+
+def last_round(turn_blocks: Sequence[Block]) -> int:
+    """The number of the turn's last round; 0 before the first."""
+    return max((block.round for block in turn_blocks), default=0)
+
+
+def add_usage(usage: TurnUsage, events: Sequence[UsageEvent]) -> TurnUsage:
+    """The sum with more model calls."""
+    return TurnUsage(
+        input_tokens=usage.input_tokens + sum(event.input_tokens for event in events),
+        output_tokens=usage.output_tokens + sum(event.output_tokens for event in events),
+        cache_read_tokens=usage.cache_read_tokens + sum(event.cache_read_tokens for event in events),
+        cost_usd=usage.cost_usd + sum(event.cost_usd for event in events),
+    )

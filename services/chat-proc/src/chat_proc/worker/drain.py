@@ -1,0 +1,55 @@
+"""A worker's life from ready to gone: on SIGTERM it claims no more and hands its turns on in time."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+import structlog
+
+from chat_proc.worker.heartbeat import Heartbeat
+from chat_proc.worker.loop import ClaimLoop
+from chat_proc.worker.sweeper import Sweeper
+
+_log = structlog.get_logger(__name__)
+
+DEADLINE_S = 30.0
+"""From SIGTERM to exit."""
+MARGIN_S = 8.0
+"""Kept for handing back what had to be cut short."""
+
+
+class Worker:
+    """Owns the tasks of one worker process."""
+
+    def __init__(
+        self, claim_loop: ClaimLoop, heartbeat: Heartbeat, sweeper: Sweeper, *, deadline_s: float = DEADLINE_S
+    ) -> None:
+        self._claim_loop = claim_loop
+        self._heartbeat = heartbeat
+        self._sweeper = sweeper
+        self._deadline_s = deadline_s
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Begin the drain."""
+        self._stopping.set()
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        """Until drained; `on_ready` is called once turns are being claimed."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        async with asyncio.TaskGroup() as tasks:
+            beating = tasks.create_task(self._heartbeat.run())
+            sweeping = tasks.create_task(self._sweeper.run())
+            claiming = tasks.create_task(self._claim_loop.run())
+            on_ready()
+            await self._stopping.wait()
+            _log.info("draining", deadline_s=self._deadline_s)
+            sweeping.cancel()
+            self._claim_loop.drain()
+            await asyncio.wait({claiming}, timeout=self._deadline_s - MARGIN_S)
+            self._claim_loop.cut_short()
+            await asyncio.wait({claiming}, timeout=MARGIN_S)
+            beating.cancel()
+            claiming.cancel()

@@ -1,0 +1,100 @@
+"""Keeps this worker's leases alive, in one statement for all, and tells each turn where its inbox stands."""
+
+import asyncio
+from typing import Protocol
+
+import structlog
+
+from everturn.errors import Unavailable
+from everturn.model.ids import ConversationId
+from everturn.ports.clock import Clock
+from everturn.ports.leases import Leases
+from everturn.telemetry.metrics import LEASES_LOST
+
+_log = structlog.get_logger(__name__)
+
+RENEWALS_PER_LEASE = 5
+"""Renewals in the time that a lease lasts: 3 s apart for a lease of 15 s."""
+GIVE_UP_SHARE = 0.8
+"""A worker that has not confirmed a lease for this share of it stops writing, before the database gives it away."""
+
+
+class HeldTurn(Protocol):
+    """A turn that runs under a lease of this worker."""
+
+    @property
+    def fence(self) -> int: ...
+
+    def notice_inbox(self, inbox_seq: int) -> None: ...
+
+    def ring_inbox(self) -> None: ...
+
+    def lose_lease(self) -> None:
+        """Stop at once and write nothing more."""
+        ...
+
+
+class Heartbeat:
+    """Owns the set of held leases. `hold` and `drop` come from the claim loop, `run` is a task of its own."""
+
+    def __init__(self, leases: Leases, clock: Clock, *, lease_s: float) -> None:
+        self._leases = leases
+        self._clock = clock
+        self._every_s = lease_s / RENEWALS_PER_LEASE
+        self._give_up_s = lease_s * GIVE_UP_SHARE
+        self._held: dict[ConversationId, HeldTurn] = {}
+        self._confirmed: dict[ConversationId, float] = {}
+
+    def hold(self, conversation_id: ConversationId, turn: HeldTurn) -> None:
+        self._held[conversation_id] = turn
+        self._confirmed[conversation_id] = self._clock.monotonic()
+
+    def drop(self, conversation_id: ConversationId) -> None:
+        self._held.pop(conversation_id, None)
+        self._confirmed.pop(conversation_id, None)
+
+    def ring_inbox(self, conversation_id: ConversationId) -> None:
+        """Tell the conversation's turn, if it runs here, that something was said to it."""
+        if (turn := self._held.get(conversation_id)) is not None:
+            turn.ring_inbox()
+
+    async def run(self) -> None:
+        """Renew until cancelled."""
+        while True:
+            await asyncio.sleep(self._every_s)
+            await self.beat()
+
+    async def beat(self) -> None:
+        """One renewal of all leases; those that are gone, or too long unconfirmed, are lost."""
+        asked_at = self._clock.monotonic()
+        fences = {conversation_id: turn.fence for conversation_id, turn in self._held.items()}
+        if not fences:
+            return
+        try:
+            async with asyncio.timeout(self._every_s):
+                renewed = await self._leases.renew(fences)
+        except (Unavailable, TimeoutError) as error:
+            _log.warning("leases_not_renewed", error=str(error))
+            self._give_up_unconfirmed()
+            return
+        for conversation_id, fence in fences.items():
+            turn = self._held.get(conversation_id)
+            if turn is None or turn.fence != fence:
+                continue
+            if conversation_id in renewed:
+                self._confirmed[conversation_id] = asked_at
+                turn.notice_inbox(renewed[conversation_id])
+            else:
+                self._lose(conversation_id, "taken over")
+
+    def _give_up_unconfirmed(self) -> None:
+        deadline = self._clock.monotonic() - self._give_up_s
+        for conversation_id in [c for c, confirmed in self._confirmed.items() if confirmed <= deadline]:
+            self._lose(conversation_id, "not confirmed in time")
+
+    def _lose(self, conversation_id: ConversationId, why: str) -> None:
+        LEASES_LOST.inc()
+        _log.warning("lease_lost", conversation_id=conversation_id, why=why)
+        turn = self._held[conversation_id]
+        self.drop(conversation_id)
+        turn.lose_lease()

@@ -1,0 +1,182 @@
+"""The claim loop: a free slot waits at the doors of all lanes, takes a lease, and runs the turn behind it."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+import structlog
+
+from chat_proc.worker.heartbeat import Heartbeat, HeldTurn
+from chat_proc.worker.slots import Slots
+from everturn.errors import EverturnError, StaleFence, Unavailable
+from everturn.model.identity import Lane
+from everturn.model.ids import ConversationId
+from everturn.model.leases import Claim
+from everturn.ports.doorbells import Doorbells
+from everturn.ports.event_stream import InboxBells
+from everturn.ports.leases import Leases
+from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.metrics import TURNS_CLAIMED
+
+_log = structlog.get_logger(__name__)
+
+WAIT_S = 2.0
+"""How long one wait at the lanes lasts; bounds how late a drain is noticed."""
+RETRY_S = 0.5
+SUSPECT_ATTEMPTS = 2
+"""Takeovers without progress from which on a turn is suspected to kill its worker."""
+LANE_WEIGHTS = ((Lane.PRIVILEGED, 8), (Lane.PAID, 4), (Lane.REGISTERED, 2), (Lane.ANONYMOUS, 1))
+
+
+class Runner(Protocol):
+    """Runs what a claim found to do. Hands the lease back itself when it ends in order."""
+
+    def hold(self, claim: Claim) -> "RunningTurn": ...
+
+
+class RunningTurn(HeldTurn, Protocol):
+    """One claim at work."""
+
+    async def run(self) -> None: ...
+
+    def request_handover(self) -> None: ...
+
+    def cut_short(self) -> None: ...
+
+
+def lane_orders() -> tuple[tuple[Lane, ...], ...]:
+    """The orders in which lanes are looked at, one after another: each lane comes first as often as its weight says."""
+    lanes = [lane for lane, _ in LANE_WEIGHTS]
+    total = sum(weight for _, weight in LANE_WEIGHTS)
+    credit = dict.fromkeys(lanes, 0)
+    orders: list[tuple[Lane, ...]] = []
+    for _ in range(total):
+        for lane, weight in LANE_WEIGHTS:
+            credit[lane] += weight
+        first = max(lanes, key=lambda lane: credit[lane])
+        credit[first] -= total
+        orders.append((first, *(lane for lane in lanes if lane is not first)))
+    return tuple(orders)
+
+
+class ClaimLoop:
+    """Owns the running turns of one worker."""
+
+    def __init__(
+        self,
+        *,
+        leases: Leases,
+        doorbells: Doorbells,
+        bells: InboxBells,
+        heartbeat: Heartbeat,
+        runner: Runner,
+        slots: Slots,
+        failpoints: Failpoints,
+    ) -> None:
+        self._leases = leases
+        self._doorbells = doorbells
+        self._bells = bells
+        self._heartbeat = heartbeat
+        self._runner = runner
+        self._slots = slots
+        self._failpoints = failpoints
+        self._turns: dict[asyncio.Task[None], RunningTurn] = {}
+        self._draining = asyncio.Event()
+
+    async def run(self) -> None:
+        """Claim until drained, then until all turns have ended."""
+        async with asyncio.TaskGroup() as tasks:
+            bells = tasks.create_task(self._listen_bells())
+            control = tasks.create_task(self._claim_control(tasks))
+            ordinary = tasks.create_task(self._claim_ordinary(tasks))
+            await self._draining.wait()
+            await asyncio.gather(control, ordinary)
+            if self._turns:
+                await asyncio.wait(self._turns)
+            bells.cancel()
+
+    def drain(self) -> None:
+        """Claim no more; ask running turns to end at their next round boundary."""
+        self._draining.set()
+        for turn in self._turns.values():
+            turn.request_handover()
+
+    def cut_short(self) -> None:
+        """Stop what still runs, in the middle of a generation or a tool; it is handed back to the queue."""
+        for turn in self._turns.values():
+            turn.cut_short()
+
+    async def _claim_ordinary(self, tasks: asyncio.TaskGroup) -> None:
+        orders = lane_orders()
+        turn_of = 0
+        while not self._draining.is_set():
+            try:
+                async with asyncio.timeout(WAIT_S):
+                    await self._slots.wait_free()
+            except TimeoutError:
+                continue
+            conversation_id = await self._next_ring(orders[turn_of % len(orders)])
+            turn_of += 1
+            if conversation_id is not None:
+                await self._start(tasks, conversation_id)
+
+    async def _claim_control(self, tasks: asyncio.TaskGroup) -> None:
+        while not self._draining.is_set():
+            conversation_id = await self._next_ring((Lane.CONTROL,))
+            if conversation_id is not None:
+                await self._start(tasks, conversation_id)
+
+    async def _next_ring(self, lanes: Sequence[Lane]) -> ConversationId | None:
+        try:
+            return await self._doorbells.next_ring(lanes, timeout_s=WAIT_S)
+        except Unavailable as error:
+            _log.warning("doorbells_unavailable", error=str(error))
+            await asyncio.sleep(RETRY_S)
+            return None
+
+    async def _start(self, tasks: asyncio.TaskGroup, conversation_id: ConversationId) -> None:
+        try:
+            claim = await self._leases.try_claim(conversation_id)
+        except EverturnError as error:
+            # The turn stays queued: the sweeper rings again.
+            _log.warning("claim_failed", conversation_id=conversation_id, error=str(error))
+            return
+        if claim is None:
+            return
+        TURNS_CLAIMED.inc()
+        self._failpoints.hit("turn.claimed")
+        turn = self._runner.hold(claim)
+        self._slots.take()
+        task = tasks.create_task(self._run(claim, turn), name=f"turn {conversation_id}")
+        self._turns[task] = turn
+        task.add_done_callback(self._turns.pop)
+
+    async def _run(self, claim: Claim, turn: RunningTurn) -> None:
+        conversation_id = claim.lease.conversation_id
+        self._heartbeat.hold(conversation_id, turn)
+        try:
+            await self._run_alone(turn) if claim.attempt >= SUSPECT_ATTEMPTS else await turn.run()
+        except StaleFence:
+            _log.warning("turn_lost", conversation_id=conversation_id, fence=claim.lease.fence)
+        except Exception:  # noqa: BLE001 - the worker-job edge
+            # The lease runs out and another attempt is made, at most three in all.
+            _log.exception("turn_crashed", conversation_id=conversation_id)
+        finally:
+            self._heartbeat.drop(conversation_id)
+            self._slots.give_back()
+
+    async def _run_alone(self, turn: RunningTurn) -> None:
+        await self._slots.wait_alone()
+        try:
+            await turn.run()
+        finally:
+            self._slots.end_alone()
+
+    async def _listen_bells(self) -> None:
+        while True:
+            try:
+                async for conversation_id in self._bells.listen():
+                    self._heartbeat.ring_inbox(conversation_id)
+            except Unavailable as error:
+                _log.warning("inbox_bells_unavailable", error=str(error))
+            await asyncio.sleep(RETRY_S)

@@ -1,0 +1,49 @@
+"""How many turns a worker runs at once, and a way to run a suspect turn alone."""
+
+import asyncio
+
+ALONE_WAIT_S = 60.0
+"""How long a suspect turn waits for the worker's other turns to end before it runs beside them after all."""
+
+
+class Slots:
+    """Counts running turns. A turn that may kill its worker runs alone and takes no other down."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._running = 0
+        self._alone = 0
+        self._changed = asyncio.Event()
+
+    @property
+    def running(self) -> int:
+        return self._running
+
+    def take(self) -> None:
+        """Occupy a slot; a control claim may go over the count."""
+        self._running += 1
+
+    def give_back(self) -> None:
+        self._running -= 1
+        self._changed.set()
+
+    async def wait_free(self) -> None:
+        """Return once an ordinary slot is free and nobody runs alone."""
+        while self._running >= self._count or self._alone:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def wait_alone(self) -> None:
+        """Keep others out until `end_alone`, and let those that run end, within the time there is."""
+        self._alone += 1
+        try:
+            async with asyncio.timeout(ALONE_WAIT_S):
+                while self._running > 1:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def end_alone(self) -> None:
+        self._alone -= 1
+        self._changed.set()

@@ -1,0 +1,51 @@
+"""Finds what nobody works on: turns whose doorbell was lost, turns of dead workers, ends nobody announced."""
+
+import asyncio
+
+import structlog
+
+from everturn.errors import Unavailable
+from everturn.ports.clock import Clock
+from everturn.ports.doorbells import Doorbells
+from everturn.ports.sweeps import Sweeps
+from everturn.telemetry.metrics import SWEPT
+
+_log = structlog.get_logger(__name__)
+
+SWEEP_EVERY_S = 2.0
+
+
+class Sweeper:
+    """Rings doorbells again. It takes nothing itself: a claim decides, under the lease."""
+
+    def __init__(self, sweeps: Sweeps, doorbells: Doorbells, clock: Clock, *, lease_s: float) -> None:
+        self._sweeps = sweeps
+        self._doorbells = doorbells
+        self._clock = clock
+        self._settle_s = lease_s
+        self._linked_since: float | None = None
+
+    async def run(self) -> None:
+        """Sweep until cancelled."""
+        while True:
+            await self.sweep()
+            await asyncio.sleep(SWEEP_EVERY_S)
+
+    async def sweep(self) -> None:
+        """One pass. After the database was out of reach it waits a lease's time, so that holders can renew first."""
+        try:
+            rings = await self._sweeps.due_doorbells(takeovers=self._settled())
+            self._linked_since = self._linked_since or self._clock.monotonic()
+        except Unavailable as error:
+            self._linked_since = None
+            _log.warning("sweep_failed", error=str(error))
+            return
+        try:
+            for ring in rings:
+                await self._doorbells.ring(ring.lane, ring.conversation_id)
+        except Unavailable as error:
+            _log.warning("sweep_rings_failed", error=str(error))
+        SWEPT.inc(len(rings))
+
+    def _settled(self) -> bool:
+        return self._linked_since is not None and self._clock.monotonic() - self._linked_since >= self._settle_s

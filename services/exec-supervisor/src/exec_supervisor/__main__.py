@@ -1,0 +1,8 @@
+"""Entry point: `python -m exec_supervisor`, one process for one run, started by the worker."""
+
+import sys
+
+from exec_supervisor.bootstrap import main
+
+if __name__ == "__main__":
+    sys.exit(main())

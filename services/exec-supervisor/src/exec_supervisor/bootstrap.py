@@ -1,0 +1,31 @@
+"""Puts the supervisor on its standard streams: stdin is its worker's line in and its lifeline, stdout the line out."""
+
+import asyncio
+import os
+import signal
+import sys
+from typing import Final
+
+from everturn.wire.execution import PIPE_FRAME_BYTES
+from everturn.wire.framing import FrameDecoder, FrameStream
+from exec_supervisor.supervisor.run import run_supervisor
+from exec_supervisor.supervisor.worker_line import WorkerLine
+
+_INPUT: Final = 0
+
+
+def main() -> int:
+    """The exit code of `python -m exec_supervisor`."""
+    return asyncio.run(_run())
+
+
+async def _run() -> int:
+    loop = asyncio.get_running_loop()
+    # Ending on a signal takes the same way as the loss of the worker.
+    loop.add_signal_handler(signal.SIGTERM, os.close, _INPUT)
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout)
+    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+    stream = FrameStream(reader, writer, FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True))
+    return await run_supervisor(WorkerLine(stream), _INPUT)

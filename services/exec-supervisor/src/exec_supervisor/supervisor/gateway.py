@@ -1,0 +1,202 @@
+"""The run's Unix socket: who may connect, what a connection may send, and the way of a call to the worker and back.
+
+Whatever a program does to the socket costs it its connection. At most `MAX_CONNECTIONS` are open and `MAX_ACCEPTED` ever
+taken, a connection holds one unfinished frame, and only `MAX_IN_FLIGHT` calls of it wait for the worker at a time.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import os
+import socket
+import struct
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from everturn.wire.execution import (
+    GATEWAY_FRAME_BYTES,
+    BadMessage,
+    CallRecord,
+    Capability,
+    GatewayCall,
+    Hello,
+    ToolGrant,
+    ToolReply,
+    Welcome,
+    build_message,
+    parse_message,
+)
+from everturn.wire.framing import FrameDecoder, FrameError, FrameStream, encode_frame
+from exec_supervisor.supervisor.quota import Quota, Refused
+
+MAX_CONNECTIONS: Final = 8
+MAX_ACCEPTED: Final = 256
+MAX_IN_FLIGHT: Final = 8
+MAX_REFUSED_CALLS: Final = 100
+HELLO_TIMEOUT_S: Final = 2.0
+FRAME_TIMEOUT_S: Final = 5.0
+
+ForwardCall = Callable[[GatewayCall], Awaitable[ToolReply]]
+
+
+class Gateway:
+    """Serves one run until it is cancelled. `records` and `refusals` (a count by code) are its account."""
+
+    def __init__(self, capability: Capability, nonce: str, peer_uid: int, forward: ForwardCall) -> None:
+        self._quota = Quota(capability)
+        self._nonce = nonce
+        self._peer_uid = peer_uid
+        self._forward = forward
+        self._open = 0
+        self._calls = 0
+        self.records: list[CallRecord] = []
+        self.refusals: Counter[str] = Counter()
+
+    async def run(self, listener: socket.socket) -> None:
+        """Accept connections for as long as the run lasts; after too many the listener is closed, open ones go on."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as connections:
+            with listener:
+                for _ in range(MAX_ACCEPTED):
+                    peer, _ = await loop.sock_accept(listener)
+                    if self._may_connect(peer):
+                        self._open += 1
+                        connections.create_task(self._serve(peer))
+                    else:
+                        peer.close()
+            self.refusals["too_many_connections"] += 1
+
+    def _may_connect(self, peer: socket.socket) -> bool:
+        _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+        code = "wrong_uid" if uid != self._peer_uid else "too_many_connections" if self._open >= MAX_CONNECTIONS else ""
+        if code:
+            self.refusals[code] += 1
+        return not code
+
+    async def _serve(self, peer: socket.socket) -> None:
+        reader, writer = await asyncio.open_unix_connection(sock=peer, limit=GATEWAY_FRAME_BYTES)
+        stream = FrameStream(reader, writer, FrameDecoder(GATEWAY_FRAME_BYTES))
+        try:
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
+                await self._greet(stream)
+            async with asyncio.TaskGroup() as calls:
+                await self._serve_calls(stream, calls)
+        except* (FrameError, BadMessage, TimeoutError, OSError, Refused) as broken:
+            self.refusals[_code_of(broken)] += 1
+        finally:
+            self._open -= 1
+            writer.transport.abort()
+
+    async def _greet(self, stream: FrameStream) -> None:
+        frame = await stream.receive()
+        if not isinstance(frame, dict):
+            raise ConnectionResetError
+        hello = parse_message(frame, Hello)
+        if not hmac.compare_digest(hello.nonce.encode(), self._nonce.encode()):
+            raise Refused("wrong_nonce", "this is another run's gateway")
+        await stream.send(build_message(Welcome()))
+
+    async def _serve_calls(self, stream: FrameStream, calls: asyncio.TaskGroup) -> None:
+        in_flight = asyncio.Semaphore(MAX_IN_FLIGHT)
+        refused = 0
+        while (call := await _receive_call(stream)) is not None:
+            try:
+                self._quota.take_bytes(_size_of(call))
+                grant = self._quota.take_call(call)
+            except Refused as refusal:
+                refused += 1
+                await self._refuse(stream, call, refusal)
+                if refused >= MAX_REFUSED_CALLS:
+                    raise Refused("too_many_refused_calls", "") from refusal
+            else:
+                await in_flight.acquire()
+                calls.create_task(self._answer(stream, call, grant, in_flight))
+
+    async def _refuse(self, stream: FrameStream, call: GatewayCall, refusal: Refused) -> None:
+        self.refusals[refusal.code] += 1
+        await _send_reply(stream, ToolReply(call.id, False, None, refusal.code, refusal.message))
+
+    async def _answer(
+        self, stream: FrameStream, call: GatewayCall, grant: ToolGrant, in_flight: asyncio.Semaphore
+    ) -> None:
+        try:
+            self._calls += 1
+            number, started = self._calls, time.monotonic()
+            reply = await self._ask_worker(GatewayCall(number, call.tool_id, call.arguments), grant.timeout_s)
+            size = _size_of(call) + len(encode_frame(build_message(reply)))
+            took_ms = round((time.monotonic() - started) * 1000)
+            digest = hash_arguments(call.arguments)
+            self.records.append(
+                CallRecord(number, call.tool_id, digest, reply.ok, reply.error_code, took_ms, size),
+            )
+            await _send_reply(stream, ToolReply(call.id, reply.ok, reply.value, reply.error_code, reply.error_message))
+        finally:
+            in_flight.release()
+
+    async def _ask_worker(self, call: GatewayCall, timeout_s: float) -> ToolReply:
+        """The worker's reply, or the gateway's own where that is late, too big for a frame or beyond the run's bytes."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                reply = await self._forward(call)
+            self._quota.take_bytes(len(encode_frame(build_message(reply), GATEWAY_FRAME_BYTES)))
+        except TimeoutError:
+            return ToolReply(call.id, False, None, "timeout", f"{call.tool_id} took longer than {timeout_s:g} s")
+        except FrameError as error:
+            return ToolReply(call.id, False, None, "too_large", f"the result can't be sent: {error}")
+        except Refused as refusal:
+            self.refusals[refusal.code] += 1
+            return ToolReply(call.id, False, None, refusal.code, refusal.message)
+        return reply
+
+
+def open_listener(path: str, mode_uid: int) -> socket.socket:
+    """The listening socket; only the program's user may connect."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    listener.bind(path)
+    os.chmod(path, 0o600)
+    if os.geteuid() == 0:
+        os.chown(path, mode_uid, mode_uid)
+    listener.listen(MAX_CONNECTIONS)
+    return listener
+
+
+def hash_arguments(arguments: dict[str, object]) -> str:
+    """SHA-256 of the arguments' frame with sorted names, in hex."""
+    ordered = {name: arguments[name] for name in sorted(arguments)}
+    return hashlib.sha256(encode_frame(ordered, 2 * GATEWAY_FRAME_BYTES)).hexdigest()
+
+
+async def _receive_call(stream: FrameStream) -> GatewayCall | None:
+    """The next call; None at the end. A peer may be silent between frames; one frame has a time limit (TimeoutError)."""
+    frame = stream.try_receive()
+    if frame is None and not stream.mid_frame and not await stream.read_more():
+        return None
+    async with asyncio.timeout(FRAME_TIMEOUT_S):
+        frame = frame or await stream.receive()
+    return parse_message(frame, GatewayCall) if isinstance(frame, dict) else None
+
+
+async def _send_reply(stream: FrameStream, reply: ToolReply) -> None:
+    """A program that doesn't read its answers loses the connection (TimeoutError)."""
+    async with asyncio.timeout(FRAME_TIMEOUT_S):
+        await stream.send(build_message(reply), GATEWAY_FRAME_BYTES)
+
+
+def _size_of(call: GatewayCall) -> int:
+    return len(encode_frame(build_message(call), 2 * GATEWAY_FRAME_BYTES))
+
+
+def _code_of(broken: BaseExceptionGroup[Exception]) -> str:
+    match broken.exceptions[0]:
+        case BaseExceptionGroup() as inner:
+            return _code_of(inner)
+        case FrameError(code=code) | Refused(code=code):
+            return code
+        case BadMessage():
+            return "bad_message"
+        case TimeoutError():
+            return "too_slow"
+        case _:
+            return "connection_lost"

@@ -1,0 +1,23 @@
+"""The supervisor's tie to its worker: when the other end of stdin is closed, the run ends."""
+
+import asyncio
+import select
+from typing import Final
+
+_EVERY_S: Final = 0.2
+
+
+class LifelineCut(Exception):
+    """The worker is gone, or asked this process to end."""
+
+
+async def watch_lifeline(descriptor: int) -> None:
+    """Raise LifelineCut within a fifth of a second after the last writer has closed the pipe.
+
+    Reading to the end of file would be later: unread input frames may still lie before it.
+    """
+    hangup = select.poll()
+    hangup.register(descriptor, 0)
+    while not any(events & (select.POLLHUP | select.POLLERR) for _, events in hangup.poll(0)):
+        await asyncio.sleep(_EVERY_S)
+    raise LifelineCut

@@ -1,0 +1,72 @@
+"""What a run may still ask of the gateway: its grants and how much of them is used up."""
+
+from typing import cast
+
+from everturn.wire.execution import ArgumentRule, Capability, GatewayCall, ToolGrant
+
+
+class Refused(Exception):
+    """The gateway does not serve this call."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Quota:
+    """Counts one run's calls and bytes. Only the gateway changes it, from one task at a time."""
+
+    def __init__(self, capability: Capability) -> None:
+        self._grants = {grant.tool_id: grant for grant in capability.grants}
+        self._calls_of: dict[str, int] = {}
+        self._calls_left = capability.max_calls
+        self._bytes_left = capability.max_bytes
+
+    def take_call(self, call: GatewayCall) -> ToolGrant:
+        """Count a call that may go on and give its grant. Raises Refused: not_allowed, bad_arguments, quota_calls."""
+        grant = self._grants.get(call.tool_id)
+        if grant is None:
+            raise Refused("not_allowed", f"{call.tool_id[:80]!r} is not a tool of this run")
+        check_arguments(grant, call.arguments)
+        used = self._calls_of.get(call.tool_id, 0)
+        if self._calls_left <= 0 or (grant.max_calls is not None and used >= grant.max_calls):
+            raise Refused("quota_calls", f"no calls of {call.tool_id} are left in this run")
+        self._calls_of[call.tool_id] = used + 1
+        self._calls_left -= 1
+        return grant
+
+    def take_bytes(self, count: int) -> None:
+        """Count bytes of requests and replies. Raises Refused quota_bytes; from then on it always does."""
+        self._bytes_left -= count
+        if self._bytes_left < 0:
+            self._bytes_left = -1
+            raise Refused("quota_bytes", "the bytes of this run's tool calls are used up")
+
+
+def check_arguments(grant: ToolGrant, arguments: dict[str, object]) -> None:
+    """Raise Refused bad_arguments where an argument has no rule or breaks its own."""
+    if grant.arguments is None:
+        return
+    rules = {rule.name: rule for rule in grant.arguments}
+    for name, value in arguments.items():
+        rule = rules.get(name)
+        if rule is None:
+            raise Refused("bad_arguments", f"{grant.tool_id} takes no argument {name[:80]!r} in this run")
+        if problem := find_problem(rule, value):
+            raise Refused("bad_arguments", f"{grant.tool_id}: {name} {problem}")
+
+
+def find_problem(rule: ArgumentRule, value: object) -> str | None:
+    """Why a value breaks its rule, or None."""
+    if rule.one_of is not None and value not in rule.one_of:
+        return f"must be one of {', '.join(rule.one_of)}"
+    if rule.max_chars is not None and not (isinstance(value, str) and len(value) <= rule.max_chars):
+        return f"must be text of at most {rule.max_chars} characters"
+    if rule.max_items is not None and not (
+        isinstance(value, list) and len(cast("list[object]", value)) <= rule.max_items
+    ):
+        return f"must be a list of at most {rule.max_items} items"
+    if rule.maximum is not None and not (type(value) in (int, float) and cast("float", value) <= rule.maximum):
+        return f"must be a number of at most {rule.maximum:g}"
+    return None

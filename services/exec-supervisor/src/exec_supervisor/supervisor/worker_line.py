@@ -1,0 +1,91 @@
+"""The supervisor's line to its worker: the launch, input frames, replies and stops in; calls, outputs and the result out."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from everturn.wire.execution import (
+    PIPE_FRAME_BYTES,
+    BadMessage,
+    GatewayCall,
+    InputsEnd,
+    Launch,
+    MessageClass,
+    Stop,
+    StopReason,
+    ToolReply,
+    build_message,
+    parse_message,
+)
+from everturn.wire.framing import FrameStream
+from exec_supervisor.supervisor.lifeline import LifelineCut
+
+_LAUNCH_TIMEOUT_S: Final = 10.0
+_SEND_TIMEOUT_S: Final = 60.0
+_MAX_QUEUED_INPUTS: Final = 16
+
+
+class WorkerLine:
+    """One run's frames from and to the worker; `run` reads, everything else may be called from any task."""
+
+    def __init__(self, stream: FrameStream) -> None:
+        self._stream = stream
+        self._inputs: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_QUEUED_INPUTS)
+        self._waiting: dict[int, asyncio.Future[ToolReply]] = {}
+        self._stopped: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
+
+    async def receive_launch(self) -> Launch:
+        """The first frame. Raises LifelineCut, TimeoutError, BadMessage, FrameError."""
+        async with asyncio.timeout(_LAUNCH_TIMEOUT_S):
+            frame = await self._stream.receive()
+        if frame is None:
+            raise LifelineCut
+        return parse_message({} if isinstance(frame, bytes) else frame, Launch)
+
+    async def run(self) -> None:
+        """Take in frames until the worker closes the line. Always raises: LifelineCut, BadMessage or FrameError."""
+        while (frame := await self._stream.receive()) is not None:
+            if isinstance(frame, bytes):
+                await self._inputs.put(frame)
+                continue
+            match parse_message(frame, InputsEnd, ToolReply, Stop):
+                case InputsEnd():
+                    await self._inputs.put(None)
+                case ToolReply() as reply:
+                    if (answer := self._waiting.get(reply.id)) and not answer.done():
+                        answer.set_result(reply)
+                case Stop(reason=reason):
+                    if not self._stopped.done():
+                        self._stopped.set_result(reason)
+                case other:
+                    raise BadMessage(type(other).__name__)
+        raise LifelineCut
+
+    async def inputs(self) -> AsyncIterator[bytes]:
+        """The pieces of the input tar."""
+        while (piece := await self._inputs.get()) is not None:
+            yield piece
+
+    async def wait_for_stop(self) -> StopReason:
+        """Returns when the worker wants the program ended."""
+        return await asyncio.shield(self._stopped)
+
+    async def call(self, call: GatewayCall) -> ToolReply:
+        """Have the worker run a tool."""
+        answer: asyncio.Future[ToolReply] = asyncio.get_running_loop().create_future()
+        self._waiting[call.id] = answer
+        try:
+            await self.send(call)
+            return await answer
+        finally:
+            del self._waiting[call.id]
+
+    async def send(self, message: MessageClass) -> None:
+        """Raises TimeoutError when the worker doesn't read for a minute."""
+        async with asyncio.timeout(_SEND_TIMEOUT_S):
+            await self._stream.send(build_message(message), PIPE_FRAME_BYTES)
+
+    async def send_raw(self, data: bytes) -> None:
+        """The same for a piece of the output tar."""
+        async with asyncio.timeout(_SEND_TIMEOUT_S):
+            await self._stream.send_raw(data)

@@ -1,0 +1,98 @@
+"""What must hold before a program runs, the limits a program gets, and how everything it started is ended."""
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import time
+from typing import Final
+
+from everturn.wire.execution import RunLimits
+
+_PR_SET_DUMPABLE: Final = 4
+_GONE_WAIT_S: Final = 1.0
+
+
+def find_failures() -> tuple[str, ...]:
+    """What does not hold of the confinement, as sentences; empty when all of it does."""
+    with open("/proc/self/status", encoding="ascii") as status, open("/proc/net/dev", encoding="ascii") as devices:
+        return judge_confinement(
+            status=status.read(),
+            devices=devices.read(),
+            root_is_read_only=bool(os.statvfs("/").f_flag & os.ST_RDONLY),
+        )
+
+
+def judge_confinement(*, status: str, devices: str, root_is_read_only: bool) -> tuple[str, ...]:
+    """The same from the texts of `/proc/self/status` and `/proc/net/dev`."""
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    found = {name: value.split() for name, value in fields.items()}
+    failures: list[str] = []
+    if "0" in found.get("Uid", ["0"]) + found.get("Gid", ["0"]):
+        failures.append("it runs as root")
+    if any(int(found.get(name, ["1"])[0], 16) for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb")):
+        failures.append("it holds capabilities")
+    if found.get("NoNewPrivs") != ["1"]:
+        failures.append("it may gain privileges")
+    if found.get("Seccomp") != ["2"]:
+        failures.append("no seccomp filter is loaded")
+    if {line.split(":")[0].strip() for line in devices.splitlines()[2:]} - {"lo"}:
+        failures.append("it has a network device")
+    if not root_is_read_only:
+        failures.append("its root is writable")
+    return tuple(failures)
+
+
+def hide_process() -> None:
+    """Close this process's memory and descriptors to others of the same uid; a fork has to show itself again."""
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def confine_program(limits: RunLimits, address_space_bytes: int) -> None:
+    """Put the calling process, soon the program, under its limits for good; it is the first to go when memory ends."""
+    os.setsid()
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    for kind, value in (
+        (resource.RLIMIT_AS, address_space_bytes),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_NPROC, limits.processes),
+    ):
+        _lower(kind, value, value)
+    _lower(resource.RLIMIT_CPU, limits.cpu_s, limits.cpu_s + 1)
+    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
+        score.write("1000")
+
+
+def _lower(kind: int, soft: int, hard: int) -> None:
+    present = resource.getrlimit(kind)[1]
+    if present != resource.RLIM_INFINITY:
+        soft, hard = min(soft, present), min(hard, present)
+    resource.setrlimit(kind, (soft, hard))
+
+
+def end_everything_else(program_pid: int) -> int:
+    """End every process of the sandbox but the first and this one; the wait status of the program.
+
+    Returns when they are gone (a second at most after the program): from then on nobody changes the output folder.
+    """
+    _kill_all()
+    status = os.waitpid(program_pid, 0)[1]
+    deadline = time.monotonic() + _GONE_WAIT_S
+    while _others() and time.monotonic() < deadline:
+        _kill_all()
+        time.sleep(0.002)
+    return status
+
+
+def _kill_all() -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+
+
+def _others() -> set[int]:
+    return {int(name) for name in os.listdir("/proc") if name.isdigit()} - {1, os.getpid()}

@@ -1,0 +1,134 @@
+"""Files of a run: inputs out of a tar stream into the work folder, the contract's outputs into another."""
+
+import os
+import stat
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, Final, Protocol, cast
+
+from everturn.wire.execution import InputsEnd, RunLimits, check_relative_path, parse_message
+from executor.channel import Channel
+
+_MAX_UNDECLARED: Final = 50
+_MAX_SCANNED: Final = 5000
+
+
+class RawReader:
+    """The raw frames of a channel up to InputsEnd as a file that `tarfile` reads a stream from."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._pending = bytearray()
+        self._ended = False
+
+    def read(self, size: int) -> bytes:
+        """Exactly `size` bytes, fewer only at the end."""
+        while len(self._pending) < size and not self._ended:
+            frame = self._channel.receive_frame()
+            if isinstance(frame, bytes):
+                self._pending += frame
+            else:
+                parse_message(frame, InputsEnd)
+                self._ended = True
+        data = bytes(self._pending[:size])
+        del self._pending[:size]
+        return data
+
+    def drain(self) -> None:
+        """Read to the end: a tar stream is padded beyond its last member."""
+        while self.read(1 << 16):
+            pass
+
+
+def unpack_inputs(reader: RawReader, root: str) -> None:
+    """Write the regular files of the tar stream below `root`. Raises ValueError for any other member."""
+    with tarfile.open(fileobj=cast("IO[bytes]", reader), mode="r|") as archive:
+        for member in archive:
+            body = archive.extractfile(member) if member.isreg() else None
+            if body is None:
+                raise ValueError(f"input {member.name!r} is not a regular file")
+            check_relative_path(member.name)
+            target = os.path.join(root, member.name)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with open(target, "xb") as file:
+                while chunk := body.read(1 << 18):
+                    file.write(chunk)
+    reader.drain()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
+    """What leaves the sandbox: `files` in the contract's order; `refused` pairs of contract path and reason."""
+
+    files: tuple[str, ...]
+    refused: tuple[tuple[str, str], ...]
+    undeclared: tuple[str, ...]
+
+
+def load_output_plan(root: str, outputs: tuple[str, ...], limits: RunLimits) -> OutputPlan:
+    """Look at the output folder once all of the program's processes are gone."""
+    files: list[str] = []
+    refused: list[tuple[str, str]] = []
+    left = limits.output_bytes
+    for path in outputs:
+        size, reason = _look_at(root, path)
+        if not reason and size > left:
+            reason = "too_large"
+        if not reason and len(files) >= limits.output_files:
+            reason = "too_many_files"
+        if reason:
+            refused.append((path, reason))
+            continue
+        files.append(path)
+        left -= size
+    return OutputPlan(tuple(files), tuple(refused), tuple(_find_undeclared(root, frozenset(outputs))))
+
+
+def _look_at(root: str, path: str) -> tuple[int, str]:
+    """Size and reason of refusal: missing, symlink, not_regular or empty; no reason means the file may leave."""
+    parts = path.split("/")
+    place = root
+    for number, part in enumerate(parts, start=1):
+        place = os.path.join(place, part)
+        try:
+            found = os.lstat(place)
+        except (FileNotFoundError, NotADirectoryError):
+            return 0, "missing"
+        if stat.S_ISLNK(found.st_mode):
+            return 0, "symlink"
+        if number == len(parts):
+            if not stat.S_ISREG(found.st_mode):
+                return 0, "not_regular"
+            return found.st_size, "" if found.st_size else "empty"
+    return 0, "missing"
+
+
+def _find_undeclared(root: str, outputs: frozenset[str]) -> Iterator[str]:
+    scanned = found = 0
+    for folder, _, names in os.walk(root):
+        for name in sorted(names):
+            path = os.path.relpath(os.path.join(folder, name), root)
+            scanned += 1
+            if scanned > _MAX_SCANNED or found >= _MAX_UNDECLARED:
+                return
+            if path not in outputs:
+                found += 1
+                yield path.encode("utf-8", "backslashreplace").decode()
+
+
+class TarTarget(Protocol):
+    """Where a tar stream goes."""
+
+    def write(self, data: bytes, /) -> int: ...
+
+
+def send_outputs(root: str, plan: OutputPlan, target: TarTarget) -> None:
+    """Write the plan's files to `target` as a tar stream that holds names, sizes and bytes and nothing else of them."""
+    with tarfile.open(fileobj=cast("IO[bytes]", target), mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        for path in plan.files:
+            descriptor = os.open(os.path.join(root, path), os.O_RDONLY | os.O_NOFOLLOW)
+            with open(descriptor, "rb") as file:
+                member = tarfile.TarInfo(path)
+                member.size = os.fstat(descriptor).st_size
+                archive.addfile(member, file)

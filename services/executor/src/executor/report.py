@@ -1,0 +1,106 @@
+"""How a program's end is told: which line failed, which limit it ran into, and the tails of what it printed."""
+
+import errno
+import linecache
+import signal
+import traceback
+from types import TracebackType
+from typing import Final
+
+from everturn.wire.execution import PROGRAM_NAME, LimitName, ProgramError
+
+MAX_TRACEBACK_CHARS: Final = 6000
+MAX_MESSAGE_CHARS: Final = 2000
+
+_LIMIT_OF_ERRNO: Final[dict[int, LimitName]] = {
+    errno.ENOSPC: "disk",
+    errno.EDQUOT: "disk",
+    errno.EFBIG: "file_size",
+    errno.EMFILE: "open_files",
+    errno.EAGAIN: "processes",
+    errno.ENOMEM: "memory",
+}
+_LIMIT_OF_SIGNAL: Final[dict[int, LimitName]] = {signal.SIGXCPU: "cpu", signal.SIGXFSZ: "file_size"}
+
+
+def remember_program(text: str) -> None:
+    """Let tracebacks show the program's lines."""
+    linecache.cache[PROGRAM_NAME] = (len(text), None, text.splitlines(keepends=True), PROGRAM_NAME)
+
+
+def build_program_error(error: BaseException) -> ProgramError:
+    """What the model needs to repair its program: the frames from the program's first one on, not ours."""
+    shown = _skip_our_frames(error.__traceback__)
+    text = "".join(traceback.format_exception(type(error), error, shown, limit=-20))
+    return ProgramError(
+        type=type(error).__name__,
+        message=str(error)[:MAX_MESSAGE_CHARS],
+        line=find_line(error),
+        traceback=_cut_middle(text, MAX_TRACEBACK_CHARS),
+        limit=limit_of_error(error),
+    )
+
+
+def find_line(error: BaseException) -> int | None:
+    """The program's line that failed: the innermost one on the stack, or where its syntax breaks."""
+    if isinstance(error, SyntaxError) and error.filename == PROGRAM_NAME:
+        return error.lineno
+    stack = traceback.walk_tb(error.__traceback__)
+    lines = [number for frame, number in stack if _is_program(frame.f_code.co_filename)]
+    return lines[-1] if lines else None
+
+
+def limit_of_error(error: BaseException) -> LimitName | None:
+    """The limit whose refusal an exception tells of."""
+    if isinstance(error, MemoryError):
+        return "memory"
+    if isinstance(error, OSError) and error.errno is not None:
+        return _LIMIT_OF_ERRNO.get(error.errno)
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return "processes"
+    return None
+
+
+def limit_of_signal(number: int) -> LimitName | None:
+    """The limit whose signal ended a program."""
+    return _LIMIT_OF_SIGNAL.get(number)
+
+
+def _skip_our_frames(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and not _is_program(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return trace
+
+
+def _is_program(filename: str) -> bool:
+    return filename == PROGRAM_NAME
+
+
+def _cut_middle(text: str, max_chars: int) -> str:
+    if len(text) <= max_chars:
+        return text
+    half = max_chars // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
+
+
+class Tail:
+    """The last `max_bytes` of a stream and how many bytes it had."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._held = bytearray()
+        self.total_bytes = 0
+
+    def add(self, data: bytes) -> None:
+        self.total_bytes += len(data)
+        self._held += data
+        if len(self._held) > 2 * self._max_bytes:
+            del self._held[: -self._max_bytes]
+
+    def data(self) -> bytes:
+        """The tail."""
+        return bytes(self._held[-self._max_bytes :])
+
+    def text(self) -> str:
+        """The tail as text; bytes that are no UTF-8 are replaced."""
+        return self.data().decode("utf-8", "replace")

@@ -1,0 +1,69 @@
+"""The request as endpoints get it: its body is capped while it streams, and its JSON is strict."""
+
+from collections.abc import AsyncGenerator
+from email.message import Message
+from typing import Any
+
+from fastapi import Request
+
+from ingress.admission.strict_json import BadJson, parse_strict
+from ingress.errors import malformed, too_large, unsupported
+
+_CAP_KEY = "everturn.max_body_bytes"
+
+
+class AdmittedRequest(Request):
+    """A request whose body may have at most so many bytes as its route says."""
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """The body as it comes. Raises a 413 problem at the first byte too many, whatever Content-Length said."""
+        cap, taken = self.scope[_CAP_KEY], 0
+        async for chunk in super().stream():
+            taken += len(chunk)
+            if taken > cap:
+                raise too_large(f"The body has more than {cap} bytes.")
+            yield chunk
+
+    async def json(self) -> Any:
+        """The body as strict JSON."""
+        if not hasattr(self, "_strict_json"):
+            self._strict_json = read_json(await self.body(), "The body")
+        return self._strict_json
+
+
+def admit_request(request: Request, *, max_body_bytes: int) -> AdmittedRequest:
+    """Wrap a request, after the checks that need no body."""
+    request.scope[_CAP_KEY] = max_body_bytes
+    check_length(request, max_body_bytes)
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise unsupported("Compressed bodies are not accepted.")
+    return AdmittedRequest(request.scope, request.receive)
+
+
+def check_length(request: Request, max_body_bytes: int) -> None:
+    """Refuse an announced length above the cap, before reading (413)."""
+    announced = request.headers.get("content-length", "0")
+    if announced.isascii() and announced.isdigit() and len(announced) < 20 and int(announced) <= max_body_bytes:
+        return
+    raise too_large(f"The body has more than {max_body_bytes} bytes.")
+
+
+def check_json_type(request: Request) -> None:
+    """Refuse a body that does not say it is JSON (415)."""
+    if media_type(request) != "application/json":
+        raise unsupported("Send the body as application/json.")
+
+
+def media_type(request: Request) -> str:
+    """The media type of the body without its parameters, in lower case."""
+    message = Message()
+    message["content-type"] = request.headers.get("content-type", "application/octet-stream")
+    return message.get_content_type()
+
+
+def read_json(raw: bytes, what: str) -> Any:
+    """Strict JSON, or a 400 problem that says what is wrong with `what`."""
+    try:
+        return parse_strict(raw)
+    except BadJson as error:
+        raise malformed(f"{what} is not acceptable JSON. {error.detail}") from error

@@ -1,0 +1,51 @@
+"""Admission: the order of checks that every request passes before its endpoint runs and its body is read."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from ingress.admission.request import AdmittedRequest, admit_request, check_json_type
+from ingress.auth.gate import AuthGate, save_caller
+
+SMALL_BODY_BYTES = 262_144
+_BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
+
+
+class AdmittedRoute(APIRoute):
+    """A route of JSON endpoints: authenticated, capped, strict."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        endpoint = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            return await endpoint(await self.admit(request))
+
+        return handle
+
+    async def admit(self, request: Request) -> AdmittedRequest:
+        """Authenticate, then check what is known without the body. Raises problems: 401, 403, 404, 413, 415."""
+        gate = cast(AuthGate, request.app.state.auth)
+        path = request.path_params
+        caller = await gate.authenticate(request.headers, tenant=path["tenant"], project=path["project"])
+        save_caller(request, caller)
+        admitted = admit_request(request, max_body_bytes=self.max_body_bytes_of(request))
+        self.check_type(admitted)
+        return admitted
+
+    def max_body_bytes_of(self, request: Request) -> int:
+        """How large this route's bodies may be."""
+        return SMALL_BODY_BYTES
+
+    def check_type(self, request: Request) -> None:
+        """Refuse other types of content than this route reads (415)."""
+        if self.body_field is not None and request.method in _BODY_METHODS:
+            check_json_type(request)
+
+
+class SubmitRoute(AdmittedRoute):
+    """A route that takes messages with files: larger bodies; the submission reader checks their type."""
+
+    def max_body_bytes_of(self, request: Request) -> int:
+        return cast(int, request.app.state.settings.message_max_bytes)

@@ -1,0 +1,20 @@
+"""Validation errors as problems that name the fields."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ingress.errors import ProblemError, unprocessable
+
+MAX_ERRORS = 20
+
+
+def problem_of_validation(errors: Sequence[Mapping[str, Any]], root: str | None = None) -> ProblemError:
+    """A 422 problem with the first errors; input values are not repeated."""
+    named = [{"field": _field(error, root), "message": str(error.get("msg", "invalid"))[:300]} for error in errors[:MAX_ERRORS]]
+    first = named[0]
+    return unprocessable(f"{first['field']}: {first['message']}", errors=named)
+
+
+def _field(error: Mapping[str, Any], root: str | None) -> str:
+    places = [str(place)[:80] for place in error.get("loc", ())]
+    return ".".join([root, *places] if root else places) or "body"

@@ -1,0 +1,124 @@
+"""Reading a multipart message: one JSON part named `message`, and files in parts named `files`, capped while they stream."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from python_multipart import MultipartParser
+from python_multipart.exceptions import MultipartParseError
+from python_multipart.multipart import parse_options_header
+
+from ingress.admission.request import AdmittedRequest, read_json
+from ingress.attachments.intake import IncomingFile
+from ingress.errors import malformed, too_large, unprocessable
+
+MAX_PART_HEADER_BYTES = 8192
+MAX_BOUNDARY_BYTES = 200
+
+
+@dataclass(slots=True)
+class _Part:
+    headers: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
+    header_bytes: int = 0
+    data: bytearray = field(default_factory=bytearray)
+
+
+async def read_multipart(request: AdmittedRequest, *, max_files: int) -> tuple[Any, tuple[IncomingFile, ...]]:
+    """The JSON of the part `message` and the files. Raises problems: 400 for what is malformed, 413 above a cap."""
+    collector = _Collector(max_files)
+    parser = MultipartParser(_read_boundary(request), callbacks=collector.callbacks())
+    try:
+        async for chunk in request.stream():
+            parser.write(chunk)
+        parser.finalize()
+    except MultipartParseError as error:
+        raise malformed("The body is not well-formed multipart/form-data.") from error
+    if not collector.ended:
+        raise malformed("The multipart body ends before its last boundary.")
+    return collector.result()
+
+
+def _read_boundary(request: AdmittedRequest) -> bytes:
+    _, options = parse_options_header(request.headers.get("content-type", ""))
+    boundary = options.get(b"boundary", b"")
+    if not 0 < len(boundary) <= MAX_BOUNDARY_BYTES:
+        raise malformed("The multipart content type needs a boundary.")
+    return boundary
+
+
+class _Collector:
+    """Takes the parser's callbacks and keeps the parts; one part too many or one header too long ends it."""
+
+    def __init__(self, max_files: int) -> None:
+        self._max_parts = max_files + 1
+        self._parts: list[_Part] = []
+        self._name = bytearray()
+        self._value = bytearray()
+        self.ended = False
+
+    def callbacks(self) -> dict[str, Any]:
+        return {
+            "on_part_begin": self._begin,
+            "on_header_field": self._header_field,
+            "on_header_value": self._header_value,
+            "on_header_end": self._header_end,
+            "on_part_data": self._data,
+            "on_end": self._end,
+        }
+
+    def _begin(self) -> None:
+        if len(self._parts) >= self._max_parts:
+            raise too_large(f"A message may have {self._max_parts - 1} files.")
+        self._parts.append(_Part())
+
+    def _header_field(self, data: bytes, start: int, end: int) -> None:
+        self._grow_header(self._name, data[start:end])
+
+    def _header_value(self, data: bytes, start: int, end: int) -> None:
+        self._grow_header(self._value, data[start:end])
+
+    def _grow_header(self, target: bytearray, piece: bytes) -> None:
+        part = self._parts[-1]
+        part.header_bytes += len(piece)
+        if part.header_bytes > MAX_PART_HEADER_BYTES:
+            raise malformed("The headers of a part are too long.")
+        target += piece
+
+    def _header_end(self) -> None:
+        self._parts[-1].headers[bytes(self._name).lower()] = bytes(self._value)
+        self._name.clear()
+        self._value.clear()
+
+    def _data(self, data: bytes, start: int, end: int) -> None:
+        self._parts[-1].data += data[start:end]
+
+    def _end(self) -> None:
+        self.ended = True
+
+    def result(self) -> tuple[Any, tuple[IncomingFile, ...]]:
+        message: Any = None
+        files: list[IncomingFile] = []
+        for part in self._parts:
+            name, options = _disposition(part)
+            if name == b"message" and message is None:
+                message = read_json(bytes(part.data), "The part 'message'")
+            elif name == b"files" and b"filename" in options:
+                files.append(_build_file(part, options[b"filename"]))
+            else:
+                raise unprocessable("A part must be named 'message' (once) or be a file named 'files'.")
+        if message is None:
+            raise unprocessable("The part 'message' is missing.")
+        return message, tuple(files)
+
+
+def _disposition(part: _Part) -> tuple[bytes, dict[bytes, bytes]]:
+    _, options = parse_options_header(part.headers.get(b"content-disposition", b""))
+    return options.get(b"name", b""), options
+
+
+def _build_file(part: _Part, raw_name: bytes) -> IncomingFile:
+    declared, _ = parse_options_header(part.headers.get(b"content-type", b""))
+    return IncomingFile(
+        filename=raw_name.decode("utf-8", errors="replace"),
+        declared=declared.decode("latin-1").lower(),
+        data=bytes(part.data),
+    )

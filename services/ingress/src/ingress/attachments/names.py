@@ -1,0 +1,54 @@
+"""File names as we keep them: one canonical form that is safe to store, show and join to a folder."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+MAX_NAME_BYTES = 255
+FALLBACK_NAME = "file"
+
+_DROPPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Controls, format characters such as bidi overrides and zero-width ones, surrogates, unassigned, line separators."""
+_SPACES = re.compile(r"\s+")
+
+
+def clean_name(raw: str) -> str:
+    """The last part of the path `raw`, in NFC, without invisible characters, at most 255 bytes, never empty, `.` or `..`."""
+    last = re.split(r"[/\\]", raw)[-1]
+    text = unicodedata.normalize("NFC", last)
+    visible = "".join(char for char in text if unicodedata.category(char) not in _DROPPED)
+    name = _SPACES.sub(" ", visible).strip()
+    if not name.strip(". "):
+        return FALLBACK_NAME
+    return shorten(name)
+
+
+def shorten(name: str, suffix: str = "") -> str:
+    """Put `suffix` before the extension, cutting the stem so that all fits in 255 bytes."""
+    stem, extension = split_extension(name)
+    room = MAX_NAME_BYTES - len((suffix + extension).encode())
+    kept = stem.encode()[:room].decode("utf-8", errors="ignore").rstrip()
+    return f"{kept or FALLBACK_NAME[:room]}{suffix}{extension}"
+
+
+def split_extension(name: str) -> tuple[str, str]:
+    """`report.csv` is (`report`, `.csv`); an extension has at most 16 bytes and something before it."""
+    stem, dot, extension = name.rpartition(".")
+    if dot and stem and 0 < len(extension.encode()) <= 16 and " " not in extension:
+        return stem, f".{extension}"
+    return name, ""
+
+
+def name_apart(names: Sequence[str]) -> tuple[str, ...]:
+    """Clean names, the second of the same name as `name (2).ext`; upper and lower case count as the same."""
+    taken: set[str] = set()
+    kept: list[str] = []
+    for raw in names:
+        name = clean_name(raw)
+        free, number = name, 1
+        while free.casefold() in taken:
+            number += 1
+            free = shorten(name, f" ({number})")
+        taken.add(free.casefold())
+        kept.append(free)
+    return tuple(kept)

@@ -1,0 +1,46 @@
+"""The development mode: who asks without a token, and the checks that keep web pages from asking."""
+
+from starlette.datastructures import Headers
+
+from ingress.auth.names import is_user_name
+from ingress.errors import forbidden, malformed
+
+DEV_USER = "dev"
+DEV_USER_HEADER = "x-dev-user"
+
+_OWN_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_FORWARDING = ("forwarded", "via", "x-real-ip")
+_OWN_SITES = frozenset({"none", "same-origin"})
+
+
+def check_local_request(headers: Headers) -> None:
+    """Refuse what did not come from this machine's own user: else any web page could run turns (403).
+
+    A simple POST from a foreign page shows itself by Origin or Sec-Fetch-Site, DNS rebinding by Host, a proxy by its headers.
+    """
+    hosts = headers.getlist("host")
+    if len(hosts) != 1 or _host_name(hosts[0]) not in _OWN_HOSTS:
+        raise forbidden("Development mode answers only to localhost, 127.0.0.1 and [::1].")
+    if any(origin != f"http://{hosts[0]}" for origin in headers.getlist("origin")):
+        raise forbidden("Development mode takes no requests from other origins.")
+    if any(site not in _OWN_SITES for site in headers.getlist("sec-fetch-site")):
+        raise forbidden("Development mode takes no cross-site requests.")
+    if any(name in _FORWARDING or name.startswith("x-forwarded-") for name in headers.keys()):
+        raise forbidden("Development mode does not work behind a proxy.")
+
+
+def load_dev_user(headers: Headers) -> str:
+    """The user a request without a token speaks for; `X-Dev-User` names another than `dev`."""
+    names = headers.getlist(DEV_USER_HEADER)
+    if not names:
+        return DEV_USER
+    if len(names) > 1 or not is_user_name(names[0]):
+        raise malformed("The header X-Dev-User must hold one user name.")
+    return names[0]
+
+
+def _host_name(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    if not colon or name.startswith("[") and not name.endswith("]"):
+        return host
+    return name if port.isascii() and port.isdigit() else host

@@ -1,0 +1,78 @@
+"""Sending messages to a conversation."""
+
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Depends, Path, Request
+
+from everturn.model.identity import Principal
+from everturn.ports.inbox import Receipt
+from ingress.admission.idempotency import HEADER
+from ingress.admission.request import AdmittedRequest
+from ingress.admission.responses import problems
+from ingress.admission.route import SubmitRoute
+from ingress.auth.gate import Me
+from ingress.chat.schemas import AcceptedOut, MessageIn, ReceiptOut, SignalIn
+from ingress.chat.service import ChatService, chat_service
+from ingress.chat.submission import SubmissionCaps, read_submission
+
+router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=SubmitRoute, tags=["chat"])
+Service = Annotated[ChatService, Depends(chat_service)]
+
+
+def load_caps(request: Request) -> SubmissionCaps:
+    """The caps of this application."""
+    settings = request.app.state.settings
+    return SubmissionCaps(text_chars=settings.message_max_text_chars, files=settings.max_files)
+
+
+Caps = Annotated[SubmissionCaps, Depends(load_caps)]
+
+
+def describe_submission(form: type[MessageIn] | type[SignalIn], example: dict[str, Any]) -> dict[str, Any]:
+    """The OpenAPI request body of an endpoint that reads JSON and multipart itself."""
+    schema = form.model_json_schema(ref_template="#/components/schemas/{model}")
+    schema.pop("$defs", None)
+    files = {"type": "array", "maxItems": 20, "items": {"type": "string", "contentMediaType": "application/octet-stream"}}
+    parts = {"type": "object", "required": ["message"], "properties": {"message": schema, "files": files}}
+    content = {
+        "application/json": {"schema": schema, "example": example},
+        "multipart/form-data": {"schema": parts, "encoding": {"message": {"contentType": "application/json"}}},
+    }
+    key = {
+        "name": HEADER,
+        "in": "header",
+        "required": False,
+        "description": "Repeating a request with its key gives the first answer again; another body under the key is a 422.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+    }
+    return {"requestBody": {"required": True, "content": content}, "parameters": [key]}
+
+
+@router.post(
+    "/{conversation_id}/messages",
+    status_code=202,
+    responses=problems(409, 413, 415, 422),
+    openapi_extra=describe_submission(MessageIn, {"text": "What is the total by region?"}),
+)
+async def post_message(
+    request: Request,
+    me: Me,
+    service: Service,
+    caps: Caps,
+    conversation_id: Annotated[str, Path(description="A conversation's id, or `new` to begin one.", examples=["new"])],
+) -> AcceptedOut:
+    """Accept a message: it becomes a turn, or a followup into the turn that runs. The answer comes over `events_url`."""
+    submission = await read_submission(cast(AdmittedRequest, request), MessageIn, caps)
+    return build_accepted(me, await service.accept_message(me, conversation_id, submission, request.headers))
+
+
+def build_accepted(principal: Principal, receipt: Receipt) -> AcceptedOut:
+    """The 202 body of a receipt."""
+    conversation = receipt.conversation_id
+    return AcceptedOut(
+        conversation_id=conversation,
+        turn_id=receipt.turn_id,
+        signal_id=receipt.signal_id,
+        receipt=ReceiptOut(state=receipt.state.value if receipt.state else "queued"),
+        events_url=f"/conversations/{principal.tenant}/{principal.project}/{conversation}/events",
+    )

@@ -1,0 +1,73 @@
+"""What clients send to a conversation and get back."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from everturn.wire.views import SignalView
+
+ID_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"
+BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
+
+
+class Wire(BaseModel):
+    """What all bodies share: nothing unknown inside."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class AttachmentIn(Wire):
+    """A file inside a JSON message."""
+
+    filename: str = Field(min_length=1, max_length=1024, examples=["sales.csv"])
+    mime: str = Field(default="", max_length=255, examples=["text/csv"])
+    data_base64: str = Field(examples=["bmFtZSxzdW0KYSwxCg=="])
+
+
+class MessageIn(Wire):
+    """A message. `kind` and `target_turn_id` matter only while the conversation is busy."""
+
+    text: str = Field(default="", examples=["What is the total by region?"])
+    attachments: tuple[AttachmentIn, ...] = Field(default=(), max_length=100, strict=False)
+    bundle_id: BundleId | None = None
+    target_turn_id: str | None = Field(default=None, max_length=80, examples=[ID_EXAMPLE])
+    kind: Literal["followup", "steer"] | None = None
+
+
+class SignalIn(Wire):
+    """Something said to the running turn. A blank steer stops it; a cancel needs no text."""
+
+    kind: Literal["followup", "steer", "cancel"]
+    text: str = Field(default="", examples=["Only the north, please."])
+    attachments: tuple[AttachmentIn, ...] = Field(default=(), max_length=100, strict=False)
+    target_turn_id: str | None = Field(default=None, max_length=80, examples=[ID_EXAMPLE])
+
+
+class SignalPatch(Wire):
+    """A new text for a signal that was not applied yet."""
+
+    text: str
+
+
+class ReceiptOut(Wire):
+    """Where the message stands: queued as a turn, or as a signal in one of a signal's states."""
+
+    state: Literal["queued", "accepted", "applied", "promoted", "expired", "rejected", "retracted"]
+
+
+class AcceptedOut(Wire):
+    """The message is stored and will be answered. `signal_id` is there when it went into the turn `turn_id` that runs."""
+
+    conversation_id: str
+    turn_id: str
+    signal_id: str | None = None
+    receipt: ReceiptOut
+    events_url: str
+
+
+class SignalOut(Wire):
+    """A signal with its receipt."""
+
+    conversation_id: str
+    turn_id: str
+    signal: SignalView

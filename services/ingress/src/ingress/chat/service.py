@@ -1,0 +1,209 @@
+"""Accepting messages and signals: checks, files, one transaction, and then the bells, which may fail."""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import structlog
+from fastapi import Request
+from starlette.datastructures import Headers
+
+from everturn.errors import Unavailable
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId, Ids, SignalId, TurnId, is_id
+from everturn.model.signals import Signal, SignalKind
+from everturn.ports.clock import Clock
+from everturn.ports.doorbells import Doorbells
+from everturn.ports.event_stream import Hint, Hints, InboxBells
+from everturn.ports.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal, KeyBusy, Receipt
+from ingress.admission.gate import WorkGate
+from ingress.admission.idempotency import build_key
+from ingress.admission.metrics import IngressMetrics
+from ingress.admission.paths import load_conversation_id
+from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
+from ingress.chat.schemas import MessageIn, SignalIn
+from ingress.chat.submission import Submission
+from ingress.errors import unprocessable
+
+TWIN_WAIT_S = 5.0
+"""How long a request waits for another one with its Idempotency-Key (api.md)."""
+NEW = "new"
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Wires:
+    """The live wire, as far as accepting needs it."""
+
+    doorbells: Doorbells
+    hints: Hints
+    inbox_bells: InboxBells
+
+
+class ChatService:
+    """What the chat endpoints do."""
+
+    def __init__(
+        self,
+        *,
+        inbox: Inbox,
+        wires: Wires,
+        gate: WorkGate,
+        intake: Intake,
+        ids: Ids,
+        clock: Clock,
+        metrics: IngressMetrics,
+    ) -> None:
+        self._inbox = inbox
+        self._wires = wires
+        self._gate = gate
+        self._intake = intake
+        self._ids = ids
+        self._clock = clock
+        self._metrics = metrics
+
+    async def accept_message(
+        self, principal: Principal, conversation: str, submission: Submission[MessageIn], headers: Headers
+    ) -> Receipt:
+        """Store a message as a turn, or as a signal into the turn that runs; `conversation` may be `new`."""
+        form = submission.form
+        _check_content(form.text, submission.files)
+        target = parse_turn_id(form.target_turn_id)
+        key = build_key(headers, route=_route(principal, conversation, "messages"), content=_content(submission))
+        await self._gate.admit(new_work=True)
+        conversation_id = self._ids.conversation() if conversation == NEW else load_conversation_id(conversation)
+        saved = await self._take_files(principal, conversation_id, submission.files)
+        message = IncomingMessage(
+            conversation_id=conversation_id,
+            create=conversation == NEW,
+            text=form.text,
+            uploads=saved.uploads,
+            turn_id=self._ids.turn(),
+            signal_id=self._ids.signal(),
+            kind=SignalKind(form.kind) if form.kind else None,
+            target_turn_id=target,
+            bundle_id=form.bundle_id,
+        )
+        return await self._accept(saved, lambda: self._inbox.accept_message(principal, message, key))
+
+    async def accept_signal(
+        self, principal: Principal, conversation_id: ConversationId, submission: Submission[SignalIn], headers: Headers
+    ) -> Receipt:
+        """Store a signal into the open turn."""
+        form = submission.form
+        if form.kind == "followup":
+            _check_content(form.text, submission.files)
+        if form.kind == "cancel" and submission.files:
+            raise unprocessable("A cancel takes no files.")
+        target = parse_turn_id(form.target_turn_id)
+        key = build_key(headers, route=_route(principal, conversation_id, "signals"), content=_content(submission))
+        await self._gate.admit(new_work=False)
+        saved = await self._take_files(principal, conversation_id, submission.files)
+        signal = IncomingSignal(self._ids.signal(), SignalKind(form.kind), form.text, saved.uploads, target)
+        return await self._accept(saved, lambda: self._inbox.accept_signal(principal, conversation_id, signal, key))
+
+    async def _take_files(
+        self, principal: Principal, conversation_id: ConversationId, files: Sequence[IncomingFile]
+    ) -> SavedFiles:
+        if not files:
+            return SavedFiles(principal, conversation_id, ())
+        return await self._intake.save_files(principal, conversation_id, await self._intake.check_files(files))
+
+    async def _accept(self, saved: SavedFiles, commit: Callable[[], Awaitable[Receipt]]) -> Receipt:
+        try:
+            receipt = await self._commit(commit)
+        except BaseException:
+            await self._intake.discard(saved)
+            raise
+        if receipt.replayed:
+            # The first request has stored the same files; where that was another conversation, ours are nobody's.
+            await self._intake.discard(saved)
+            return receipt
+        self._intake.keep(saved)
+        self._metrics.accepted.labels(what="signal" if receipt.signal_id else "turn").inc()
+        await self._ring(receipt)
+        return receipt
+
+    async def _commit(self, commit: Callable[[], Awaitable[Receipt]]) -> Receipt:
+        give_up = self._clock.monotonic() + TWIN_WAIT_S
+        while True:
+            try:
+                return await commit()
+            except KeyBusy:
+                if self._clock.monotonic() >= give_up:
+                    raise
+            await asyncio.sleep(0.05)
+
+    async def _ring(self, receipt: Receipt) -> None:
+        """Tell workers and clients. Best effort: a worker finds the row within 3 s, the sweeper a lost doorbell within 5 s."""
+        if receipt.ring:
+            await self._try("doorbell", self._wires.doorbells.ring(receipt.lane, receipt.conversation_id))
+        if receipt.signal_id:
+            await self._try("inbox bell", self._wires.inbox_bells.ring(receipt.conversation_id))
+            hint = Hint("signal", receipt.conversation_id, receipt.signal_id)
+        else:
+            hint = Hint("status", receipt.conversation_id)
+        await self._try("hint", self._wires.hints.send(hint))
+
+    async def _try(self, what: str, sending: Awaitable[None]) -> None:
+        try:
+            await sending
+        except Unavailable as error:
+            self._metrics.unrung.inc()
+            _log.warning("not sent", what=what, error=str(error))
+
+    async def load_signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> Signal:
+        """A signal with its receipt."""
+        return await self._inbox.load_signal(principal, conversation_id, signal_id)
+
+    async def edit_signal(
+        self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId, text: str
+    ) -> Signal:
+        """Give a signal that was not applied yet another text."""
+        if not text.strip():
+            raise unprocessable("The text is empty.")
+        signal = await self._inbox.save_signal_text(principal, conversation_id, signal_id, text)
+        await self._tell_signal(conversation_id, signal_id)
+        return signal
+
+    async def retract_signal(
+        self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId
+    ) -> Signal:
+        """Take back a signal that was not applied yet."""
+        signal = await self._inbox.retract_signal(principal, conversation_id, signal_id)
+        await self._tell_signal(conversation_id, signal_id)
+        return signal
+
+    async def _tell_signal(self, conversation_id: ConversationId, signal_id: SignalId) -> None:
+        await self._try("inbox bell", self._wires.inbox_bells.ring(conversation_id))
+        await self._try("hint", self._wires.hints.send(Hint("signal", conversation_id, signal_id)))
+
+
+def chat_service(request: Request) -> ChatService:
+    """The service of this application."""
+    return cast(ChatService, request.app.state.chat)
+
+
+
+def parse_turn_id(text: str | None) -> TurnId | None:
+    """A target that is no id can't be the open turn (422)."""
+    if text is not None and not is_id(text, "turn"):
+        raise unprocessable("target_turn_id is no turn id.")
+    return TurnId(text) if text is not None else None
+
+
+def _check_content(text: str, files: Sequence[IncomingFile]) -> None:
+    if not text.strip() and not files:
+        raise unprocessable("The message is empty.")
+
+
+def _route(principal: Principal, conversation: str, what: str) -> str:
+    return f"POST /conversations/{principal.tenant}/{principal.project}/{conversation}/{what}"
+
+
+def _content(submission: Submission[Any]) -> dict[str, Any]:
+    files = [[file.filename, file.declared, hashlib.sha256(file.data).hexdigest()] for file in submission.files]
+    return {**submission.form.model_dump(mode="json", exclude={"attachments"}), "files": files}

@@ -1,0 +1,84 @@
+"""Conversations as clients list, change and read them."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from everturn.wire.views import ConversationView, TurnView
+
+MAX_TITLE_CHARS = 300
+MAX_TURN_IDS = 100
+MAX_CURSOR_CHARS = 1000
+_BAD_TEXT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+def check_line(text: str) -> str:
+    """One line of text without control characters."""
+    if _BAD_TEXT.search(text):
+        raise ValueError("must be one line without control characters")
+    return text
+
+
+Line = Annotated[str, StringConstraints(max_length=MAX_TITLE_CHARS), AfterValidator(check_line)]
+Cursor = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CURSOR_CHARS), AfterValidator(check_line)]
+BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
+State = Literal["idle", "queued", "running", "error"]
+
+
+class Wire(BaseModel):
+    """What all bodies share: nothing unknown inside."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class ConversationIn(Wire):
+    """A new conversation."""
+
+    title: Line = Field(default="", examples=["Sales by region"])
+    bundle_id: BundleId | None = None
+
+
+class ConversationPatch(Wire):
+    """What is to change."""
+
+    title: Line | None = Field(default=None, examples=["Sales by region"])
+    archived: bool | None = Field(default=None, examples=[True])
+
+
+class ConversationList(Wire):
+    """One page, newest activity first; `next_cursor` goes on, null at the end."""
+
+    items: tuple[ConversationView, ...]
+    next_cursor: str | None
+
+
+class ErasedOut(Wire):
+    """What was erased: rows by table, and objects. `objects_left` could not be deleted."""
+
+    conversation_id: str
+    rows: dict[str, int]
+    objects: int
+    objects_left: int = 0
+
+
+class FetchIn(Wire):
+    """Which turns to read: the named ones, or the last `limit`, or those before `cursor`."""
+
+    conversation_id: str = Field(max_length=80, examples=["conv_01890a5d-ac96-774b-bcce-b302099a8057"])
+    turn_ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_TURN_IDS, strict=False)
+    cursor: Cursor | None = None
+    limit: int = Field(default=20, ge=1, le=MAX_TURN_IDS)
+
+
+class TurnsIn(Wire):
+    """Which turns to read; without `turn_ids` the last ones."""
+
+    turn_ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_TURN_IDS, strict=False)
+
+
+class TurnsOut(Wire):
+    """Turns that somebody judged."""
+
+    conversation_id: str
+    turns: tuple[TurnView, ...]

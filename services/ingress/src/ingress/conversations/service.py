@@ -1,0 +1,131 @@
+"""Listing, changing, erasing and reading back conversations."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import structlog
+from fastapi import Request
+
+from everturn.errors import EverturnError, NotFound, Unavailable
+from everturn.model.conversations import Conversation
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId, Ids, TurnId, is_id
+from everturn.ports.conversations import ConversationPage, ConversationQuery, Conversations
+from everturn.ports.event_stream import Hint, Hints
+from everturn.ports.objects import Objects
+from everturn.ports.turns import TurnPage, Turns
+from everturn.timeline.conversation_state import build_state
+from everturn.wire.views import StateView, TurnView
+from ingress.conversations.schemas import MAX_TURN_IDS, ErasedOut, FetchIn
+
+DELETE_TRIES = 3
+
+_log = structlog.get_logger(__name__)
+
+
+class ConversationService:
+    """What the conversation endpoints do."""
+
+    def __init__(
+        self, *, conversations: Conversations, turns: Turns, objects: Objects, hints: Hints, ids: Ids
+    ) -> None:
+        self._conversations = conversations
+        self._turns = turns
+        self._objects = objects
+        self._hints = hints
+        self._ids = ids
+
+    async def load_page(self, principal: Principal, query: ConversationQuery) -> ConversationPage:
+        """One page of the caller's conversations."""
+        return await self._conversations.load_page(principal, query)
+
+    async def load(self, principal: Principal, conversation_id: ConversationId) -> Conversation:
+        """One conversation's row."""
+        return await self._conversations.load(principal, conversation_id)
+
+    async def create(self, principal: Principal, *, title: str, bundle_id: str | None) -> Conversation:
+        """A new conversation without turns."""
+        return await self._conversations.create(
+            principal, self._ids.conversation(), title=title, bundle_id=bundle_id
+        )
+
+    async def save(
+        self, principal: Principal, conversation_id: ConversationId, *, title: str | None, archived: bool | None
+    ) -> Conversation:
+        """Change what is not None."""
+        saved = await self._conversations.save(principal, conversation_id, title=title, archived=archived)
+        await self._tell(conversation_id)
+        return saved
+
+    async def erase(self, principal: Principal, conversation_id: ConversationId) -> ErasedOut:
+        """Remove the rows in one transaction, then the objects that no row names any more."""
+        erasure = await self._conversations.erase(principal, conversation_id)
+        await self._tell(conversation_id)
+        objects = await self._delete_objects(erasure.object_keys)
+        left = 0 if objects is not None else len(erasure.object_keys)
+        return ErasedOut(
+            conversation_id=conversation_id, rows=dict(erasure.rows), objects=objects or 0, objects_left=left
+        )
+
+    async def _delete_objects(self, keys: Sequence[str]) -> int | None:
+        # The rows are gone, so nobody can read the objects any more; those that stay are named in the log.
+        for _ in range(DELETE_TRIES):
+            try:
+                return await self._objects.delete(keys) if keys else 0
+            except EverturnError as error:
+                _log.error("objects of an erased conversation were not deleted", keys=list(keys), error=str(error))
+        return None
+
+    async def _tell(self, conversation_id: ConversationId) -> None:
+        try:
+            await self._hints.send(Hint("status", conversation_id))
+        except Unavailable as error:
+            _log.warning("hint not sent", error=str(error))
+
+    async def fetch(self, principal: Principal, wanted: FetchIn) -> StateView:
+        """The state of a conversation: its row and the wanted turns."""
+        if not is_id(wanted.conversation_id, "conv"):
+            raise NotFound()
+        page = await self._turns.load_page(
+            principal,
+            ConversationId(wanted.conversation_id),
+            turn_ids=_turn_ids(wanted.turn_ids),
+            cursor=wanted.cursor,
+            limit=wanted.limit,
+        )
+        return build_state(page, tenant=principal.tenant, project=principal.project)
+
+    async def load_turn(self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId) -> TurnView:
+        """One turn."""
+        page = await self._turns.load_page(principal, conversation_id, turn_ids=[turn_id], limit=1)
+        return _views(principal, page)[0] if page.turns else _refuse_absent()
+
+    async def load_judged_turns(
+        self, principal: Principal, conversation_id: ConversationId, turn_ids: Sequence[str] | None
+    ) -> tuple[TurnView, ...]:
+        """Those of the turns that have feedback."""
+        page = await self._turns.load_page(
+            principal, conversation_id, turn_ids=_turn_ids(turn_ids), limit=MAX_TURN_IDS
+        )
+        return tuple(turn for turn in _views(principal, page) if turn.feedback)
+
+
+def conversation_service(request: Request) -> ConversationService:
+    """The service of this application."""
+    return cast(ConversationService, request.app.state.conversations)
+
+
+def _views(principal: Principal, page: TurnPage) -> tuple[TurnView, ...]:
+    return build_state(page, tenant=principal.tenant, project=principal.project).turns
+
+
+def _turn_ids(texts: Sequence[str] | None) -> list[TurnId] | None:
+    if texts is None:
+        return None
+    if not all(is_id(text, "turn") for text in texts):
+        raise NotFound()
+    return [TurnId(text) for text in dict.fromkeys(texts)]
+
+
+def _refuse_absent() -> TurnView:
+    raise NotFound()

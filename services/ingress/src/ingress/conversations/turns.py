@@ -1,0 +1,36 @@
+"""Reading turns back: the state that the event stream builds up, from the rows."""
+
+from fastapi import APIRouter
+
+from everturn.wire.views import StateView, TurnView
+from ingress.admission.paths import ConversationPath, TurnPath
+from ingress.admission.responses import problems
+from ingress.admission.route import AdmittedRoute
+from ingress.auth.gate import Me
+from ingress.conversations.endpoints import Service
+from ingress.conversations.schemas import FetchIn, TurnsIn, TurnsOut
+
+router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["turns"])
+
+
+@router.post("/fetch", responses=problems(413, 415, 422), response_model_exclude_none=True)
+async def fetch(body: FetchIn, me: Me, service: Service) -> StateView:
+    """A conversation with its last turns, or the named ones, oldest first."""
+    return await service.fetch(me, body)
+
+
+@router.get("/{conversation_id}/turns/{turn_id}", responses=problems(), response_model_exclude_none=True)
+async def get_turn(me: Me, service: Service, conversation_id: ConversationPath, turn_id: TurnPath) -> TurnView:
+    """One turn with all that happened in it."""
+    return await service.load_turn(me, conversation_id, turn_id)
+
+
+@router.post(
+    "/{conversation_id}/turns-with-feedbacks", responses=problems(413, 415, 422), response_model_exclude_none=True
+)
+async def turns_with_feedbacks(
+    body: TurnsIn, me: Me, service: Service, conversation_id: ConversationPath
+) -> TurnsOut:
+    """The turns that somebody judged: of the named ones, or of the last hundred."""
+    turns = await service.load_judged_turns(me, conversation_id, body.turn_ids)
+    return TurnsOut(conversation_id=conversation_id, turns=turns)

@@ -1,0 +1,103 @@
+"""Errors as clients see them: RFC 9457 problem details for everything that goes wrong at this edge."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from everturn.errors import Conflict, EverturnError, Invalid, NotFound, Unavailable
+from everturn.model.problems import Problem, problem
+
+PROBLEM_MIME = "application/problem+json"
+RETRY_AFTER_S = 2
+"""What a 503 without a better estimate asks for: as long as the accept path may take under a Redis stall (F6)."""
+
+
+class ProblemError(HTTPException):
+    """The request is refused with a problem."""
+
+    def __init__(
+        self,
+        answer: Problem,
+        *,
+        headers: Mapping[str, str] | None = None,
+        errors: Sequence[Mapping[str, str]] = (),
+    ) -> None:
+        super().__init__(status_code=answer.status, detail=answer.detail or answer.title, headers=headers)
+        self.answer = answer
+        self.errors = errors
+
+
+def malformed(detail: str) -> ProblemError:
+    """400: the request can't be read."""
+    return ProblemError(problem("malformed", "The request can't be read", 400, detail))
+
+
+def unauthorized(detail: str) -> ProblemError:
+    """401: the credential is missing or bad."""
+    challenge = {"WWW-Authenticate": 'Bearer realm="everturn"'}
+    return ProblemError(problem("unauthorized", "The request needs a valid credential", 401, detail), headers=challenge)
+
+
+def forbidden(detail: str) -> ProblemError:
+    """403: not allowed, whoever asks."""
+    return ProblemError(problem("forbidden", "The request is not allowed", 403, detail))
+
+
+def absent(detail: str = "") -> ProblemError:
+    """404: there is no such thing for this caller."""
+    return ProblemError(problem("not-found", "There is no such thing", 404, detail))
+
+
+def too_large(detail: str) -> ProblemError:
+    """413: a cap was exceeded."""
+    return ProblemError(problem("too-large", "The request is too large", 413, detail))
+
+
+def unsupported(detail: str) -> ProblemError:
+    """415: a media type that is not taken here."""
+    return ProblemError(problem("unsupported-type", "This type of content is not accepted", 415, detail))
+
+
+def unprocessable(detail: str, *, errors: Sequence[Mapping[str, str]] = ()) -> ProblemError:
+    """422: readable, but not acceptable."""
+    return ProblemError(problem("unprocessable", "The request is not acceptable", 422, detail), errors=errors)
+
+
+def too_many(detail: str, *, retry_after_s: int) -> ProblemError:
+    """429: this caller has enough already."""
+    answer = problem("too-many", "Too many at once", 429, detail)
+    return ProblemError(answer, headers={"Retry-After": str(retry_after_s)})
+
+
+def unavailable(detail: str, *, retry_after_s: int = RETRY_AFTER_S) -> ProblemError:
+    """503: not now."""
+    answer = problem("unavailable", "The service can't do this right now", 503, detail)
+    return ProblemError(answer, headers={"Retry-After": str(retry_after_s)})
+
+
+def translate_error(error: EverturnError) -> ProblemError | None:
+    """The answer to an error of the platform; None when it is our own fault."""
+    match error:
+        case NotFound():
+            return absent()
+        case Conflict():
+            return ProblemError(problem("conflict", "The request contradicts the present state", 409, str(error)))
+        case Invalid():
+            return unprocessable(str(error))
+        case Unavailable():
+            return unavailable("A part of the service does not answer.")
+        case _:
+            return None
+
+
+def problem_response(error: ProblemError) -> Response:
+    """The HTTP response of a problem."""
+    fields: dict[str, Any] = error.answer.model_dump(exclude_none=True, exclude_defaults=False)
+    if error.errors:
+        fields["errors"] = list(error.errors)
+    return Response(
+        orjson.dumps(fields), status_code=error.answer.status, media_type=PROBLEM_MIME, headers=dict(error.headers or {})
+    )

@@ -1,0 +1,116 @@
+"""Settings of the ingress, from the environment."""
+
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from everturn.settings import CommonSettings
+
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
+MIN_SECRET_BYTES = 32
+"""RFC 7518 section 3.2: a key for HS256 must have at least 256 bits."""
+
+
+class IngressSettings(CommonSettings):
+    """Everything that can be set about one ingress process."""
+
+    host: str = Field(default="127.0.0.1", validation_alias="HOST", description="Address to listen on.")
+    port: int = Field(default=8080, ge=0, le=65535, validation_alias="PORT", description="Port to listen on; 0 picks one.")
+    ready_fd: int | None = Field(
+        default=None, ge=0, validation_alias="READY_FD", description="File descriptor that gets one JSON line when listening."
+    )
+    drain_timeout_s: int = Field(
+        default=25, ge=1, le=300, validation_alias="DRAIN_TIMEOUT_S", description="Seconds that open requests get at shutdown."
+    )
+
+    message_max_bytes: int = Field(
+        default=25_000_000, ge=1024, validation_alias="MESSAGE_MAX_BYTES", description="Bytes of a message with its files."
+    )
+    message_max_text_chars: int = Field(
+        default=1_000_000, ge=1, validation_alias="MESSAGE_MAX_TEXT_CHARS", description="Characters of a message's text."
+    )
+    max_image_bytes: int = Field(
+        default=5_000_000, ge=1, validation_alias="MODALITY_MAX_IMAGE_BYTES", description="Bytes of one image."
+    )
+    max_doc_bytes: int = Field(
+        default=10_000_000, ge=1, validation_alias="MODALITY_MAX_DOC_BYTES", description="Bytes of one PDF."
+    )
+    max_text_bytes: int = Field(
+        default=10_000_000, ge=1, validation_alias="MODALITY_MAX_TEXT_BYTES", description="Bytes of one text file."
+    )
+    max_files: int = Field(default=20, ge=1, le=100, validation_alias="MESSAGE_MAX_FILES", description="Files of one message.")
+
+    queue_max: int = Field(
+        default=1000, ge=1, validation_alias="QUEUE_MAX", description="Waiting turns above which new ones get a 503."
+    )
+    streams_max: int = Field(
+        default=5000, ge=1, validation_alias="STREAMS_MAX", description="Open event streams of this process."
+    )
+    streams_max_per_user: int = Field(
+        default=32, ge=1, validation_alias="STREAMS_MAX_PER_USER", description="Open event streams of one user here."
+    )
+    stream_queue_bytes: int = Field(
+        default=131_072, ge=1024, validation_alias="STREAM_QUEUE_BYTES", description="Bytes that wait for one slow client."
+    )
+    heartbeat_s: float = Field(
+        default=10.0, gt=0, validation_alias="STREAM_HEARTBEAT_S", description="Seconds of silence before a comment is sent."
+    )
+
+    clamd_url: str | None = Field(
+        default=None, validation_alias="CLAMD_URL", description="tcp://host:port or unix:///path of clamd."
+    )
+    av_scan: Literal["", "0", "1"] = Field(
+        default="", validation_alias="APP_AV_SCAN", description="1 scans uploads (default); 0 only in development mode."
+    )
+
+    auth_issuer: str | None = Field(default=None, validation_alias="AUTH_ISSUER", description="Issuer of accepted tokens.")
+    auth_audience: str | None = Field(
+        default=None, validation_alias="AUTH_AUDIENCE", description="Audience of accepted tokens."
+    )
+    auth_algorithms: str = Field(
+        default="RS256,ES256,EdDSA", validation_alias="AUTH_ALGORITHMS", description="Accepted signature algorithms."
+    )
+    auth_jwks_url: str | None = Field(
+        default=None, validation_alias="AUTH_JWKS_URL", description="Where the keys of the issuer are."
+    )
+    auth_public_key: str | None = Field(
+        default=None, validation_alias="AUTH_PUBLIC_KEY", description="The issuer's public key in PEM, instead of a JWKS URL."
+    )
+    auth_secret: SecretStr | None = Field(
+        default=None, validation_alias="AUTH_SECRET", description="A shared secret for HS256 tokens, instead of public keys."
+    )
+
+    @property
+    def development(self) -> bool:
+        return self.mode == "development"
+
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        return tuple(name.strip() for name in self.auth_algorithms.split(",") if name.strip())
+
+    @property
+    def has_keys(self) -> bool:
+        return any((self.auth_jwks_url, self.auth_public_key, self.auth_secret))
+
+    @model_validator(mode="after")
+    def check_safety(self) -> Self:
+        """Refuse to start in a way that would let strangers in or infected files through."""
+        if self.development and self.host not in LOOPBACK_HOSTS:
+            raise ValueError("EVERTURN_MODE=development listens on a loopback address only; set HOST=127.0.0.1.")
+        if not self.development and not self.has_keys:
+            raise ValueError("Outside development set AUTH_JWKS_URL, AUTH_PUBLIC_KEY or AUTH_SECRET.")
+        if not self.development and self.av_scan == "0":
+            raise ValueError("APP_AV_SCAN=0 is for development mode only.")
+        self._check_tokens()
+        return self
+
+    def _check_tokens(self) -> None:
+        if not self.has_keys:
+            return
+        if not (self.auth_issuer and self.auth_audience):
+            raise ValueError("Tokens need AUTH_ISSUER and AUTH_AUDIENCE.")
+        if self.auth_secret and len(self.auth_secret.get_secret_value().encode()) < MIN_SECRET_BYTES:
+            raise ValueError(f"AUTH_SECRET needs at least {MIN_SECRET_BYTES} bytes.")
+        url = self.auth_jwks_url or ""
+        if url and not url.startswith("https://") and not self.development:
+            raise ValueError("AUTH_JWKS_URL must begin with https:// outside development.")

@@ -1,0 +1,101 @@
+"""Events as SSE frames: ready bytes, made once per stream however many clients there are."""
+
+from dataclasses import dataclass
+
+import orjson
+
+from everturn.model.leases import EventCursor
+from everturn.ports.event_stream import EncodedEvent, Entry
+from everturn.wire.events import AnyEvent, ChatComplete, ChatError, Envelope, encode_envelope, event_name
+
+HEARTBEAT = b": ping\n\n"
+_TERMINAL_TYPES = frozenset(kind.model_fields["type"].default for kind in (ChatComplete, ChatError))
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One event of the stream, ready to send."""
+
+    id: EventCursor
+    type: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One entry of the stream as frames; `joined` is all of them. `last` is the entry's id, also when its frames were dropped."""
+
+    prev: EventCursor
+    last: EventCursor
+    ids: frozenset[EventCursor]
+    frames: tuple[Frame, ...]
+    joined: bytes
+
+
+def build_batch(entry: Entry, dropped: frozenset[EventCursor] = frozenset()) -> Batch:
+    """The frames of an entry, without the dropped events."""
+    frames = tuple(_build_frame(event) for event in entry.events if event.id not in dropped)
+    return Batch(
+        prev=entry.prev,
+        last=entry.events[-1].id,
+        ids=frozenset(event.id for event in entry.events),
+        frames=frames,
+        joined=b"".join(frame.data for frame in frames),
+    )
+
+
+def _build_frame(event: EncodedEvent) -> Frame:
+    return Frame(event.id, event.type, encode_frame(event.type, event.payload, cursor=str(event.id)))
+
+
+def encode_frame(event_type: str, payload: bytes, *, cursor: str | None = None, retry_ms: int | None = None) -> bytes:
+    """One SSE frame. `payload` is one line of JSON, in which a line break can only stand escaped."""
+    head = f"id: {cursor}\n" if cursor else ""
+    tail = f"retry: {retry_ms}\n" if retry_ms is not None else ""
+    return f"{head}{tail}event: {event_name(event_type)}\ndata: ".encode() + payload + b"\n\n"
+
+
+def build_frame(
+    data: AnyEvent,
+    *,
+    conversation_id: str,
+    ts: str,
+    turn_id: str | None = None,
+    cursor: str | None = None,
+    retry_ms: int | None = None,
+) -> bytes:
+    """The frame of an event that this server makes itself; `cursor` makes it one to resume from."""
+    envelope = Envelope(type=data.type, ts=ts, conversation_id=conversation_id, turn_id=turn_id, data=data)
+    return encode_frame(data.type, encode_envelope(envelope), cursor=cursor, retry_ms=retry_ms)
+
+
+def try_terminal_turn(event: EncodedEvent) -> str | None:
+    """The turn that this event ends; None for all other events."""
+    if event.type not in _TERMINAL_TYPES:
+        return None
+    turn_id = orjson.loads(event.payload).get("turn_id")
+    return turn_id if isinstance(turn_id, str) else None
+
+
+class TerminalFilter:
+    """Remembers where the last turns of a stream ended, and names the events that would end one again."""
+
+    def __init__(self, *, max_turns: int = 64) -> None:
+        self._ended: dict[str, EventCursor] = {}
+        self._max_turns = max_turns
+
+    def seconds(self, entry: Entry) -> frozenset[EventCursor]:
+        """Ids of events that end a turn which an earlier event ended already. The same entry twice gives the same answer."""
+        dropped: set[EventCursor] = set()
+        for event in entry.events:
+            turn_id = try_terminal_turn(event)
+            if turn_id is None:
+                continue
+            first = self._ended.get(turn_id)
+            if first is None or event.id < first:
+                self._ended[turn_id] = event.id
+            elif event.id > first:
+                dropped.add(event.id)
+        while len(self._ended) > self._max_turns:
+            self._ended.pop(next(iter(self._ended)))
+        return frozenset(dropped)

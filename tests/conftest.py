@@ -1,0 +1,86 @@
+"""Fixtures for every kind of test: one embedded Postgres and one Redis-protocol server per session, fresh databases.
+
+All are synchronous, so they may be asked for by synchronous and asynchronous tests and fixtures.
+"""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from everturn_local.home import Home, Secrets, save_home, save_secrets
+from everturn_local.migrations import run_migrations
+from everturn_local.servers.databases import (
+    DatabaseUrls,
+    build_urls,
+    remove_database,
+    save_database,
+    save_database_copy,
+    save_roles,
+)
+from everturn_local.servers.postgres import EmbeddedPostgres
+from everturn_local.servers.redis import EmbeddedRedis
+from everturn_local.settings import load_environment
+
+TEMPLATE = "everturn_template"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def server_home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    return save_home(tmp_path_factory.mktemp("servers"))
+
+
+@pytest.fixture(scope="session")
+def passwords(server_home: Home) -> Secrets:
+    return save_secrets(server_home)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(server_home: Home, passwords: Secrets) -> Iterator[EmbeddedPostgres]:
+    """The session's Postgres with the platform's roles. Don't kill it; fault tests start their own."""
+    server = EmbeddedPostgres(server_home.postgres, password=passwords.postgres, durable=False)
+    server.start()
+    save_roles(server, passwords)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def redis_server(server_home: Home, passwords: Secrets) -> Iterator[EmbeddedRedis]:
+    """The session's Redis-protocol server. Don't kill it; fault tests start their own."""
+    server = EmbeddedRedis(server_home.redis, password=passwords.redis, durable=False)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres_server: EmbeddedPostgres, passwords: Secrets) -> str:
+    """The name of a database with the newest schema and no rows, from which fresh ones are copied."""
+    save_database(postgres_server, TEMPLATE)
+    run_migrations(build_urls(postgres_server, passwords, TEMPLATE).owner, env=load_environment())
+    return TEMPLATE
+
+
+@pytest.fixture(scope="module")
+def database(postgres_server: EmbeddedPostgres, passwords: Secrets, migrated_template: str) -> Iterator[DatabaseUrls]:
+    """A fresh, migrated, empty database for one test module; URLs per role."""
+    name = f"test_{next(_numbers)}"
+    save_database_copy(postgres_server, name, template=migrated_template)
+    yield build_urls(postgres_server, passwords, name)
+    remove_database(postgres_server, name)
+
+
+@pytest.fixture
+def redis_url(redis_server: EmbeddedRedis) -> str:
+    """The session's Redis server, emptied for this test."""
+    redis_server.empty()
+    return redis_server.url
+
+
+@pytest.fixture
+def repository() -> Path:
+    """The top folder of the checkout."""
+    return Path(__file__).resolve().parent.parent

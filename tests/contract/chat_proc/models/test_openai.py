@@ -1,0 +1,296 @@
+"""The OpenAI adapter on the wire: what it sends, what it makes of answers, and of every way to answer badly."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from openai import AsyncOpenAI
+
+from chat_proc.models.openai import OpenAIModel, build_model
+from chat_proc.models.retry import RetryingModel, RetryLimits
+from everturn.model.prompts import MediaPart, ModelRequest, PromptMessage, TextPart
+from everturn.ports.language_model import (
+    ContextLimitExceeded,
+    ModelFailed,
+    ModelTraits,
+    ModelUsage,
+    ReasoningDelta,
+    ReplyFinished,
+    TextDelta,
+)
+from everturn.testing.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
+
+if TYPE_CHECKING:
+    from tests.contract.chat_proc.models.conftest import WireProvider
+
+TRAITS = ModelTraits("gpt-6.1-terra", 1_050_000, images=True, documents=True)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+DONE = "data: [DONE]\n\n"
+
+
+def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any) -> str:
+    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
+    body = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices, **more}
+    return f"data: {json.dumps(body)}\n\n"
+
+
+def said(text: str) -> str:
+    return chunk({"content": text})
+
+
+def counted(**details: int) -> str:
+    usage = {"prompt_tokens": 1_000, "completion_tokens": 5, "total_tokens": 1_005, "prompt_tokens_details": details}
+    return chunk(usage=usage)
+
+
+STOPPED = chunk({}, "stop")
+
+
+def build_adapter(provider: "WireProvider", traits: ModelTraits = TRAITS) -> OpenAIModel:
+    client = AsyncOpenAI(api_key="test-key", base_url=f"{provider.url}/v1", max_retries=0)
+    return OpenAIModel(client, traits, now=lambda: NOW)
+
+
+@pytest.fixture
+async def model(provider: "WireProvider") -> AsyncIterator[OpenAIModel]:
+    adapter = build_adapter(provider)
+    yield adapter
+    await adapter.aclose()
+
+
+class TestContract(LanguageModelContract):
+    @pytest.fixture
+    async def model(self, provider: "WireProvider") -> AsyncIterator[OpenAIModel]:
+        provider.answer_events(chunk({"role": "assistant", "content": ""}), said("Hel"), said("lo"), STOPPED, DONE)
+        adapter = build_adapter(provider)
+        yield adapter
+        await adapter.aclose()
+
+
+async def test_text_streams_and_the_usage_closes_the_reply(provider: "WireProvider", model: OpenAIModel) -> None:
+    provider.answer_events(
+        said("Hel"), ": keep-alive\n\n", said("lo"), STOPPED, counted(cached_tokens=600, cache_write_tokens=100), DONE
+    )
+
+    pieces = await collect_pieces(model, build_request())
+
+    assert pieces[:2] == [TextDelta("Hel"), TextDelta("lo")]
+    assert pieces[2] == ReplyFinished(
+        "stop",
+        ModelUsage(
+            input_tokens=1_000,
+            output_tokens=5,
+            cache_read_tokens=600,
+            cache_write_tokens=100,
+            cost_usd=pytest.approx((300 * 1 + 600 * 0.05 + 100 * 1.25 + 5 * 5) / 1e6),
+        ),
+    )
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+async def test_reasoning_of_compatible_servers_streams_apart(
+    provider: "WireProvider", model: OpenAIModel, field: str
+) -> None:
+    provider.answer_events(chunk({field: "hm"}), said("hi"), STOPPED, counted(), DONE)
+
+    pieces = await collect_pieces(model, build_request())
+
+    assert pieces[:2] == [ReasoningDelta("hm"), TextDelta("hi")]
+
+
+async def test_a_server_without_usage_gets_an_estimate_and_an_unknown_model_no_cost(provider: "WireProvider") -> None:
+    provider.answer_events(said("hello there"), STOPPED, DONE)
+    model = build_adapter(provider, ModelTraits("my-local-model", 8_000, images=False, documents=False))
+
+    finish = (await collect_pieces(model, build_request("x" * 3_500, system="")))[-1]
+    await model.aclose()
+
+    assert finish == ReplyFinished("stop", ModelUsage(1_000, 4, estimated=True, cost_known=False))
+
+
+async def test_the_request_carries_images_and_files(provider: "WireProvider", model: OpenAIModel) -> None:
+    provider.answer_events(said("ok"), STOPPED, DONE)
+    messages = (
+        PromptMessage("system", (TextPart("Be brief.", cache_point=True),)),
+        PromptMessage("user", (TextPart("Look:"), MediaPart("image/png", b"PNG", "a.png"))),
+        PromptMessage("assistant", (TextPart("I see."),)),
+        PromptMessage("user", (MediaPart("application/pdf", b"%PDF", "b.pdf"),)),
+    )
+
+    await collect_pieces(model, ModelRequest(messages, max_output_tokens=99))
+
+    sent = provider.received[0]
+    assert sent.path == "/v1/chat/completions"
+    assert sent.headers["authorization"] == "Bearer test-key"
+    assert sent.body == {
+        "model": "gpt-6.1-terra",
+        "max_tokens": 99,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "messages": [
+            {"role": "system", "content": [{"type": "text", "text": "Be brief."}]},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "Look:"},
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,UE5H"}},
+                ],
+            },
+            {"role": "assistant", "content": [{"type": "text", "text": "I see."}]},
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "file",
+                        "file": {"filename": "b.pdf", "file_data": "data:application/pdf;base64,JVBERg=="},
+                    }
+                ],
+            },
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "reason"),
+    [("stop", "stop"), ("length", "length"), ("content_filter", "refusal"), ("a_reason_of_tomorrow", "stop")],
+)
+async def test_finish_reasons_become_ours(
+    provider: "WireProvider", model: OpenAIModel, finish_reason: str, reason: str
+) -> None:
+    provider.answer_events(said("x"), chunk({}, finish_reason), DONE)
+
+    finish = (await collect_pieces(model, build_request()))[-1]
+
+    assert isinstance(finish, ReplyFinished)
+    assert finish.reason == reason
+
+
+async def test_a_refusal_is_text_that_ends_as_refused(provider: "WireProvider", model: OpenAIModel) -> None:
+    provider.answer_events(chunk({"refusal": "I can't."}), chunk({}, None), DONE)
+
+    pieces = await collect_pieces(model, build_request())
+
+    assert join_text(pieces) == "I can't."
+    assert isinstance(pieces[-1], ReplyFinished)
+    assert pieces[-1].reason == "refusal"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "retryable"),
+    [
+        (400, "invalid_value", False),
+        (404, "model_not_found", False),
+        (429, "rate_limit_exceeded", True),
+        (429, "insufficient_quota", False),
+        (500, "server_error", True),
+        (503, "overloaded", True),
+    ],
+)
+async def test_error_answers_say_whether_to_try_again(
+    provider: "WireProvider", model: OpenAIModel, status: int, code: str, retryable: bool
+) -> None:
+    provider.answer_error(status, {"error": {"message": "not now", "code": code}}, retry_after_ms="1500")
+
+    with pytest.raises(ModelFailed, match="not now") as raised:
+        await collect_pieces(model, build_request())
+
+    assert raised.value.retryable is retryable
+    assert raised.value.retry_after_s == 1.5
+    assert len(provider.received) == 1
+
+
+async def test_a_prompt_that_is_too_long_is_told_apart(provider: "WireProvider", model: OpenAIModel) -> None:
+    provider.answer_error(400, {"error": {"message": "too many tokens", "code": "context_length_exceeded"}})
+
+    with pytest.raises(ContextLimitExceeded):
+        await collect_pieces(model, build_request())
+
+
+@pytest.mark.parametrize(
+    ("error", "retryable"),
+    [
+        ({"message": "broken", "type": "server_error"}, True),
+        ({"message": "broken", "code": 502}, True),
+        ({"message": "broken", "code": "invalid_prompt"}, False),
+        ({"message": "broken"}, True),
+    ],
+)
+async def test_an_error_inside_the_stream_says_whether_to_try_again(
+    provider: "WireProvider", model: OpenAIModel, error: dict[str, Any], retryable: bool
+) -> None:
+    provider.answer_events(said("half"), f"data: {json.dumps({'error': error})}\n\n")
+
+    with pytest.raises(ModelFailed, match="broken") as raised:
+        await collect_pieces(model, build_request())
+
+    assert raised.value.retryable is retryable
+
+
+BAD_STREAMS = {
+    "no finish": ([said("half").encode()], False),
+    "only the end mark": ([DONE.encode()], False),
+    "nothing at all": ([], False),
+    "cut in the middle of an event": ([said("half").encode()[:20]], True),
+    "cut between events": ([said("half").encode()], True),
+    "bad UTF-8": ([b'data: {"choices": "\xff\xfe"}\n\n'], False),
+    "no JSON": ([b"data: {nonsense\n\n"], False),
+    "JSON of no known shape": ([b"data: [1, 2, 3]\n\n"], False),
+    "wrong types": ([b'data: {"choices": [{"delta": 5}], "usage": "x"}\n\n', b'data: {"choices": 7}\n\n'], False),
+    "HTML": ([b"<html><body>Bad gateway</body></html>"], False),
+}
+
+
+@pytest.mark.parametrize("name", BAD_STREAMS)
+async def test_a_stream_that_makes_no_sense_is_a_passing_failure(
+    provider: "WireProvider", model: OpenAIModel, name: str
+) -> None:
+    chunks, cut = BAD_STREAMS[name]
+    provider.answer_events(cut=cut)
+    provider.answers[0].chunks = chunks
+
+    with pytest.raises(ModelFailed) as raised:
+        await collect_pieces(model, build_request())
+
+    assert raised.value.retryable
+
+
+async def test_a_refused_connection_is_a_passing_failure() -> None:
+    model = OpenAIModel(AsyncOpenAI(api_key="k", base_url="http://127.0.0.1:9/v1", max_retries=0), TRAITS)
+
+    with pytest.raises(ModelFailed, match="connection failed") as raised:
+        await collect_pieces(model, build_request())
+
+    assert raised.value.retryable
+
+
+async def test_closing_the_reply_closes_the_http_stream(provider: "WireProvider", model: OpenAIModel) -> None:
+    provider.answer_events(said("half"), hang=True)
+
+    async with aclosing(model.generate(build_request())) as pieces:
+        assert await anext(pieces) == TextDelta("half")
+
+    async with asyncio.timeout(5):
+        await provider.client_left.wait()
+
+
+async def test_a_storm_of_refusals_ends_in_an_answer(provider: "WireProvider", model: OpenAIModel) -> None:
+    provider.answer_error(429, {"error": {"message": "slow down"}}, retry_after="0.01")
+    provider.answer_error(500, {"error": {"message": "oh"}})
+    provider.answer_events(said("at last"), STOPPED, DONE)
+    retrying = RetryingModel(model, limits=RetryLimits(first_backoff_s=0.001))
+
+    assert join_text(await collect_pieces(retrying, build_request())) == "at last"
+
+
+def test_only_the_official_server_is_taken_to_read_media(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    official = build_model("a-model-of-tomorrow")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    compatible = build_model("a-model-of-tomorrow")
+
+    assert (official.traits.images, compatible.traits.images) == (True, False)

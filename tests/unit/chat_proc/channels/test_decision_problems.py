@@ -1,0 +1,74 @@
+from dataclasses import replace
+
+import pytest
+from chat_proc.channels.actions import ActionRefusal
+from chat_proc.channels.decision_problems import DecisionLimits, ReplyFacts, find_problems
+from everturn.model.decisions import Action, Program, ToolCall
+
+CALL = Action("call_tool", tool_call=ToolCall("react.read", {}))
+RUN = Action("call_tool", tool_call=ToolCall("run_code", {}))
+FINAL = Action("complete", final_answer="x")
+GOOD = ReplyFacts(
+    raw="x",
+    outside="\n",
+    any_channel=True,
+    readings=[CALL],
+    programs=[],
+    code_unclosed=False,
+    summary=None,
+    reply_capped=False,
+    thinking_capped=False,
+)
+
+
+def kinds(facts: ReplyFacts, limits: DecisionLimits | None = None) -> list[tuple[str, bool]]:
+    return [(problem.kind, problem.fatal) for problem in find_problems(facts, limits or DecisionLimits())]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        GOOD,
+        replace(GOOD, readings=[RUN], programs=[Program("p\n", 0)]),
+        replace(GOOD, readings=[FINAL], summary="s"),
+    ],
+)
+def test_a_good_reply_has_no_problem(facts: ReplyFacts) -> None:
+    assert kinds(facts) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (replace(GOOD, raw=" ", any_channel=False, readings=[]), [("empty_reply", True)]),
+        (replace(GOOD, any_channel=False, readings=[]), [("no_channel", True)]),
+        (replace(GOOD, readings=[]), [("no_action", True)]),
+        (replace(GOOD, readings=[CALL, CALL]), [("two_actions", True)]),
+        (replace(GOOD, outside="Sure!"), [("text_outside_channels", False)]),
+        (replace(GOOD, reply_capped=True), [("reply_too_long", True)]),
+        (replace(GOOD, thinking_capped=True), [("thinking_too_long", False)]),
+        (replace(GOOD, summary="s"), [("summary_without_final", False)]),
+        (replace(GOOD, programs=[Program("p", 0)]), [("code_without_call", True)]),
+        (replace(GOOD, readings=[RUN]), [("call_without_code", True)]),
+        (replace(GOOD, readings=[RUN], programs=[Program("p", 0), Program("q", 0)]), [("code_without_call", True)]),
+        (replace(GOOD, readings=[RUN], programs=[Program("p", 0)], code_unclosed=True), [("unclosed_code", True)]),
+    ],
+)
+def test_each_mistake_is_named(facts: ReplyFacts, expected: list[tuple[str, bool]]) -> None:
+    assert kinds(facts) == expected
+
+
+def test_a_refused_action_is_the_only_thing_said_about_it_and_its_program() -> None:
+    facts = replace(GOOD, readings=[ActionRefusal("not_json", "Write it again.")], programs=[Program("p", None)])
+
+    problems = find_problems(facts, DecisionLimits())
+
+    assert [(problem.kind, problem.sentence, problem.action_instance) for problem in problems] == [
+        ("not_json", "Write it again.", 0)
+    ]
+
+
+def test_fan_out_allows_more_actions() -> None:
+    facts = replace(GOOD, readings=[CALL, RUN], programs=[Program("p", 1)])
+
+    assert kinds(facts, DecisionLimits(max_actions=2)) == []

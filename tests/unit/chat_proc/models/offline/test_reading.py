@@ -1,0 +1,91 @@
+"""The conversation is read back out of the rendered prompt, and odd text in it does no harm."""
+
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chat_proc.models.offline.reading import Ask, Attachment, Call, OpenPlan, read_conversation
+from everturn.model.prompts import ModelRequest, PromptMessage, TextPart
+
+if TYPE_CHECKING:
+    from tests.unit.chat_proc.models.offline.conftest import PromptBuilder
+
+
+def test_turns_hold_what_was_said_attached_called_and_answered(prompt: "PromptBuilder") -> None:
+    prompt.turn("turn_1", "Total by region?\nPlease.").attach("my sales [1].csv", "region,units\nNorth,1")
+    prompt.ran(1, "analyse", "RESULT {}").answered("It is 1.")
+    prompt.turn("turn_2", "And now?").say("followup", "By month too").say("steer", "")
+
+    first, second = read_conversation(prompt.build()).turns
+
+    assert first.asks == (Ask("prompt", "Total by region?\nPlease."),)
+    assert first.attachments == (
+        Attachment("my sales [1].csv", "text/csv", "turn_1/attachments/my sales [1].csv", "region,units\nNorth,1"),
+    )
+    assert first.calls == (Call("exec_tools.execute_code_python", "analyse", True, "RESULT {}"),)
+    assert first.completion == "It is 1."
+    assert [ask.kind for ask in second.asks] == ["prompt", "followup", "steer"]
+    assert second.asks[2].text == ""
+
+
+def test_a_call_without_result_and_one_with_cut_parameters_are_still_calls(prompt: "PromptBuilder") -> None:
+    prompt.turn("turn_1", "go").call(1, "react.plan", mode="new")
+    prompt.block('[react.tool.call tc:turn_1.call_2.call] exec_tools.execute_code_python\n{"prog_name": "cut", "contr…')
+    prompt.result(2, "boom", ok=False)
+
+    calls = read_conversation(prompt.build()).now.calls
+
+    assert calls == (
+        Call("react.plan", "", None, None),
+        Call("exec_tools.execute_code_python", "cut", False, "boom"),
+    )
+
+
+def test_tools_rounds_and_the_current_plan_come_from_system_and_announce(prompt: "PromptBuilder") -> None:
+    prompt.turn("turn_1", "go")
+    prompt.iteration = "4/6"
+    prompt.plan = "plan_id=plan_0 open\n□ [1] old\nplan_id=plan_1 (current)\n✓ [1] read\n… [2] compute\n□ [3] tell"
+
+    conversation = read_conversation(prompt.build())
+
+    assert conversation.rounds_left == 2
+    assert "react.plan" in conversation.tools
+    assert conversation.plan == OpenPlan(
+        "plan_1", ((1, "read", "done"), (2, "compute", "in_progress"), (3, "tell", "pending"))
+    )
+
+
+def test_a_file_without_path_is_found_by_its_ref(prompt: "PromptBuilder") -> None:
+    prompt.turn("turn_1", "go")
+    prompt.block("[user.attachment.meta fi:turn_1.user.attachments/a.csv mime=text/csv]")
+    prompt.block("[user.attachment.meta fi:turn_1.external.followup.attachments/m1/b.csv]")
+
+    paths = [file.path for file in read_conversation(prompt.build()).now.attachments]
+
+    assert paths == ["turn_1/attachments/a.csv", "turn_1/external/followup/attachments/m1/b.csv"]
+
+
+def test_brackets_in_what_the_user_writes_are_text(prompt: "PromptBuilder") -> None:
+    prompt.turn("turn_1", "[IMPORTANT]\n[1] first\n[link](http://x)")
+
+    assert read_conversation(prompt.build()).now.asks[0].text == "[IMPORTANT]\n[1] first\n[link](http://x)"
+
+
+def test_a_prompt_without_blocks_is_taken_as_one_question() -> None:
+    request = ModelRequest((PromptMessage("user", (TextPart("hello"),)),), max_output_tokens=9)
+
+    conversation = read_conversation(request)
+
+    assert conversation.now.asks == (Ask("prompt", "hello"),)
+    assert conversation.tools == frozenset()
+
+
+@given(st.lists(st.text(), max_size=5), st.text())
+def test_no_text_breaks_the_reader(parts: list[str], system: str) -> None:
+    messages = (
+        PromptMessage("system", (TextPart(system),)),
+        PromptMessage("user", tuple(TextPart(part) for part in parts)),
+    )
+
+    assert read_conversation(ModelRequest(messages, max_output_tokens=9)).turns

@@ -1,0 +1,53 @@
+"""The model is chosen by the setting, else by the key that is there, else it is the offline one."""
+
+import pytest
+
+from chat_proc.models.choice import (
+    DEFAULT_ANTHROPIC_MODEL,
+    DEFAULT_OPENAI_MODEL,
+    BadModelSetting,
+    ModelChoice,
+    choose_model,
+)
+
+
+def test_without_keys_and_setting_the_offline_model_runs() -> None:
+    assert choose_model({}) == ModelChoice("offline", "offline", "no key and no EVERTURN_MODEL are set")
+
+
+@pytest.mark.parametrize(
+    ("environment", "provider", "name"),
+    [
+        ({"ANTHROPIC_API_KEY": "k"}, "anthropic", DEFAULT_ANTHROPIC_MODEL),
+        ({"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}, "anthropic", DEFAULT_ANTHROPIC_MODEL),
+        ({"OPENAI_API_KEY": "k"}, "openai", DEFAULT_OPENAI_MODEL),
+        ({"OPENAI_API_KEY": "  "}, "offline", "offline"),
+        ({"EVERTURN_MODEL": "", "OPENAI_API_KEY": "k"}, "openai", DEFAULT_OPENAI_MODEL),
+        ({"EVERTURN_MODEL": "offline", "OPENAI_API_KEY": "k"}, "offline", "offline"),
+        ({"EVERTURN_MODEL": "openai:qwen3:8b", "OPENAI_API_KEY": "k"}, "openai", "qwen3:8b"),
+        ({"EVERTURN_MODEL": "anthropic:claude-x", "ANTHROPIC_API_KEY": "k"}, "anthropic", "claude-x"),
+        ({"EVERTURN_MODEL": "scripted:/a/b.toml", "EVERTURN_MODE": "development"}, "scripted", "/a/b.toml"),
+    ],
+)
+def test_the_setting_wins_over_keys(environment: dict[str, str], provider: str, name: str) -> None:
+    choice = choose_model(environment)
+
+    assert (choice.provider, choice.name) == (provider, name)
+    assert choice.why
+
+
+@pytest.mark.parametrize("setting", ["gpt", "openai", "openai:", "openai: ", ":x", "offline:x", "OpenAI:x", "azure:x"])
+def test_a_malformed_setting_is_refused_with_the_forms_it_may_have(setting: str) -> None:
+    with pytest.raises(BadModelSetting, match="expected 'anthropic:<name>', 'openai:<name>' or 'offline'"):
+        choose_model({"EVERTURN_MODEL": setting, "OPENAI_API_KEY": "k"})
+
+
+def test_a_provider_without_its_key_is_refused_at_the_start() -> None:
+    with pytest.raises(BadModelSetting, match="OPENAI_API_KEY is not set"):
+        choose_model({"EVERTURN_MODEL": "openai:gpt-x", "ANTHROPIC_API_KEY": "k"})
+
+
+@pytest.mark.parametrize("mode", [{}, {"EVERTURN_MODE": "production"}])
+def test_a_scripted_model_runs_in_development_only(mode: dict[str, str]) -> None:
+    with pytest.raises(BadModelSetting, match="EVERTURN_MODE=development"):
+        choose_model({"EVERTURN_MODEL": "scripted:/a/b.toml", **mode})

@@ -1,0 +1,225 @@
+"""The retrying model waits, retries, falls back and gives up as told, and never repeats what was already shown."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from chat_proc.models.retry import RetryingModel, RetryLimits, RetryTiming
+from everturn.ports.language_model import (
+    ContextLimitExceeded,
+    ModelFailed,
+    ModelTraits,
+    ReasoningDelta,
+    ReplyFinished,
+    TextDelta,
+)
+from everturn.testing.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
+from everturn.testing.scripted_model import Cut, Fail, Pause, Say, Script, ScriptedModel, Think
+
+
+class FakeTime:
+    """A clock that moves only when someone sleeps."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.sleeps: list[float] = []
+
+    def clock(self) -> float:
+        return self.now_s
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        self.now_s += seconds
+
+    def timing(self) -> RetryTiming:
+        return RetryTiming(clock=self.clock, sleep=self.sleep, chance=lambda: 1.0)
+
+
+@pytest.fixture
+def fake_time() -> FakeTime:
+    return FakeTime()
+
+
+def fail(*, retryable: bool = True, retry_after_s: float | None = None, detail: str = "busy") -> Script:
+    return [Fail(ModelFailed(detail, retryable=retryable, retry_after_s=retry_after_s))]
+
+
+class TestContract(LanguageModelContract):
+    @pytest.fixture
+    def model(self) -> RetryingModel:
+        return RetryingModel(ScriptedModel(["Hello, world"] * 2, chunk_chars=4))
+
+
+async def test_a_passing_failure_is_retried_with_growing_waits(fake_time: FakeTime) -> None:
+    model = ScriptedModel([fail(), fail(), fail(), "hello"])
+
+    pieces = await collect_pieces(RetryingModel(model, timing=fake_time.timing()), build_request())
+
+    assert join_text(pieces) == "hello"
+    assert fake_time.sleeps == [0.5, 1.0, 2.0]
+
+
+async def test_jitter_halves_a_wait_at_most(fake_time: FakeTime) -> None:
+    timing = RetryTiming(clock=fake_time.clock, sleep=fake_time.sleep, chance=lambda: 0.0)
+
+    await collect_pieces(RetryingModel(ScriptedModel([fail(), "hello"]), timing=timing), build_request())
+
+    assert fake_time.sleeps == [0.25]
+
+
+async def test_after_four_attempts_the_failure_is_raised(fake_time: FakeTime) -> None:
+    model = ScriptedModel([fail(detail=f"number {n}") for n in range(1, 6)])
+
+    with pytest.raises(ModelFailed, match="number 4") as raised:
+        await collect_pieces(RetryingModel(model, timing=fake_time.timing()), build_request())
+
+    assert len(model.requests) == 4
+    assert raised.value.retryable
+    assert not raised.value.partial
+
+
+async def test_a_lasting_failure_is_not_retried(fake_time: FakeTime) -> None:
+    model = ScriptedModel([fail(retryable=False), "hello"])
+
+    with pytest.raises(ModelFailed):
+        await collect_pieces(RetryingModel(model, timing=fake_time.timing()), build_request())
+
+    assert len(model.requests) == 1
+
+
+async def test_retry_after_is_waited_for(fake_time: FakeTime) -> None:
+    model = ScriptedModel([fail(retry_after_s=7.0), "hello"])
+
+    await collect_pieces(RetryingModel(model, timing=fake_time.timing()), build_request())
+
+    assert fake_time.sleeps == [7.5]
+
+
+async def test_a_retry_after_above_the_cap_is_not_waited_for(fake_time: FakeTime) -> None:
+    model = ScriptedModel([fail(retry_after_s=61.0), "hello"])
+
+    with pytest.raises(ModelFailed) as raised:
+        await collect_pieces(RetryingModel(model, timing=fake_time.timing()), build_request())
+
+    assert raised.value.retry_after_s == 61.0
+    assert fake_time.sleeps == []
+
+
+async def test_no_attempt_starts_after_the_budget(fake_time: FakeTime) -> None:
+    model = ScriptedModel([fail(retry_after_s=20.0)] * 4)
+    limits = RetryLimits(budget_s=45.0)
+
+    with pytest.raises(ModelFailed):
+        await collect_pieces(RetryingModel(model, limits=limits, timing=fake_time.timing()), build_request())
+
+    assert fake_time.sleeps == [20.5, 21.0]
+
+
+@pytest.mark.parametrize("shown", [Say("half a sent"), Think("let me see")])
+async def test_nothing_is_retried_after_a_piece_was_handed_on(fake_time: FakeTime, shown: Say | Think) -> None:
+    model = ScriptedModel([[shown, Fail(ModelFailed("cut", retryable=True))], "hello"])
+    retrying = RetryingModel(model, ScriptedModel(["fallback"]), timing=fake_time.timing())
+
+    async with aclosing(retrying.generate(build_request())) as pieces:
+        first = await anext(pieces)
+        with pytest.raises(ModelFailed) as raised:
+            await anext(pieces)
+
+    assert first in (TextDelta("half a sent"), ReasoningDelta("let me see"))
+    assert (raised.value.retryable, raised.value.partial) == (True, True)
+    assert len(model.requests) == 1
+
+
+async def test_the_fallback_answers_when_the_first_model_has_given_up(fake_time: FakeTime) -> None:
+    first, second = ScriptedModel([fail()] * 4), ScriptedModel([fail(), "from the fallback"])
+
+    pieces = await collect_pieces(RetryingModel(first, second, timing=fake_time.timing()), build_request())
+
+    assert join_text(pieces) == "from the fallback"
+    assert (len(first.requests), len(second.requests)) == (4, 2)
+
+
+async def test_when_the_fallback_fails_too_the_first_failure_is_told(fake_time: FakeTime) -> None:
+    first = ScriptedModel([fail(retryable=False, detail="the first")])
+    second = ScriptedModel([fail(retryable=False, detail="the second")])
+
+    with pytest.raises(ModelFailed, match="the first"):
+        await collect_pieces(RetryingModel(first, second, timing=fake_time.timing()), build_request())
+
+
+async def test_a_request_that_is_too_long_goes_straight_to_the_caller(fake_time: FakeTime) -> None:
+    first, second = ScriptedModel([[Fail(ContextLimitExceeded())]]), ScriptedModel(["hello"])
+
+    with pytest.raises(ContextLimitExceeded):
+        await collect_pieces(RetryingModel(first, second, timing=fake_time.timing()), build_request())
+
+    assert second.requests == []
+
+
+async def test_a_silent_model_is_given_up_and_asked_again() -> None:
+    model = ScriptedModel([[Pause(asyncio.Event())], "hello"])
+    retrying = RetryingModel(model, limits=RetryLimits(first_piece_timeout_s=0.02, first_backoff_s=0.0))
+
+    assert join_text(await collect_pieces(retrying, build_request())) == "hello"
+    assert model.unfinished == 1
+
+
+async def test_a_stall_between_pieces_is_a_partial_failure() -> None:
+    model = ScriptedModel([[Say("one"), Pause(asyncio.Event())]])
+    retrying = RetryingModel(model, limits=RetryLimits(idle_timeout_s=0.02))
+
+    async with aclosing(retrying.generate(build_request())) as pieces:
+        assert await anext(pieces) == TextDelta("one")
+        with pytest.raises(ModelFailed, match=r"silent for 0\.02 s") as raised:
+            await anext(pieces)
+
+    assert (raised.value.retryable, raised.value.partial) == (True, True)
+
+
+async def test_a_reply_that_only_drips_ends_at_the_reply_limit() -> None:
+    model = ScriptedModel(["x" * 1_000_000], chunk_chars=1, chunk_pause_s=0.001)
+    retrying = RetryingModel(model, limits=RetryLimits(reply_timeout_s=0.05))
+
+    with pytest.raises(ModelFailed, match="took too long") as raised:
+        await collect_pieces(retrying, build_request())
+
+    assert (raised.value.retryable, raised.value.partial) == (False, True)
+
+
+async def test_an_endless_reply_ends_at_the_size_limit(fake_time: FakeTime) -> None:
+    model = ScriptedModel(["x" * 200], chunk_chars=10)
+    retrying = RetryingModel(model, limits=RetryLimits(max_reply_chars=100), timing=fake_time.timing())
+
+    with pytest.raises(ModelFailed, match="longer than 100") as raised:
+        await collect_pieces(retrying, build_request())
+
+    assert not raised.value.retryable
+
+
+async def test_a_reply_without_its_finish_is_a_cut_reply(fake_time: FakeTime) -> None:
+    model = ScriptedModel([[Cut()], "hello", [Say("half"), Cut()]])
+    retrying = RetryingModel(model, timing=fake_time.timing())
+
+    whole = await collect_pieces(retrying, build_request())
+    with pytest.raises(ModelFailed, match="cut before its end") as raised:
+        await collect_pieces(retrying, build_request())
+
+    assert isinstance(whole[-1], ReplyFinished)
+    assert raised.value.partial
+
+
+async def test_closing_the_reply_closes_the_reply_of_the_model(fake_time: FakeTime) -> None:
+    model = ScriptedModel(["a long reply"], chunk_chars=2)
+
+    async with aclosing(RetryingModel(model, timing=fake_time.timing()).generate(build_request())) as pieces:
+        await anext(pieces)
+
+    assert model.unfinished == 1
+
+
+def test_the_traits_promise_only_what_both_models_take() -> None:
+    large = ScriptedModel(traits=ModelTraits("large", 1_000_000, images=True, documents=True))
+    small = ScriptedModel(traits=ModelTraits("small", 128_000, images=True, documents=False))
+
+    assert RetryingModel(large, small).traits == ModelTraits("large", 128_000, images=True, documents=False)

@@ -1,0 +1,65 @@
+from chat_proc.stream.texts import RoundTexts
+from everturn.wire.events import AnyEvent, ChatDelta
+
+
+class Said:
+    def __init__(self) -> None:
+        self.events: list[tuple[AnyEvent, int | None]] = []
+
+    def emit(self, data: AnyEvent, round_number: int | None) -> None:
+        self.events.append((data, round_number))
+
+    @property
+    def deltas(self) -> list[ChatDelta]:
+        return [data for data, _ in self.events if isinstance(data, ChatDelta)]
+
+
+def test_pieces_are_numbered_within_their_channel_instance() -> None:
+    said = Said()
+    texts = RoundTexts(said.emit, 3, lambda: "t0")
+
+    texts.say("answer", 0, "a", marker="answer")
+    texts.say("thinking", 0, "x", marker="thinking")
+    texts.say("answer", 0, "b", marker="answer")
+
+    assert [(delta.channel, delta.index, delta.text) for delta in said.deltas] == [
+        ("answer", 0, "a"),
+        ("thinking", 0, "x"),
+        ("answer", 1, "b"),
+    ]
+    assert {round_number for _, round_number in said.events} == {3}
+
+
+def test_an_empty_piece_is_not_sent() -> None:
+    said = Said()
+    texts = RoundTexts(said.emit, 1, lambda: "t0")
+
+    texts.say("answer", 0, "", marker="answer")
+
+    assert said.events == []
+    assert texts.channels == set()
+
+
+def test_completing_ends_each_text_once() -> None:
+    said = Said()
+    texts = RoundTexts(said.emit, 1, lambda: "t0")
+    texts.say("answer", 0, "a", marker="answer")
+
+    texts.complete()
+    texts.complete()
+
+    assert [(delta.index, delta.completed) for delta in said.deltas] == [(0, False), (1, True)]
+
+
+def test_what_was_said_and_when_it_began_can_be_read_back() -> None:
+    times = iter(["t1", "t2", "t3"])
+    texts = RoundTexts(Said().emit, 1, lambda: next(times))
+
+    texts.say("thinking", 1, "one ", marker="thinking")
+    texts.say("thinking", 0, "other", marker="thinking")
+    texts.say("thinking", 1, "two", marker="thinking")
+
+    assert texts.text("thinking", 1) == "one two"
+    assert texts.first_ts("thinking", 1) == "t1"
+    assert texts.instances("thinking") == [0, 1]
+    assert texts.text("answer") == ""

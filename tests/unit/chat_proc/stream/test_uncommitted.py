@@ -1,0 +1,48 @@
+from chat_proc.stream.uncommitted import SaidEvent, UncommittedEvents
+from everturn.wire.events import ChatDelta, ConvTitle
+
+
+def delta(text: str, index: int, *, channel: str = "answer", completed: bool = False) -> ChatDelta:
+    return ChatDelta(channel=channel, instance=0, index=index, text=text, marker=channel, completed=completed)
+
+
+def test_pieces_of_one_text_become_one_piece() -> None:
+    said = UncommittedEvents()
+
+    said.add(delta("Hel", 0), 1)
+    said.add(delta("lo", 1, completed=True), 1)
+
+    assert said.merged() == (SaidEvent(delta("Hello", 0, completed=True), 1),)
+
+
+def test_texts_of_two_channels_and_other_events_keep_the_order_in_which_they_began() -> None:
+    said = UncommittedEvents()
+
+    said.add(delta("a", 0, channel="thinking"), 1)
+    said.add(ConvTitle(title="T"), None)
+    said.add(delta("x", 0), 1)
+    said.add(delta("b", 1, channel="thinking"), 1)
+
+    assert [item.data for item in said.merged()] == [
+        delta("ab", 0, channel="thinking"),
+        ConvTitle(title="T"),
+        delta("x", 0),
+    ]
+
+
+def test_the_same_channel_in_another_round_is_another_text() -> None:
+    said = UncommittedEvents()
+
+    said.add(delta("a", 0), 1)
+    said.add(delta("b", 0), 2)
+
+    assert [(item.round, item.data) for item in said.merged()] == [(1, delta("a", 0)), (2, delta("b", 0))]
+
+
+def test_a_commit_forgets_everything() -> None:
+    said = UncommittedEvents()
+    said.add(delta("a", 0), 1)
+
+    said.clear()
+
+    assert said.merged() == ()

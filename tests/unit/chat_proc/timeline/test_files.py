@@ -1,0 +1,55 @@
+"""Files folded from blocks, and which of them a model is to look at."""
+
+from chat_proc.timeline.files import block_media, describe_media, fold_artifacts, wanted_media
+from everturn.model.artifacts import ArtifactKind
+from everturn.testing.timelines import TimelineBuilder, build_file
+
+CSV = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
+PHOTO = build_file("turn_1", "photo.png", b"png", mime="image/png")
+REPORT = build_file("turn_2", "report.pdf", b"pdf", mime="application/pdf")
+CHART = build_file("turn_1", "chart.png", b"chart", mime="image/png", kind=ArtifactKind.OUTPUT)
+
+
+def play() -> TimelineBuilder:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Look", CSV, PHOTO)
+    timeline.start_round()
+    timeline.result("call_1", "exec_tools.execute_code_python", "done", CHART)
+    timeline.start_turn("turn_2", "And now?")
+    timeline.say("followup", "sig_1", "this too", REPORT)
+    return timeline
+
+
+def test_files_come_from_attachments_signals_and_results() -> None:
+    assert list(fold_artifacts(play().blocks)) == [CSV.ref, PHOTO.ref, CHART.ref, REPORT.ref]
+
+
+def test_a_file_written_again_counts_with_its_last_content() -> None:
+    timeline = play()
+    newer = build_file("turn_1", "chart.png", b"newer", mime="image/png", kind=ArtifactKind.OUTPUT)
+    timeline.result("call_2", "react.write", "written", newer)
+
+    assert fold_artifacts(timeline.blocks)[CHART.ref].sha256 == newer.sha256
+
+
+def test_only_media_of_the_last_turn_is_wanted() -> None:
+    assert wanted_media(play().blocks) == (REPORT,)
+
+
+def test_a_read_result_can_ask_for_media_of_an_earlier_turn() -> None:
+    timeline = play()
+    data = {"attached": [describe_media(CHART).model_dump(mode="json")]}
+    timeline.result("call_3", "react.read", "attached", data=data)
+
+    assert wanted_media(timeline.blocks) == (REPORT, CHART)
+
+
+def test_produced_images_are_not_shown_unasked_and_strange_data_is_ignored() -> None:
+    timeline = play()
+    timeline.result("call_4", "other.tool", "x", CHART, data={"attached": "yes"})
+
+    assert block_media(timeline.blocks[-1]) == ()
+
+
+def test_an_empty_timeline_wants_nothing() -> None:
+    assert wanted_media([]) == ()

@@ -1,0 +1,353 @@
+"""Folding events gives what REST reads, from any cut point, with overlaps and repeats."""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from everturn.model import block_bodies as bodies
+from everturn.model.ids import CallId
+from everturn.model.signals import SignalKind, SignalState
+from everturn.model.turns import Outcome
+from everturn.testing.states import comparable_state
+from everturn.testing.stories import PROJECT, TENANT, Story, make_artifact
+from everturn.timeline.conversation_state import TurnPage, build_state
+from everturn.timeline.event_fold import fold_event
+from everturn.timeline.view_parts import build_file_view
+from everturn.wire import events
+from everturn.wire.events import AnyEvent, Envelope, encode_envelope, parse_envelope
+from everturn.wire.views import CitationView, StateView
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=8)
+pieces = st.lists(texts, min_size=1, max_size=3)
+
+
+@dataclass(frozen=True)
+class Call:
+    params: dict[str, object]
+    status: str
+    files: tuple[str, ...] = ()
+    plan: str = ""
+    repeated: bool = False
+    """The worker dies in this call; a successor runs it again."""
+
+
+@dataclass(frozen=True)
+class Round:
+    thinking: list[list[str]] = field(default_factory=list[list[str]])
+    notes: list[list[str]] = field(default_factory=list[list[str]])
+    written: list[tuple[str, list[str], bool]] = field(default_factory=list[tuple[str, list[str], bool]])
+    calls: list[Call] = field(default_factory=list[Call])
+    attempt: list[str] = field(default_factory=list[str])
+    broken: bool = False
+    lost: bool = False
+    """The worker dies before the decision is committed; the round is generated again."""
+    said: SignalKind | None = None
+
+
+@dataclass(frozen=True)
+class Told:
+    rounds: list[Round]
+    end: Outcome | str
+    answer: list[str]
+
+
+values = st.one_of(
+    st.none(), st.integers(), texts, st.lists(texts, max_size=2), st.dictionaries(texts, texts, max_size=2)
+)
+calls = st.builds(
+    Call,
+    params=st.dictionaries(st.sampled_from(["path", "content", "prog_name", "other"]), values, max_size=3),
+    status=st.sampled_from(["ok", "error", "ambiguous", "cancelled"]),
+    files=st.lists(st.sampled_from(["a.png", "b.csv", "hidden.txt"]), max_size=2).map(tuple),
+    plan=st.sampled_from(["", "p1", "p2"]),
+    repeated=st.booleans(),
+)
+written = st.tuples(st.sampled_from(["canvas", "timeline_text"]), pieces, st.booleans())
+rounds = st.builds(
+    Round,
+    thinking=st.lists(pieces, max_size=2),
+    notes=st.lists(pieces, max_size=2),
+    written=st.lists(written, max_size=2),
+    calls=st.lists(calls, max_size=2),
+    attempt=st.one_of(st.just(list[str]()), pieces),
+    broken=st.booleans(),
+    lost=st.booleans(),
+    said=st.one_of(st.none(), st.sampled_from(SignalKind)),
+)
+ends = st.one_of(st.sampled_from(Outcome), st.just("failed"), st.just("open"))
+turns = st.builds(Told, rounds=st.lists(rounds, max_size=3), end=ends, answer=pieces)
+tales = st.lists(turns, min_size=1, max_size=2)
+
+
+def tell(tale: list[Told]) -> Story:
+    """Play the tale as the worker would. Only the last turn may stay open."""
+    story = Story()
+    for told in tale:
+        turn_id = story.start_turn("What is\nthis?")
+        for one in told.rounds:
+            if one.lost:
+                stream_round(story, one)
+                story.lose_worker()
+            play_round(story, one, turn_id)
+        if told.end == "open" and told is tale[-1]:
+            return story
+        end_turn(story, told)
+    return story
+
+
+def stream_round(story: Story, one: Round) -> list[CallId]:
+    story.start_round()
+    for instance, thought in enumerate(one.thinking):
+        story.add(bodies.ThinkingBody(text=story.stream("thinking", instance, thought), instance=instance))
+    for instance, note in enumerate(one.notes):
+        story.add(bodies.NotesBody(text=story.stream("notes", instance, note)))
+    if one.attempt:
+        story.add(bodies.AttemptBody(text=story.stream("answer", 0, one.attempt), reason="deferred"))
+    if one.broken:
+        story.add(bodies.RawDecisionBody(text="?", code="no_json"))
+        story.add(bodies.NoticeBody(code="no_json", text="Say it again."))
+    call_ids: list[CallId] = []
+    for instance, (channel, content, late) in enumerate(one.written):
+        path = f"outputs/{instance}.md"
+        if not late:
+            story.stream(channel, instance, content, artifact=path)
+        params = {"path": path, "channel": channel, "content": "".join(content)}
+        call_ids.append(story.add_call("react.write", params))
+    call_ids += [story.add_call("exec_tools.run", call.params) for call in one.calls]
+    return call_ids
+
+
+def play_round(story: Story, one: Round, turn_id: str) -> None:
+    call_ids = stream_round(story, one)
+    story.commit()
+    for instance, (channel, content, late) in enumerate(one.written):
+        if late:
+            story.stream(channel, instance, content, artifact=f"outputs/{instance}.md")
+    if one.said:
+        story.say(one.said, "And this?")
+    writes = [Call({}, "ok") for _ in one.written]
+    for call_id, call in zip(call_ids, writes + one.calls, strict=True):
+        run_call(story, call_id, call, turn_id)
+    if one.said:
+        story.settle_signals(SignalState.APPLIED)
+
+
+def run_call(story: Story, call_id: CallId, call: Call, turn_id: str) -> None:
+    story.show_step(call_id)
+    if call.repeated:
+        story.lose_worker()
+        story.show_step(call_id)
+    artifacts = tuple(
+        make_artifact(story.records[-1].turn.id, name, visibility="internal" if name == "hidden.txt" else "external")
+        for name in call.files
+    )
+    if call.plan:
+        story.change_plan(call.plan, [turn_id, call_id])
+    body = bodies.ToolResultBody.model_validate(
+        {
+            "tool_id": "exec_tools.run",
+            "status": call.status,
+            "text": "x" * 450,
+            "artifacts": artifacts,
+            "duration_ms": 3,
+        }
+    )
+    story.add(body, call_id=call_id)
+    story.commit()
+    story.show_step(call_id)
+    story.show_files(artifacts)
+
+
+def end_turn(story: Story, told: Told) -> None:
+    if told.end in {"failed", "open"}:
+        story.end_turn("failed")
+        return
+    if told.end is not Outcome.CANCELLED:
+        story.start_round()
+        text = story.stream("answer", 0, told.answer)
+        story.add(bodies.CompletionBody(text="raw", shown=text, followups=("More?",), sources_used=(1,)))
+    story.end_turn(Outcome(told.end))
+
+
+def read(page: TurnPage) -> StateView:
+    return build_state(page, tenant=TENANT, project=PROJECT)
+
+
+def fold(state: StateView, envelopes: list[Envelope]) -> StateView:
+    for envelope in envelopes:
+        state = fold_event(state, parse_envelope(encode_envelope(envelope)))
+    return state
+
+
+def empty(story: Story) -> StateView:
+    return read(story.pages[0]).model_copy(update={"turns": (), "cursor": "0-0"})
+
+
+@settings(max_examples=150, deadline=None)
+@given(tale=tales)
+def test_folding_the_whole_stream_gives_what_rest_reads(tale: list[Told]) -> None:
+    story = tell(tale)
+
+    folded = fold(empty(story), story.events)
+
+    assert comparable_state(folded) == comparable_state(read(story.page))
+
+
+@settings(max_examples=150, deadline=None)
+@given(tale=tales, data=st.data())
+def test_a_snapshot_at_any_commit_and_an_overlapping_stream_give_what_rest_reads(
+    tale: list[Told], data: st.DataObject
+) -> None:
+    story = tell(tale)
+    page = data.draw(st.sampled_from(story.pages))
+    cut = next((n for n, event in enumerate(story.events) if event.id == str(page.cursor)), -1) + 1
+    overlap = data.draw(st.integers(0, cut))
+
+    folded = fold(read(page), [event for event in story.events[cut - overlap : cut] if event.id])
+    folded = fold(folded, story.events[cut:])
+
+    assert comparable_state(folded) == comparable_state(read(story.page))
+
+
+@settings(max_examples=100, deadline=None)
+@given(tale=tales, data=st.data())
+def test_going_back_in_the_stream_and_on_again_changes_nothing(tale: list[Told], data: st.DataObject) -> None:
+    story = tell(tale)
+    backs = data.draw(st.lists(st.tuples(st.integers(0, len(story.events)), st.integers(0, 10)), max_size=4))
+    folded = empty(story)
+
+    for upto, back in sorted(backs):
+        folded = fold(folded, story.events[:upto])
+        folded = fold(folded, story.events[max(0, upto - back) : upto])
+    folded = fold(folded, story.events)
+
+    assert comparable_state(folded) == comparable_state(read(story.page))
+
+
+@settings(max_examples=60, deadline=None)
+@given(tale=tales, data=st.data())
+def test_a_snapshot_in_the_middle_of_the_stream_replaces_what_was_folded(tale: list[Told], data: st.DataObject) -> None:
+    story = tell(tale)
+    page = data.draw(st.sampled_from(story.pages))
+    snapshot = envelope_of(story, events.StreamSnapshot(state=read(page)))
+
+    folded = fold(empty(story), [*story.events, snapshot, *story.events])
+
+    assert comparable_state(folded) == comparable_state(read(story.page))
+
+
+def envelope_of(story: Story, data: AnyEvent, event_id: str | None = None, *, turn_id: str | None = None) -> Envelope:
+    return Envelope(
+        id=event_id,
+        type=data.type,
+        ts="2026-01-02T03:04:05.000Z",
+        conversation_id=story.conversation.id,
+        turn_id=turn_id or story.records[-1].turn.id,
+        round=1,
+        data=data,
+    )
+
+
+def test_a_second_terminal_event_changes_nothing() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    story.end_turn(Outcome.COMPLETED)
+    state = fold(empty(story), story.events)
+    second = next(event for event in story.events if event.type == "chat.complete")
+    later = events.ChatComplete(outcome="stopped", rounds=9, usage=second.data.usage, elapsed_ms=1)  # type: ignore[union-attr]
+
+    after = fold(state, [envelope_of(story, later, "9-1")])
+
+    assert after.turns == state.turns
+
+
+def test_an_event_of_an_unknown_turn_is_ignored() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    state = read(story.page)
+
+    after = fold(state, [envelope_of(story, events.ChatFollowups(items=("a",)), "2-1", turn_id="turn_older")])
+
+    assert after.turns == state.turns
+    assert after.cursor == "2-1"
+
+
+def test_an_event_of_another_conversation_is_ignored() -> None:
+    story, other = Story(), Story()
+    story.start_turn("Hello")
+    foreign = envelope_of(story, events.ConvTitle(title="Not mine"), "8-1")
+    state = read(story.page)
+
+    after = fold(state, [foreign.model_copy(update={"conversation_id": other.conversation.id + "x"})])
+
+    assert after == state
+
+
+def test_a_late_hint_does_not_take_back_what_the_stream_settled() -> None:
+    story = Story()
+    turn_id = story.start_turn("Hello")
+    signal_id = story.say(SignalKind.STEER, "Stop")
+    late = [event for event in story.events if event.id is None]
+    story.settle_signals(SignalState.APPLIED)
+    state = fold(empty(story), story.events)
+    queued = events.ConvStatus(state="queued", turn_id=turn_id, position=0)
+
+    after = fold(state, [*late, envelope_of(story, queued)])
+
+    assert [(signal.signal_id, signal.state) for signal in after.turns[0].signals] == [(signal_id, "applied")]
+    assert after.conversation.state == "running"
+
+
+def test_a_turn_given_back_by_its_worker_is_queued_again() -> None:
+    story = Story()
+    turn_id = story.start_turn("Hello")
+    state = fold(empty(story), story.events)
+
+    after = fold(state, [envelope_of(story, events.ConvStatus(state="queued", turn_id=turn_id), "1-99")])
+
+    assert after.turns[0].status == "queued"
+    assert after.conversation.state == "queued"
+
+
+def test_citations_are_kept_by_number_and_titles_change_the_conversation() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    first = CitationView(sid=2, title="Two", url="https://two.test", source_type="web")
+    second = CitationView(sid=1, title="One", url="https://one.test", source_type="web")
+    better = first.model_copy(update={"title": "Two, mended"})
+
+    after = fold(
+        read(story.page),
+        [
+            envelope_of(story, events.ChatCitations(sources=(first,)), "1-50"),
+            envelope_of(story, events.ChatCitations(sources=(second, better)), "1-51"),
+            envelope_of(story, events.ConvTitle(title="Numbers"), "1-52"),
+        ],
+    )
+
+    assert after.turns[0].citations == (second, better)
+    assert after.conversation.title == "Numbers"
+
+
+def test_internal_files_are_never_shown() -> None:
+    story = Story()
+    turn_id = story.start_turn("Hello")
+    names = {"a.txt": "external", "b.txt": "internal"}
+    files = [build_file_view(make_artifact(turn_id, name), tenant=TENANT, project=PROJECT) for name in names]
+    told = tuple(file.model_copy(update={"visibility": names[file.filename]}) for file in files)
+
+    after = fold(read(story.page), [envelope_of(story, events.ChatFiles(files=told), "1-50")])
+
+    assert [file.filename for file in after.turns[0].files] == ["a.txt"]
+
+
+def test_events_about_the_connection_change_nothing_but_the_cursor() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    state = read(story.page)
+    told = [events.Ready(cursor="0-0"), events.StreamGap(after="1-1"), events.ServerShutdown(retry_ms=5)]
+
+    after = fold(state, [envelope_of(story, data) for data in told])
+
+    assert after == state
