@@ -24,4 +24,4 @@ GRANT SELECT, DELETE ON conversation, turn, block, artifact, signal, feedback, t
     TO everturn_dispatch;
 GRANT SELECT, INSERT, UPDATE, DELETE ON lease TO everturn_dispatch;
 GRANT UPDATE (fence, state) ON conversation TO everturn_dispatch;
-GRANT UPDATE (status, attempt, started_at, doorbell_at, rings) ON turn TO everturn_dispatch;
+GRANT UPDATE (status, attempt, started_at, first_seq, doorbell_at, rings) ON turn TO everturn_dispatch;

@@ -32,6 +32,7 @@ CREATE TABLE lease (
 ) WITH (fillfactor = 50);
 
 -- lane and roles are those of the principal who asked. doorbell_at is empty while the tenant has its share of the lane.
+-- first_seq is where the turn's blocks begin, so that reading some turns reads no others.
 CREATE TABLE turn (
     id text COLLATE "C" PRIMARY KEY,
     conversation_id text COLLATE "C" NOT NULL REFERENCES conversation (id),
@@ -39,6 +40,7 @@ CREATE TABLE turn (
     project text COLLATE "C" NOT NULL,
     user_id text COLLATE "C" NOT NULL,
     ordinal integer NOT NULL,
+    first_seq bigint,
     status text NOT NULL DEFAULT 'queued' CHECK (status IN ('queued', 'running', 'completed', 'failed', 'cancelled')),
     attempt integer NOT NULL DEFAULT 0,
     lane text COLLATE "C" NOT NULL,

@@ -40,7 +40,8 @@ BEGIN
     IF v_turn.id IS NOT NULL THEN
         UPDATE turn t
            SET status = 'running', attempt = t.attempt + (t.status = 'running')::integer, rings = 0,
-               started_at = COALESCE(t.started_at, clock_timestamp()), doorbell_at = clock_timestamp()
+               started_at = COALESCE(t.started_at, clock_timestamp()), doorbell_at = clock_timestamp(),
+               first_seq = COALESCE(t.first_seq, v_conversation.next_seq)
          WHERE t.id = v_turn.id RETURNING t.* INTO v_turn;
     END IF;
 

@@ -22,7 +22,7 @@ class WorkerSettings(CommonSettings):
         default=30.0, ge=10, validation_alias="DRAIN_TIMEOUT_S", description="Seconds from SIGTERM to exit."
     )
     pool_size: int = Field(
-        default=8, ge=2, le=100, validation_alias="DATABASE_POOL_SIZE", description="Database connections of one process."
+        default=8, ge=2, le=100, validation_alias="DATABASE_POOL_SIZE", description="Database connections."
     )
 
     model: str = Field(
@@ -31,7 +31,7 @@ class WorkerSettings(CommonSettings):
         description="anthropic:<name>, openai:<name> or offline; empty chooses by which key is set.",
     )
     offline_delay_ms: float = Field(
-        default=5.0, ge=0, validation_alias="OFFLINE_DELAY_MS", description="Pause between two pieces of the offline model."
+        default=5.0, ge=0, validation_alias="OFFLINE_DELAY_MS", description="Pause between pieces of the offline model."
     )
 
     max_iterations: int = Field(

@@ -1,7 +1,6 @@
 """Puts the supervisor on its standard streams: stdin is its worker's line in and its lifeline, stdout the line out."""
 
 import asyncio
-import os
 import signal
 import sys
 from typing import Final
@@ -15,14 +14,17 @@ _INPUT: Final = 0
 
 
 def main() -> int:
-    """The exit code of `python -m exec_supervisor`."""
-    return asyncio.run(_run())
+    """The exit code of `python -m exec_supervisor`: 1 when it was ended before the result was sent."""
+    try:
+        return asyncio.run(_run())
+    except asyncio.CancelledError:
+        return 1
 
 
 async def _run() -> int:
     loop = asyncio.get_running_loop()
-    # Ending on a signal takes the same way as the loss of the worker.
-    loop.add_signal_handler(signal.SIGTERM, os.close, _INPUT)
+    if running := asyncio.current_task():
+        loop.add_signal_handler(signal.SIGTERM, running.cancel)
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout)

@@ -12,6 +12,7 @@ from executor.channel import Channel
 
 _MAX_UNDECLARED: Final = 50
 _MAX_SCANNED: Final = 5000
+_MAX_NAME_CHARS: Final = 200
 
 
 class RawReader:
@@ -59,19 +60,19 @@ def unpack_inputs(reader: RawReader, root: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """What leaves the sandbox: `files` in the contract's order; `refused` pairs of contract path and reason."""
+    """What leaves the sandbox: `files` are pairs of place in the contract and path, `refused` of path and reason."""
 
-    files: tuple[str, ...]
+    files: tuple[tuple[int, str], ...]
     refused: tuple[tuple[str, str], ...]
     undeclared: tuple[str, ...]
 
 
 def load_output_plan(root: str, outputs: tuple[str, ...], limits: RunLimits) -> OutputPlan:
     """Look at the output folder once all of the program's processes are gone."""
-    files: list[str] = []
+    files: list[tuple[int, str]] = []
     refused: list[tuple[str, str]] = []
     left = limits.output_bytes
-    for path in outputs:
+    for number, path in enumerate(outputs):
         size, reason = _look_at(root, path)
         if not reason and size > left:
             reason = "too_large"
@@ -80,7 +81,7 @@ def load_output_plan(root: str, outputs: tuple[str, ...], limits: RunLimits) -> 
         if reason:
             refused.append((path, reason))
             continue
-        files.append(path)
+        files.append((number, path))
         left -= size
     return OutputPlan(tuple(files), tuple(refused), tuple(_find_undeclared(root, frozenset(outputs))))
 
@@ -114,7 +115,7 @@ def _find_undeclared(root: str, outputs: frozenset[str]) -> Iterator[str]:
                 return
             if path not in outputs:
                 found += 1
-                yield path.encode("utf-8", "backslashreplace").decode()
+                yield path.encode("utf-8", "backslashreplace").decode()[:_MAX_NAME_CHARS]
 
 
 class TarTarget(Protocol):
@@ -124,11 +125,14 @@ class TarTarget(Protocol):
 
 
 def send_outputs(root: str, plan: OutputPlan, target: TarTarget) -> None:
-    """Write the plan's files to `target` as a tar stream that holds names, sizes and bytes and nothing else of them."""
-    with tarfile.open(fileobj=cast("IO[bytes]", target), mode="w|", format=tarfile.PAX_FORMAT) as archive:
-        for path in plan.files:
+    """Write the plan's files to `target` as a ustar stream whose names are the files' places in the contract.
+
+    So the other side neither has to trust a name nor to understand more than the plainest header.
+    """
+    with tarfile.open(fileobj=cast("IO[bytes]", target), mode="w|", format=tarfile.USTAR_FORMAT) as archive:
+        for number, path in plan.files:
             descriptor = os.open(os.path.join(root, path), os.O_RDONLY | os.O_NOFOLLOW)
             with open(descriptor, "rb") as file:
-                member = tarfile.TarInfo(path)
+                member = tarfile.TarInfo(str(number))
                 member.size = os.fstat(descriptor).st_size
                 archive.addfile(member, file)

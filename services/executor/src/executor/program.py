@@ -85,12 +85,13 @@ def _take_streams(streams: ProgramStreams) -> None:
 
 
 def _fill_environment() -> None:
-    """Writable places for libraries that insist on one, and few threads: each costs address space and a process slot."""
+    """Writable places for libraries that insist on one; few threads, for each costs address space and a process."""
     for name, folder in (("MPLCONFIGDIR", ".config/matplotlib"), ("TMPDIR", ".tmp")):
         place = os.path.join(WORKDIR, folder)
         os.makedirs(place, exist_ok=True)
         os.environ[name] = place
     threads = str(min(os.cpu_count() or 1, _MAX_THREADS))
+    os.environ.pop("PWD", None)  # bubblewrap's own addition
     os.environ.update(MPLBACKEND="agg", HOME=WORKDIR, OMP_NUM_THREADS=threads, OPENBLAS_NUM_THREADS=threads)
 
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from everturn.errors import Conflict, EverturnError, Invalid, NotFound, Unavailable
 from everturn.model.problems import Problem, problem
+from everturn.telemetry.metrics import PROBLEMS
 
 PROBLEM_MIME = "application/problem+json"
 RETRY_AFTER_S = 2
@@ -94,10 +95,14 @@ def translate_error(error: EverturnError) -> ProblemError | None:
 
 
 def problem_response(error: ProblemError) -> Response:
-    """The HTTP response of a problem."""
+    """The HTTP response of a problem, counted."""
+    PROBLEMS.labels(type=error.answer.type.rpartition(":")[2], status=str(error.answer.status)).inc()
     fields: dict[str, Any] = error.answer.model_dump(exclude_none=True, exclude_defaults=False)
     if error.errors:
         fields["errors"] = list(error.errors)
     return Response(
-        orjson.dumps(fields), status_code=error.answer.status, media_type=PROBLEM_MIME, headers=dict(error.headers or {})
+        orjson.dumps(fields),
+        status_code=error.answer.status,
+        media_type=PROBLEM_MIME,
+        headers=dict(error.headers or {}),
     )

@@ -15,19 +15,28 @@ class IngressSettings(CommonSettings):
     """Everything that can be set about one ingress process."""
 
     host: str = Field(default="127.0.0.1", validation_alias="HOST", description="Address to listen on.")
-    port: int = Field(default=8080, ge=0, le=65535, validation_alias="PORT", description="Port to listen on; 0 picks one.")
-    ready_fd: int | None = Field(
-        default=None, ge=0, validation_alias="READY_FD", description="File descriptor that gets one JSON line when listening."
+    port: int = Field(
+        default=8080, ge=0, le=65535, validation_alias="PORT", description="Port to listen on; 0 picks one."
     )
     drain_timeout_s: int = Field(
-        default=25, ge=1, le=300, validation_alias="DRAIN_TIMEOUT_S", description="Seconds that open requests get at shutdown."
+        default=25,
+        ge=1,
+        le=300,
+        validation_alias="DRAIN_TIMEOUT_S",
+        description="Seconds that open requests get at shutdown.",
     )
 
     message_max_bytes: int = Field(
-        default=25_000_000, ge=1024, validation_alias="MESSAGE_MAX_BYTES", description="Bytes of a message with its files."
+        default=25_000_000,
+        ge=1024,
+        validation_alias="MESSAGE_MAX_BYTES",
+        description="Bytes of a message with its files.",
     )
     message_max_text_chars: int = Field(
-        default=1_000_000, ge=1, validation_alias="MESSAGE_MAX_TEXT_CHARS", description="Characters of a message's text."
+        default=1_000_000,
+        ge=1,
+        validation_alias="MESSAGE_MAX_TEXT_CHARS",
+        description="Characters of a message's text.",
     )
     max_image_bytes: int = Field(
         default=5_000_000, ge=1, validation_alias="MODALITY_MAX_IMAGE_BYTES", description="Bytes of one image."
@@ -38,7 +47,9 @@ class IngressSettings(CommonSettings):
     max_text_bytes: int = Field(
         default=10_000_000, ge=1, validation_alias="MODALITY_MAX_TEXT_BYTES", description="Bytes of one text file."
     )
-    max_files: int = Field(default=20, ge=1, le=100, validation_alias="MESSAGE_MAX_FILES", description="Files of one message.")
+    max_files: int = Field(
+        default=20, ge=1, le=100, validation_alias="MESSAGE_MAX_FILES", description="Files of one message."
+    )
 
     queue_max: int = Field(
         default=1000, ge=1, validation_alias="QUEUE_MAX", description="Waiting turns above which new ones get a 503."
@@ -50,10 +61,16 @@ class IngressSettings(CommonSettings):
         default=32, ge=1, validation_alias="STREAMS_MAX_PER_USER", description="Open event streams of one user here."
     )
     stream_queue_bytes: int = Field(
-        default=131_072, ge=1024, validation_alias="STREAM_QUEUE_BYTES", description="Bytes that wait for one slow client."
+        default=131_072,
+        ge=1024,
+        validation_alias="STREAM_QUEUE_BYTES",
+        description="Bytes that wait for one slow client.",
     )
     heartbeat_s: float = Field(
-        default=10.0, gt=0, validation_alias="STREAM_HEARTBEAT_S", description="Seconds of silence before a comment is sent."
+        default=10.0,
+        gt=0,
+        validation_alias="STREAM_HEARTBEAT_S",
+        description="Seconds of silence before a comment is sent.",
     )
 
     clamd_url: str | None = Field(
@@ -63,7 +80,9 @@ class IngressSettings(CommonSettings):
         default="", validation_alias="APP_AV_SCAN", description="1 scans uploads (default); 0 only in development mode."
     )
 
-    auth_issuer: str | None = Field(default=None, validation_alias="AUTH_ISSUER", description="Issuer of accepted tokens.")
+    auth_issuer: str | None = Field(
+        default=None, validation_alias="AUTH_ISSUER", description="Issuer of accepted tokens."
+    )
     auth_audience: str | None = Field(
         default=None, validation_alias="AUTH_AUDIENCE", description="Audience of accepted tokens."
     )
@@ -74,10 +93,14 @@ class IngressSettings(CommonSettings):
         default=None, validation_alias="AUTH_JWKS_URL", description="Where the keys of the issuer are."
     )
     auth_public_key: str | None = Field(
-        default=None, validation_alias="AUTH_PUBLIC_KEY", description="The issuer's public key in PEM, instead of a JWKS URL."
+        default=None,
+        validation_alias="AUTH_PUBLIC_KEY",
+        description="The issuer's public key in PEM, instead of a JWKS URL.",
     )
     auth_secret: SecretStr | None = Field(
-        default=None, validation_alias="AUTH_SECRET", description="A shared secret for HS256 tokens, instead of public keys."
+        default=None,
+        validation_alias="AUTH_SECRET",
+        description="A shared secret for HS256 tokens, instead of public keys.",
     )
 
     @property

@@ -48,7 +48,7 @@ def test_the_owner_can_hand_a_function_to_the_dispatch_role_and_replace_it(postg
     create = "CREATE OR REPLACE FUNCTION f() RETURNS int SECURITY DEFINER LANGUAGE sql AS 'SELECT {}';"
 
     postgres_server.run_sql(
-        f"SET ROLE everturn_owner; {create.format(1)} ALTER FUNCTION f() OWNER TO everturn_dispatch; {create.format(2)}",
+        f"SET ROLE everturn_owner; {create.format(1)} ALTER FUNCTION f() OWNER TO everturn_dispatch;{create.format(2)}",
         database="hand_over",
     )
 

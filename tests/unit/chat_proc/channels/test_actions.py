@@ -1,11 +1,12 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from chat_proc.channels.actions import ActionReader, ActionRefusal, read_action
 from chat_proc.channels.jsontext.fields import FieldText
 from everturn.model.decisions import Action, ToolCall
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def test_a_tool_call_is_read() -> None:

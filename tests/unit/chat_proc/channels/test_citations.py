@@ -1,10 +1,11 @@
 from collections.abc import Callable
 
 import pytest
-from chat_proc.channels.citations import CitationFormat, CitationReplacer, index_sources, parse_sids
-from everturn.model.sources import Source
 from hypothesis import given
 from hypothesis import strategies as st
+
+from chat_proc.channels.citations import CitationFormat, CitationReplacer, index_sources, parse_sids
+from everturn.model.sources import Source
 
 SOURCES = (
     Source(1, "One", "https://one.example/a"),
@@ -145,4 +146,4 @@ def test_work_grows_in_step_with_the_input(
 
     handled = count_characters(lambda: replaced(text, size=size))
 
-    assert handled < 300 * len(text)
+    assert handled < 1_500 * len(text)

@@ -1,7 +1,8 @@
 import pytest
-from chat_proc.channels.code_fences import FenceTracker
 from hypothesis import given
 from hypothesis import strategies as st
+
+from chat_proc.channels.code_fences import FenceTracker
 
 
 def inside(text: str, size: int = 1_000_000) -> bool:
@@ -53,3 +54,8 @@ def test_other_text_is_not_code(text: str) -> None:
 @given(st.text(alphabet="`~ \n-*>1.)x", max_size=90), st.integers(1, 9))
 def test_every_cut_leads_to_the_same_state(text: str, size: int) -> None:
     assert inside(text, size) == inside(text)
+
+
+def test_a_backtick_late_in_the_line_undoes_the_fence_in_pieces_too() -> None:
+    assert not inside("```]`", 1)
+    assert not inside("```]`\n", 1)

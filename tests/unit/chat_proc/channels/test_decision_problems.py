@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+
 from chat_proc.channels.actions import ActionRefusal
 from chat_proc.channels.decision_problems import DecisionLimits, ReplyFacts, find_problems
 from everturn.model.decisions import Action, Program, ToolCall

@@ -2,6 +2,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+
 from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClosed, NotesText
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import CodeText, DecisionPiece, DecisionStream, ThinkingText, clean_program

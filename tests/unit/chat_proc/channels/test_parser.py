@@ -2,10 +2,11 @@ import json
 from collections.abc import Callable, Iterable
 
 import pytest
-from chat_proc.channels.parser import ChannelClosed, ChannelOpened, ChannelParser, ChannelText, OutsideText, Piece
-from chat_proc.channels.tags import ChannelSyntax
 from hypothesis import given
 from hypothesis import strategies as st
+
+from chat_proc.channels.parser import ChannelClosed, ChannelOpened, ChannelParser, ChannelText, OutsideText, Piece
+from chat_proc.channels.tags import ChannelSyntax
 
 SYNTAX = (
     ChannelSyntax("thinking"),

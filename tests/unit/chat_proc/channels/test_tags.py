@@ -1,13 +1,16 @@
 import pytest
-from chat_proc.channels.tags import ChannelSyntax, TagTable
+
+from chat_proc.channels.tags import ChannelSyntax, Tag, TagTable
 
 
 def test_only_declared_names_make_tags() -> None:
     table = TagTable([ChannelSyntax("a"), ChannelSyntax("b", aliases=("Bee",))])
 
-    found = [(tag.channel, tag.opens, tag.start) for tag in table.find_all("<channel:A></CHANNEL:bee><channel:c>")]
+    text = "<channel:A></CHANNEL:bee><channel:c>"
 
-    assert found == [("a", True, 0), ("b", False, 11)]
+    assert table.try_find(text) == Tag("a", opens=True, text="<channel:A>", start=0)
+    assert table.try_find(text, 1) == Tag("b", opens=False, text="</CHANNEL:bee>", start=11)
+    assert table.try_find(text, 12) is None
 
 
 @pytest.mark.parametrize("tail", ["<", "</", "<chan", "</CHANNEL:", "</channel:a"])

@@ -11,6 +11,7 @@ from everturn.model.plans import PlanMoment, new_plan
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
 
 CSV = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
+CSV_LINE = f"[user.attachment.meta {CSV.ref} mime=text/csv size=3 path=turn_1/attachments/sales.csv]"
 (PLAN,) = new_plan([], plan_id=PlanId("plan_a"), labels=["collect"], moment=PlanMoment(TurnId("turn_1"), NOW))
 
 
@@ -39,7 +40,7 @@ def render(kind: BlockType, ref: str, body: bodies.Body) -> str:
             BlockType.ATTACHMENT_META,
             CSV.ref,
             bodies.AttachmentBody(artifact=CSV),
-            "[user.attachment.meta fi:turn_1.user.attachments/sales.csv mime=text/csv size=3 path=turn_1/attachments/sales.csv]",
+            CSV_LINE,
         ),
         (
             BlockType.ATTACHMENT_TEXT,
@@ -121,10 +122,9 @@ def test_a_signal_names_its_attachments_like_a_prompt() -> None:
     timeline.start_turn("turn_1", "Go")
     timeline.say("followup", "sig_1", "this too", CSV)
 
-    assert render_block(timeline.blocks[-1]) == (
-        "[user.followup ar:turn_1.external.followup.sig_1]\nthis too\n"
-        "[user.attachment.meta fi:turn_1.user.attachments/sales.csv mime=text/csv size=3 path=turn_1/attachments/sales.csv]\n\n"
-    )
+    text = render_block(timeline.blocks[-1])
+
+    assert text == f"[user.followup ar:turn_1.external.followup.sig_1]\nthis too\n{CSV_LINE}\n\n"
 
 
 def test_a_long_text_is_cut_with_its_size_and_the_way_to_the_rest() -> None:

@@ -1,4 +1,5 @@
 import pytest
+
 from everturn.model.sources import Source, try_source
 
 

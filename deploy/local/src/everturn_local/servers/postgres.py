@@ -26,7 +26,8 @@ PORT_TRIES = 3
 STOP_STEPS: Sequence[StopStep] = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0))
 """Fast shutdown (ends sessions, writes a checkpoint), then immediate shutdown."""
 
-NOT_DURABLE = ("-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
+NOT_DURABLE = ("-c", "fsync=off", "-c", "full_page_writes=off")
+"""Commits still reach the operating system, so that a killed server loses none."""
 
 
 class SqlError(EverturnError):

@@ -13,7 +13,13 @@ from everturn_local.supervision.restarts import build_restart_delay_s
 MAX_DEATHS = 32
 
 
-async def run_keeper(part: Part, *, is_on: Callable[[], bool], report: Callable[[str], None]) -> None:
+async def run_keeper(
+    part: Part,
+    *,
+    is_on: Callable[[], bool],
+    report: Callable[[str], None],
+    on_restart: Callable[[], None] = lambda: None,
+) -> None:
     """Runs until cancelled, or until the part dies while `is_on()` is false."""
     deaths: deque[float] = deque(maxlen=MAX_DEATHS)
     while True:
@@ -30,6 +36,7 @@ async def run_keeper(part: Part, *, is_on: Callable[[], bool], report: Callable[
             report(f"{part.name} did not start: {error}")
         else:
             report(f"{part.name} runs again")
+            on_restart()
 
 
 def render_exit(code: int) -> str:

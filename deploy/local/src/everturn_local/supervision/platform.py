@@ -20,10 +20,11 @@ from everturn_local.settings import load_environment
 from everturn_local.supervision.keeper import run_keeper
 from everturn_local.supervision.logs import save_rotated
 from everturn_local.supervision.parts import Part, ServerPart
-from everturn_local.supervision.service import STOP_LIMIT_S, ReadyReport, ServiceProcess
-from everturn_local.supervision.specs import Surroundings, build_ingress_spec, build_worker_spec
+from everturn_local.supervision.service import STOP_LIMIT_S, ReadyReport, ServiceProcess, ServiceSpec
+from everturn_local.supervision.specs import Layout, Surroundings, build_specs
 
 T = TypeVar("T")
+SpecBuilder = Callable[[Surroundings, Layout], list[ServiceSpec]]
 
 
 class UnknownPart(EverturnError):
@@ -40,6 +41,7 @@ class Platform:
     Only one platform may use a home at a time. `port` is that of the first ingress, 0 for a free one; further
     ingresses get free ports. `env` is added to the environment of every service. With `auto_restart` (may be switched
     at any time) a part that dies is started again. Start it on the main thread.
+    `specs` says which services there are.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Platform:
         auto_restart: bool = True,
         durable: bool = True,
         report: Callable[[str], None] = lambda _: None,
+        specs: SpecBuilder = build_specs,
     ) -> None:
         self.home: Home = save_home(home)
         self.auto_restart = auto_restart
@@ -62,9 +65,11 @@ class Platform:
         self._env = {**load_environment(), **(env or {})}
         self._durable = durable
         self._report = report
+        self._build_specs = specs
         self._parts: dict[str, Part] = {}
         self._services: dict[str, ServiceProcess] = {}
         self._keepers: dict[str, asyncio.Task[None]] = {}
+        self._restarted: dict[str, asyncio.Event] = {}
         self._held = ExitStack()
         self._postgres: EmbeddedPostgres | None = None
         self._redis: EmbeddedRedis | None = None
@@ -117,6 +122,13 @@ class Platform:
     def kill(self, name: str, sig: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to one part, without any waiting. With `auto_restart` it is started again when it dies."""
         self._part(name).send(sig)
+
+    async def kill_and_wait(self, name: str, sig: signal.Signals = signal.SIGKILL) -> None:
+        """Kill one part and wait until it was started again. Needs `auto_restart`."""
+        restarted = self._restarted.setdefault(name, asyncio.Event())
+        restarted.clear()
+        self._part(name).send(sig)
+        await restarted.wait()
 
     async def wait_exit(self, name: str) -> int:
         """Wait until the present process of a part has ended; its exit code, negative for a signal."""
@@ -175,24 +187,16 @@ class Platform:
             raise failures.exceptions[0] from failures
 
     def _build_services(self) -> list[ServiceProcess]:
-        around = Surroundings(home=self.home, redis_url=self.redis.url, env=self._env)
         ports = [self._first_port or load_free_port(), *(load_free_port() for _ in range(self._ingresses - 1))]
-        ingresses = [
-            build_ingress_spec(
-                around, f"ingress-{number}", database_url=self.database.ingress, host=self._host, port=port
-            )
-            for number, port in enumerate(ports, 1)
-        ]
-        workers = [
-            build_worker_spec(around, f"worker-{number}", database_url=self.database.worker)
-            for number in range(1, self._workers + 1)
-        ]
-        return [ServiceProcess(spec, records=self.home.processes) for spec in (*ingresses, *workers)]
+        around = Surroundings(self.home, self.database, self.redis.url, self._env)
+        specs = self._build_specs(around, Layout(self._host, ports, self._workers))
+        return [ServiceProcess(spec, records=self.home.processes) for spec in specs]
 
     async def _start_part(self, part: Part, *, extra_env: Mapping[str, str] | None = None) -> None:
         self._parts[part.name] = part
         await part.start(extra_env=extra_env)
-        keeper = run_keeper(part, is_on=lambda: self.auto_restart, report=self._report)
+        restarted = self._restarted.setdefault(part.name, asyncio.Event())
+        keeper = run_keeper(part, is_on=lambda: self.auto_restart, report=self._report, on_restart=restarted.set)
         self._keepers[part.name] = asyncio.create_task(keeper, name=f"keep {part.name}")
 
     async def _stop_part(self, name: str, limit_s: float) -> None:

@@ -31,7 +31,7 @@ MAX_PATH_CHARS: Final = 240
 Visibility = Literal["internal", "external"]
 StopReason = Literal["timeout", "cancelled", "memory"]
 LimitName = Literal["time", "memory", "processes", "cpu", "disk", "file_size", "open_files", "stdout", "output"]
-Verdict = Literal["ended", "timeout", "cancelled", "memory", "silent", "died", "not_started"]
+Verdict = Literal["ended", "timeout", "cancelled", "memory", "died", "not_started"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +291,7 @@ class MessageClass(Protocol):
 
 
 Record = TypeVar("Record", bound=MessageClass)
+_UNIONS: Final = (types.UnionType, typing.Union)  # `Literal[...] | None` makes the second kind
 
 
 class BadMessage(Exception):
@@ -359,7 +360,7 @@ def _parse(hint: object, value: object, where: str) -> object:
         return _parse_mapping(hint, cast("dict[str, object]", value), where)
     if origin is tuple and isinstance(value, list):
         return _parse_items(args, cast("list[object]", value), where)
-    if origin is types.UnionType:
+    if origin in _UNIONS:
         if value is None and types.NoneType in args:
             return None
         return _parse(next(arg for arg in args if arg is not types.NoneType), value, where)
@@ -372,7 +373,7 @@ def _parse_mapping(hint: object, value: dict[str, object], where: str) -> object
         return _parse_record(hint, value)
     if typing.get_origin(hint) is dict:
         return {key: _parse(args[1], item, where) for key, item in value.items()}
-    if typing.get_origin(hint) is types.UnionType:
+    if typing.get_origin(hint) in _UNIONS:
         return _parse_mapping(next(arg for arg in args if arg is not types.NoneType), value, where)
     raise BadMessage(f"{where} has the wrong type")
 

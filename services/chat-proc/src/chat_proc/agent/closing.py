@@ -28,30 +28,19 @@ class ClosingCall:
             generated = await self._generator.generate(turn, await prompts.build_closing(place, cap), place.round)
         except ModelFailed as failure:
             turn.rewind()
-            return TurnEnd(
-                None,
-                problem(
-                    "no-closing-answer", "The turn reached a limit and the model gave no answer.", 503, str(failure)
-                ),
-            )
+            return _no_answer(str(failure))
         answer = _find_answer(generated)
-        if not answer.text.strip():
-            detail = f"The turn reached {cap}."
-            return TurnEnd(
-                None,
-                problem("no-closing-answer", "The turn reached a limit and the model gave no answer.", 502, detail),
-            )
+        if not answer.text.strip() and not generated.stopped:
+            return _no_answer(f"The turn reached {cap}.")
         if not generated.texts.text("answer"):
             generated.texts.say("answer", 0, answer.shown, marker="answer")
         generated.texts.complete()
         if generated.texts.channels - {"thinking", "answer"}:
             turn.rewind()
-        completions = sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
-        drafts = [
-            *draft_missing_start(place, turn.turn_blocks),
-            *draft_thinking(place, generated.texts),
-            *draft_answer(place, generated.texts, answer, completions + 1),
-        ]
+        drafts = [*draft_missing_start(place, turn.turn_blocks), *draft_thinking(place, generated.texts)]
+        if answer.text:
+            completions = sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
+            drafts += draft_answer(place, generated.texts, answer, completions + 1)
         return TurnEnd(Outcome.CAPPED, writing=Writing(drafts=tuple(drafts), usage=(generated.usage,)))
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from chat_proc.agent.open_turn import OpenTurn
 from chat_proc.agent.race import Stopped, run_until
-from chat_proc.channels.decision_pieces import AnswerText, ContentText, DecisionPiece, NotesText, ThinkingText
-from chat_proc.channels.decision_stream import DecisionStream
+from chat_proc.channels.action_stream import AnswerText, ContentText, NotesText
+from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream, ThinkingText
 from chat_proc.models.estimate import CharsPerToken, estimate_request
 from chat_proc.stream.texts import RoundTexts
 from everturn.model.commits import UsageEvent
@@ -100,7 +100,7 @@ class _Reply:
     def _show(self, piece: DecisionPiece) -> None:
         match piece:
             case ThinkingText():
-                self.texts.say("thinking", piece.instance, piece.text, marker="thinking")
+                self.texts.say("thinking", piece.instance, piece.text, marker="thinking", trim_start=True)
             case NotesText():
                 self.texts.say("notes", piece.instance, piece.text, marker="timeline_text")
             case AnswerText():

@@ -1,4 +1,4 @@
-"""Where the text of one channel goes while it is streamed: to `emit`, to subscribers, to artifacts, and into the result."""
+"""Where the text of one channel goes while it streams: to `emit`, to subscribers, to artifacts, into the result."""
 
 import asyncio
 import inspect
@@ -11,7 +11,7 @@ import structlog
 from chat_proc.channels.citations import CitationReplacer
 from chat_proc.channels.composite import CompositeJsonArtifactStreamer
 from chat_proc.channels.results import ChannelInstance, ChannelResult, build_result
-from chat_proc.channels.specs import ChannelSpec, EmitDelta, Subscriber
+from chat_proc.channels.specs import ChannelFormat, ChannelSpec, EmitDelta, Subscriber
 from everturn.model.sources import Source
 
 SUBSCRIBER_TIMEOUT_S = 10.0
@@ -55,9 +55,10 @@ class ChannelOutput:
         self._instances: list[ChannelInstance] = []
         self._used_sources: dict[int, None] = {}
 
-    def open(self, instance: int) -> None:
+    async def open(self, instance: int) -> None:
         """A new occurrence begins."""
         self._instance = instance
+        self._index = 0
         cited = self.spec.cites
         self._cite = CitationReplacer(self._sources, cited) if cited else None
         route = self._composite_route
@@ -74,10 +75,9 @@ class ChannelOutput:
     async def write(self, text: str) -> None:
         """More of the open occurrence."""
         self._written.append(text)
-        if self._cite is not None:
-            text = self._cite.feed(text)
-        if text:
-            await self._send(text)
+        shown = text if self._cite is None else self._cite.feed(text)
+        if shown:
+            await self._send(shown)
         if self._composite is not None:
             await self._composite.feed(text)
 
@@ -140,7 +140,7 @@ class _Delta(TypedDict):
     text: str
     completed: bool
     marker: str
-    format: str
+    format: ChannelFormat
     artifact: str | None
 
 

@@ -13,6 +13,7 @@ CitationFormat = Literal["markdown", "text", "html"]
 MAX_TOKEN_CHARS = 256
 MAX_SIDS = 200
 MAX_TITLE_CHARS = 200
+_MAX_RENDERED = 1_000
 
 _TOKEN = re.compile(r"\[\[[ \t]*S[ \t]*:([0-9,\-\u2010-\u2014 \t]+)\]\]", re.IGNORECASE | re.ASCII)
 _TOKEN_BEGINNING = re.compile(
@@ -33,6 +34,7 @@ class CitationReplacer:
         self._held = ""
         self._used: dict[int, None] = {}
         self._links: dict[int, str] = {}
+        self._rendered: dict[str, str] = {}
 
     @property
     def used_sids(self) -> tuple[int, ...]:
@@ -41,11 +43,11 @@ class CitationReplacer:
 
     def feed(self, text: str) -> str:
         """The text that can be shown now; what may still be a token waits."""
-        if not self._held and "[" not in text:
-            self._fences.advance(text)
-            return text
         text = self._held + text
         self._held = ""
+        if "[[" not in text and text[-1:] != "[":
+            self._fences.advance(text)
+            return text
         return "".join(self._replaced(text))
 
     def finish(self) -> str:
@@ -54,38 +56,40 @@ class CitationReplacer:
         self._held = ""
         return held
 
-    def _replaced(self, text: str) -> Iterable[str]:
-        position = 0
-        while (bracket := text.find("[", position)) >= 0:
-            yield self._plain(text[position:bracket])
-            position = bracket
-            token = None if self._fences.inside else _TOKEN.match(text, bracket, bracket + MAX_TOKEN_CHARS)
+    def _replaced(self, text: str) -> list[str]:
+        """Pieces to show. `read` is how far the fence tracker has come, `shown_to` how far the pieces go."""
+        pieces: list[str] = []
+        read = shown_to = 0
+        bracket = _find_brackets(text, 0)
+        while bracket >= 0:
+            self._fences.advance(text[read:bracket])
+            read = bracket
+            inside = self._fences.inside
+            token = None if inside else _TOKEN.match(text, bracket, bracket + MAX_TOKEN_CHARS)
             if token is not None:
-                position = token.end()
-                self._fences.advance(token[0])
-                yield self._render(token[0], token[1])
-            elif not self._fences.inside and _may_become_token(text, bracket):
+                pieces += (text[shown_to:bracket], self._render(token[0], token[1]))
+                shown_to = token.end()
+            elif not inside and _may_become_token(text, bracket):
                 self._held = text[bracket:]
-                return
-            else:
-                position = bracket + 1
-                yield self._plain("[")
-        yield self._plain(text[position:])
-
-    def _plain(self, text: str) -> str:
-        self._fences.advance(text)
-        return text
+                return [*pieces, text[shown_to:bracket]]
+            bracket = _find_brackets(text, max(shown_to, bracket + 1))
+        self._fences.advance(text[read:])
+        return [*pieces, text[shown_to:]]
 
     def _render(self, token: str, written_ids: str) -> str:
-        sids = parse_sids(written_ids)
+        if token not in self._rendered:
+            if len(self._rendered) >= _MAX_RENDERED:
+                self._rendered.clear()
+            self._rendered[token] = self._render_sids(token, parse_sids(written_ids))
+        return self._rendered[token]
+
+    def _render_sids(self, token: str, sids: list[int]) -> str:
         cited = [sid for sid in sids if sid in self._sources and not self._sources[sid].is_image]
         if not cited:
             return token
-        for sid in cited:
-            if self._sources[sid].is_evidence:
-                self._used[sid] = None
-        unknown = [sid for sid in sids if sid not in cited]
+        self._used.update((sid, None) for sid in cited if self._sources[sid].is_evidence)
         shown = self._render_html(cited) if self._output == "html" else " ".join(map(self._markdown_link, cited))
+        unknown = [sid for sid in sids if sid not in cited]
         return f"{shown} [[S:{_format_sids(unknown)}]]" if unknown else shown
 
     def _markdown_link(self, sid: int) -> str:
@@ -149,6 +153,14 @@ def _title(source: Source) -> str:
 def _escape_url(url: str) -> str:
     """Characters that could end the address in Markdown are percent-encoded."""
     return _URL_UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", url)
+
+
+def _find_brackets(text: str, start: int) -> int:
+    """Where a token could begin: at two brackets, or at one that ends the text; -1 if nowhere."""
+    found = text.find("[[", start)
+    if found < 0 and text[-1:] == "[" and start < len(text):
+        return len(text) - 1
+    return found
 
 
 def _may_become_token(text: str, start: int) -> bool:

@@ -1,20 +1,17 @@
 """Tells, line by line and while a line is still growing, whether text stands inside a Markdown code fence."""
 
 import re
-from enum import Enum
+from typing import Literal
 
 _MAX_HEAD_CHARS = 64
+_HEAD_START = frozenset(" \t>`~-*+0123456789")
 _OPENER_BEGINNING = re.compile(r"[ \t>]*(?:[-*+]|\d{1,9}[.)]?)?[ \t]*(?:`+|~+)?")
 _OPENER = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}|~{3,})")
 _CLOSER = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t\r]*")
 
 
-class _Line(Enum):
-    """What is known of the line that is growing."""
-
-    UNDECIDED = 0
-    ORDINARY = 1
-    OPENS = 2
+_Line = Literal["undecided", "ordinary", "opens"]
+"""What is known of the line that is growing."""
 
 
 class FenceTracker:
@@ -24,52 +21,68 @@ class FenceTracker:
 
     def __init__(self) -> None:
         self._fence = ""
-        self._line = _Line.UNDECIDED
+        self._line: _Line = "undecided"
         self._head = ""
 
     @property
     def inside(self) -> bool:
         """Whether text at this place is code: between two fence lines, or on the first of them."""
-        if self._fence or self._line is _Line.OPENS:
+        if self._fence or self._line == "opens":
             return True
-        return self._line is _Line.UNDECIDED and bool(_opened_fence(self._head))
+        return self._line == "undecided" and bool(_opened_fence(self._head))
 
     def advance(self, text: str) -> None:
         """Read more text."""
-        if self._line is _Line.ORDINARY and "\n" not in text:
+        if self._line == "ordinary" and "\n" not in text:
             return
-        first, *others = text.split("\n")
-        self._grow_line(first)
-        for line in others:
+        lines = text.split("\n") if "```" in text or "~~~" in text else _outer_lines(text)
+        self._grow_line(lines[0])
+        for line in lines[1:]:
             self._end_line()
             self._grow_line(line)
 
     def _grow_line(self, text: str) -> None:
-        if self._line is _Line.ORDINARY:
+        if not text or self._line == "ordinary":
+            return
+        if not self._head and text[0] not in _HEAD_START:
+            self._line = "ordinary"
             return
         self._head += text
         cannot_grow_into_fence = not self._fence and _OPENER_BEGINNING.fullmatch(self._head) is None
-        if self._line is _Line.OPENS or cannot_grow_into_fence:
+        if self._line == "opens" or cannot_grow_into_fence:
             self._decide_opener()
         elif len(self._head) > _MAX_HEAD_CHARS:
-            self._decide(_Line.ORDINARY, "")
+            self._decide("ordinary", "")
 
     def _decide_opener(self) -> None:
+        """Only a backtick later in the line can still undo an opening fence, so the info after it need not be kept."""
         fence = _opened_fence(self._head)
-        self._decide(_Line.OPENS if fence else _Line.ORDINARY, fence)
+        if fence:
+            self._decide("opens", f"{fence} ")
+        else:
+            self._decide("ordinary", "")
 
     def _decide(self, line: _Line, head: str) -> None:
         self._line = line
         self._head = head
 
     def _end_line(self) -> None:
+        if self._line == "ordinary":
+            self._line = "undecided"
+            return
         if self._fence:
             closer = _CLOSER.fullmatch(self._head)
             if closer and closer[1].startswith(self._fence):
                 self._fence = ""
         else:
             self._fence = _opened_fence(self._head)
-        self._decide(_Line.UNDECIDED, "")
+        self._decide("undecided", "")
+
+
+def _outer_lines(text: str) -> tuple[str, ...]:
+    """The first and the last line, which may be parts of longer ones; in text without a fence no other line counts."""
+    first = text.find("\n")
+    return (text,) if first < 0 else (text[:first], text[text.rfind("\n") + 1 :])
 
 
 def _opened_fence(line: str) -> str:

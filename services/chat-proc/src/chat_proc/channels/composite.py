@@ -1,13 +1,12 @@
 """Streams the top-level fields of a JSON channel as artifacts of their own while the object is written."""
 
 from collections.abc import Mapping
+from typing import get_args
 
 from chat_proc.channels.citations import CitationReplacer
-from chat_proc.channels.jsontext.fields import FieldEnd, FieldPiece, FieldText, JsonFieldReader, Path
-from chat_proc.channels.specs import CITED_FORMATS, EmitDelta
+from chat_proc.channels.jsontext.fields import FieldPiece, FieldText, JsonFieldReader, Path
+from chat_proc.channels.specs import CITED_FORMATS, ChannelFormat, EmitDelta
 from everturn.model.sources import Source
-
-_FORMATS = frozenset({*CITED_FORMATS, "json", "code", "yaml", "xml", "mermaid", "csv"})
 
 
 class CompositeJsonArtifactStreamer:
@@ -62,8 +61,7 @@ class CompositeJsonArtifactStreamer:
 
     def _begin(self, piece: FieldPiece) -> "_Field":
         name = str(piece.path[0])
-        declared = (self._artifacts or {}).get(name, "markdown")
-        text_format = declared if declared in _FORMATS else "markdown"
+        text_format = _read_format((self._artifacts or {}).get(name))
         if isinstance(piece, FieldText) and piece.is_json:
             text_format = "json"
         cited = CITED_FORMATS.get(text_format)
@@ -89,12 +87,19 @@ class _Field:
 
     __slots__ = ("_deltas", "cite", "format", "name")
 
-    def __init__(self, name: str, text_format: str, cite: CitationReplacer | None) -> None:
+    def __init__(self, name: str, text_format: ChannelFormat, cite: CitationReplacer | None) -> None:
         self.name = name
-        self.format = text_format
+        self.format: ChannelFormat = text_format
         self.cite = cite
         self._deltas = 0
 
     def next_index(self) -> int:
         self._deltas += 1
         return self._deltas - 1
+
+
+def _read_format(declared: str | None) -> ChannelFormat:
+    for known in get_args(ChannelFormat):
+        if declared == known:
+            return known
+    return "markdown"

@@ -81,8 +81,7 @@ class DecisionStream:
         if len(text) > self._raw_chars_left:
             text = text[: self._raw_chars_left]
             self._capped = True
-        if not text.isascii() or "\x00" in text:
-            text = storable(text)
+        text = storable(text)
         self._raw_chars_left -= len(text)
         self._raw.append(text)
         return self._read_all(self._parser.feed(text))

@@ -6,7 +6,7 @@ a bounded number of times."""
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from chat_proc.channels.jsontext.depth import JsonDepth
 from chat_proc.channels.tags import Body, ChannelSyntax, Tag, TagTable
@@ -22,9 +22,8 @@ class ChannelOpened:
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelText:
-    """Text inside a channel, exactly as written."""
+class ChannelText(NamedTuple):
+    """Text inside a channel, exactly as written. It is built for every chunk; a tuple takes half the time."""
 
     channel: str
     instance: int
@@ -69,11 +68,11 @@ class ChannelParser:
 
     def feed(self, text: str) -> list[Piece]:
         """The pieces that `text` settles; none if it ends in what may still be a tag."""
-        if self._tag_beginning or "<" in text:
+        if self._tag_beginning:
             text = self._tag_beginning + text
-            settled = self._tags.settled_chars(text)
-            self._tag_beginning = text[settled:]
-            self._scan(text[:settled])
+            self._tag_beginning = ""
+        if "<" in text:
+            self._read_tags(text)
         else:
             self._pass_text(text)
         return self._take_pieces()
@@ -93,12 +92,21 @@ class ChannelParser:
         self._pieces = []
         return pieces
 
+    def _read_tags(self, text: str) -> None:
+        settled = self._tags.settled_chars(text)
+        if settled < len(text):
+            self._tag_beginning = text[settled:]
+            text = text[:settled]
+        self._scan(text)
+
     def _scan(self, text: str) -> None:
         """Read text in which every tag is whole."""
         position = 0
-        for tag in self._tags.find_all(text):
+        tag = self._tags.try_find(text)
+        while tag is not None:
             self._pass_text(text[position : tag.start])
             position = tag.end if self._takes(tag) else tag.start
+            tag = self._tags.try_find(text, tag.end)
         self._pass_text(text[position:])
 
     def _takes(self, tag: Tag) -> bool:

@@ -37,7 +37,8 @@ def _read_parts(content: object) -> tuple[TextPart, ...]:
 
 
 def _read_text(item: object) -> str:
-    text = cast("Mapping[str, object]", item).get("text") if isinstance(item, Mapping) else item
-    if not isinstance(text, str):
-        raise MalformedMessage(f"content of type {type(item).__name__}")
-    return text
+    if isinstance(item, Mapping):
+        item = cast("Mapping[str, object]", item).get("text")
+    if isinstance(item, str):
+        return item
+    raise MalformedMessage("content without text")

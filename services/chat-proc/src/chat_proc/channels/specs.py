@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self, get_args
 
 from pydantic import BaseModel
 
@@ -10,6 +10,8 @@ from chat_proc.channels.citations import CitationFormat
 from chat_proc.channels.tags import Body, ChannelSyntax
 from everturn.ports.language_model import LanguageModel
 
+ChannelFormat = Literal["markdown", "text", "html", "json", "code"]
+CHANNEL_FORMATS: frozenset[str] = frozenset(get_args(ChannelFormat))
 CITED_FORMATS: dict[str, CitationFormat] = {"markdown": "markdown", "text": "text", "html": "html"}
 _BODIES: dict[str, Body] = {"json": "json", "code": "code"}
 
@@ -18,15 +20,19 @@ _BODIES: dict[str, Body] = {"json": "json", "code": "code"}
 class ChannelSpec:
     """One channel of the reply.
 
-    `format` is markdown, text, html, json, code, or a name the client knows. Citations are replaced in the first three.
-    `model` checks the JSON of the channel. Without `emit_marker` the channel is read but its deltas are not emitted.
+    Citations are replaced in markdown, text and html. `model` checks the JSON of the channel. Without `emit_marker` the
+    channel is read but its deltas are not emitted. Raises ValueError for a format that no client knows.
     """
 
     name: str
-    format: str = "markdown"
+    format: ChannelFormat = "markdown"
     model: type[BaseModel] | None = None
     replace_citations: bool = True
     emit_marker: str | None = "answer"
+
+    def __post_init__(self) -> None:
+        if self.format not in CHANNEL_FORMATS:
+            raise ValueError(f"channel format {self.format!r} is none of {sorted(CHANNEL_FORMATS)}")
 
     @property
     def syntax(self) -> ChannelSyntax:
@@ -40,7 +46,7 @@ class ChannelSpec:
 
 
 class EmitDelta(Protocol):
-    """Takes one delta: the fields of a `chat.delta` event. `index` counts the deltas of a channel (or of an artifact)."""
+    """Takes one delta, the fields of a `chat.delta` event; `index` counts those of an occurrence or an artifact."""
 
     async def __call__(
         self,
@@ -51,7 +57,7 @@ class EmitDelta(Protocol):
         text: str,
         completed: bool,
         marker: str,
-        format: str,
+        format: ChannelFormat,
         artifact: str | None,
     ) -> None: ...
 

@@ -1,11 +1,12 @@
 """Streams one model reply through its channels: deltas to `emit` and to subscribers, and the results at the end."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import assert_never
 
 from chat_proc.channels.channel_output import ChannelOutput, CompositeRoute
 from chat_proc.channels.citations import index_sources
+from chat_proc.channels.jsontext.strings import storable
 from chat_proc.channels.parser import ChannelClosed, ChannelOpened, ChannelParser, ChannelText, OutsideText, Piece
 from chat_proc.channels.prompt_messages import MessageLike, build_request
 from chat_proc.channels.results import ChannelResult, ServiceError, StreamMeta
@@ -83,8 +84,8 @@ class _Reply:
             async with aclosing(model.generate(request)) as pieces:
                 async for piece in pieces:
                     match piece:
-                        case TextDelta(text):
-                            await self._read(text)
+                        case TextDelta():
+                            await self._read(piece.text)
                         case ReplyFinished():
                             self._finished = piece
                         case ReasoningDelta():
@@ -95,7 +96,8 @@ class _Reply:
                         break
         except ModelFailed as failure:
             self._error = _describe(failure)
-        await self._pass_on(self._parser.finish())
+        for piece in self._parser.finish():
+            await self._pass_on(piece)
 
     def build_meta(self, *, model_name: str, agent: str, with_raw: bool) -> StreamMeta:
         """What is known about the reply besides its channels."""
@@ -114,23 +116,28 @@ class _Reply:
         if len(text) > self._chars_left:
             text = text[: self._chars_left]
             self._capped = True
+        if not text.isascii() or "\x00" in text:
+            text = storable(text)
         self._chars_left -= len(text)
         self._raw.append(text)
-        await self._pass_on(self._parser.feed(text))
+        for piece in self._parser.feed(text):
+            await self._pass_on(piece)
 
-    async def _pass_on(self, pieces: list[Piece]) -> None:
-        for piece in pieces:
-            match piece:
-                case ChannelText(channel, _, text):
-                    await self._outputs[channel].write(text)
-                case OutsideText(text):
-                    self._outside.append(text)
-                case ChannelOpened(channel, instance):
-                    self._outputs[channel].open(instance)
-                case ChannelClosed(channel, _, complete):
-                    await self._outputs[channel].close(complete=complete)
-                case _:
-                    assert_never(piece)
+    def _pass_on(self, piece: Piece) -> Awaitable[None]:
+        match piece:
+            case ChannelText():
+                return self._outputs[piece.channel].write(piece.text)
+            case OutsideText():
+                return self._keep_outside(piece.text)
+            case ChannelOpened():
+                return self._outputs[piece.channel].open(piece.instance)
+            case ChannelClosed():
+                return self._outputs[piece.channel].close(complete=piece.complete)
+            case _:
+                assert_never(piece)
+
+    async def _keep_outside(self, text: str) -> None:
+        self._outside.append(text)
 
 
 def _read_sources(rows: Iterable[Source | Mapping[str, object]]) -> Iterable[Source]:

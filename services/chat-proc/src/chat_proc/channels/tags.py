@@ -1,7 +1,7 @@
 """The channel tags of one protocol: finding whole ones, and telling whether the end of a text may still become one."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,10 +46,12 @@ class TagTable:
         self._beginnings = frozenset(tag[:length] for tag in tags for length in range(1, len(tag)))
         self._longest_beginning = max(map(len, tags)) - 1
 
-    def find_all(self, text: str) -> Iterator[Tag]:
-        """Every whole tag of `text`, in order."""
-        for found in self._pattern.finditer(text):
-            yield Tag(self._names[found[2].lower()], not found[1], found[0], found.start())
+    def try_find(self, text: str, start: int = 0) -> Tag | None:
+        """The first whole tag of `text` from `start` on."""
+        found = self._pattern.search(text, start)
+        if found is None:
+            return None
+        return Tag(self._names[found[2].lower()], not found[1], found[0], found.start())
 
     def settled_chars(self, text: str) -> int:
         """How many characters of `text` no continuation can turn into part of a tag that is not whole yet."""

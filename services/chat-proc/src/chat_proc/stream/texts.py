@@ -38,8 +38,11 @@ class RoundTexts:
         marker: str,
         format: TextFormat = "markdown",
         artifact: str | None = None,
+        trim_start: bool = False,
     ) -> None:
-        """Send one more piece; an empty one is nothing."""
+        """Send one more piece; an empty one is nothing. `trim_start` leaves out blanks before the first character."""
+        if trim_start and (channel, instance) not in self._texts:
+            text = text.lstrip()
         if not text:
             return
         growing = self._texts.setdefault((channel, instance), _Growing(marker, format, artifact, self._now()))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import cast
 
 from chat_proc.timeline.inert import escape_line, make_inert
 from everturn.model import block_bodies as bodies
@@ -42,6 +42,37 @@ def preview(text: str, cap: int, ref: str) -> str:
     return f"{make_inert(text[:cap])}\n({cap} of {len(text)} characters shown; more: react.read items=[{item}])"
 
 
+def block_source(block: Block) -> str:
+    """The whole text behind a block, verbatim; an offset into what is shown of it is an offset into this."""
+    match block.body:
+        case bodies.ToolCallBody() as body:
+            return f"{body.tool_id}\n{_params(body.params)}"
+        case bodies.ToolResultBody() as body:
+            return "\n".join((body.text, *map(render_artifact, body.artifacts)))
+        case bodies.PlanBody(plan=plan):
+            return render_plan(plan)
+        case bodies.TitleBody(title=title):
+            return title
+        case (
+            bodies.PromptBody(text=text)
+            | bodies.AttachmentTextBody(text=text)
+            | bodies.SignalBody(text=text)
+            | bodies.ThinkingBody(text=text)
+            | bodies.NotesBody(text=text)
+            | bodies.NoticeBody(text=text)
+            | bodies.RawDecisionBody(text=text)
+            | bodies.ToolCodeBody(text=text)
+            | bodies.PlanAckBody(text=text)
+            | bodies.CompletionBody(text=text)
+            | bodies.AttemptBody(text=text)
+            | bodies.SummaryBody(text=text)
+            | bodies.FeedbackBody(text=text)
+        ):
+            return text
+        case _:
+            return block.body_json
+
+
 def _lines(block: Block) -> Iterable[str]:
     match block.body:
         case bodies.TurnHeaderBody():
@@ -56,7 +87,7 @@ def _lines(block: Block) -> Iterable[str]:
             text = preview(body.text, MAX_PROMPT_CHARS, block.ref) or _silent_signal(block)
             return (_header(block), text, *map(_attachment, body.attachments))
         case bodies.ToolCallBody() as body:
-            return (f"{_header(block)} {body.tool_id}", _params(body.params))
+            return (f"{_header(block)} {body.tool_id}", make_inert(_params(shorten(body.params))))
         case bodies.ToolResultBody() as body:
             text = preview(body.text, MAX_TEXT_CHARS, block.ref)
             return (f"{_header(block)} {body.status}", text, *map(render_artifact, body.artifacts))
@@ -73,24 +104,7 @@ def _lines(block: Block) -> Iterable[str]:
         case bodies.AttemptBody() as body:
             return (f"{_header(block)} {escape_line(body.reason)}", preview(body.text, MAX_TEXT_CHARS, block.ref))
         case _:
-            return (_header(block), preview(_plain_text(block), MAX_TEXT_CHARS, block.ref))
-
-
-def _plain_text(block: Block) -> str:
-    match block.body:
-        case (
-            bodies.ThinkingBody(text=text)
-            | bodies.NotesBody(text=text)
-            | bodies.ToolCodeBody(text=text)
-            | bodies.PlanAckBody(text=text)
-            | bodies.CompletionBody(text=text)
-            | bodies.SummaryBody(text=text)
-        ):
-            return text
-        case bodies.TitleBody(title=title):
-            return title
-        case _:
-            return block.body_json
+            return (_header(block), preview(block_source(block), MAX_TEXT_CHARS, block.ref))
 
 
 def _header(block: Block) -> str:
@@ -113,17 +127,18 @@ def _silent_signal(block: Block) -> str:
     return "(no text: stop now with what there is)" if block.type is BlockType.USER_STEER else "(no text)"
 
 
-def _params(params: dict[str, Any]) -> str:
-    return make_inert(json.dumps(_shortened(params), sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+def _params(params: object) -> str:
+    return json.dumps(params, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def _shortened(value: object) -> object:
+def shorten(value: object) -> object:
+    """JSON values with long strings cut."""
     match value:
         case str() if len(value) > MAX_PARAM_CHARS:
             return f"{value[:MAX_PARAM_CHARS]}... ({MAX_PARAM_CHARS} of {len(value)} characters shown)"
         case dict():
-            return {key: _shortened(item) for key, item in cast("dict[str, object]", value).items()}
+            return {key: shorten(item) for key, item in cast("dict[str, object]", value).items()}
         case list():
-            return [_shortened(item) for item in cast("list[object]", value)]
+            return [shorten(item) for item in cast("list[object]", value)]
         case _:
             return value

@@ -10,8 +10,7 @@ from chat_proc.tools.file_types import sniff_mime
 from everturn.errors import Invalid
 from everturn.model.artifacts import Artifact, ArtifactKind, Rn, object_key
 from everturn.model.ids import ArtifactId, CallId, make_id
-from everturn.model.refs import check_path, file_ref, output_ref, parse_ref
-from everturn.model.refs import FileRef, OutputRef
+from everturn.model.refs import FileRef, OutputRef, check_path, file_ref, output_ref, parse_ref
 from everturn.ports.objects import Objects
 from everturn.ports.tool import ToolCall, ToolContext
 
@@ -53,12 +52,14 @@ def read_destination(path: str, context: ToolContext, *, default: ArtifactKind) 
     if head == context.turn_id:
         head, _, rest = rest.partition("/")
     elif head.startswith("turn_"):
-        raise Invalid(f"{path!a} belongs to an earlier turn, which can't be changed; write to {context.turn_id}/files/.")
+        raise Invalid(
+            f"{path!a} belongs to an earlier turn, which can't be changed; write to {context.turn_id}/files/."
+        )
     if head == "files" and rest:
         return Destination(ArtifactKind.FILE, rest)
     if head == "outputs" and rest:
         return Destination(ArtifactKind.OUTPUT, rest)
-    if head == "attachments" or relative.startswith(f"{context.turn_id}/"):
+    if head == "attachments" or relative.partition("/")[0] == context.turn_id:
         raise Invalid(f"{path!a} can't be written; only files/ and outputs/ can.")
     return Destination(ArtifactKind.FILE if default is ArtifactKind.FILE else ArtifactKind.OUTPUT, relative)
 
@@ -115,7 +116,7 @@ def _build_artifact(call_id: CallId, context: ToolContext, produced: ProducedFil
 
 
 def derive_artifact_id(call_id: CallId, path: str, now: str) -> ArtifactId:
-    """The id of the file that a call writes to `path`: born with the call, so that a repeated call gives the same one."""
+    """The id of the file that a call writes to `path`: a repeated call gives the same one."""
     entropy = hashlib.sha256(f"{call_id}\n{path}".encode()).digest()[:10]
     return ArtifactId(make_id("art", _birth_ms(call_id, now), entropy))
 

@@ -34,7 +34,7 @@ def load_system_links() -> tuple[tuple[str, str], ...]:
 
 
 def build_command(launch: Launch, stage: Stage, links: tuple[tuple[str, str], ...], seccomp_fd: int) -> list[str]:
-    """The argument list; the environment that bubblewrap itself gets must be empty, its first process shows it to the program."""
+    """The argument list. Bubblewrap's own environment must be empty: the program can read it in `/proc/1`."""
     uid = str(launch.sandbox_uid)
     command = [
         launch.bwrap,

@@ -19,7 +19,8 @@ class SandboxChild:
     """A started bubblewrap. Its stdin and stdout are the executor's line, its stderr says why it could not start."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin and process.stdout and process.stderr
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise ValueError("the process needs all three pipes")
         self.pid = process.pid
         self.stdin = process.stdin
         self.stdout = process.stdout
@@ -31,7 +32,7 @@ class SandboxChild:
         return await self._process.wait()
 
     async def read_errors(self) -> str:
-        """What it said on stderr, the first 4 KiB; reads on to the end, so that nothing in the sandbox can block on it."""
+        """What it said on stderr, the first 4 KiB; reads on to the end, so that nobody in there blocks on it."""
         kept = b""
         while chunk := await self._stderr.read(_MAX_ERROR_BYTES):
             kept = (kept + chunk)[:_MAX_ERROR_BYTES]

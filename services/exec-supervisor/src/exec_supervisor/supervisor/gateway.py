@@ -1,7 +1,7 @@
 """The run's Unix socket: who may connect, what a connection may send, and the way of a call to the worker and back.
 
-Whatever a program does to the socket costs it its connection. At most `MAX_CONNECTIONS` are open and `MAX_ACCEPTED` ever
-taken, a connection holds one unfinished frame, and only `MAX_IN_FLIGHT` calls of it wait for the worker at a time.
+Whatever a program does to the socket costs it its connection. At most `MAX_CONNECTIONS` are open and `MAX_ACCEPTED`
+ever taken, a connection holds one unfinished frame, and only `MAX_IN_FLIGHT` calls of it wait for the worker at a time.
 """
 
 import asyncio
@@ -136,7 +136,7 @@ class Gateway:
             in_flight.release()
 
     async def _ask_worker(self, call: GatewayCall, timeout_s: float) -> ToolReply:
-        """The worker's reply, or the gateway's own where that is late, too big for a frame or beyond the run's bytes."""
+        """The worker's reply, or the gateway's own where that is late, too big for a frame or over the quota."""
         try:
             async with asyncio.timeout(timeout_s):
                 reply = await self._forward(call)
@@ -169,7 +169,7 @@ def hash_arguments(arguments: dict[str, object]) -> str:
 
 
 async def _receive_call(stream: FrameStream) -> GatewayCall | None:
-    """The next call; None at the end. A peer may be silent between frames; one frame has a time limit (TimeoutError)."""
+    """The next call; None at the end. A peer may be silent between frames; a begun frame has a time limit."""
     frame = stream.try_receive()
     if frame is None and not stream.mid_frame and not await stream.read_more():
         return None

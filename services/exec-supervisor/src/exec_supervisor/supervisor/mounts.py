@@ -1,8 +1,8 @@
 """The folders bubblewrap shows the program, brought to where uid 1001 may reach them.
 
-Bubblewrap runs as an ordinary user and can't bind what lies below a folder such as a 0700 home. A supervisor that is root
-therefore makes a mount namespace of its own and binds each folder below the run's; nothing of it is visible outside,
-and the kernel takes it apart with the last process in it.
+Bubblewrap runs as an ordinary user and can't bind what lies below a folder such as a 0700 home. A supervisor that is
+root therefore makes a mount namespace of its own and binds each folder below the run's; nothing of it is visible
+outside, and the kernel takes it apart with the last process in it.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ def build_stage(run_dir: Path, roots: tuple[str, ...], limits: RunLimits, uid: i
 
 
 def remove_stage(run_dir: Path) -> None:
-    """Take the run's folder away, name by name: below it the roots may be mounted, and nothing may ever delete those."""
+    """Take the run's folder away, name by name: the roots may be mounted below it, nothing may delete those."""
     ctypes.CDLL(None).umount2(os.fsencode(run_dir), _MNT_DETACH)
     (run_dir / _SOCKET_DIR / SOCKET_NAME).unlink(missing_ok=True)
     for place in (run_dir / _SOCKET_DIR, run_dir):

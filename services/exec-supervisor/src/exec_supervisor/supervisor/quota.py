@@ -1,5 +1,6 @@
 """What a run may still ask of the gateway: its grants and how much of them is used up."""
 
+import math
 from typing import cast
 
 from everturn.wire.execution import ArgumentRule, Capability, GatewayCall, ToolGrant
@@ -63,10 +64,13 @@ def find_problem(rule: ArgumentRule, value: object) -> str | None:
         return f"must be one of {', '.join(rule.one_of)}"
     if rule.max_chars is not None and not (isinstance(value, str) and len(value) <= rule.max_chars):
         return f"must be text of at most {rule.max_chars} characters"
-    if rule.max_items is not None and not (
-        isinstance(value, list) and len(cast("list[object]", value)) <= rule.max_items
-    ):
+    if rule.max_items is not None and _count_items(value) > rule.max_items:
         return f"must be a list of at most {rule.max_items} items"
-    if rule.maximum is not None and not (type(value) in (int, float) and cast("float", value) <= rule.maximum):
+    if rule.maximum is not None and not (isinstance(value, (int, float)) and value <= rule.maximum):
         return f"must be a number of at most {rule.maximum:g}"
     return None
+
+
+def _count_items(value: object) -> float:
+    """Items of a list; what is no list has too many."""
+    return len(cast("list[object]", value)) if isinstance(value, list) else math.inf

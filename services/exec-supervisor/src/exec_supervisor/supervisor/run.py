@@ -1,4 +1,4 @@
-"""One supervised run, from the launch to the last frame: the worker's line is its lifeline, the executor is not believed."""
+"""One supervised run, from launch to last frame: the worker's line is its lifeline, the executor is not believed."""
 
 import asyncio
 import dataclasses
@@ -45,6 +45,7 @@ MessageT = TypeVar("MessageT", bound=MessageClass)
 
 async def run_supervisor(line: WorkerLine, lifeline_fd: int) -> int:
     """Run what the worker asks for. The exit code: 0 when the result was sent, 1 when the worker went away before."""
+    exit_code = 0
     try:
         launch = await line.receive_launch()
         async with asyncio.TaskGroup() as group:
@@ -53,8 +54,8 @@ async def run_supervisor(line: WorkerLine, lifeline_fd: int) -> int:
             for task in watching:
                 task.cancel()
     except* (LifelineCut, BrokenPipeError):
-        return 1
-    return 0
+        exit_code = 1
+    return exit_code
 
 
 async def run_launch(launch: Launch, line: WorkerLine) -> Finished:
@@ -102,9 +103,13 @@ class Run:
         self._started = time.monotonic()
         try:
             verdict, report = await self._wait_for_report()
-        except (Silent, TimeoutError) as error:
-            return self._end("silent" if isinstance(error, TimeoutError) else "died", str(error))
+        except Silent as error:
+            return self._end("died", str(error))
         finished = self._end(verdict, "", report)
+        if report is None:
+            return dataclasses.replace(
+                finished, detail="it did not end when asked to and was killed, its files are lost"
+            )
         try:
             await self._forward_outputs()
         except (Silent, TimeoutError) as error:
@@ -135,8 +140,8 @@ class Run:
                 await self._stream.send_raw(piece)
             await self._send(InputsEnd())
 
-    async def _wait_for_report(self) -> tuple[Verdict, Report]:
-        """The report of a program that ended or was stopped. Raises Silent, and TimeoutError when a stop is not obeyed."""
+    async def _wait_for_report(self) -> tuple[Verdict, Report | None]:
+        """The report of a program that ended or was stopped; none when a stop is not obeyed. Raises Silent."""
         reporting = asyncio.create_task(self._receive(Report))
         stopping = asyncio.create_task(self._wait_for_stop())
         try:
@@ -145,9 +150,9 @@ class Run:
                 return "ended", reporting.result()
             reason = stopping.result()
             self._note_stop(reason)
-            async with asyncio.timeout(SILENCE_S):
-                await self._send(Stop(reason))
-                return reason, await reporting
+            await self._send(Stop(reason))
+            await asyncio.wait((reporting,), timeout=SILENCE_S)
+            return reason, reporting.result() if reporting.done() else None
         except (BrokenPipeError, ConnectionResetError) as error:
             raise Silent("it ended while it was being stopped") from error
         finally:

@@ -6,83 +6,37 @@ from typing import Any, Final, cast
 
 import pyseccomp
 
-# Everything an ordinary program never needs: kernel surface with a history of holes, other processes' memory, mounts,
-# namespaces, memory that no resident-set count sees (memfd, System V segments).
-REFUSED: Final = [
-    "acct",
-    "add_key",
-    "adjtimex",
-    "bpf",
-    "chroot",
-    "clock_adjtime",
-    "clock_settime",
-    "create_module",
-    "delete_module",
-    "fanotify_init",
-    "finit_module",
-    "fsconfig",
-    "fsmount",
-    "fsopen",
-    "fspick",
-    "get_kernel_syms",
-    "init_module",
-    "io_uring_enter",
-    "io_uring_register",
-    "io_uring_setup",
-    "ioperm",
-    "iopl",
-    "kcmp",
-    "kexec_file_load",
-    "kexec_load",
-    "keyctl",
-    "lookup_dcookie",
-    "mbind",
-    "memfd_create",
-    "memfd_secret",
-    "migrate_pages",
-    "mount",
-    "mount_setattr",
-    "move_mount",
-    "move_pages",
-    "msgget",
-    "name_to_handle_at",
-    "nfsservctl",
-    "open_by_handle_at",
-    "open_tree",
-    "perf_event_open",
-    "personality",
-    "pidfd_getfd",
-    "pivot_root",
-    "process_madvise",
-    "process_vm_readv",
-    "process_vm_writev",
-    "ptrace",
-    "query_module",
-    "quotactl",
-    "quotactl_fd",
-    "reboot",
-    "request_key",
-    "semget",
-    "set_mempolicy",
-    "setdomainname",
-    "sethostname",
-    "setns",
-    "settimeofday",
-    "shmget",
-    "swapoff",
-    "swapon",
-    "sysfs",
-    "syslog",
-    "umount",
-    "umount2",
-    "unshare",
-    "uselib",
-    "userfaultfd",
-    "ustat",
-    "vhangup",
-    "vm86",
-    "vm86old",
-]
+_OTHER_PROCESSES = ("kcmp", "pidfd_getfd", "process_madvise", "process_vm_readv", "process_vm_writev", "ptrace")
+_KEYS = ("add_key", "keyctl", "request_key")
+_IO_URING = ("io_uring_enter", "io_uring_register", "io_uring_setup")
+_NAMESPACES = ("chroot", "pivot_root", "setns", "setdomainname", "sethostname", "unshare")
+_OLD_MOUNTS = ("mount", "quotactl", "quotactl_fd", "swapoff", "swapon", "sysfs", "umount", "umount2", "ustat")
+_NEW_MOUNTS_API = ("fsconfig", "fsmount", "fsopen", "fspick", "mount_setattr", "move_mount", "open_tree")
+_HANDLES = ("fanotify_init", "lookup_dcookie", "name_to_handle_at", "open_by_handle_at")
+_KERNEL_CODE = ("bpf", "create_module", "delete_module", "finit_module", "init_module", "kexec_file_load", "kexec_load")
+_KERNEL_VIEWS = ("get_kernel_syms", "nfsservctl", "perf_event_open", "query_module", "syslog", "userfaultfd", "uselib")
+_MACHINE = ("acct", "ioperm", "iopl", "personality", "reboot", "vhangup", "vm86", "vm86old")
+_CLOCK = ("adjtimex", "clock_adjtime", "clock_settime", "settimeofday")
+_MEMORY_PLACES = ("mbind", "migrate_pages", "move_pages", "set_mempolicy")
+# Memory that no sum over resident pages sees, and that outlives the process that made it.
+_UNCOUNTED_MEMORY = ("memfd_create", "memfd_secret", "msgget", "semget", "shmget")
+
+REFUSED: Final = (
+    *_OTHER_PROCESSES,
+    *_KEYS,
+    *_IO_URING,
+    *_NAMESPACES,
+    *_OLD_MOUNTS,
+    *_NEW_MOUNTS_API,
+    *_HANDLES,
+    *_KERNEL_CODE,
+    *_KERNEL_VIEWS,
+    *_MACHINE,
+    *_CLOCK,
+    *_MEMORY_PLACES,
+    *_UNCOUNTED_MEMORY,
+)
+"""What an ordinary program never needs; answered with EPERM."""
 UNKNOWN: Final = ("clone3",)
 """Answered with ENOSYS: its flags lie in memory that a filter can't read, and libc then falls back to clone."""
 

@@ -1,4 +1,4 @@
-"""The supervisor's line to its worker: the launch, input frames, replies and stops in; calls, outputs and the result out."""
+"""The supervisor's line to its worker: launch, inputs, replies and stops in; calls, outputs and the result out."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,6 @@ from typing import Final
 
 from everturn.wire.execution import (
     PIPE_FRAME_BYTES,
-    BadMessage,
     GatewayCall,
     InputsEnd,
     Launch,
@@ -57,8 +56,6 @@ class WorkerLine:
                 case Stop(reason=reason):
                     if not self._stopped.done():
                         self._stopped.set_result(reason)
-                case other:
-                    raise BadMessage(type(other).__name__)
         raise LifelineCut
 
     async def inputs(self) -> AsyncIterator[bytes]:

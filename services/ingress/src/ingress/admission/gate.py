@@ -1,4 +1,4 @@
-"""Whether there is room for more work: asked before anything is stored, because after the commit the answer is always 202."""
+"""Whether there is room for more work: asked before anything is stored."""
 
 from everturn.errors import Unavailable
 from everturn.ports.doorbells import Doorbells

@@ -1,4 +1,4 @@
-"""What the ingress counts, in a registry of its own."""
+"""What only the ingress counts, in a registry of its own; `everturn.telemetry.metrics` has what services share."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -11,7 +11,10 @@ class IngressMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.requests = Counter(
-            "ingress_requests_total", "Requests by route and status.", ["method", "route", "status"], registry=self.registry
+            "ingress_requests_total",
+            "Requests by route and status.",
+            ["method", "route", "status"],
+            registry=self.registry,
         )
         self.seconds = Histogram(
             "ingress_request_seconds",
@@ -20,9 +23,8 @@ class IngressMetrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self.unhandled = Counter("ingress_unhandled_errors_total", "Errors that nobody expected.", registry=self.registry)
-        self.accepted = Counter(
-            "ingress_accepted_total", "Messages and signals accepted.", ["what"], registry=self.registry
+        self.unhandled = Counter(
+            "ingress_unhandled_errors_total", "Errors that nobody expected.", registry=self.registry
         )
         self.refused_files = Counter(
             "ingress_refused_files_total", "Files refused, by reason.", ["reason"], registry=self.registry
@@ -31,8 +33,9 @@ class IngressMetrics:
             "ingress_unrung_total", "Accepted work whose doorbell or hint could not be sent.", registry=self.registry
         )
         self.streams = Gauge("ingress_streams", "Open event streams.", registry=self.registry)
-        self.gaps = Counter("ingress_stream_gaps_total", "Times a client was resynced by a snapshot.", registry=self.registry)
-        self.snapshots = Counter("ingress_stream_snapshots_total", "Snapshots read for streams.", registry=self.registry)
+        self.snapshots = Counter(
+            "ingress_stream_snapshots_total", "Snapshots read for streams.", registry=self.registry
+        )
         self.wire_losses = Counter(
             "ingress_wire_losses_total", "Times the live wire was lost.", ["part"], registry=self.registry
         )

@@ -29,10 +29,11 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def _describe(status: int) -> dict[str, Any]:
-    example = Problem(type="urn:everturn:problem:example", title=_REASONS[status], status=status, detail="What was wrong.")
+    reason = _REASONS[status]
+    example = Problem(type="urn:everturn:problem:example", title=reason, status=status, detail="What was wrong.")
     schema = {"$ref": "#/components/schemas/Problem"}
     content = {PROBLEM_MIME: {"schema": schema, "example": example.model_dump(exclude_none=True)}}
-    return {"description": _REASONS[status], "content": content}
+    return {"description": reason, "content": content}
 
 
 PROBLEM_SCHEMA: dict[str, Any] = {

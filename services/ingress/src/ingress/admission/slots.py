@@ -1,7 +1,7 @@
 """How many event streams may be open: per process and per user."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from everturn.model.identity import Principal
@@ -39,7 +39,7 @@ class StreamSlots:
             del self._open[owner]
 
     @contextmanager
-    def until_handed_over(self, principal: Principal) -> Iterator[None]:
+    def until_handed_over(self, principal: Principal) -> Generator[None]:
         """Hold a slot; it is returned only when the block fails, else by whoever took the stream over."""
         self.take(principal)
         try:

@@ -1,14 +1,14 @@
-"""Strict JSON: what can't be read in exactly one way, or can't be stored, is refused before anything else looks at it."""
+"""Strict JSON: what can't be read in exactly one way, or can't be stored, is refused first."""
 
 import json
 import re
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from everturn.errors import EverturnError
 
 MAX_DEPTH = 64
 MAX_TOKENS = 100_000
-"""Strings, brackets and commas in one body; the largest honest body, a fetch of 100 turns or 20 files, has a few hundred."""
+"""Strings, brackets and commas in one body; the largest honest body has a few hundred."""
 MAX_NUMBER_CHARS = 40
 _MAX_INT = 2**63 - 1
 
@@ -32,7 +32,11 @@ def parse_strict(raw: bytes) -> Any:
     _check_shape(raw)
     try:
         value = json.loads(
-            text, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_int=_parse_int, parse_float=_parse_float
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_refuse_constant,
+            parse_int=_parse_int,
+            parse_float=_parse_float,
         )
     except json.JSONDecodeError as error:
         raise BadJson(f"{error.msg} at line {error.lineno} column {error.colno}.") from error
@@ -86,11 +90,11 @@ def _check_text(value: object, place: str) -> None:
         case str():
             _check_string(value, place)
         case dict():
-            for key, item in value.items():
+            for key, item in cast(dict[str, Any], value).items():
                 _check_string(key, f"{place}.{_shown(key)}")
                 _check_text(item, f"{place}.{_shown(key)}")
         case list():
-            for index, item in enumerate(value):
+            for index, item in enumerate(cast(list[Any], value)):
                 _check_text(item, f"{place}[{index}]")
         case _:
             pass

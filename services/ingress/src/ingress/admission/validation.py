@@ -10,7 +10,10 @@ MAX_ERRORS = 20
 
 def problem_of_validation(errors: Sequence[Mapping[str, Any]], root: str | None = None) -> ProblemError:
     """A 422 problem with the first errors; input values are not repeated."""
-    named = [{"field": _field(error, root), "message": str(error.get("msg", "invalid"))[:300]} for error in errors[:MAX_ERRORS]]
+    named = [
+        {"field": _field(error, root), "message": str(error.get("msg", "invalid"))[:300]}
+        for error in errors[:MAX_ERRORS]
+    ]
     first = named[0]
     return unprocessable(f"{first['field']}: {first['message']}", errors=named)
 

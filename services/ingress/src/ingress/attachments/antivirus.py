@@ -94,7 +94,8 @@ class Clamd:
 
     def _scan(self, data: bytes) -> tuple[dict[str, tuple[str, str | None]], str]:
         connection = self._connect()
-        return connection.instream(io.BytesIO(data)) or {}, _version_of(connection.version())
+        result = connection.instream(io.BytesIO(data))  # pyright: ignore[reportUnknownMemberType] it has no types
+        return result or {}, _version_of(connection.version())
 
     def _connect(self) -> "_BoundedClamd":
         return _BoundedClamd(self._address)
@@ -139,7 +140,7 @@ def parse_address(url: str) -> tuple[str, int] | str:
 
 
 def choose_antivirus(*, clamd_url: str | None, development: bool, av_scan: str) -> Antivirus:
-    """Scan when there is a clamd; without one only development mode takes files, unless APP_AV_SCAN=1 asks for scans."""
+    """Scan when there is a clamd; without one only development mode takes files, unless APP_AV_SCAN=1 asks to scan."""
     if development and av_scan == "0":
         return NoScan()
     if clamd_url:

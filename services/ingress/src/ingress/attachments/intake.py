@@ -1,4 +1,4 @@
-"""Taking files in: all checks on all files first, then the objects are saved; one bad file refuses the whole message."""
+"""Taking files in: all checks on all files first, then the objects are saved; one bad file refuses the message."""
 
 import asyncio
 import hashlib
@@ -115,7 +115,9 @@ class Intake:
         self, principal: Principal, conversation_id: ConversationId, files: Sequence[CheckedFile]
     ) -> "SavedFiles":
         """Save the objects of checked files, so that no row is ever without its object."""
-        saved = SavedFiles(principal, conversation_id, tuple(self._build_upload(conversation_id, file) for file in files))
+        saved = SavedFiles(
+            principal, conversation_id, tuple(self._build_upload(conversation_id, file) for file in files)
+        )
         keys = saved.keys()
         self._in_flight.update(keys)
         try:

@@ -1,11 +1,11 @@
-"""Reading a multipart message: one JSON part named `message`, and files in parts named `files`, capped while they stream."""
+"""Reading a multipart message while it streams: a JSON part named `message`, and files in parts named `files`."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from python_multipart import MultipartParser
 from python_multipart.exceptions import MultipartParseError
-from python_multipart.multipart import parse_options_header
+from python_multipart.multipart import MultipartCallbacks, parse_options_header
 
 from ingress.admission.request import AdmittedRequest, read_json
 from ingress.attachments.intake import IncomingFile
@@ -55,7 +55,7 @@ class _Collector:
         self._value = bytearray()
         self.ended = False
 
-    def callbacks(self) -> dict[str, Any]:
+    def callbacks(self) -> MultipartCallbacks:
         return {
             "on_part_begin": self._begin,
             "on_header_field": self._header_field,

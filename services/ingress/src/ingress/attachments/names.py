@@ -13,7 +13,7 @@ _SPACES = re.compile(r"\s+")
 
 
 def clean_name(raw: str) -> str:
-    """The last part of the path `raw`, in NFC, without invisible characters, at most 255 bytes, never empty, `.` or `..`."""
+    """The last part of the path `raw`, in NFC, without invisible characters, 1 to 255 bytes, never `.` or `..`."""
     last = re.split(r"[/\\]", raw)[-1]
     text = unicodedata.normalize("NFC", last)
     visible = "".join(char for char in text if unicodedata.category(char) not in _DROPPED)

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pylibmagic  # noqa: F401  # isort: skip  # makes its libmagic findable, so it comes before magic
+import pylibmagic  # isort: skip  # makes its libmagic findable, so it comes before magic
 import magic
 
 from ingress.attachments.names import split_extension
@@ -12,6 +12,10 @@ from ingress.attachments.names import split_extension
 _SNIFFED_BYTES = 262_144
 _UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream"})
 _ZIP_LOOKS = frozenset({"application/zip", "application/gzip", "application/x-7z-compressed", "application/x-rar"})
+
+
+MAGIC_LIBRARY = pylibmagic.__version__
+"""The release of the library that sniffs, with its database."""
 
 
 class NotAccepted(Exception):
@@ -46,18 +50,21 @@ _PDF = _kind("application/pdf", "doc", "pdf", "application/x-pdf")
 _BINARY: Mapping[str, Kind] = {kind.mime: kind for kind in (*_IMAGES, _PDF)}
 
 _TEXT_EXTENSIONS: Mapping[str, str] = {
-    ".txt": "text/plain", ".text": "text/plain", ".log": "text/plain", ".md": "text/markdown", ".markdown": "text/markdown",
+    ".txt": "text/plain", ".text": "text/plain", ".log": "text/plain", ".md": "text/markdown",
+    ".markdown": "text/markdown",
     ".csv": "text/csv", ".tsv": "text/tab-separated-values", ".json": "text/plain", ".jsonl": "text/plain",
     ".yaml": "text/plain", ".yml": "text/plain", ".toml": "text/plain", ".ini": "text/plain", ".cfg": "text/plain",
     ".py": "text/plain", ".sql": "text/plain", ".r": "text/plain", ".tex": "text/plain", ".rst": "text/plain",
     ".js": "text/plain", ".ts": "text/plain", ".java": "text/plain", ".c": "text/plain", ".h": "text/plain",
     ".cpp": "text/plain", ".go": "text/plain", ".rs": "text/plain", ".sh": "text/plain", ".css": "text/plain",
 }  # fmt: skip
-"""Extensions of text files and the type we keep them as; code and data are kept as plain text, which no browser runs."""
+"""Extensions of text files and what we keep them as; code and data are plain text, which no browser runs."""
 _TEXT_DECLARED = frozenset(
-    "text/ application/json application/x-ndjson application/jsonl application/yaml application/x-yaml application/toml "
-    "application/javascript application/x-javascript application/sql application/x-sh application/x-python-code "
-    "application/vnd.ms-excel application/csv".split()
+    f"application/{name}"
+    for name in (
+        *("json", "x-ndjson", "jsonl", "yaml", "x-yaml", "toml", "csv", "vnd.ms-excel"),
+        *("javascript", "x-javascript", "typescript", "sql", "x-sh", "x-python-code"),
+    )
 )
 """What browsers declare for such files; `application/vnd.ms-excel` is what Windows says of CSV."""
 _ACTIVE_TEXT = frozenset({"text/html", "text/xml", "application/xml", "image/svg+xml", "application/xhtml+xml"})

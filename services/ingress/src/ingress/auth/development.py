@@ -16,7 +16,7 @@ _OWN_SITES = frozenset({"none", "same-origin"})
 def check_local_request(headers: Headers) -> None:
     """Refuse what did not come from this machine's own user: else any web page could run turns (403).
 
-    A simple POST from a foreign page shows itself by Origin or Sec-Fetch-Site, DNS rebinding by Host, a proxy by its headers.
+    A foreign page shows itself by Origin or Sec-Fetch-Site, DNS rebinding by Host, a proxy by its headers.
     """
     hosts = headers.getlist("host")
     if len(hosts) != 1 or _host_name(hosts[0]) not in _OWN_HOSTS:
@@ -25,7 +25,7 @@ def check_local_request(headers: Headers) -> None:
         raise forbidden("Development mode takes no requests from other origins.")
     if any(site not in _OWN_SITES for site in headers.getlist("sec-fetch-site")):
         raise forbidden("Development mode takes no cross-site requests.")
-    if any(name in _FORWARDING or name.startswith("x-forwarded-") for name in headers.keys()):
+    if any(name in _FORWARDING or name.startswith("x-forwarded-") for name in headers):
         raise forbidden("Development mode does not work behind a proxy.")
 
 
@@ -41,6 +41,6 @@ def load_dev_user(headers: Headers) -> str:
 
 def _host_name(host: str) -> str:
     name, colon, port = host.rpartition(":")
-    if not colon or name.startswith("[") and not name.endswith("]"):
+    if not colon or (name.startswith("[") and not name.endswith("]")):
         return host
     return name if port.isascii() and port.isdigit() else host

@@ -1,7 +1,7 @@
 """Who asks: the one place where a request gets its principal."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, cast
 
 from fastapi import Depends, Path, Request
 from starlette.datastructures import Headers
@@ -73,9 +73,9 @@ def load_caller(
     project: Annotated[str, Path(description="The project.", examples=["default"])],
 ) -> Caller:
     """The caller of an admitted request; a route that was not admitted has none, and fails."""
-    caller = request.scope[_SCOPE_KEY]
-    assert isinstance(caller, Caller)
-    assert (caller.principal.tenant, caller.principal.project) == (tenant, project)
+    caller = cast(Caller, request.scope[_SCOPE_KEY])
+    if (caller.principal.tenant, caller.principal.project) != (tenant, project):
+        raise absent()
     return caller
 
 

@@ -1,4 +1,4 @@
-"""The grammar of tenant, project and user names: bounded, and nothing that could change the meaning of a key or a path."""
+"""The grammar of tenant, project and user names: bounded, and nothing that means something in a key or a path."""
 
 import re
 

@@ -3,9 +3,13 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import jwt
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from everturn.model.identity import Role
 from ingress.auth.names import is_user_name
@@ -37,16 +41,28 @@ class KeySource(Protocol):
 class StaticKey:
     """One key from the settings: a public key in PEM, or a shared secret."""
 
-    def __init__(self, key: str, *, key_type: str) -> None:
+    def __init__(self, key: object, *, key_type: str) -> None:
         self._key = key
         self._type = key_type
+
+    @classmethod
+    def from_pem(cls, pem: str) -> "StaticKey":
+        """A public key; its kind decides which algorithms it may verify. Raises ValueError for anything else."""
+        key = load_pem_public_key(pem.encode())
+        if isinstance(key, RSAPublicKey):
+            return cls(key, key_type="RSA")
+        if isinstance(key, EllipticCurvePublicKey):
+            return cls(key, key_type="EC")
+        if isinstance(key, Ed25519PublicKey):
+            return cls(key, key_type="OKP")
+        raise ValueError("AUTH_PUBLIC_KEY must be an RSA, EC or Ed25519 public key.")
 
     async def load_key(self, token: str) -> tuple[str, Any]:
         return self._type, self._key
 
 
 class JwksKeys:
-    """The issuer's key set, fetched in a thread, cached for five minutes; an unknown `kid` refetches at most every 30 s."""
+    """The issuer's key set, fetched in a thread and cached; an unknown `kid` refetches at most every 30 s."""
 
     def __init__(self, url: str) -> None:
         self._client = jwt.PyJWKClient(url, lifespan=300, timeout=5, cooldown_duration=30)
@@ -132,4 +148,5 @@ def _read_names(payload: dict[str, Any], claim: str) -> frozenset[str] | None:
 def _strings(value: object) -> list[str]:
     if isinstance(value, str):
         return value.split()
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+    items = cast(list[object], value) if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, str)]

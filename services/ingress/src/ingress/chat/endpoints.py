@@ -32,7 +32,11 @@ def describe_submission(form: type[MessageIn] | type[SignalIn], example: dict[st
     """The OpenAPI request body of an endpoint that reads JSON and multipart itself."""
     schema = form.model_json_schema(ref_template="#/components/schemas/{model}")
     schema.pop("$defs", None)
-    files = {"type": "array", "maxItems": 20, "items": {"type": "string", "contentMediaType": "application/octet-stream"}}
+    files = {
+        "type": "array",
+        "maxItems": 20,
+        "items": {"type": "string", "contentMediaType": "application/octet-stream"},
+    }
     parts = {"type": "object", "required": ["message"], "properties": {"message": schema, "files": files}}
     content = {
         "application/json": {"schema": schema, "example": example},
@@ -42,7 +46,7 @@ def describe_submission(form: type[MessageIn] | type[SignalIn], example: dict[st
         "name": HEADER,
         "in": "header",
         "required": False,
-        "description": "Repeating a request with its key gives the first answer again; another body under the key is a 422.",
+        "description": "A repeated request with its key gets the first answer again; another body a 422.",
         "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
     }
     return {"requestBody": {"required": True, "content": content}, "parameters": [key]}
@@ -61,7 +65,7 @@ async def post_message(
     caps: Caps,
     conversation_id: Annotated[str, Path(description="A conversation's id, or `new` to begin one.", examples=["new"])],
 ) -> AcceptedOut:
-    """Accept a message: it becomes a turn, or a followup into the turn that runs. The answer comes over `events_url`."""
+    """Accept a message: it becomes a turn, or a followup into the one that runs. The answer comes over `events_url`."""
     submission = await read_submission(cast(AdmittedRequest, request), MessageIn, caps)
     return build_accepted(me, await service.accept_message(me, conversation_id, submission, request.headers))
 

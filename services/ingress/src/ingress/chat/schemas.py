@@ -56,7 +56,7 @@ class ReceiptOut(Wire):
 
 
 class AcceptedOut(Wire):
-    """The message is stored and will be answered. `signal_id` is there when it went into the turn `turn_id` that runs."""
+    """The message is stored and will be answered. `signal_id` is there when it went into the running turn `turn_id`."""
 
     conversation_id: str
     turn_id: str

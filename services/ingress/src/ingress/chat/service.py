@@ -17,7 +17,8 @@ from everturn.model.signals import Signal, SignalKind
 from everturn.ports.clock import Clock
 from everturn.ports.doorbells import Doorbells
 from everturn.ports.event_stream import Hint, Hints, InboxBells
-from everturn.ports.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal, KeyBusy, Receipt
+from everturn.ports.inbox import Inbox, IncomingMessage, IncomingSignal, KeyBusy, Receipt
+from everturn.telemetry.metrics import MESSAGES_ACCEPTED
 from ingress.admission.gate import WorkGate
 from ingress.admission.idempotency import build_key
 from ingress.admission.metrics import IngressMetrics
@@ -123,7 +124,7 @@ class ChatService:
             await self._intake.discard(saved)
             return receipt
         self._intake.keep(saved)
-        self._metrics.accepted.labels(what="signal" if receipt.signal_id else "turn").inc()
+        MESSAGES_ACCEPTED.labels(as_="signal" if receipt.signal_id else "turn").inc()
         await self._ring(receipt)
         return receipt
 
@@ -138,7 +139,7 @@ class ChatService:
             await asyncio.sleep(0.05)
 
     async def _ring(self, receipt: Receipt) -> None:
-        """Tell workers and clients. Best effort: a worker finds the row within 3 s, the sweeper a lost doorbell within 5 s."""
+        """Tell workers and clients. Best effort: a worker or the sweeper finds the row within seconds anyway."""
         if receipt.ring:
             await self._try("doorbell", self._wires.doorbells.ring(receipt.lane, receipt.conversation_id))
         if receipt.signal_id:
@@ -185,7 +186,6 @@ class ChatService:
 def chat_service(request: Request) -> ChatService:
     """The service of this application."""
     return cast(ChatService, request.app.state.chat)
-
 
 
 def parse_turn_id(text: str | None) -> TurnId | None:

@@ -44,7 +44,13 @@ async def get_signal(me: Me, service: Service, conversation_id: ConversationPath
 
 @router.patch("/{signal_id}", responses=problems(409, 413, 415, 422))
 async def patch_signal(
-    patch: SignalPatch, me: Me, service: Service, caps: Caps, conversation_id: ConversationPath, signal_id: SignalPath
+    *,
+    patch: SignalPatch,
+    me: Me,
+    service: Service,
+    caps: Caps,
+    conversation_id: ConversationPath,
+    signal_id: SignalPath,
 ) -> SignalOut:
     """Change the text of a signal that was not applied yet."""
     check_text(patch.text, caps)

@@ -74,8 +74,6 @@ def _decode_file(index: int, attachment: AttachmentIn) -> IncomingFile:
         data = base64.b64decode(attachment.data_base64, validate=True)
     except (binascii.Error, ValueError) as error:
         field = f"body.attachments.{index}.data_base64"
-        raise unprocessable(
-            f"{field} is not base64.", errors=[{"field": field, "message": "not base64"}]
-        ) from error
+        raise unprocessable(f"{field} is not base64.", errors=[{"field": field, "message": "not base64"}]) from error
     declared = attachment.mime.partition(";")[0].strip().lower()
     return IncomingFile(attachment.filename, declared, data)

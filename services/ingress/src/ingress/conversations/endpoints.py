@@ -30,6 +30,7 @@ Service = Annotated[ConversationService, Depends(conversation_service)]
 
 @router.get("", responses=problems(422))
 async def list_conversations(
+    *,
     me: Me,
     service: Service,
     limit: Annotated[int, Query(ge=1, le=100, description="Rows of a page.")] = 50,

@@ -26,9 +26,7 @@ _log = structlog.get_logger(__name__)
 class ConversationService:
     """What the conversation endpoints do."""
 
-    def __init__(
-        self, *, conversations: Conversations, turns: Turns, objects: Objects, hints: Hints, ids: Ids
-    ) -> None:
+    def __init__(self, *, conversations: Conversations, turns: Turns, objects: Objects, hints: Hints, ids: Ids) -> None:
         self._conversations = conversations
         self._turns = turns
         self._objects = objects
@@ -45,9 +43,7 @@ class ConversationService:
 
     async def create(self, principal: Principal, *, title: str, bundle_id: str | None) -> Conversation:
         """A new conversation without turns."""
-        return await self._conversations.create(
-            principal, self._ids.conversation(), title=title, bundle_id=bundle_id
-        )
+        return await self._conversations.create(principal, self._ids.conversation(), title=title, bundle_id=bundle_id)
 
     async def save(
         self, principal: Principal, conversation_id: ConversationId, *, title: str | None, archived: bool | None
@@ -104,9 +100,7 @@ class ConversationService:
         self, principal: Principal, conversation_id: ConversationId, turn_ids: Sequence[str] | None
     ) -> tuple[TurnView, ...]:
         """Those of the turns that have feedback."""
-        page = await self._turns.load_page(
-            principal, conversation_id, turn_ids=_turn_ids(turn_ids), limit=MAX_TURN_IDS
-        )
+        page = await self._turns.load_page(principal, conversation_id, turn_ids=_turn_ids(turn_ids), limit=MAX_TURN_IDS)
         return tuple(turn for turn in _views(principal, page) if turn.feedback)
 
 

@@ -28,9 +28,7 @@ async def get_turn(me: Me, service: Service, conversation_id: ConversationPath, 
 @router.post(
     "/{conversation_id}/turns-with-feedbacks", responses=problems(413, 415, 422), response_model_exclude_none=True
 )
-async def turns_with_feedbacks(
-    body: TurnsIn, me: Me, service: Service, conversation_id: ConversationPath
-) -> TurnsOut:
+async def turns_with_feedbacks(body: TurnsIn, me: Me, service: Service, conversation_id: ConversationPath) -> TurnsOut:
     """The turns that somebody judged: of the named ones, or of the last hundred."""
     turns = await service.load_judged_turns(me, conversation_id, body.turn_ids)
     return TurnsOut(conversation_id=conversation_id, turns=turns)

@@ -9,7 +9,7 @@ from everturn.wire.views import FeedbackView
 
 
 class FeedbackIn(BaseModel):
-    """A judgement of a turn. A user's replaces the one before, null with an empty text clears it; a machine's is added."""
+    """A judgement of a turn. A user's replaces the one before, null without a text clears it; a machine's is added."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 

@@ -16,7 +16,7 @@ def content_type(mime: str) -> str:
 
 
 def build_disposition(filename: str, mime: str, *, download: bool) -> str:
-    """The Content-Disposition header of RFC 6266, with the name in ASCII and, where that loses something, by RFC 8187."""
+    """The Content-Disposition of RFC 6266: the name in ASCII and, where that loses something, by RFC 8187."""
     kind = "inline" if mime in _INLINE and not download else "attachment"
     plain = "".join(char if " " <= char <= "~" and char not in '"\\%' else "_" for char in filename)
     extended = "" if plain == filename else f"; filename*=UTF-8''{quote(filename, safe=_ATTR_CHARS)}"

@@ -2,11 +2,19 @@
 
 from dataclasses import dataclass
 
-import orjson
+from pydantic import ValidationError
 
 from everturn.model.leases import EventCursor
 from everturn.ports.event_stream import EncodedEvent, Entry
-from everturn.wire.events import AnyEvent, ChatComplete, ChatError, Envelope, encode_envelope, event_name
+from everturn.wire.events import (
+    AnyEvent,
+    ChatComplete,
+    ChatError,
+    Envelope,
+    encode_envelope,
+    event_name,
+    parse_envelope,
+)
 
 HEARTBEAT = b": ping\n\n"
 _TERMINAL_TYPES = frozenset(kind.model_fields["type"].default for kind in (ChatComplete, ChatError))
@@ -23,7 +31,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One entry of the stream as frames; `joined` is all of them. `last` is the entry's id, also when its frames were dropped."""
+    """One entry as frames; `joined` is all of them, `last` the entry's id, also when frames were dropped."""
 
     prev: EventCursor
     last: EventCursor
@@ -73,8 +81,11 @@ def try_terminal_turn(event: EncodedEvent) -> str | None:
     """The turn that this event ends; None for all other events."""
     if event.type not in _TERMINAL_TYPES:
         return None
-    turn_id = orjson.loads(event.payload).get("turn_id")
-    return turn_id if isinstance(turn_id, str) else None
+    try:
+        return parse_envelope(event.payload).turn_id
+    except ValidationError:
+        # A newer worker's event is passed on as it is; only telling it from a second one is lost.
+        return None
 
 
 class TerminalFilter:
@@ -85,7 +96,7 @@ class TerminalFilter:
         self._max_turns = max_turns
 
     def seconds(self, entry: Entry) -> frozenset[EventCursor]:
-        """Ids of events that end a turn which an earlier event ended already. The same entry twice gives the same answer."""
+        """Ids of events that end a turn which an earlier event ended. The same entry twice gives the same answer."""
         dropped: set[EventCursor] = set()
         for event in entry.events:
             turn_id = try_terminal_turn(event)

@@ -1,9 +1,10 @@
 import json
 
 import pytest
-from chat_proc.channels.jsontext.depth import JsonDepth
 from hypothesis import given
 from hypothesis import strategies as st
+
+from chat_proc.channels.jsontext.depth import JsonDepth
 
 
 @pytest.mark.parametrize(

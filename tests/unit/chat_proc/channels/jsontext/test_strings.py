@@ -1,9 +1,10 @@
 import json
 
 import pytest
-from chat_proc.channels.jsontext.strings import decode_run, storable
 from hypothesis import given
 from hypothesis import strategies as st
+
+from chat_proc.channels.jsontext.strings import decode_run, storable
 
 
 def decoded(body: str, size: int) -> tuple[str, bool]:

@@ -1,9 +1,10 @@
 import json
 
 import pytest
-from chat_proc.channels.jsontext.values import JsonRefusal, JsonValue, read_json
 from hypothesis import given
 from hypothesis import strategies as st
+
+from chat_proc.channels.jsontext.values import JsonRefusal, JsonValue, read_json
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63) + 1, 2**63 - 1) | st.text(),

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chat_proc.models.offline.model import OfflineModel, build_model
@@ -49,6 +49,7 @@ async def test_a_paced_reply_waits_after_each_piece() -> None:
     assert all(len(piece.text) <= 20 for piece in pieces if not isinstance(piece, ReplyFinished))
 
 
+@settings(deadline=None)  # the first example loads data files
 @given(st.text())
 async def test_every_prompt_gets_a_whole_reply(text: str) -> None:
     request = build_request(f"[TURN turn_1]\n[user.prompt ar:turn_1.user.prompt]\n{text}\n[ANNOUNCE]\nIteration 1/15")

@@ -36,6 +36,8 @@ def decode_run(source: str, start: int) -> StringRun:
 
 def storable(text: str) -> str:
     """`text` with what no database and no UTF-8 writer takes (NUL, half surrogate pairs) replaced by U+FFFD."""
+    if text.isascii() and "\x00" not in text:
+        return text
     return _UNSTORABLE.sub("\ufffd", text)
 
 
@@ -56,7 +58,7 @@ def _backslashes_before(source: str, start: int, end: int) -> int:
 
 def _decoded(raw: str, end: int, *, closed: bool) -> StringRun:
     if "\\" not in raw:
-        return StringRun(raw if raw.isascii() and "\x00" not in raw else storable(raw), end, closed)
+        return StringRun(storable(raw), end, closed)
     try:
         text: str = _DECODER.raw_decode(f'"{raw}"')[0]
     except ValueError:

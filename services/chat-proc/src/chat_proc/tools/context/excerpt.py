@@ -22,7 +22,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A part of a text. `label` says which, such as `lines [1-20]/80`; `next_offset` is where it goes on, if it does."""
+    """A part of a text. `label` says which, such as `lines [1-20]/80`; `next_offset` is where it goes on, if at all."""
 
     text: str
     label: str

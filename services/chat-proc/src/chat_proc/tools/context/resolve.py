@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from chat_proc.timeline.block_text import block_source, is_shown_whole
+from chat_proc.timeline.block_text import block_source
 from chat_proc.timeline.files import fold_artifacts
 from chat_proc.timeline.plans import latest_plans
+from chat_proc.timeline.projection import is_shown_whole
 from everturn.errors import Invalid
 from everturn.model import refs
 from everturn.model.artifacts import Artifact
@@ -73,16 +74,14 @@ class Resolver:
     def _find_own(self, ref: refs.Ref) -> Found:
         match ref:
             case (
-                refs.FileRef()
-                | refs.OutputRef()
-                | refs.AttachmentRef()
-                | refs.ExternalAttachmentRef()
-                | refs.LogRef()
+                refs.FileRef() | refs.OutputRef() | refs.AttachmentRef() | refs.ExternalAttachmentRef() | refs.LogRef()
             ):
                 artifact = self._files.get(str(ref))
                 return FoundFile(str(ref), artifact) if artifact else Missing("there is no such file")
             case refs.PlanLatestRef(plan=plan):
-                snapshots = [snapshot.snapshot_ref for snapshot in latest_plans(self._blocks) if snapshot.plan_id == plan]
+                snapshots = [
+                    snapshot.snapshot_ref for snapshot in latest_plans(self._blocks) if snapshot.plan_id == plan
+                ]
                 return self._find_plan(str(ref), snapshots[0]) if snapshots else Missing("there is no such plan")
             case refs.CompletionRef(turn=turn, n=None):
                 answers = (b for b in reversed(self._blocks) if b.turn_id == turn and b.type is BlockType.COMPLETION)

@@ -1,0 +1,127 @@
+"""Bodies of requests and answers of the ingress, and reading answers within bounds."""
+
+import json
+import re
+from email.message import Message
+from typing import Any, Literal, TypeVar, cast
+from urllib.parse import unquote
+
+import httpx2
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from everturn.model.problems import Problem
+from everturn.wire.views import ConversationView
+from everturn_client.errors import BadAnswer, ProblemError, TooMuch
+
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+MAX_PROBLEM_FIELDS = 20
+_EXTENDED_NAME = re.compile(r";\s*filename\*=utf-8''([^;\s]+)", re.IGNORECASE)
+_Answer = TypeVar("_Answer", bound=BaseModel)
+
+
+class Answer(BaseModel):
+    """What all answers share. A newer server may say more than we know."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Receipt(Answer):
+    """What became of a message or signal: `queued` as a turn, or a signal's state."""
+
+    state: Literal["queued", "accepted", "applied", "promoted", "expired", "rejected", "retracted"]
+
+
+class Accepted(Answer):
+    """A message or signal is stored. `signal_id` is there when it went into the running turn `turn_id`."""
+
+    conversation_id: str
+    turn_id: str
+    signal_id: str | None = None
+    receipt: Receipt
+    events_url: str
+
+
+class ConversationPage(Answer):
+    """Conversations, newest activity first; `next_cursor` goes on, None at the end."""
+
+    items: tuple[ConversationView, ...]
+    next_cursor: str | None = None
+
+
+class Erased(Answer):
+    """What an erasure removed: rows per table, and objects."""
+
+    conversation_id: str
+    rows: dict[str, int] = {}
+    objects: int = 0
+
+
+async def read_body(response: httpx2.Response, *, max_bytes: int = MAX_ANSWER_BYTES) -> bytes:
+    """The whole body. Raises TooMuch."""
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > max_bytes:
+            raise TooMuch(f"An answer has more than {max_bytes} bytes.")
+    return bytes(body)
+
+
+def parse_answer(kind: type[_Answer], body: bytes) -> _Answer:
+    """Read an answer. Raises BadAnswer."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        raise BadAnswer(f"It is no {kind.__name__}.") from error
+
+
+def build_problem(response: httpx2.Response, body: bytes) -> ProblemError:
+    """The error an answer tells of, also when it is not in the form of problem details."""
+    told = _read_fields(body)
+    status = response.status_code
+    problem = Problem(
+        type=_text(told.get("type")) or "about:blank",
+        title=_text(told.get("title")) or response.reason_phrase or "Error",
+        status=status,
+        detail=_text(told.get("detail")),
+    )
+    errors = told.get("errors")
+    fields = [_describe(item) for item in cast(list[object], errors)] if isinstance(errors, list) else []
+    return ProblemError(
+        problem, fields=tuple(fields[:MAX_PROBLEM_FIELDS]), retry_after_s=try_read_retry_after(response)
+    )
+
+
+def try_read_retry_after(response: httpx2.Response) -> float | None:
+    """Seconds of a Retry-After field; a date counts as absent."""
+    value = response.headers.get("retry-after", "")
+    return float(value) if value.isascii() and value.isdigit() and len(value) < 6 else None
+
+
+def try_read_filename(response: httpx2.Response) -> str | None:
+    """The file name in Content-Disposition (RFC 6266): the extended one, else the plain one."""
+    value = response.headers.get("content-disposition", "")
+    extended = _EXTENDED_NAME.search(value)
+    if extended:
+        return unquote(extended.group(1), errors="replace")
+    message = Message()
+    message["content-disposition"] = value
+    return message.get_filename()
+
+
+def _read_fields(body: bytes) -> dict[str, Any]:
+    try:
+        told = json.loads(body)
+    except ValueError:
+        return {}
+    return cast(dict[str, Any], told) if isinstance(told, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value[:2000] if isinstance(value, str) else ""
+
+
+def _describe(item: object) -> str:
+    if not isinstance(item, dict):
+        return _text(item)
+    fields = cast(dict[str, object], item)
+    return f"{_text(fields.get('field'))}: {_text(fields.get('message'))}"

@@ -1,0 +1,123 @@
+"""The terminal client `everturn`: reads the command line, runs one command, and turns errors into exit codes."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+import httpx2
+
+from everturn.errors import EverturnError
+from everturn.timeline.event_fold import is_open
+from everturn.wire.views import TurnView
+from everturn_client.arguments import build_command_prefix, build_parser
+from everturn_client.client import EverturnClient
+from everturn_client.errors import TooMuch, Unreachable
+from everturn_client.settings import ClientSettings, load_settings
+from everturn_client.terminal.chat import NEW, Chat, ChatOptions
+from everturn_client.terminal.commands import run_conversations, run_download, run_feedback, run_show
+from everturn_client.terminal.last_conversation import LastConversations
+from everturn_client.terminal.lines import LineReader
+from everturn_client.terminal.prompt import Prompt
+from everturn_client.terminal.screen import Screen
+
+DONE, FAILED, USAGE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
+MAX_STDIN_CHARS = 1_000_000
+
+
+class BadUsage(EverturnError):
+    """That can't be done with these options."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    settings = load_settings()
+    arguments = build_parser(settings).parse_args(argv)
+    screen = Screen(sys.stdout, sys.stderr, colour=settings.colour)
+    try:
+        return asyncio.run(_run(arguments, settings, screen))
+    except Unreachable as error:
+        screen.say(f"{error}\nIs it running? Start it with: make run", "bad")
+        return UNREACHABLE
+    except (BadUsage, TooMuch, OSError, httpx2.InvalidURL) as error:
+        screen.say(str(error), "bad")
+        return USAGE
+    except EverturnError as error:
+        screen.say(str(error), "bad")
+        return FAILED
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return INTERRUPTED
+
+
+async def _run(arguments: argparse.Namespace, settings: ClientSettings, screen: Screen) -> int:
+    place = f"{arguments.url} {arguments.tenant} {arguments.project} {arguments.user or ''}"
+    memory = LastConversations(settings.state_dir, place)
+    command = build_command_prefix(arguments, settings)
+    async with EverturnClient(
+        arguments.url, arguments.tenant, arguments.project, token=arguments.token, dev_user=arguments.user
+    ) as client:
+        match arguments.command:
+            case "chat":
+                return await _run_chat(client, screen, memory, arguments, command=command)
+            case "conversations":
+                await run_conversations(client, screen, limit=arguments.limit)
+            case "show":
+                await run_show(client, screen, arguments.conversation, as_json=arguments.as_json, command=command)
+            case "download":
+                await run_download(client, screen, arguments.artifact, arguments.output)
+            case _:
+                conversation = arguments.conversation or _load_last(memory)
+                await run_feedback(
+                    client, screen, conversation, arguments.turn, reaction=arguments.reaction, text=arguments.text
+                )
+    return DONE
+
+
+async def _run_chat(
+    client: EverturnClient,
+    screen: Screen,
+    memory: LastConversations,
+    arguments: argparse.Namespace,
+    *,
+    command: str,
+) -> int:
+    options = ChatOptions(
+        show_thinking=not arguments.no_thinking,
+        as_json=arguments.as_json,
+        download_dir=arguments.download,
+        command=command,
+    )
+    conversation = arguments.conversation or (_load_last(memory) if arguments.go_on else NEW)
+    chat = Chat(client, screen, options, conversation_id=conversation, memory=memory)
+    if arguments.text is None and sys.stdin.isatty():
+        if arguments.as_json or arguments.files:
+            raise BadUsage("--json and --file need a message on the command line.")
+        with LineReader(sys.stdin.fileno()) as lines:
+            await Prompt(client, chat, screen, lines, command).run()
+        return DONE
+    text = await asyncio.to_thread(_read_text, sys.stdin) if arguments.text is None else arguments.text
+    return _exit_code(await chat.run_once(text, arguments.files))
+
+
+def _read_text(stdin: TextIO) -> str:
+    text = stdin.read(MAX_STDIN_CHARS + 1)
+    if len(text) > MAX_STDIN_CHARS:
+        raise TooMuch(f"Standard input has more than {MAX_STDIN_CHARS} characters; attach it as a file.")
+    return text
+
+
+def _load_last(memory: LastConversations) -> str:
+    last = memory.try_load()
+    if last is None:
+        raise BadUsage("No conversation is remembered for this server and user; name one with --conversation.")
+    return last
+
+
+def _exit_code(turn: TurnView) -> int:
+    is_good = not is_open(turn) and turn.error is None and turn.outcome != "cancelled"
+    return DONE if is_good else FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,235 @@
+"""The SDK: everything a chat client does with an Everturn server, over REST and server-sent events."""
+
+import asyncio
+import json
+import os
+import random as randomness
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+from urllib.parse import quote
+
+import httpx2
+
+from everturn.timeline.event_fold import fold_event, is_open
+from everturn.wire.events import Envelope, StreamSnapshot
+from everturn.wire.views import ConversationView, StateView, TurnView
+from everturn_client.answers import Accepted, ConversationPage, Erased, parse_answer, try_read_filename
+from everturn_client.backoff import Timings
+from everturn_client.errors import TimedOut, TooMuch
+from everturn_client.event_stream import EventStream
+from everturn_client.requests import Requests
+from everturn_client.uploads import Upload, build_free_path, load_uploads
+
+MAX_DOWNLOAD_BYTES = 1024**3
+TURN_LIMIT_S = 7200.0
+"""Longer than any turn may take by the server's own cap of 30 minutes, with the time it may wait in the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """One event, and the state it leads to. `turn` is the followed turn, None until the stream tells of it."""
+
+    envelope: Envelope
+    state: StateView
+    turn: TurnView | None
+
+
+class EverturnClient:
+    """One user's access to one tenant and project. Use as an async context manager, or call `aclose`.
+
+    All methods raise ProblemError when the server refuses, Unreachable when it does not answer, BadAnswer and TooMuch
+    for answers that are unreadable or too large. `dev_user` names a user in the server's development mode.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        tenant: str = "default",
+        project: str = "default",
+        *,
+        token: str | None = None,
+        dev_user: str | None = None,
+        timings: Timings | None = None,
+        random: Callable[[], float] = randomness.random,
+    ) -> None:
+        self.base_url = base_url
+        self._scope = f"{quote(tenant, safe='')}/{quote(project, safe='')}"
+        self._timings = timings or Timings()
+        self._random = random
+        self._requests = Requests(base_url, token=token, dev_user=dev_user, timings=self._timings, random=random)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._requests.aclose()
+
+    async def create_conversation(self, title: str = "", *, bundle_id: str | None = None) -> ConversationView:
+        """Begin a conversation. `send_message` to "new" does so too."""
+        body = _without_none({"title": title, "bundle_id": bundle_id})
+        return parse_answer(ConversationView, await self._requests.send("POST", self._path(), json=body))
+
+    async def list_conversations(
+        self, *, limit: int = 50, cursor: str | None = None, search: str | None = None
+    ) -> ConversationPage:
+        """One page, newest activity first."""
+        params = _without_none({"limit": limit, "cursor": cursor, "q": search})
+        return parse_answer(ConversationPage, await self._requests.send("GET", self._path(), params=params))
+
+    async def get_conversation(self, conversation_id: str) -> ConversationView:
+        """Title, state and times."""
+        return parse_answer(ConversationView, await self._requests.send("GET", self._path(conversation_id)))
+
+    async def rename_conversation(self, conversation_id: str, title: str) -> ConversationView:
+        """Give it another title."""
+        body = await self._requests.send("PATCH", self._path(conversation_id), json={"title": title})
+        return parse_answer(ConversationView, body)
+
+    async def delete_conversation(self, conversation_id: str) -> Erased:
+        """Erase the conversation with all that belongs to it."""
+        return parse_answer(Erased, await self._requests.send("DELETE", self._path(conversation_id)))
+
+    async def send_message(
+        self,
+        conversation_id: str,
+        text: str,
+        *,
+        files: Sequence[Path] = (),
+        bundle_id: str | None = None,
+        kind: Literal["followup", "steer"] | None = None,
+        target_turn_id: str | None = None,
+    ) -> Accepted:
+        """Send a message, to "new" for a new conversation. Repeated when the connection breaks, and never doubled.
+
+        While a turn runs it becomes a signal into that turn. Raises OSError for files that can't be read.
+        """
+        uploads = await asyncio.to_thread(load_uploads, files)
+        fields = {"text": text, "bundle_id": bundle_id, "kind": kind, "target_turn_id": target_turn_id}
+        return await self._submit(self._path(conversation_id, "messages"), _without_none(fields), uploads)
+
+    async def send_signal(
+        self,
+        conversation_id: str,
+        kind: Literal["followup", "steer", "cancel"],
+        text: str = "",
+        *,
+        files: Sequence[Path] = (),
+        target_turn_id: str | None = None,
+    ) -> Accepted:
+        """Say something to the running turn. A blank steer makes it stop with what it has, a cancel ends it."""
+        uploads = await asyncio.to_thread(load_uploads, files)
+        fields = _without_none({"kind": kind, "text": text, "target_turn_id": target_turn_id})
+        return await self._submit(self._path(conversation_id, "signals"), fields, uploads)
+
+    async def fetch(
+        self, conversation_id: str, *, turn_ids: Sequence[str] | None = None, cursor: str | None = None
+    ) -> StateView:
+        """The conversation with its last turns, those before `cursor`, or the named ones."""
+        named = None if turn_ids is None else list(turn_ids)
+        body = _without_none({"conversation_id": conversation_id, "turn_ids": named, "cursor": cursor})
+        return parse_answer(
+            StateView, await self._requests.send("POST", self._path("fetch"), json=body, is_repeatable=True)
+        )
+
+    async def feedback(
+        self, conversation_id: str, turn_id: str, reaction: Literal["ok", "not_ok", "neutral"] | None, text: str = ""
+    ) -> None:
+        """Judge a turn; a second judgement replaces the first, None clears it."""
+        path = self._path(conversation_id, "turns", turn_id, "feedback")
+        await self._requests.send("POST", path, json={"reaction": reaction, "text": text}, is_repeatable=True)
+
+    async def download(self, artifact_id: str, destination: Path, *, max_bytes: int = MAX_DOWNLOAD_BYTES) -> Path:
+        """Save a file; returns its path. A folder as destination takes it under a free name; a file is replaced.
+
+        A download that breaks off leaves nothing behind. Raises OSError when it can't be written.
+        """
+        path = f"/files/{self._scope}/{quote(artifact_id, safe='')}"
+        async with self._requests.stream("GET", path, params={"download": "1"}) as response:
+            name = try_read_filename(response) or artifact_id
+            destination = await asyncio.to_thread(_choose_path, destination, name)
+            await _save_stream(response, destination, max_bytes)
+        return destination
+
+    def events(self, conversation_id: str, after: str | None = None) -> AsyncGenerator[Envelope, None]:
+        """The conversation's events, endlessly: without `after` a snapshot and what follows it, else all after that id.
+
+        Reconnects by itself. Close the generator (`contextlib.aclosing`) when you leave it early.
+        """
+        path = self._path(conversation_id, "events")
+        return EventStream(self._requests.http, path, after=after, timings=self._timings, random=self._random).run()
+
+    async def follow_turn(
+        self, conversation_id: str, turn_id: str, *, limit_s: float = TURN_LIMIT_S
+    ) -> AsyncGenerator[Followed, None]:
+        """Each event with the folded state, from a snapshot to the end of the turn. Raises TimedOut."""
+        state: StateView | None = None
+        deadline = asyncio.get_running_loop().time() + limit_s
+        async with aclosing(self.events(conversation_id)) as envelopes:
+            while True:
+                envelope = await _next_before(deadline, envelopes)
+                if isinstance(envelope.data, StreamSnapshot):
+                    state = envelope.data.state
+                elif state:
+                    state = fold_event(state, envelope)
+                if state is None:
+                    continue
+                turn = next((turn for turn in state.turns if turn.turn_id == turn_id), None)
+                yield Followed(envelope, state, turn)
+                if turn and not is_open(turn):
+                    return
+
+    async def _submit(self, path: str, fields: Mapping[str, Any], uploads: Sequence[Upload]) -> Accepted:
+        key = str(uuid.uuid4())
+        if not uploads:
+            body = await self._requests.send("POST", path, json=fields, key=key)
+            return parse_answer(Accepted, body)
+        message = (None, json.dumps(fields).encode(), "application/json")
+        parts = [("files", (upload.filename, upload.data, upload.mime)) for upload in uploads]
+        return parse_answer(
+            Accepted, await self._requests.send("POST", path, parts=[("message", message), *parts], key=key)
+        )
+
+    def _path(self, *parts: str) -> str:
+        return "/".join(["/conversations", self._scope, *(quote(part, safe="") for part in parts)])
+
+
+async def _next_before(deadline: float, envelopes: AsyncGenerator[Envelope, None]) -> Envelope:
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await anext(envelopes)
+    except TimeoutError as error:
+        raise TimedOut() from error
+
+
+def _choose_path(destination: Path, name: str) -> Path:
+    return build_free_path(destination, name) if destination.is_dir() else destination
+
+
+async def _save_stream(response: httpx2.Response, destination: Path, max_bytes: int) -> None:
+    part = destination.with_name(f".{destination.name}.{uuid.uuid4().hex[:8]}.part")
+    taken = 0
+    try:
+        with part.open("xb") as file:
+            async for chunk in response.aiter_bytes():
+                taken += len(chunk)
+                if taken > max_bytes:
+                    raise TooMuch(f"The file has more than {max_bytes} bytes.")
+                await asyncio.to_thread(file.write, chunk)
+        os.replace(part, destination)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}

@@ -1,0 +1,31 @@
+"""What can go wrong between this client and a server."""
+
+from everturn.errors import EverturnError
+from everturn.model.problems import Problem
+
+
+class ProblemError(EverturnError):
+    """The server refused the request."""
+
+    def __init__(self, problem: Problem, *, fields: tuple[str, ...] = (), retry_after_s: float | None = None) -> None:
+        self.problem = problem
+        self.fields = fields
+        self.retry_after_s = retry_after_s
+        told = " ".join(part for part in (problem.title, problem.detail, "; ".join(fields)) if part)
+        super().__init__(f"{told} ({problem.status})")
+
+
+class Unreachable(EverturnError):
+    """The server could not be reached."""
+
+
+class BadAnswer(EverturnError):
+    """The server answered something that this client can't read."""
+
+
+class TooMuch(EverturnError):
+    """That is more than this client takes."""
+
+
+class TimedOut(EverturnError):
+    """The turn did not end in time."""

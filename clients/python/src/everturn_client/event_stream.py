@@ -1,0 +1,121 @@
+"""One conversation's events as one endless sequence, over as many connections as it takes."""
+
+import asyncio
+import random as randomness
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+import httpx2
+from pydantic import ValidationError
+
+from everturn.model.leases import ORIGIN, try_parse_cursor
+from everturn.wire.events import (
+    EVENT_TYPES,
+    Envelope,
+    Ready,
+    ServerShutdown,
+    StreamSnapshot,
+    event_name,
+    parse_envelope,
+)
+from everturn_client.answers import build_problem, read_body
+from everturn_client.backoff import Backoff, Timings
+from everturn_client.errors import BadAnswer, ProblemError, Unreachable
+from everturn_client.sse import SseEvent, SseParser
+
+_KNOWN = frozenset(event_name(kind) for kind in EVENT_TYPES)
+_TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class EventStream:
+    """Follows one conversation; owns the cursor. Use it once.
+
+    Reconnects with Last-Event-ID after a cut, an end, silence, 429 and 5xx. Raises ProblemError for what trying
+    again does not mend (401, 404 and the like) and Unreachable after `give_up_s` without a single byte.
+    """
+
+    def __init__(
+        self,
+        http: httpx2.AsyncClient,
+        path: str,
+        *,
+        after: str | None = None,
+        timings: Timings | None = None,
+        random: Callable[[], float] = randomness.random,
+    ) -> None:
+        self._http = http
+        self._path = path
+        self._cursor = after
+        self._timings = timings or Timings()
+        self._backoff = Backoff(self._timings, random)
+        self._asked_s: float | None = None
+        self._alive_at = 0.0
+
+    async def run(self) -> AsyncGenerator[Envelope, None]:
+        """All events from the cursor on, each id once. Close it to end the connection."""
+        self._alive_at = _now()
+        while True:
+            failure: Exception | None = None
+            try:
+                async with aclosing(self._run_connection()) as envelopes:
+                    async for envelope in envelopes:
+                        yield envelope
+                        # A server that greets and dies in a loop must not be asked faster and faster.
+                        if not isinstance(envelope.data, Ready):
+                            self._backoff.reset()
+            except httpx2.TransportError as error:
+                failure = error
+            except ProblemError as error:
+                if error.problem.status not in _TRANSIENT:
+                    raise
+                failure, self._asked_s = error, error.retry_after_s
+            if _now() - self._alive_at > self._timings.give_up_s:
+                raise Unreachable(f"Nothing came for {self._timings.give_up_s:.0f} s.") from failure
+            await asyncio.sleep(self._backoff.next_delay_s(self._asked_s))
+            self._asked_s = None
+
+    async def _run_connection(self) -> AsyncGenerator[Envelope, None]:
+        headers = {"accept": "text/event-stream", "cache-control": "no-store"}
+        if self._cursor:
+            headers["last-event-id"] = self._cursor
+        limits = httpx2.Timeout(self._timings.connect_s, read=self._timings.silence_s)
+        parser = SseParser()
+        async with self._http.stream("GET", self._path, headers=headers, timeout=limits) as response:
+            if response.status_code != 200:
+                raise build_problem(response, await read_body(response))
+            async for chunk in response.aiter_bytes():
+                self._alive_at = _now()
+                for event in parser.feed(chunk):
+                    envelope = self._take(event)
+                    if envelope:
+                        yield envelope
+                if parser.retry_ms is not None and self._asked_s is None:
+                    self._asked_s = parser.retry_ms / 1000
+
+    def _take(self, event: SseEvent) -> Envelope | None:
+        if event.name not in _KNOWN:
+            return None
+        try:
+            envelope = parse_envelope(event.data)
+        except ValidationError as error:
+            raise BadAnswer(f"An event {event.name} can't be read.") from error
+        if isinstance(envelope.data, StreamSnapshot):
+            self._cursor = envelope.data.state.cursor
+        elif envelope.id and not self._advance(envelope.id):
+            return None
+        if isinstance(envelope.data, ServerShutdown):
+            self._asked_s = envelope.data.retry_ms / 1000
+        return envelope
+
+    def _advance(self, event_id: str) -> bool:
+        cursor = try_parse_cursor(event_id)
+        if cursor is None:
+            raise BadAnswer("An event id is not of the form <fence>-<n>.")
+        if cursor <= (try_parse_cursor(self._cursor or "") or ORIGIN):
+            return False
+        self._cursor = event_id
+        return True
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

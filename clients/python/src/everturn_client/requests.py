@@ -1,0 +1,106 @@
+"""Sending single requests: credentials, time limits, and repeating what may be repeated."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+
+from everturn_client.answers import build_problem, read_body
+from everturn_client.backoff import Backoff, Timings
+from everturn_client.errors import ProblemError, Unreachable
+
+_AGAIN_LATER = frozenset({429, 502, 503, 504})
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
+
+
+class Requests:
+    """Sends requests of one user to one server. Owns the connections."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        token: str | None,
+        dev_user: str | None,
+        timings: Timings,
+        random: Callable[[], float],
+    ) -> None:
+        headers: dict[str, str] = {}
+        if token:
+            headers["authorization"] = f"Bearer {token}"
+        if dev_user:
+            headers["x-dev-user"] = dev_user
+        self._timings = timings
+        self._random = random
+        # A proxy from the environment must not get in the way of a server on this machine.
+        is_local = httpx2.URL(base_url).host in _LOOPBACK
+        self.http = httpx2.AsyncClient(
+            base_url=base_url,
+            headers=headers,
+            timeout=httpx2.Timeout(timings.connect_s, read=timings.answer_s, write=timings.answer_s),
+            trust_env=not is_local,
+        )
+
+    async def aclose(self) -> None:
+        await self.http.aclose()
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        json: Any = None,
+        parts: Sequence[tuple[str, Any]] | None = None,
+        key: str | None = None,
+        is_repeatable: bool = False,
+    ) -> bytes:
+        """Send one request and read its answer. GETs, what is repeatable, and what has an idempotency key are repeated.
+
+        Raises ProblemError for an answer that is an error, Unreachable when there is none.
+        """
+        headers = {"idempotency-key": key} if key else {}
+        may_repeat = method == "GET" or is_repeatable or key is not None
+        attempts = self._timings.attempts if may_repeat else 1
+        backoff = Backoff(self._timings, self._random)
+        for attempt in range(1, attempts + 1):
+            asked_s: float | None = None
+            try:
+                async with self.http.stream(
+                    method, path, params=params, json=json, files=parts, headers=headers
+                ) as response:
+                    await _check_good(response)
+                    return await read_body(response)
+            except httpx2.TransportError as error:
+                if attempt == attempts:
+                    raise self._unreachable(error) from error
+            except ProblemError as error:
+                # A repeated submission meets its own first try, still at work, as a conflict.
+                is_own_twin = error.problem.status == 409 and key is not None and attempt > 1
+                if attempt == attempts or not (error.problem.status in _AGAIN_LATER or is_own_twin):
+                    raise
+                asked_s = error.retry_after_s
+            await asyncio.sleep(backoff.next_delay_s(asked_s))
+        raise Unreachable("No attempt is allowed.")
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, *, params: Mapping[str, Any]
+    ) -> AsyncGenerator[httpx2.Response, None]:
+        """One good answer, read as it comes; redirects to other servers get no token. Raises as `send`."""
+        try:
+            async with self.http.stream(method, path, params=params, follow_redirects=True) as response:
+                await _check_good(response)
+                yield response
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: httpx2.TransportError) -> Unreachable:
+        return Unreachable(f"{self.http.base_url}: {str(error) or type(error).__name__}")
+
+
+async def _check_good(response: httpx2.Response) -> None:
+    if not response.is_success:
+        raise build_problem(response, await read_body(response))

@@ -1,0 +1,192 @@
+"""The interactive prompt: messages while nothing runs, followups and commands while a turn runs."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import assert_never
+
+from everturn.wire.views import SignalView, TurnView
+from everturn_client.client import EverturnClient
+from everturn_client.errors import ProblemError
+from everturn_client.terminal.chat import Chat
+from everturn_client.terminal.lines import LineReader
+from everturn_client.terminal.screen import Piece, Screen
+from everturn_client.terminal.wording import render_file
+
+HELP = "Type a message; while a turn runs it is a followup. Also: /steer TEXT, /cancel, /files, /quit."
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A message, or a followup while a turn runs."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    """Redirect the running turn; blank stops it with what it has."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End the running turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListFiles:
+    """List the files of the conversation's last turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quit:
+    """Leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """Say what can be typed."""
+
+
+Typed = Say | Steer | Cancel | ListFiles | Quit | Help
+
+
+def parse_line(line: str | None) -> Typed | None:
+    """What a typed line means; None for a blank one. The end of input quits."""
+    if line is None:
+        return Quit()
+    text = line.strip()
+    if not text:
+        return None
+    if not text.startswith("/"):
+        return Say(text)
+    name, _, rest = text.partition(" ")
+    match name:
+        case "/steer":
+            return Steer(rest.strip())
+        case "/cancel":
+            return Cancel()
+        case "/files":
+            return ListFiles()
+        case "/quit" | "/exit":
+            return Quit()
+        case _:
+            return Help()
+
+
+class Prompt:
+    """Talks with a person until they leave."""
+
+    def __init__(self, client: EverturnClient, chat: Chat, screen: Screen, lines: LineReader, command: str) -> None:
+        self._client = client
+        self._chat = chat
+        self._screen = screen
+        self._lines = lines
+        self._command = command
+        self._next_turn: str | None = None
+
+    async def run(self) -> None:
+        """Read and answer until /quit or the end of input."""
+        self._screen.say(HELP)
+        while True:
+            self._screen.write([Piece("info", "> ")])
+            typed = parse_line(await self._lines.next())
+            match typed:
+                case None:
+                    continue
+                case Quit():
+                    return
+                case Say(text=text):
+                    if not await self._run_message(text):
+                        return
+                case ListFiles():
+                    await self._list_files()
+                case Help():
+                    self._screen.say(HELP)
+                case Steer() | Cancel():
+                    self._screen.say("Nothing is running.")
+                case _:
+                    assert_never(typed)
+
+    async def _run_message(self, text: str) -> bool:
+        """Send a message and run its turn, and those its followups became. False when the person left."""
+        try:
+            turn_id: str | None = (await self._chat.send(text)).turn_id
+        except ProblemError as error:
+            self._screen.say(str(error), "bad")
+            return True
+        while turn_id:
+            self._next_turn = None
+            turn = await self._run_turn(turn_id)
+            if turn is None:
+                self._chat.say("The turn goes on without you; come back with --continue.")
+                return False
+            turn_id = self._next_turn or await self._find_promoted(turn)
+        return True
+
+    async def _run_turn(self, turn_id: str) -> TurnView | None:
+        """Print the turn and take what is typed meanwhile. None when the person left."""
+        following = asyncio.ensure_future(self._chat.follow(turn_id))
+        reading = asyncio.ensure_future(self._lines.next())
+        try:
+            while True:
+                await asyncio.wait({following, reading}, return_when=asyncio.FIRST_COMPLETED)
+                # A line that came together with the turn's end must not get lost.
+                if reading.done():
+                    typed = parse_line(reading.result())
+                    if isinstance(typed, Quit):
+                        return following.result() if following.done() else None
+                    if typed:
+                        await self._say_to_turn(typed)
+                    reading = asyncio.ensure_future(self._lines.next())
+                if following.done():
+                    return following.result()
+        finally:
+            following.cancel()
+            reading.cancel()
+            await asyncio.gather(following, reading, return_exceptions=True)
+
+    async def _say_to_turn(self, typed: Say | Steer | Cancel | ListFiles | Help) -> None:
+        try:
+            match typed:
+                case Say(text=text):
+                    accepted = await self._chat.send(text)
+                    # The turn ended before this came: it is a turn of its own.
+                    if accepted.signal_id is None:
+                        self._next_turn = accepted.turn_id
+                case Steer(text=text):
+                    await self._client.send_signal(self._chat.conversation_id, "steer", text)
+                case Cancel():
+                    await self._chat.cancel()
+                case ListFiles():
+                    await self._list_files()
+                case Help():
+                    self._chat.say(HELP)
+                case _:
+                    assert_never(typed)
+        except ProblemError as error:
+            self._chat.say(str(error))
+
+    async def _find_promoted(self, turn: TurnView) -> str | None:
+        """The turn that a followup became which came too late for this one."""
+        if not any(_may_be_promoted(signal) for signal in turn.signals):
+            return None
+        state = await self._client.fetch(self._chat.conversation_id, turn_ids=[turn.turn_id])
+        promoted = [signal.promoted_to for told in state.turns for signal in told.signals if signal.promoted_to]
+        return promoted[-1] if promoted else None
+
+    async def _list_files(self) -> None:
+        if self._chat.conversation_id == "new":
+            self._chat.say("There are no files.")
+            return
+        state = await self._client.fetch(self._chat.conversation_id)
+        files = [file for turn in state.turns for file in (*turn.attachments, *turn.files)]
+        for file in files:
+            self._chat.say(render_file(file, f"{self._command} download"))
+        if not files:
+            self._chat.say("There are no files.")
+
+
+def _may_be_promoted(signal: SignalView) -> bool:
+    return signal.kind == "followup" and signal.state in ("accepted", "promoted")

@@ -1,0 +1,55 @@
+"""Writing to the terminal: answers to standard output, all else to standard error, colour only where it can be seen."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TextIO
+
+Tone = Literal["answer", "thinking", "info", "good", "bad"]
+_CODES: dict[Tone, str] = {"answer": "", "thinking": "2;3", "info": "2", "good": "32", "bad": "31"}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some text to write, as it is. Only `answer` goes to standard output."""
+
+    tone: Tone
+    text: str
+
+
+class Screen:
+    """The two streams of a terminal program. Text is written inert: it can't move the cursor or change colours."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, colour: bool) -> None:
+        self._out = out
+        self._err = err
+        self._colour = colour
+
+    def write(self, pieces: Iterable[Piece]) -> None:
+        """Write and show at once."""
+        for piece in pieces:
+            stream = self._out if piece.tone == "answer" else self._err
+            text = make_inert(piece.text)
+            code = _CODES[piece.tone] if self._colour and stream.isatty() else ""
+            stream.write(f"\x1b[{code}m{text}\x1b[0m" if code else text)
+            stream.flush()
+
+    def say(self, text: str, tone: Tone = "info") -> None:
+        """One line."""
+        self.write([Piece(tone, f"{text}\n")])
+
+    def write_raw(self, line: bytes) -> None:
+        """One line of machine-readable output."""
+        self._out.write(line.decode() + "\n")
+        self._out.flush()
+
+
+def make_inert(text: str) -> str:
+    """Control characters other than newline and tab, and what turns the direction of text, as visible escapes."""
+    return "".join(char if _is_harmless(char) else f"\\u{ord(char):04x}" for char in text)
+
+
+def _is_harmless(char: str) -> bool:
+    code = ord(char)
+    is_control = code < 0x20 or 0x7F <= code < 0xA0
+    turns_text = 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069
+    return char in "\n\t" or not (is_control or turns_text or 0xD800 <= code <= 0xDFFF)

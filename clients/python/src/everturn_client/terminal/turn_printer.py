@@ -1,0 +1,126 @@
+"""Turning the changing state of a turn into text that is only ever appended, as a terminal needs it."""
+
+from collections.abc import Iterator
+
+from everturn.model.plans import PlanSnapshot
+from everturn.timeline.event_fold import is_open
+from everturn.wire.views import StepView, TextView, TurnView
+from everturn_client.terminal.screen import Piece, Tone
+from everturn_client.terminal.wording import (
+    render_counts,
+    render_end,
+    render_file,
+    render_plan,
+    render_signal,
+    render_step,
+)
+
+_Key = tuple[int, str, int]
+_STEP_TONES: dict[str, Tone] = {"started": "info", "completed": "good", "error": "bad"}
+
+
+class TurnPrinter:
+    """Prints one turn: give it each state in turn, and write what it returns. It remembers what was printed."""
+
+    def __init__(self, *, show_thinking: bool, download_command: str) -> None:
+        self._show_thinking = show_thinking
+        self._download_command = download_command
+        self._printed: dict[_Key, str] = {}
+        self._steps: dict[str, str] = {}
+        self._plans: dict[str, PlanSnapshot] = {}
+        self._signals: dict[str, str] = {}
+        self._line_key: _Key | None = None
+        self._line_tone: Tone | None = None
+        self._has_ended = False
+
+    def render(self, turn: TurnView) -> list[Piece]:
+        """What is new since the last call."""
+        return list(self._render(turn))
+
+    def end_line(self) -> list[Piece]:
+        """End the line that a text left open, so that something else can be written."""
+        tone, self._line_tone, self._line_key = self._line_tone, None, None
+        return [Piece(tone, "\n")] if tone else []
+
+    def _render(self, turn: TurnView) -> Iterator[Piece]:
+        yield from self._forget_lost_texts(turn)
+        for number in sorted({item.round for item in (*turn.texts, *turn.steps)}):
+            texts = [text for text in turn.texts if text.round == number]
+            yield from self._render_texts([text for text in texts if text.channel != "answer"])
+            for step in turn.steps:
+                if step.round == number:
+                    yield from self._render_step(step)
+            yield from self._render_texts([text for text in texts if text.channel == "answer"])
+        for plan in turn.plans:
+            if self._plans.get(plan.plan_id) != plan:
+                self._plans[plan.plan_id] = plan
+                yield from self._say(render_plan(plan))
+        for signal in turn.signals:
+            if self._signals.get(signal.signal_id) != signal.state:
+                self._signals[signal.signal_id] = signal.state
+                yield from self._say(render_signal(signal))
+        if not is_open(turn) and not self._has_ended:
+            self._has_ended = True
+            yield from self._render_end(turn)
+
+    def _forget_lost_texts(self, turn: TurnView) -> Iterator[Piece]:
+        """A rewind took texts back, or replaced them: they will be told again."""
+        present = {(text.round, text.channel, text.instance): text.text for text in turn.texts}
+        lost = [key for key, text in self._printed.items() if not present.get(key, "").startswith(text)]
+        if lost:
+            yield from self._say("↺ Another worker took over; what was not saved is written again.")
+        for key in lost:
+            del self._printed[key]
+
+    def _render_texts(self, texts: list[TextView]) -> Iterator[Piece]:
+        for text in texts:
+            key = (text.round, text.channel, text.instance)
+            news = text.text[len(self._printed.get(key, "")) :]
+            is_first = key not in self._printed
+            self._printed[key] = text.text
+            if text.channel == "canvas":
+                if is_first:
+                    yield from self._say(f"✎ writing {text.artifact or 'a file'}")
+            elif news and (self._show_thinking or text.channel != "thinking"):
+                yield from self._append(key, _tone_of(text), news)
+
+    def _append(self, key: _Key, tone: Tone, news: str) -> Iterator[Piece]:
+        if key != self._line_key:
+            yield from self.end_line()
+            news = news.lstrip("\n")
+        if news:
+            yield Piece(tone, news)
+            self._line_key = key
+            self._line_tone = None if news.endswith("\n") else tone
+
+    def _render_step(self, step: StepView) -> Iterator[Piece]:
+        if self._steps.get(step.step) == step.status:
+            return
+        self._steps[step.step] = step.status
+        yield from self._say(render_step(step), _STEP_TONES[step.status])
+
+    def _render_end(self, turn: TurnView) -> Iterator[Piece]:
+        end = render_end(turn)
+        if end:
+            yield from self._say(end, "bad" if turn.error else "info")
+        if turn.files:
+            yield from self._say("Files:")
+        for file in turn.files:
+            yield from self._say(render_file(file, self._download_command))
+        if turn.followups:
+            yield from self._say("\n".join(["You might ask:", *(f"  {item}" for item in turn.followups)]))
+        yield from self._say(render_counts(turn))
+
+    def _say(self, text: str, tone: Tone = "info") -> Iterator[Piece]:
+        yield from self.end_line()
+        yield Piece(tone, f"{text}\n")
+
+
+def _tone_of(text: TextView) -> Tone:
+    match text.channel:
+        case "answer":
+            return "answer"
+        case "thinking":
+            return "thinking"
+        case _:
+            return "info"

@@ -1,0 +1,93 @@
+"""How things of a conversation are called in a terminal."""
+
+from everturn.model.plans import PlanSnapshot, StepStatus
+from everturn.wire.views import ConversationView, FileView, SignalView, StepView, TurnView
+
+_MARKS = {StepStatus.PENDING: "□", StepStatus.IN_PROGRESS: "…", StepStatus.DONE: "✓", StepStatus.FAILED: "✗"}
+MAX_LINE_CHARS = 200
+
+
+def render_step(step: StepView) -> str:
+    """One line for a step as it is now."""
+    if step.status == "started":
+        return f"▸ {one_line(step.title)} …"
+    took = "" if step.duration_ms is None else f" ({render_duration(step.duration_ms)})"
+    if step.status == "completed":
+        return f"✓ {one_line(step.title)}{took}"
+    why = one_line(step.result_preview or step.error or "")
+    return f"✗ {one_line(step.title)}{took}: {why}" if why else f"✗ {one_line(step.title)}{took}"
+
+
+def render_plan(plan: PlanSnapshot) -> str:
+    """The lines of a plan."""
+    steps = [f"  {_MARKS[step.status]} {step.n}. {one_line(step.label)}" for step in plan.steps]
+    status = "" if plan.status == "open" else f" ({plan.status})"
+    return "\n".join([f"Plan{status}:", *steps])
+
+
+def render_signal(signal: SignalView) -> str:
+    """One line for what became of a signal."""
+    where = f" in round {signal.round}" if signal.round is not None else ""
+    said = f": {one_line(signal.text)}" if signal.text else ""
+    return f"· {signal.kind} {signal.state}{where}{said}"
+
+
+def render_file(file: FileView, download_command: str) -> str:
+    """One line for a file, with the command that downloads it."""
+    return f"  {one_line(file.filename)} ({render_size(file.size)})   {download_command} {file.artifact_id}"
+
+
+def render_end(turn: TurnView) -> str:
+    """How a turn ended, in a sentence; empty when it just completed."""
+    if turn.error:
+        detail = f" {turn.error.detail}" if turn.error.detail else ""
+        return f"The turn failed: {turn.error.title}{detail}"
+    match turn.outcome:
+        case "cancelled":
+            return "The turn was cancelled."
+        case "stopped":
+            return "The turn was stopped; this is what there was."
+        case "capped":
+            return "The turn reached a limit; this is what there was."
+        case "completed" | None:
+            return ""
+
+
+def render_counts(turn: TurnView) -> str:
+    """Rounds, time and tokens of an ended turn."""
+    parts = [f"{turn.rounds} round{'' if turn.rounds == 1 else 's'}"]
+    if turn.elapsed_ms is not None:
+        parts.append(render_duration(turn.elapsed_ms))
+    if turn.usage:
+        parts.append(f"{turn.usage.input_tokens + turn.usage.output_tokens:,} tokens")
+        if turn.usage.cost_usd:
+            parts.append(f"${turn.usage.cost_usd:.4f}")
+    return " · ".join(parts)
+
+
+def render_conversation(conversation: ConversationView) -> str:
+    """One line of a list."""
+    activity = conversation.last_activity_at[:16].replace("T", " ")
+    title = one_line(conversation.title) or "(no title)"
+    return f"{conversation.conversation_id}  {activity}  {conversation.state:8} {title}"
+
+
+def render_size(size: int) -> str:
+    """Bytes as a person reads them."""
+    amount = float(size)
+    for unit in ("bytes", "KB", "MB"):
+        if amount < 1000:
+            return f"{size} bytes" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
+
+
+def render_duration(duration_ms: int) -> str:
+    """Milliseconds as a person reads them."""
+    return f"{duration_ms} ms" if duration_ms < 1000 else f"{duration_ms / 1000:.1f} s"
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks, cut to a line."""
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1] + "…"

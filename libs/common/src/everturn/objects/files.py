@@ -1,0 +1,166 @@
+"""Objects as files under one folder: `<root>/<conversation>/<sha256>`, written whole or not at all."""
+
+import asyncio
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+
+from everturn.errors import Invalid, NotFound, Unavailable
+from everturn.model.ids import is_id
+
+CHUNK_BYTES = 256 * 1024
+STALE_TEMPORARY_S = 3_600
+_SHA256_CHARS = frozenset("0123456789abcdef")
+
+
+class AlteredObject(Unavailable):
+    """A stored object is not what was stored."""
+
+
+class FileObjects:
+    """Folders are 0700 and files 0600. Every read checks the whole object against the hash in its key."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._temporary = root / "tmp"
+
+    async def save(self, key: str, data: bytes) -> None:
+        await asyncio.to_thread(self._save, key, data)
+
+    async def load(self, key: str, *, max_bytes: int) -> bytes:
+        return await asyncio.to_thread(self._load, key, max_bytes)
+
+    async def load_range(self, key: str, *, start: int, end: int) -> AsyncGenerator[bytes]:
+        file = await asyncio.to_thread(self._open_checked, key)
+        try:
+            file.seek(start)
+            while start < end and (chunk := await asyncio.to_thread(_read, file, min(CHUNK_BYTES, end - start))):
+                start += len(chunk)
+                yield chunk
+        finally:
+            file.close()
+
+    async def delete(self, keys: Sequence[str]) -> int:
+        return await asyncio.to_thread(self._delete, keys)
+
+    async def check(self) -> None:
+        await asyncio.to_thread(self._check)
+
+    def prepare(self) -> None:
+        """Make the folders, and remove what a killed process left half written an hour ago or earlier."""
+        with _failures():
+            for folder in (self._root, self._temporary):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for left in self._temporary.iterdir():
+                if left.stat().st_mtime < time.time() - STALE_TEMPORARY_S:
+                    left.unlink(missing_ok=True)
+
+    def _save(self, key: str, data: bytes) -> None:
+        path = self._path(key)
+        if hashlib.sha256(data).hexdigest() != path.name:
+            raise Invalid(f"The bytes are not those that {key} names.")
+        with _failures(), self._written(data) as temporary:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                temporary.rename(path)
+            except FileNotFoundError:  # a delete of the folder's last object came between
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+                temporary.rename(path)
+            _sync_folder(path.parent)
+
+    @contextmanager
+    def _written(self, data: bytes) -> Generator[Path]:
+        """A temporary file that holds the data on the disk; removed unless it was renamed."""
+        temporary = self._temporary / secrets.token_hex(16)
+        try:
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            yield temporary
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _load(self, key: str, max_bytes: int) -> bytes:
+        with self._open(key) as file, _failures():
+            size = os.fstat(file.fileno()).st_size
+            if size > max_bytes:
+                raise Invalid(f"{key} has {size} bytes; at most {max_bytes} are read.")
+            data = file.read()
+        if hashlib.sha256(data).hexdigest() != self._path(key).name:
+            raise AlteredObject(key)
+        return data
+
+    def _open_checked(self, key: str) -> BufferedReader:
+        file = self._open(key)
+        with _failures():
+            if hashlib.file_digest(file, "sha256").hexdigest() == self._path(key).name:
+                return file
+        file.close()
+        raise AlteredObject(key)
+
+    def _open(self, key: str) -> BufferedReader:
+        try:
+            return self._path(key).open("rb")
+        except FileNotFoundError as error:
+            raise NotFound(key) from error
+        except OSError as error:
+            raise Unavailable(f"Objects: {error}") from error
+
+    def _delete(self, keys: Sequence[str]) -> int:
+        deleted = 0
+        for path in [self._path(key) for key in keys]:
+            with _failures():
+                try:
+                    path.unlink()
+                except FileNotFoundError:
+                    continue
+            deleted += 1
+            _try_remove_folder(path.parent)
+        return deleted
+
+    def _check(self) -> None:
+        with _failures(), self._written(b"check"):
+            return
+
+    def _path(self, key: str) -> Path:
+        conversation, _, digest = key.partition("/")
+        if not is_id(conversation, "conv") or len(digest) != 64 or not _SHA256_CHARS.issuperset(digest):
+            raise Invalid(f"{key!r} is no object key.")
+        return self._root / conversation / digest
+
+
+def _read(file: BufferedReader, size: int) -> bytes:
+    with _failures():
+        return file.read(size)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A rename is on the disk only when its folder is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _try_remove_folder(folder: Path) -> bool | None:
+    """None when it still holds objects."""
+    try:
+        folder.rmdir()
+    except OSError:
+        return None
+    return True
+
+
+@contextmanager
+def _failures() -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"Objects: {error}") from error

@@ -1,0 +1,139 @@
+"""Accepting messages and signals in memory. No share of lanes: every new turn's doorbell is rung at once."""
+
+from dataclasses import replace
+
+from everturn.errors import Conflict, NotFound
+from everturn.model.conversations import ConversationState
+from everturn.model.identity import Lane, Principal, lane_of
+from everturn.model.ids import ConversationId, SignalId
+from everturn.model.signals import Signal, SignalKind, SignalState
+from everturn.model.turns import Turn, TurnRequest, TurnStatus
+from everturn.model.uploads import UploadPlace, build_attachments
+from everturn.ports.inbox import IdempotencyKey, IncomingMessage, IncomingSignal, KeyReused, Receipt
+from everturn.testing.memory.platform import ConversationRow, MemoryPlatform, SignalRow, TurnRow, UsedKey
+
+
+class MemoryInbox:
+    """Implements Inbox."""
+
+    def __init__(self, platform: MemoryPlatform) -> None:
+        self._platform = platform
+
+    async def accept_message(
+        self, principal: Principal, message: IncomingMessage, key: IdempotencyKey | None
+    ) -> Receipt:
+        if (replayed := self._replay(principal, key)) is not None:
+            return replayed
+        if message.create:
+            row = ConversationRow(message.conversation_id, principal, message.bundle_id)
+            self._platform.conversations[row.id] = row
+        row = self._platform.conversation(principal, message.conversation_id)
+        if row.state in (ConversationState.IDLE, ConversationState.ERROR):
+            receipt = self._open_turn(row, principal, message)
+        else:
+            kind = message.kind or SignalKind.FOLLOWUP
+            signal = IncomingSignal(message.signal_id, kind, message.text, message.uploads, message.target_turn_id)
+            receipt = self._append_signal(row, principal, signal)
+        return self._keep(principal, key, receipt)
+
+    async def accept_signal(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        signal: IncomingSignal,
+        key: IdempotencyKey | None,
+    ) -> Receipt:
+        if (replayed := self._replay(principal, key)) is not None:
+            return replayed
+        row = self._platform.conversation(principal, conversation_id)
+        return self._keep(principal, key, self._append_signal(row, principal, signal))
+
+    async def load_signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> Signal:
+        return self._signal(principal, conversation_id, signal_id).signal
+
+    async def save_signal_text(
+        self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId, text: str
+    ) -> Signal:
+        row = self._signal(principal, conversation_id, signal_id)
+        if row.signal.state is not SignalState.ACCEPTED:
+            raise Conflict(f"The signal is {row.signal.state.value} already.")
+        row.signal = replace(row.signal, text=text)
+        self._platform.conversations[conversation_id].inbox_seq += 1
+        return row.signal
+
+    async def retract_signal(
+        self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId
+    ) -> Signal:
+        row = self._signal(principal, conversation_id, signal_id)
+        if row.signal.state not in (SignalState.ACCEPTED, SignalState.RETRACTED):
+            raise Conflict(f"The signal is {row.signal.state.value} already.")
+        row.signal = replace(row.signal, state=SignalState.RETRACTED)
+        self._platform.conversations[conversation_id].inbox_seq += 1
+        return row.signal
+
+    def _open_turn(self, row: ConversationRow, principal: Principal, message: IncomingMessage) -> Receipt:
+        lane = lane_of(principal.roles)
+        attachments = build_attachments(message.uploads, UploadPlace(principal, row.id, message.turn_id))
+        turn = Turn(
+            id=message.turn_id,
+            conversation_id=row.id,
+            ordinal=len(self._platform.turns_of(row.id)) + 1,
+            status=TurnStatus.QUEUED,
+            attempt=0,
+            request=TurnRequest(message.text, attachments, message.bundle_id or row.bundle_id),
+            created_at=self._platform.clock.now(),
+        )
+        self._platform.turns[turn.id] = TurnRow(turn, principal, lane, principal.roles)
+        row.state = ConversationState.QUEUED
+        row.inbox_seq += 1
+        row.artifacts.extend(attachments)
+        return Receipt(row.id, turn.id, None, None, ring=True, lane=lane)
+
+    def _append_signal(self, row: ConversationRow, principal: Principal, incoming: IncomingSignal) -> Receipt:
+        turn = self._platform.open_turn(row.id)
+        if turn is None:
+            raise Conflict("No turn is open.")
+        turn_id = turn.turn.id
+        if incoming.target_turn_id not in (None, turn_id):
+            raise Conflict(f"{incoming.target_turn_id} is not the open turn.")
+        place = UploadPlace(principal, row.id, turn_id, (incoming.kind, incoming.signal_id))
+        attachments = build_attachments(incoming.uploads, place)
+        row.inbox_seq += 1
+        row.artifacts.extend(attachments)
+        signal = Signal(
+            id=incoming.signal_id,
+            turn_id=turn_id,
+            kind=incoming.kind,
+            text=incoming.text,
+            state=SignalState.ACCEPTED,
+            created_at=self._platform.clock.now(),
+            attachments=attachments,
+        )
+        self._platform.signals[signal.id] = SignalRow(signal, row.id, row.inbox_seq)
+        ring = incoming.kind is SignalKind.CANCEL and turn.turn.status is TurnStatus.QUEUED
+        lane = Lane.CONTROL if ring else turn.lane
+        return Receipt(row.id, turn_id, signal.id, SignalState.ACCEPTED, ring=ring, lane=lane)
+
+    def _signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> SignalRow:
+        self._platform.conversation(principal, conversation_id)
+        row = self._platform.signals.get(signal_id)
+        if row is None or row.conversation_id != conversation_id:
+            raise NotFound(signal_id)
+        return row
+
+    def _replay(self, principal: Principal, key: IdempotencyKey | None) -> Receipt | None:
+        used = None if key is None else self._platform.keys.get(_key(principal, key))
+        if key is None or used is None:
+            return None
+        if used.request_hash != key.request_hash:
+            raise KeyReused()
+        return replace(used.receipt, ring=False, replayed=True)
+
+    def _keep(self, principal: Principal, key: IdempotencyKey | None, receipt: Receipt) -> Receipt:
+        if key is not None:
+            self._platform.keys[_key(principal, key)] = UsedKey(key.request_hash, receipt)
+        return receipt
+
+
+def _key(principal: Principal, key: IdempotencyKey) -> tuple[str, str, str, str, str]:
+    return (principal.tenant, principal.project, principal.user_id, key.route, key.key)

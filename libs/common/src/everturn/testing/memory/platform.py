@@ -1,0 +1,110 @@
+"""The rows that the in-memory drivers share: what Postgres holds in a real platform."""
+
+from dataclasses import dataclass, field
+
+from everturn.errors import NotFound
+from everturn.model.artifacts import Artifact
+from everturn.model.blocks import GENESIS_HASH, Block
+from everturn.model.commits import EffectChange, UsageEvent
+from everturn.model.conversations import ConversationState
+from everturn.model.feedback import Feedback
+from everturn.model.identity import Lane, Principal, Role
+from everturn.model.ids import CallId, ConversationId, SignalId, TurnId
+from everturn.model.leases import ORIGIN, EventCursor
+from everturn.model.signals import Signal
+from everturn.model.turns import Turn
+from everturn.ports.clock import Clock
+from everturn.ports.inbox import Receipt
+from everturn.testing.fixed_clock import FixedClock
+
+
+@dataclass(slots=True)
+class ConversationRow:
+    """One conversation, its timeline, and its lease while somebody holds it."""
+
+    id: ConversationId
+    principal: Principal
+    bundle_id: str | None = None
+    title: str = ""
+    state: ConversationState = ConversationState.IDLE
+    fence: int = 0
+    inbox_seq: int = 0
+    cursor: EventCursor = ORIGIN
+    blocks: list[Block] = field(default_factory=list[Block])
+    artifacts: list[Artifact] = field(default_factory=list[Artifact])
+    feedback: list[Feedback] = field(default_factory=list[Feedback])
+    told: list[Feedback] = field(default_factory=list[Feedback])
+    lease_owner: str | None = None
+    lease_ends_s: float = 0.0
+
+    @property
+    def next_seq(self) -> int:
+        return len(self.blocks) + 1
+
+    @property
+    def last_hash(self) -> str:
+        return self.blocks[-1].hash if self.blocks else GENESIS_HASH
+
+
+@dataclass(slots=True)
+class TurnRow:
+    """One turn; `turn` is replaced whenever it changes."""
+
+    turn: Turn
+    principal: Principal
+    lane: Lane
+    roles: frozenset[Role]
+    announced: bool = False
+
+
+@dataclass(slots=True)
+class SignalRow:
+    """One signal; `signal` is replaced whenever it changes."""
+
+    signal: Signal
+    conversation_id: ConversationId
+    inbox_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsedKey:
+    """An idempotency key and the first answer."""
+
+    request_hash: str
+    receipt: Receipt
+
+
+class MemoryPlatform:
+    """Holds the rows; only the in-memory drivers change them, tests read them."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock: Clock = clock or FixedClock()
+        self.conversations: dict[ConversationId, ConversationRow] = {}
+        self.turns: dict[TurnId, TurnRow] = {}
+        self.signals: dict[SignalId, SignalRow] = {}
+        self.effects: dict[tuple[TurnId, CallId], EffectChange] = {}
+        self.usage: list[tuple[TurnId, UsageEvent]] = []
+        self.keys: dict[tuple[str, str, str, str, str], UsedKey] = {}
+
+    def conversation(self, principal: Principal, conversation_id: ConversationId) -> ConversationRow:
+        row = self.conversations.get(conversation_id)
+        if row is None or not same_owner(row.principal, principal):
+            raise NotFound(conversation_id)
+        return row
+
+    def turn(self, principal: Principal, turn_id: TurnId) -> TurnRow:
+        row = self.turns.get(turn_id)
+        if row is None or not same_owner(row.principal, principal):
+            raise NotFound(turn_id)
+        return row
+
+    def turns_of(self, conversation_id: ConversationId) -> list[TurnRow]:
+        rows = [row for row in self.turns.values() if row.turn.conversation_id == conversation_id]
+        return sorted(rows, key=lambda row: row.turn.ordinal)
+
+    def open_turn(self, conversation_id: ConversationId) -> TurnRow | None:
+        return next((row for row in self.turns_of(conversation_id) if row.turn.status.is_open), None)
+
+
+def same_owner(one: Principal, other: Principal) -> bool:
+    return (one.tenant, one.project, one.user_id) == (other.tenant, other.project, other.user_id)

@@ -1,0 +1,188 @@
+"""Puts a worker together: the only module that chooses drivers, models, tools and sandbox, and says why."""
+
+import importlib
+import json
+import os
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from chat_proc.agent.closing import ClosingCall
+from chat_proc.agent.execution import ToolRunner
+from chat_proc.agent.generation import Generator
+from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.loop import AgentLoop
+from chat_proc.agent.prompt.system import build_system_prompt, load_topic
+from chat_proc.agent.prompting import PromptBuilder
+from chat_proc.agent.round import RoundRunner
+from chat_proc.models.choice import ModelChoice, choose_model
+from chat_proc.models.retry import RetryingModel
+from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
+from chat_proc.settings import WorkerSettings
+from chat_proc.tools.offered import OfferedTools, offer_tools
+from chat_proc.turn.announcing import Announcer
+from chat_proc.turn.runner import RunnerParts, TurnRunner
+from chat_proc.worker.drain import Worker
+from chat_proc.worker.heartbeat import Heartbeat
+from chat_proc.worker.loop import ClaimLoop
+from chat_proc.worker.slots import Slots
+from chat_proc.worker.sweeper import Sweeper
+from everturn.model.ids import RandomIds
+from everturn.objects.opening import open_objects
+from everturn.ports.clock import SystemClock
+from everturn.ports.language_model import LanguageModel
+from everturn.ports.objects import Objects
+from everturn.ports.sandbox import Sandbox, SandboxUnavailable
+from everturn.postgres.database import Database, open_database
+from everturn.postgres.leases import PostgresLeases
+from everturn.postgres.sweeps import PostgresSweeps
+from everturn.postgres.timelines import PostgresTimelines
+from everturn.redis.wire import Wire, open_wire
+from everturn.telemetry.failpoints import Failpoints
+
+MODEL_MODULES = {
+    "anthropic": "chat_proc.models.anthropic",
+    "openai": "chat_proc.models.openai",
+    "offline": "chat_proc.models.offline.model",
+    "scripted": "everturn.testing.scripted_file",
+}
+"""Loaded when chosen: importing every provider's SDK costs 2 s and 166 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What this worker chose, for the operator."""
+
+    model: str
+    model_why: str
+    sandbox: str
+    sandbox_why: str
+
+    def line(self) -> str:
+        """One line of JSON, as the supervisor of processes reads it."""
+        return json.dumps(
+            {
+                "ready": True,
+                "model": self.model,
+                "why": self.model_why,
+                "sandbox": self.sandbox,
+                "sandbox_why": self.sandbox_why,
+            }
+        )
+
+
+@asynccontextmanager
+async def open_worker(settings: WorkerSettings) -> AsyncGenerator[tuple[Worker, Readiness]]:
+    """A worker ready to run; its connections close with it. Raises Invalid when a setting can't be used."""
+    choice = choose_model(settings.model_environment)
+    owner = f"{socket.gethostname()}:{os.getpid()}"
+    async with AsyncExitStack() as stack:
+        database = await stack.enter_async_context(
+            open_database(settings.database_url, pool_size=settings.pool_size, application_name="chat-proc")
+        )
+        wire = await stack.enter_async_context(open_wire(settings.redis_url, name=f"chat-proc:{owner}"))
+        objects = open_objects(settings.objects_url)
+        tools = offer_tools(objects, await open_sandbox(settings.sandbox_python))
+        model = build_model(choice, settings)
+        loop = build_loop(settings, model, tools)
+        worker = build_worker(settings, owner, database, wire, objects, loop)
+        yield worker, Readiness(model.traits.name, choice.why, tools.sandbox, tools.sandbox_why)
+
+
+async def open_sandbox(python: Path | None) -> Sandbox | SandboxUnavailable:
+    """The launcher that works on this machine, or why there is none."""
+    if python is None:
+        return SandboxUnavailable("SANDBOX_PYTHON is not set.", "make setup")
+    try:
+        return await open_bubblewrap_sandbox(python)
+    except SandboxUnavailable as unavailable:
+        return unavailable
+
+
+def build_model(choice: ModelChoice, settings: WorkerSettings) -> LanguageModel:
+    """The chosen model behind limits and retries."""
+    factory = importlib.import_module(MODEL_MODULES[choice.provider]).build_model
+    if choice.provider == "offline":
+        factory = partial(factory, piece_delay_s=settings.offline_delay_ms / 1000)
+    return RetryingModel(factory(choice.name))
+
+
+def build_loop(settings: WorkerSettings, model: LanguageModel, tools: OfferedTools) -> AgentLoop:
+    """The agent loop over its model and tools."""
+    failpoints = Failpoints(settings.failpoint)
+    ids = RandomIds(_now_ms)
+    limits = TurnLimits(
+        rounds=settings.max_iterations,
+        wall_time_s=settings.turn_wall_time_s,
+        tokens=settings.turn_tokens,
+        cost_usd=settings.turn_cost_usd,
+        max_output_tokens=settings.max_output_tokens,
+    )
+    generator = Generator(model, failpoints)
+    return AgentLoop(
+        prompts=PromptBuilder(
+            system_prompt=build_system_prompt(tools.registry.specs),
+            closing_prompt=load_topic("closing"),
+            traits=model.traits,
+            limits=limits,
+            code=tools.posture,
+        ),
+        rounds=RoundRunner(
+            generator=generator,
+            catalog=tools.registry,
+            limits=limits,
+            next_call_id=ids.call,
+            failpoints=failpoints,
+        ),
+        closing=ClosingCall(generator),
+        tools=ToolRunner(tools.registry, failpoints),
+        limits=limits,
+        next_turn_id=ids.turn,
+        failpoints=failpoints,
+    )
+
+
+def build_worker(
+    settings: WorkerSettings, owner: str, database: Database, wire: Wire, objects: Objects, loop: AgentLoop
+) -> Worker:
+    """The worker over its drivers."""
+    clock, failpoints = SystemClock(), Failpoints(settings.failpoint)
+    leases = PostgresLeases(database, owner=owner, ttl_s=settings.lease_s)
+    timelines, sweeps = PostgresTimelines(database), PostgresSweeps(database)
+    announcer = Announcer(
+        leases=leases,
+        timelines=timelines,
+        writer=wire.event_writer,
+        sweeps=sweeps,
+        doorbells=wire.doorbells,
+        clock=clock,
+    )
+    parts = RunnerParts(
+        leases=leases,
+        timelines=timelines,
+        writer=wire.event_writer,
+        objects=objects,
+        loop=loop,
+        announcer=announcer,
+        clock=clock,
+        failpoints=failpoints,
+    )
+    heartbeat = Heartbeat(leases, clock, lease_s=settings.lease_s)
+    claim_loop = ClaimLoop(
+        leases=leases,
+        doorbells=wire.doorbells,
+        bells=wire.inbox_bells,
+        heartbeat=heartbeat,
+        runner=TurnRunner(parts),
+        slots=Slots(settings.worker_slots),
+        failpoints=failpoints,
+    )
+    sweeper = Sweeper(sweeps, wire.doorbells, clock, lease_s=settings.lease_s)
+    return Worker(claim_loop, heartbeat, sweeper, deadline_s=settings.drain_timeout_s)
+
+
+def _now_ms() -> int:
+    return int(SystemClock().now().timestamp() * 1000)

@@ -1,0 +1,51 @@
+"""What a run request must be before anything is started for it."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from chat_proc.sandbox.packing import measure_input
+from chat_proc.sandbox.results import hash_bytes
+from everturn.ports.sandbox import FileHash, RunError, RunRequest
+from everturn.wire.execution import MIB, check_relative_path
+
+MAX_PROGRAM_BYTES: Final = MIB
+MAX_INPUT_BYTES: Final = 64 * MIB
+_EXECUTION_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
+
+
+def find_problem(request: RunRequest) -> RunError | None:
+    """Why a request can't be run, or None. Looks at the sizes of input files; raises OSError where one is gone."""
+    if not _EXECUTION_ID.fullmatch(request.execution_id):
+        return _bad("the execution id has other characters than letters, digits, '-' and '_'")
+    if len(request.program.encode("utf-8", "surrogatepass")) > MAX_PROGRAM_BYTES:
+        return _bad(f"the program is longer than {MAX_PROGRAM_BYTES} bytes")
+    if request.timeout_s <= 0:
+        return _bad("the time limit must be more than 0 s")
+    paths = [item.filepath for item in request.contract]
+    if len(paths) > request.limits.output_files:
+        return _bad(f"the contract has more than {request.limits.output_files} files")
+    if len(set(paths)) < len(paths):
+        return _bad("the contract names a file twice")
+    for path in (*paths, *request.inputs):
+        try:
+            check_relative_path(path)
+        except ValueError as error:
+            return _bad(f"{path[:100]!r}: {error}")
+    allowed = min(MAX_INPUT_BYTES, request.limits.work_dir_bytes)
+    if (size := sum(map(measure_input, request.inputs.values()))) > allowed:
+        return RunError(
+            "inputs_too_large", f"the input files have {size} bytes, at most {allowed} are allowed", "request"
+        )
+    return None
+
+
+def hash_inputs(inputs: Mapping[str, bytes | Path]) -> tuple[FileHash, ...]:
+    """The inputs for the receipt. Raises OSError."""
+    bodies = ((path, body if isinstance(body, bytes) else body.read_bytes()) for path, body in inputs.items())
+    return tuple(FileHash(path, len(body), hash_bytes(body)) for path, body in bodies)
+
+
+def _bad(message: str) -> RunError:
+    return RunError("bad_request", message, "request")

@@ -1,0 +1,205 @@
+"""The result envelope of a run, from what the supervisor found, what the executor claims and which files came out."""
+
+import hashlib
+import signal
+from typing import Final
+
+from chat_proc.sandbox.packing import UnpackedOutputs
+from everturn.ports.sandbox import FileHash, Receipt, RunArtifact, RunError, RunRequest, RunResult
+from everturn.wire.execution import PROGRAM_NAME, Finished, LimitName, Report
+
+_LISTED: Final = 50
+_NO_OUTPUTS: Final = UnpackedOutputs({})
+_LIMIT_TEXT: Final[dict[LimitName, str]] = {
+    "time": "the time limit",
+    "memory": "the memory limit",
+    "processes": "the limit of processes and threads",
+    "cpu": "the limit of processor time",
+    "disk": "the space or the number of files of a workspace folder",
+    "file_size": "the size limit of a single file",
+    "open_files": "the limit of open files",
+    "stdout": "the limit of printed bytes (the rest was thrown away)",
+    "output": "the limit of bytes that may leave the sandbox",
+}
+
+
+def build_result(
+    request: RunRequest,
+    finished: Finished,
+    outputs: UnpackedOutputs = _NO_OUTPUTS,
+    input_hashes: tuple[FileHash, ...] = (),
+) -> RunResult:
+    """The envelope. It is ok when the program ended by itself without an error and wrote all of its contract."""
+    artifacts = build_artifacts(request, outputs)
+    missing = _find_missing(request, finished.report, artifacts)
+    report = finished.report
+    limits = tuple(dict.fromkeys((*finished.limits, *(report.limits if report else ()))))
+    error = find_error(request, finished, limits) or _find_output_error(missing)
+    return RunResult(
+        ok=error is None,
+        artifacts=artifacts,
+        error=error,
+        report_text=clean_text(_build_report_text(error, finished, artifacts, missing, limits)),
+        user_out_tail=clean_text(report.stdout_tail if report else ""),
+        runtime_err_tail=clean_text(report.stderr_tail if report else ""),
+        limits_hit=limits,
+        duration_ms=finished.duration_ms,
+        receipt=Receipt(
+            program_sha256=hash_bytes(request.program.encode("utf-8", "surrogatepass")),
+            timeout_s=request.timeout_s,
+            limits=request.limits,
+            posture=finished.posture,
+            inputs=input_hashes,
+            outputs=tuple(FileHash(artifact.filepath, artifact.size, artifact.sha256) for artifact in artifacts),
+            calls=finished.calls,
+            refusals=finished.refusals,
+        ),
+    )
+
+
+def build_refused(request: RunRequest, error: RunError) -> RunResult:
+    """The envelope of a request that is not run at all."""
+    return RunResult(
+        ok=False,
+        artifacts=(),
+        error=error,
+        report_text=clean_text(f"The program was not run ({error.code}): {error.message}"),
+        user_out_tail="",
+        runtime_err_tail="",
+        limits_hit=(),
+        duration_ms=0,
+        receipt=Receipt(
+            program_sha256=hash_bytes(request.program.encode("utf-8", "surrogatepass")),
+            timeout_s=request.timeout_s,
+            limits=request.limits,
+            posture=None,
+        ),
+    )
+
+
+def build_artifacts(request: RunRequest, outputs: UnpackedOutputs) -> tuple[RunArtifact, ...]:
+    """The contract's files that came out, in its order."""
+    return tuple(
+        RunArtifact(item.filepath, item.description, item.visibility, len(body), hash_bytes(body), body)
+        for item in request.contract
+        if (body := outputs.files.get(item.filepath))
+    )
+
+
+def find_error(request: RunRequest, finished: Finished, limits: tuple[LimitName, ...]) -> RunError | None:
+    """Why the program failed, leaving its outputs aside; the supervisor's findings go before the executor's word."""
+    match finished.verdict:
+        case "not_started":
+            return RunError("sandbox_failed", clean_text(finished.detail) or "the sandbox did not start", "sandbox")
+        case "timeout":
+            return RunError(
+                "timeout", f"The program was stopped at its limit of {request.timeout_s:g} s.", PROGRAM_NAME
+            )
+        case "cancelled":
+            return RunError("cancelled", "The program was stopped because the run was cancelled.", PROGRAM_NAME)
+        case "memory":
+            return _memory_error(request)
+        case "died":
+            return _memory_error(request) if "memory" in limits else _died(finished)
+        case "ended":
+            return find_program_error(request, finished.report, limits) if finished.report else _died(finished)
+
+
+def find_program_error(request: RunRequest, report: Report, limits: tuple[LimitName, ...]) -> RunError | None:
+    """How a program that ended by itself failed, or None."""
+    if (error := report.error) is not None:
+        if error.limit == "memory":
+            return _memory_error(request, error.line)
+        code = "syntax_error" if error.type in ("SyntaxError", "IndentationError", "TabError") else "program_error"
+        return RunError(code, clean_text(f"{error.type}: {error.message}"), _where(error.line))
+    if report.signal is not None:
+        if "memory" in limits:
+            return _memory_error(request)
+        if report.signal == signal.SIGXCPU:
+            return RunError(
+                "cpu_limit", f"The program used up its {request.limits.cpu_s} s of processor time.", PROGRAM_NAME
+            )
+        return RunError("killed", f"The program was ended by signal {_signal_name(report.signal)}.", PROGRAM_NAME)
+    if report.exit_code:
+        return RunError("exit_code", f"The program ended with exit code {report.exit_code}.", PROGRAM_NAME)
+    return None
+
+
+def clean_text(text: str) -> str:
+    """Text that every store and every wire takes: no NUL, no lone surrogates."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def hash_bytes(data: bytes) -> str:
+    """SHA-256 in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _memory_error(request: RunRequest, line: int | None = None) -> RunError:
+    allowed_mib = request.limits.memory_bytes >> 20
+    return RunError("memory_limit", f"The program needed more than its {allowed_mib} MiB of memory.", _where(line))
+
+
+def _died(finished: Finished) -> RunError:
+    detail = clean_text(finished.detail)
+    return RunError("killed", f"The sandbox ended before the program reported its end. {detail}".strip(), "sandbox")
+
+
+def _where(line: int | None) -> str:
+    return PROGRAM_NAME if line is None else f"{PROGRAM_NAME} line {line}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
+def _find_missing(
+    request: RunRequest, report: Report | None, artifacts: tuple[RunArtifact, ...]
+) -> tuple[tuple[str, str], ...]:
+    """Contract paths without a file, each with the reason as far as the executor gave one."""
+    reasons = dict(report.refused) if report else {}
+    present = {artifact.filepath for artifact in artifacts}
+    return tuple(
+        (item.filepath, reasons.get(item.filepath, "missing")[:40])
+        for item in request.contract
+        if item.filepath not in present
+    )
+
+
+def _find_output_error(missing: tuple[tuple[str, str], ...]) -> RunError | None:
+    if not missing:
+        return None
+    named = ", ".join(f"{path} ({reason})" for path, reason in missing)
+    only_absent = all(reason in ("missing", "empty") for _, reason in missing)
+    code = "missing_output_files" if only_absent else "output_rejected"
+    return RunError(code, clean_text(f"The program ended, but not with all files of its contract: {named}."), "outputs")
+
+
+def _build_report_text(
+    error: RunError | None,
+    finished: Finished,
+    artifacts: tuple[RunArtifact, ...],
+    missing: tuple[tuple[str, str], ...],
+    limits: tuple[LimitName, ...],
+) -> str:
+    report = finished.report
+    lines = [f"The program ended well after {finished.duration_ms} ms." if error is None else _error_line(error)]
+    if report and report.error:
+        lines.append(report.error.traceback.rstrip())
+    lines.extend(f"Ran into {_LIMIT_TEXT[limit]}." for limit in limits if limit != "time")
+    lines.extend(f"Wrote {artifact.filepath} ({artifact.size} bytes)." for artifact in artifacts)
+    lines.extend(f"Did not deliver {path}: {reason}." for path, reason in missing)
+    if report and report.undeclared:
+        names = ", ".join(report.undeclared[:_LISTED])
+        lines.append(f"Not kept, because the contract does not name them: {names}.")
+    lines.extend(f"Tool calls refused ({code}): {count}." for code, count in sorted(finished.refusals.items()))
+    if finished.detail and error and finished.detail not in error.message:
+        lines.append(finished.detail)
+    return "\n".join(lines)
+
+
+def _error_line(error: RunError) -> str:
+    return f"The run failed ({error.code}, {error.where}): {error.message}"

@@ -1,0 +1,159 @@
+"""`exec_tools.execute_code_python`: runs the program of the code channel in the sandbox and keeps the promised files."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from chat_proc.tools.code.inputs import Inputs, load_inputs
+from chat_proc.tools.stored_files import Destination, ProducedFile, read_destination, save_file
+from everturn.errors import Invalid
+from everturn.model.artifacts import Artifact, ArtifactKind
+from everturn.model.commits import Effect
+from everturn.ports.objects import Objects
+from everturn.ports.sandbox import ContractItem, RunRequest, RunResult, Sandbox
+from everturn.ports.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
+from everturn.wire.execution import GatewayCall, ToolReply, check_relative_path
+
+MAX_TIMEOUT_S = 300.0
+MAX_CONTRACT_FILES = 32
+REPORT_CHARS = 8_000
+OUT_CHARS = 8_000
+ERR_CHARS = 4_000
+"""Together they stay below what the prompt shows of a result."""
+_STARTING_AND_STORING_S = 180.0
+
+
+class ContractFile(BaseModel):
+    """One file the program promises to write."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    filepath: str = Field(min_length=1, max_length=240)
+    description: str = Field(default="", max_length=1000)
+    visibility: Literal["internal", "external"] = "external"
+
+
+class RunCodeParams(BaseModel):
+    """The program itself comes from the code channel."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    contract: list[ContractFile] = Field(default_factory=lambda: [], max_length=MAX_CONTRACT_FILES)
+    prog_name: str = Field(default="program", max_length=120)
+    timeout_s: float = Field(default=60.0, ge=1.0, le=MAX_TIMEOUT_S)
+
+
+@dataclass(frozen=True, slots=True)
+class _Promise:
+    """A contract file as the sandbox takes it, and where it goes on the timeline."""
+
+    item: ContractItem
+    destination: Destination
+
+
+class RunCodeTool:
+    """One run per call. A repeated call runs the program again, which changes nothing outside the sandbox."""
+
+    def __init__(self, sandbox: Sandbox, objects: Objects) -> None:
+        self._sandbox = sandbox
+        self._objects = objects
+        self.spec = ToolSpec(
+            tool_id="exec_tools.execute_code_python",
+            summary="Run the Python program of the code channel in a sandbox and keep the files it writes.",
+            guide=files("chat_proc.tools.code").joinpath("run_code.md").read_text(encoding="utf-8"),
+            params=RunCodeParams,
+            effect=Effect.IDEMPOTENT,
+            takes_code=True,
+            timeout_s=MAX_TIMEOUT_S + _STARTING_AND_STORING_S,
+        )
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        params = RunCodeParams.model_validate(call.params)
+        if not (call.code or "").strip():
+            return ToolOutcome("error", "There was no program. Write it into the code channel after the action.")
+        try:
+            promises = _read_contract(params.contract, call.context)
+        except Invalid as invalid:
+            return ToolOutcome("error", f"The program was not run: {invalid.detail}")
+        inputs = await load_inputs(self._objects, call.context.blocks, call.code or "")
+        request = _build_request(call, params, promises, inputs)
+        result = await self._sandbox.run(request, _refuse_tool)
+        artifacts = await self._store(call, promises, result)
+        text = _build_text(result, inputs)
+        return ToolOutcome("ok" if result.ok else "error", text, artifacts=artifacts, data=_build_data(result))
+
+    async def _store(self, call: ToolCall, promises: Sequence[_Promise], result: RunResult) -> tuple[Artifact, ...]:
+        destinations = {promise.item.filepath: promise.destination for promise in promises}
+        stored: list[Artifact] = []
+        for file in result.artifacts:
+            destination = destinations[file.filepath]
+            produced = ProducedFile(destination, file.body, file.visibility, "exec", file.description)
+            stored.append(await save_file(self._objects, call, produced))
+        return tuple(stored)
+
+
+def _read_contract(contract: Sequence[ContractFile], context: ToolContext) -> tuple[_Promise, ...]:
+    promises = tuple(_read_promise(file, context) for file in contract)
+    if len({promise.destination for promise in promises}) < len(promises):
+        raise Invalid("The contract names the same file twice.")
+    return promises
+
+
+def _read_promise(file: ContractFile, context: ToolContext) -> _Promise:
+    destination = read_destination(file.filepath, context, default=ArtifactKind.OUTPUT)
+    filepath = destination.folder_path if file.filepath.startswith("fi:") else file.filepath
+    try:
+        check_relative_path(filepath)
+    except ValueError as error:
+        raise Invalid(f"The contract's {filepath!a} can't be used: {error}.") from error
+    return _Promise(ContractItem(filepath, file.description, file.visibility), destination)
+
+
+def _build_request(call: ToolCall, params: RunCodeParams, promises: Sequence[_Promise], inputs: Inputs) -> RunRequest:
+    return RunRequest(
+        execution_id="exec_" + call.call_id.removeprefix("call_"),
+        turn_id=call.context.turn_id,
+        program=call.code or "",
+        contract=tuple(promise.item for promise in promises),
+        inputs=dict(inputs.files),
+        timeout_s=params.timeout_s,
+    )
+
+
+async def _refuse_tool(call: GatewayCall) -> ToolReply:
+    """The capability grants no tools, so the gateway refuses every call before it comes here."""
+    return ToolReply(call.id, False, None, "not_allowed", "programs can't call tools here")
+
+
+def _build_text(result: RunResult, inputs: Inputs) -> str:
+    sections = [_cut_middle(result.report_text, REPORT_CHARS), inputs.describe_left_out()]
+    if result.user_out_tail.strip():
+        sections.append(f"--- printed ---\n{result.user_out_tail[-OUT_CHARS:].rstrip()}")
+    errors = result.runtime_err_tail.strip()
+    if errors and errors not in result.report_text:
+        sections.append(f"--- errors and warnings ---\n{errors[-ERR_CHARS:]}")
+    return "\n".join(section for section in sections if section)
+
+
+def _cut_middle(text: str, cap: int) -> str:
+    if len(text) <= cap:
+        return text
+    half = cap // 2
+    return f"{text[:half]}\n... ({len(text) - 2 * half} characters left out)\n{text[-half:]}"
+
+
+def _build_data(result: RunResult) -> dict[str, Any]:
+    """The envelope without the texts and bytes that the result holds elsewhere."""
+    receipt = asdict(result.receipt) | {"refusals": dict(result.receipt.refusals)}
+    return {
+        "run": {
+            "ok": result.ok,
+            "error": asdict(result.error) if result.error else None,
+            "limits_hit": list(result.limits_hit),
+            "duration_ms": result.duration_ms,
+            "receipt": receipt,
+        }
+    }

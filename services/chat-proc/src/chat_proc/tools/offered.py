@@ -1,0 +1,37 @@
+"""Which tools this worker offers, and what it says about running programs; a tool that can't work is not offered."""
+
+from dataclasses import dataclass
+
+from chat_proc.tools.code.run_code import RunCodeTool
+from chat_proc.tools.context.read import ReadTool
+from chat_proc.tools.context.write import WriteTool
+from chat_proc.tools.plan.plan import PlanTool
+from chat_proc.tools.registry import ToolRegistry
+from everturn.ports.objects import Objects
+from everturn.ports.sandbox import Sandbox, SandboxUnavailable
+from everturn.wire.execution import Posture
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTools:
+    """`posture` tells the model how programs run, or why they can't; `sandbox` is the launcher's name, or `none`."""
+
+    registry: ToolRegistry
+    posture: str
+    sandbox: str
+    sandbox_why: str
+
+
+def offer_tools(objects: Objects, sandbox: Sandbox | SandboxUnavailable) -> OfferedTools:
+    """All tools that can work here, in the order in which the prompt lists them."""
+    tools = [ReadTool(objects), WriteTool(objects), PlanTool()]
+    if isinstance(sandbox, SandboxUnavailable):
+        posture = f"programs can't run here: {sandbox.reason}"
+        return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox))
+    registry = ToolRegistry([*tools, RunCodeTool(sandbox, objects)])
+    return OfferedTools(registry, _tell_posture(sandbox.posture), sandbox.posture.launcher, sandbox.posture.user)
+
+
+def _tell_posture(posture: Posture) -> str:
+    walls = (posture.network, posture.memory, posture.processes, posture.disk)
+    return f"programs run in a sandbox ({posture.launcher}): {'; '.join(walls)}"

@@ -1,0 +1,101 @@
+"""One ingress process: `python -m ingress`."""
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable
+
+import uvicorn
+from pydantic import ValidationError
+from sse_starlette.sse import AppStatus
+
+from everturn.telemetry.logging import configure_logging
+from ingress.app import Parts, build_app
+from ingress.bootstrap import open_parts
+from ingress.settings import IngressSettings
+
+HEADER_BUFFER_BYTES = 262_144
+"""What the HTTP parser takes as headers, so that requests above our own cap still get a problem as answer."""
+KEEP_ALIVE_S = 75
+
+
+class DrainingServer(uvicorn.Server):
+    """Says when it listens, and lets open streams go before it waits for requests to end."""
+
+    def __init__(self, config: uvicorn.Config, *, drain: Callable[[], None], announce: Callable[[int], None]) -> None:
+        super().__init__(config)
+        self._drain = drain
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._announce(self.servers[0].sockets[0].getsockname()[1])
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._drain()
+        await super().shutdown(sockets)
+
+
+async def run_ingress(settings: IngressSettings) -> None:
+    """Serve until SIGTERM or SIGINT; a broken hub ends the process, so that its supervisor starts a sound one."""
+    # The hub lets streams go itself, with a farewell; the library would cut them off.
+    AppStatus.disable_automatic_graceful_drain()
+    async with open_parts(settings) as parts:
+        app = build_app(parts)
+        config = uvicorn.Config(
+            app,
+            host=settings.host,
+            port=settings.port,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=settings.drain_timeout_s,
+            h11_max_incomplete_event_size=HEADER_BUFFER_BYTES,
+        )
+        server = DrainingServer(
+            config, drain=app.state.hub.drain, announce=lambda port: announce_ready(settings, parts, port)
+        )
+        async with asyncio.TaskGroup() as group:
+            hub = group.create_task(app.state.hub.run())
+            await server.serve()
+            hub.cancel()
+
+
+def announce_ready(settings: IngressSettings, parts: Parts, port: int) -> None:
+    """Write one JSON line to READY_FD: where we listen, and which antivirus was chosen and why."""
+    if settings.ready_fd is None:
+        return
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    ready = {
+        "ready": True,
+        "url": f"http://{host}:{port}",
+        "antivirus": parts.antivirus.name,
+        "antivirus_why": parts.antivirus.why,
+    }
+    with os.fdopen(settings.ready_fd, "w", closefd=True) as pipe:
+        pipe.write(json.dumps(ready) + "\n")
+
+
+def main() -> int:
+    """The process's exit status: 2 for settings that don't do."""
+    try:
+        settings = IngressSettings()  # pyright: ignore[reportCallIssue] required settings come from the environment
+    except ValidationError as error:
+        for problem in error.errors():
+            sys.stderr.write(f"ingress: {'.'.join(map(str, problem['loc']))}: {problem['msg']}\n")
+        return 2
+    configure_logging(settings.log_level, settings.log_format)
+    asyncio.run(run_ingress(settings))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

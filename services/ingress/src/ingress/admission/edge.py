@@ -1,0 +1,88 @@
+"""The outermost layer: header caps, counting, and the one place where an error that nobody expected is caught."""
+
+from collections.abc import Callable
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from everturn.model.problems import problem
+from ingress.admission.metrics import IngressMetrics
+from ingress.errors import ProblemError, problem_response
+
+MAX_HEADER_BYTES = 32_768
+MAX_HEADERS = 100
+
+_log = structlog.get_logger(__name__)
+
+
+class Edge:
+    """ASGI middleware around the whole application."""
+
+    def __init__(self, app: ASGIApp, *, metrics: IngressMetrics, monotonic: Callable[[], float]) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._monotonic = monotonic
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        watch = _Watch(scope, send, self._metrics, self._monotonic)
+        refusal = try_refuse_headers(scope)
+        try:
+            if refusal:
+                await problem_response(refusal)(scope, receive, watch.send)
+            else:
+                await self._app(scope, receive, watch.send)
+        except Exception:
+            self._metrics.unhandled.inc()
+            _log.exception("unhandled error", route=watch.route())
+            if watch.begun:
+                raise
+            await problem_response(internal_error())(scope, receive, watch.send)
+
+
+def try_refuse_headers(scope: Scope) -> ProblemError | None:
+    """A 431 problem for too many or too large headers."""
+    headers = scope["headers"]
+    if len(headers) <= MAX_HEADERS and sum(len(name) + len(value) for name, value in headers) <= MAX_HEADER_BYTES:
+        return None
+    return ProblemError(
+        problem("headers-too-large", "The headers are too large", 431, f"At most {MAX_HEADER_BYTES} bytes.")
+    )
+
+
+def internal_error() -> ProblemError:
+    """A 500 problem that says nothing of the inside."""
+    return ProblemError(problem("internal", "Something went wrong on our side", 500, "The error was logged."))
+
+
+class _Watch:
+    """Sees the response of one request begin, and counts it."""
+
+    def __init__(self, scope: Scope, send: Send, metrics: IngressMetrics, monotonic: Callable[[], float]) -> None:
+        self.begun = False
+        self._scope = scope
+        self._send = send
+        self._metrics = metrics
+        self._monotonic = monotonic
+        self._start = monotonic()
+
+    def route(self) -> str:
+        """The route's template; a bounded set, unlike paths."""
+        path = getattr(self._scope.get("route"), "path", None)
+        return path if isinstance(path, str) else "none"
+
+    async def send(self, message: Message) -> None:
+        """Pass a message of the response on."""
+        if message["type"] == "http.response.start":
+            self.begun = True
+            route, status = self.route(), str(message["status"])
+            self._metrics.requests.labels(method=_method(self._scope), route=route, status=status).inc()
+            self._metrics.seconds.labels(route=route).observe(self._monotonic() - self._start)
+        await self._send(message)
+
+
+def _method(scope: Scope) -> str:
+    method = scope["method"]
+    return method if method in {"GET", "POST", "PATCH", "DELETE", "PUT", "HEAD", "OPTIONS"} else "other"

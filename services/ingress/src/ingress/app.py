@@ -1,0 +1,199 @@
+"""The application: rooms, error translation and the OpenAPI document, put together from ready parts."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from everturn.errors import EverturnError
+from everturn.model.ids import Ids
+from everturn.model.problems import problem
+from everturn.ports.artifacts import Artifacts
+from everturn.ports.clock import Clock
+from everturn.ports.conversations import Conversations
+from everturn.ports.event_stream import EventReader
+from everturn.ports.feedback import FeedbackBook
+from everturn.ports.inbox import Inbox
+from everturn.ports.objects import Objects
+from everturn.ports.turns import Turns
+from ingress.admission.edge import Edge
+from ingress.admission.gate import WorkGate
+from ingress.admission.metrics import IngressMetrics
+from ingress.admission.responses import PROBLEM_SCHEMA
+from ingress.admission.slots import StreamSlots
+from ingress.admission.validation import problem_of_validation
+from ingress.attachments.antivirus import Antivirus
+from ingress.attachments.intake import FileCaps, Intake
+from ingress.auth.gate import AuthGate
+from ingress.chat import endpoints as chat
+from ingress.chat import signals
+from ingress.chat.schemas import AttachmentIn
+from ingress.chat.service import ChatService, Wires
+from ingress.conversations import endpoints as conversations
+from ingress.conversations import turns
+from ingress.conversations.service import ConversationService
+from ingress.errors import ProblemError, problem_response, translate_error
+from ingress.feedback import endpoints as feedback
+from ingress.health import endpoints as health
+from ingress.health.readiness import Part
+from ingress.resources import endpoints as resources
+from ingress.settings import IngressSettings
+from ingress.stream import sse
+from ingress.stream.feed import Feed
+from ingress.stream.hub import Hub
+from ingress.stream.rows import StreamRows
+
+TITLE = "Everturn ingress"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the application is made of; bootstrap chooses the drivers."""
+
+    settings: IngressSettings
+    auth: AuthGate
+    antivirus: Antivirus
+    conversations: Conversations
+    inbox: Inbox
+    turns: Turns
+    feedback: FeedbackBook
+    artifacts: Artifacts
+    objects: Objects
+    wires: Wires
+    events: EventReader
+    clock: Clock
+    ids: Ids
+    metrics: IngressMetrics
+    check_database: Callable[[], Awaitable[None]]
+
+
+def build_app(parts: Parts) -> FastAPI:
+    """The application. `app.state.hub` is a hub that somebody has to run while the application serves."""
+    app = FastAPI(title=TITLE, version="0.1.0", redirect_slashes=False, redoc_url=None, docs_url="/docs")
+    _add_services(app, parts)
+    for router in (
+        conversations.router,
+        turns.router,
+        chat.router,
+        signals.submit_router,
+        signals.router,
+        feedback.router,
+        sse.router,
+        resources.router,
+        health.router,
+    ):
+        app.include_router(router)
+    _add_error_handlers(app)
+    app.add_middleware(Edge, metrics=parts.metrics, monotonic=parts.clock.monotonic)
+    app.openapi = _OpenApi(app, app.openapi).build
+    return app
+
+
+def _add_services(app: FastAPI, parts: Parts) -> None:
+    app.state.settings, app.state.auth, app.state.metrics = parts.settings, parts.auth, parts.metrics
+    app.state.chat = _build_chat(parts)
+    app.state.conversations = ConversationService(
+        conversations=parts.conversations,
+        turns=parts.turns,
+        objects=parts.objects,
+        hints=parts.wires.hints,
+        ids=parts.ids,
+    )
+    app.state.feedback = feedback.FeedbackService(parts.feedback, parts.clock)
+    app.state.files = resources.FileService(parts.artifacts, parts.objects)
+    app.state.streams = _build_streams(parts)
+    app.state.hub = app.state.streams.hub
+    app.state.parts = {
+        "postgres": Part(parts.check_database),
+        "redis": Part(parts.wires.doorbells.check),
+        "objects": Part(parts.objects.check),
+        "antivirus": Part(parts.antivirus.check, required=False, note=parts.antivirus.name),
+    }
+
+
+def _build_chat(parts: Parts) -> ChatService:
+    settings = parts.settings
+    caps = FileCaps(settings.max_image_bytes, settings.max_doc_bytes, settings.max_text_bytes, settings.max_files)
+    intake = Intake(
+        objects=parts.objects,
+        artifacts=parts.artifacts,
+        antivirus=parts.antivirus,
+        caps=caps,
+        ids=parts.ids,
+        metrics=parts.metrics,
+    )
+    return ChatService(
+        inbox=parts.inbox,
+        wires=parts.wires,
+        gate=WorkGate(parts.wires.doorbells, queue_max=settings.queue_max),
+        intake=intake,
+        ids=parts.ids,
+        clock=parts.clock,
+        metrics=parts.metrics,
+    )
+
+
+def _build_streams(parts: Parts) -> sse.StreamEdge:
+    settings = parts.settings
+    rows = StreamRows(conversations=parts.conversations, turns=parts.turns, inbox=parts.inbox, clock=parts.clock)
+    hub = Hub(
+        reader=parts.events,
+        hints=parts.wires.hints,
+        rows=rows,
+        metrics=parts.metrics,
+        queue_bytes=settings.stream_queue_bytes,
+    )
+    slots = StreamSlots(max_total=settings.streams_max, max_per_user=settings.streams_max_per_user)
+    return sse.StreamEdge(hub=hub, feed=Feed(hub, heartbeat_s=settings.heartbeat_s), slots=slots)
+
+
+def _add_error_handlers(app: FastAPI) -> None:
+    app.add_exception_handler(RequestValidationError, _answer_validation)
+    app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(EverturnError, _answer_everturn)
+
+
+async def _answer_validation(_: Request, error: Exception) -> Response:
+    return problem_response(problem_of_validation(cast(RequestValidationError, error).errors()))
+
+
+async def _answer_http(_: Request, error: Exception) -> Response:
+    if isinstance(error, ProblemError):
+        return problem_response(error)
+    refused = cast(HTTPException, error)
+    titles = {404: "There is no such thing", 405: "This method is not allowed here"}
+    title = titles.get(refused.status_code, "The request was refused")
+    kind = {404: "not-found", 405: "method-not-allowed"}.get(refused.status_code, "refused")
+    return problem_response(ProblemError(problem(kind, title, refused.status_code, ""), headers=refused.headers))
+
+
+async def _answer_everturn(_: Request, error: Exception) -> Response:
+    translated = translate_error(cast(EverturnError, error))
+    if translated is None:
+        raise error
+    return problem_response(translated)
+
+
+class _OpenApi:
+    """Adds to FastAPI's document what its generator can't know."""
+
+    def __init__(self, app: FastAPI, generate: Callable[[], dict[str, Any]]) -> None:
+        self._app = app
+        self._generate = generate
+
+    def build(self) -> dict[str, Any]:
+        """The document, built once."""
+        if self._app.openapi_schema is None or "Problem" not in self._app.openapi_schema["components"]["schemas"]:
+            document = self._generate()
+            components = document.setdefault("components", {})
+            schemas = components.setdefault("schemas", {})
+            schemas["Problem"] = PROBLEM_SCHEMA
+            schemas["AttachmentIn"] = AttachmentIn.model_json_schema()
+            components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}}
+            document["security"] = [{"bearer": []}, {}]
+            self._app.openapi_schema = document
+        return self._app.openapi_schema

@@ -1,0 +1,91 @@
+"""Chooses the drivers by name and puts the parts of one ingress process together."""
+
+import importlib
+import os
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from everturn.model.ids import RandomIds
+from everturn.ports.clock import SystemClock
+from ingress.admission.metrics import IngressMetrics
+from ingress.app import Parts
+from ingress.attachments.antivirus import Antivirus, choose_antivirus
+from ingress.auth.gate import AuthGate
+from ingress.auth.tokens import JwksKeys, KeySource, StaticKey, TokenVerifier
+from ingress.chat.service import Wires
+from ingress.settings import IngressSettings
+
+DRIVERS = {
+    "database": "everturn.postgres.database:open_database",
+    "wire": "everturn.redis.wire:open_wire",
+    "objects": "everturn.objects.opening:open_objects",
+    "conversations": "everturn.postgres.conversations:PostgresConversations",
+    "inbox": "everturn.postgres.inbox:PostgresInbox",
+    "turns": "everturn.postgres.turns:PostgresTurns",
+    "feedback": "everturn.postgres.feedback:PostgresFeedback",
+    "artifacts": "everturn.postgres.artifacts:PostgresArtifacts",
+}
+POOL_SIZE = 16
+
+
+def load_driver(name: str) -> Any:
+    """The factory of a driver; its module is imported only now, because every SDK costs memory."""
+    module, _, factory = DRIVERS[name].partition(":")
+    return getattr(importlib.import_module(module), factory)
+
+
+@asynccontextmanager
+async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
+    """All parts, connected when first used, closed at the end."""
+    clock = SystemClock()
+    process = f"ingress:{socket.gethostname()[:40]}:{os.getpid()}"
+    async with (
+        load_driver("database")(settings.database_url, pool_size=POOL_SIZE, application_name="ingress") as database,
+        load_driver("wire")(settings.redis_url, name=process) as wire,
+    ):
+        yield Parts(
+            settings=settings,
+            auth=AuthGate(development=settings.development, verifier=build_verifier(settings)),
+            antivirus=build_antivirus(settings),
+            conversations=load_driver("conversations")(database),
+            inbox=load_driver("inbox")(database),
+            turns=load_driver("turns")(database),
+            feedback=load_driver("feedback")(database),
+            artifacts=load_driver("artifacts")(database),
+            objects=load_driver("objects")(settings.objects_url),
+            wires=Wires(wire.doorbells, wire.hints, wire.inbox_bells),
+            events=wire.event_reader,
+            clock=clock,
+            ids=RandomIds(lambda: int(clock.now().timestamp() * 1000)),
+            metrics=IngressMetrics(),
+            check_database=database.check,
+        )
+
+
+def build_antivirus(settings: IngressSettings) -> Antivirus:
+    """The antivirus that the settings ask for."""
+    return choose_antivirus(clamd_url=settings.clamd_url, development=settings.development, av_scan=settings.av_scan)
+
+
+def build_verifier(settings: IngressSettings) -> TokenVerifier | None:
+    """The verifier of bearer tokens; None where no keys are set, which only development mode allows."""
+    if not (settings.has_keys and settings.auth_issuer and settings.auth_audience):
+        return None
+    return TokenVerifier(
+        _build_keys(settings),
+        issuer=settings.auth_issuer,
+        audience=settings.auth_audience,
+        algorithms=("HS256",) if settings.auth_secret else settings.algorithms,
+    )
+
+
+def _build_keys(settings: IngressSettings) -> KeySource:
+    if settings.auth_jwks_url:
+        return JwksKeys(settings.auth_jwks_url)
+    if settings.auth_public_key:
+        return StaticKey.from_pem(settings.auth_public_key)
+    if settings.auth_secret is None:
+        raise ValueError("There is no key to verify tokens with.")
+    return StaticKey(settings.auth_secret.get_secret_value(), key_type="oct")

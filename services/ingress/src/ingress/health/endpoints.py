@@ -1,0 +1,50 @@
+"""Health for whoever runs the service: alive, ready, and in numbers."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+from pydantic import BaseModel, ConfigDict
+
+from ingress.admission.metrics import IngressMetrics
+from ingress.health.readiness import Part, ReadyOut, check_parts
+
+router = APIRouter(tags=["health"])
+_METRICS: dict[str, Any] = {
+    "description": "Prometheus text.",
+    "content": {"text/plain": {"schema": {"type": "string"}}},
+}
+
+
+class HealthOut(BaseModel):
+    """The process answers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: str = "ok"
+
+
+@router.get("/healthz")
+async def get_health() -> HealthOut:
+    """Whether this process answers at all."""
+    return HealthOut()
+
+
+@router.get(
+    "/readyz", response_model=ReadyOut, responses={503: {"model": ReadyOut, "description": "A part is missing."}}
+)
+async def get_readiness(request: Request) -> Response:
+    """Whether this process can serve, part by part."""
+    parts = cast(Mapping[str, Part], request.app.state.parts)
+    found = await check_parts(parts)
+    return JSONResponse(found.model_dump(), status_code=503 if found.status == "unready" else 200)
+
+
+@router.get("/metrics", response_class=Response, responses={200: _METRICS})
+async def get_metrics(request: Request) -> Response:
+    """Counters for Prometheus."""
+    metrics = cast(IngressMetrics, request.app.state.metrics)
+    numbers = generate_latest(metrics.registry) + generate_latest(REGISTRY)
+    return Response(numbers, media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,167 @@
+"""What one client of a stream has and gets next, without I/O: entries and hints go in, joined frames come out."""
+
+from enum import Enum, auto
+from typing import Literal
+
+from everturn.model.leases import EventCursor
+from ingress.stream.frames import Batch
+
+REWIND = "chat.rewind"
+
+Loss = Literal["old", "slow", "hole", "emptied", "outage"]
+"""Why a client's sequence broke: cursor below the buffer, too slow, a hole, a stream that is gone, the wire down."""
+
+
+class Phase(Enum):
+    """LOST needs a snapshot. BEHIND reads the stream up to its end. LIVE takes entries as they come."""
+
+    LOST = auto()
+    BEHIND = auto()
+    LIVE = auto()
+
+
+class Place(Enum):
+    """Where an entry stands to a client: known already, the next one, or behind a hole."""
+
+    KNOWN = auto()
+    NEXT = auto()
+    BROKEN = auto()
+
+
+class ClientCursor:
+    """A client's place in the stream, and the frames that wait for it.
+
+    The frames handed out are always a gapless continuation, or `phase` is LOST and a snapshot must come next.
+    """
+
+    def __init__(self, start: EventCursor | None, *, max_bytes: int, from_oldest: bool = False) -> None:
+        """`start` None begins with a snapshot; `from_oldest` takes the first entry whatever came before it."""
+        self.phase = Phase.LOST if start is None else Phase.BEHIND
+        self.taken = start
+        """The last id handed out; None before the first."""
+        self.loss: Loss = "hole"
+        """Why a snapshot had to come, last time."""
+        self.stale_hints = start is not None
+        """Hints may have passed by; the row must be read once the client is live."""
+        self._at = start or EventCursor(0, 0)
+        self._from_oldest = from_oldest
+        self._fresh = False
+        self._max_bytes = max_bytes
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+
+    @property
+    def at(self) -> EventCursor:
+        return self._at
+
+    @property
+    def fresh(self) -> bool:
+        """Whether `at` comes from a snapshot that no entry has followed."""
+        return self._fresh
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._waiting_bytes
+
+    def rebase(self, cursor: EventCursor, frame: bytes) -> None:
+        """Begin again from a snapshot, whose frame replaces what the client has."""
+        self._clear()
+        self._put(frame)
+        self._at = cursor
+        self._fresh, self._from_oldest = True, False
+        self.phase = Phase.BEHIND
+
+    def feed(self, batch: Batch) -> None:
+        """An entry read while BEHIND."""
+        if self.phase is Phase.BEHIND:
+            self._accept(batch)
+
+    def offer(self, batch: Batch) -> None:
+        """An entry that just came. A client that is not live reads it later from the stream."""
+        if self.phase is not Phase.LIVE:
+            return
+        if self._waiting_bytes and self._waiting_bytes + len(batch.joined) > self._max_bytes:
+            self.lose("slow")
+            return
+        self._accept(batch)
+
+    def offer_hint(self, frame: bytes) -> None:
+        """An event without id. A client that is not live gets the newest state when it is."""
+        if self.phase is not Phase.LIVE:
+            self.stale_hints = True
+        elif self._waiting_bytes + len(frame) > self._max_bytes:
+            self.lose("slow")
+        else:
+            self._put(frame)
+
+    def reach_end(self, position: EventCursor, *, found_any: bool) -> None:
+        """The stream was read to its end, which the reader knows as `position`.
+
+        Nothing found although `position` is ahead means the stream lost what this client needs, unless it stands on a
+        fresh snapshot: then there is nothing better to be had.
+        """
+        if self.phase is not Phase.BEHIND:
+            return
+        if self._at >= position or (self._fresh and not found_any):
+            self.phase = Phase.LIVE
+        elif not found_any:
+            self.lose("emptied")
+
+    def lose(self, cause: Loss) -> None:
+        """Drop what waits; a snapshot must come next."""
+        self.loss = cause
+        self._clear()
+        self._at = self.taken or EventCursor(0, 0)
+        self._fresh = False
+        self.phase = Phase.LOST
+        self.stale_hints = False
+
+    def take(self) -> bytes:
+        """All frames that wait, joined."""
+        if not self._waiting:
+            return b""
+        joined = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
+        self._clear()
+        self.taken = self._at
+        return joined
+
+    def place(self, batch: Batch) -> Place:
+        """Where an entry stands."""
+        if batch.last <= self._at:
+            return Place.KNOWN
+        if batch.prev == self._at or self._at in batch.ids or self._from_oldest:
+            return Place.NEXT
+        # Behind a fresh snapshot two more entries fit. One whose `prev` the snapshot covers: nothing was published in
+        # between. And one that begins with a rewind: it carries all that is committed, and the rest was never shown.
+        if self._fresh and (batch.prev < self._at or self._begins_with_rewind(batch)):
+            return Place.NEXT
+        return Place.BROKEN
+
+    def _begins_with_rewind(self, batch: Batch) -> bool:
+        above = [frame for frame in batch.frames if frame.id > self._at]
+        return bool(above) and above[0].type == REWIND
+
+    def _accept(self, batch: Batch) -> None:
+        match self.place(batch):
+            case Place.KNOWN:
+                pass
+            case Place.NEXT:
+                self._put(self._above(batch))
+                self._at = batch.last
+                self._fresh = self._from_oldest = False
+            case Place.BROKEN:
+                self.lose("hole")
+
+    def _above(self, batch: Batch) -> bytes:
+        if not batch.frames or batch.frames[0].id > self._at:
+            return batch.joined
+        return b"".join(frame.data for frame in batch.frames if frame.id > self._at)
+
+    def _put(self, frames: bytes) -> None:
+        if frames:
+            self._waiting.append(frames)
+            self._waiting_bytes += len(frames)
+
+    def _clear(self) -> None:
+        self._waiting.clear()
+        self._waiting_bytes = 0

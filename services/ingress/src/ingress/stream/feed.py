@@ -1,0 +1,144 @@
+"""What one client reads: ready, snapshot, what it missed, then what comes, with a comment into every silence."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+
+import structlog
+
+from everturn.errors import NotFound, Unavailable
+from everturn.ports.event_stream import EventReader
+from everturn.telemetry.metrics import STREAM_RESYNCS
+from everturn.wire.events import Ready, ServerShutdown, StreamGap
+from ingress.stream.cursor import Phase
+from ingress.stream.frames import HEARTBEAT, build_batch
+from ingress.stream.hub import REREADS, Hub
+from ingress.stream.subscription import Subscription
+
+PAGE_ENTRIES = 200
+CHUNK_BYTES = 65_536
+RETRY_S = 1.0
+FIRST_PAUSE_S = 0.125
+MAX_PAUSE_S = 8.0
+RETRY_MS = (500, 3000)
+"""Within which a client of a closing server comes back, so that a thousand don't come at once."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Feed:
+    """Feeds the subscriptions of one hub to their clients."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        *,
+        heartbeat_s: float,
+        unix_now: Callable[[], float] = time.time,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._hub = hub
+        self._rows = hub.rows
+        self._reader: EventReader = hub.reader
+        self._heartbeat_s = heartbeat_s
+        self._unix_now = unix_now
+        self._jitter = jitter
+
+    async def chunks(self, client: Subscription) -> AsyncIterator[bytes]:
+        """Frames in few pieces, until the server drains, the credential expires or the conversation is gone."""
+        yield self._build_ready(client)
+        while not client.ended and not self._expired(client):
+            try:
+                chunk = await self._next_chunk(client)
+            except NotFound:
+                return
+            if chunk:
+                yield chunk
+        if self._hub.draining:
+            yield client.cursor.take() + self._build_farewell(client)
+
+    async def _next_chunk(self, client: Subscription) -> bytes:
+        """What is ready, or what a read brings, or what comes while waiting; empty when the client must look again."""
+        cursor = client.cursor
+        client.wakeup.clear()
+        try:
+            await self._advance(client)
+        except Unavailable as error:
+            _log.info("a client waits", error=str(error))
+            return cursor.take() or await self._wait(client, min(RETRY_S, self._heartbeat_s))
+        if cursor.phase is Phase.LIVE and not cursor.fresh:
+            client.resyncs = 0
+        chunk = cursor.take()
+        return chunk if chunk or cursor.phase is not Phase.LIVE else await self._wait(client, self._heartbeat_s)
+
+    async def _advance(self, client: Subscription) -> None:
+        """Bring the client nearer to live, as far as one chunk goes."""
+        cursor = client.cursor
+        if cursor.phase is Phase.LOST:
+            await self._resync(client)
+        while cursor.phase is Phase.BEHIND and cursor.waiting_bytes < CHUNK_BYTES:
+            await self._catch_up(client)
+        if cursor.phase is Phase.LIVE and cursor.stale_hints:
+            await self._tell_head(client)
+
+    async def _wait(self, client: Subscription, pause_s: float) -> bytes:
+        """Wait for frames; a comment when none came."""
+        if client.expires_at is not None:
+            pause_s = min(pause_s, max(0.0, client.expires_at - self._unix_now()))
+        try:
+            async with asyncio.timeout(pause_s):
+                await client.wakeup.wait()
+        except TimeoutError:
+            return HEARTBEAT
+        return client.cursor.take()
+
+    async def _resync(self, client: Subscription) -> None:
+        """Begin again from a snapshot; another one soon after waits, because only a commit can make it better."""
+        if client.resyncs:
+            await asyncio.sleep(min(MAX_PAUSE_S, self._heartbeat_s, FIRST_PAUSE_S * 2**client.resyncs))
+        gap = await self._build_gap(client) if client.cursor.taken is not None else b""
+        snapshot = await client.stream.snapshots.get()
+        client.cursor.rebase(snapshot.cursor, gap + snapshot.frame)
+        client.resyncs = min(client.resyncs + 1, 10)
+        self._hub.metrics.snapshots.inc()
+        if gap:
+            STREAM_RESYNCS.labels(cause=client.cursor.loss).inc()
+
+    async def _catch_up(self, client: Subscription) -> None:
+        """Read a page of what the client missed; at the end of the stream it is live."""
+        stream, cursor = client.stream, client.cursor
+        entries = await self._reader.load_after(stream.conversation_id, cursor.at, max_entries=PAGE_ENTRIES)
+        for entry in entries:
+            cursor.feed(build_batch(entry, stream.terminals.seconds(entry)))
+        if len(entries) < PAGE_ENTRIES:
+            cursor.reach_end(stream.position, found_any=bool(entries))
+
+    async def _tell_head(self, client: Subscription) -> None:
+        client.cursor.stale_hints = False
+        frame = b""
+        for _ in range(REREADS):
+            version = client.stream.version
+            frame = await client.stream.heads.get()
+            if client.stream.version == version:
+                break
+        client.cursor.offer_hint(frame)
+
+    async def _build_gap(self, client: Subscription) -> bytes:
+        conversation_id = client.stream.conversation_id
+        kept = await self._reader.load_after(conversation_id, client.cursor.at, max_entries=1)
+        oldest = str(kept[0].events[0].id) if kept and kept[0].events else None
+        return self._rows.build_frame(conversation_id, StreamGap(after=str(client.cursor.taken), oldest=oldest))
+
+    def _build_ready(self, client: Subscription) -> bytes:
+        cursor = str(client.start) if client.start else None
+        return self._rows.build_frame(client.stream.conversation_id, Ready(cursor=cursor))
+
+    def _build_farewell(self, client: Subscription) -> bytes:
+        low, high = RETRY_MS
+        retry_ms = int(low + (high - low) * self._jitter())
+        data = ServerShutdown(retry_ms=retry_ms)
+        return self._rows.build_frame(client.stream.conversation_id, data, retry_ms=retry_ms)
+
+    def _expired(self, client: Subscription) -> bool:
+        return client.expires_at is not None and client.expires_at <= self._unix_now()

@@ -1,0 +1,202 @@
+"""The hub: one reader for all conversations that clients of this process follow, and who gets what of it."""
+
+import asyncio
+from functools import partial
+
+import structlog
+
+from everturn.errors import NotFound, Unavailable
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId, SignalId
+from everturn.model.leases import ORIGIN, EventCursor
+from everturn.ports.event_stream import Entry, EventReader, Hint, Hints
+from ingress.admission.metrics import IngressMetrics
+from ingress.errors import malformed, unavailable
+from ingress.stream.cursor import ClientCursor
+from ingress.stream.frames import build_batch
+from ingress.stream.rows import StreamRows
+from ingress.stream.shared_read import SharedRead
+from ingress.stream.subscription import ConversationStream, Subscription
+
+HINT_READERS = 4
+MAX_WAITING_HINTS = 10_000
+MAX_BACKOFF_S = 2.0
+REREADS = 3
+FUTURE_FENCES = 16
+"""How far a cursor may be ahead of the rows when the stream is gone; a turn is given up after three takeovers."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Hub:
+    """Owns all streams of a process; it is also the follow set of its reader."""
+
+    def __init__(
+        self, *, reader: EventReader, hints: Hints, rows: StreamRows, metrics: IngressMetrics, queue_bytes: int
+    ) -> None:
+        self.rows = rows
+        self.reader = reader
+        self.metrics = metrics
+        self.draining = False
+        self._hints = hints
+        self._queue_bytes = queue_bytes
+        self._streams: dict[ConversationId, ConversationStream] = {}
+        self._added = asyncio.Event()
+        self._waiting_hints: asyncio.Queue[Hint] = asyncio.Queue(MAX_WAITING_HINTS)
+
+    async def run(self) -> None:
+        """Follow the wire until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._run_follow())
+            group.create_task(self._run_hints())
+            for _ in range(HINT_READERS):
+                group.create_task(self._run_hint_reads())
+
+    def drain(self) -> None:
+        """Take no more clients and let the present ones go."""
+        self.draining = True
+        for stream in self._streams.values():
+            stream.end_all()
+
+    async def open(
+        self, principal: Principal, conversation_id: ConversationId, after: EventCursor | None, expires_at: float | None
+    ) -> Subscription:
+        """Begin to follow. Raises NotFound, Unavailable, and a 400 problem for a cursor that lies in the future."""
+        if self.draining:
+            raise unavailable("This server is shutting down.")
+        await self.rows.check_owner(principal, conversation_id)
+        last = await self.reader.load_last(conversation_id)
+        known = after in (None, ORIGIN) or (last is not None and after <= last)
+        usable = known or await self._is_usable(principal, conversation_id, after or ORIGIN, last)
+        stream = self._streams.get(conversation_id) or self._add(principal, conversation_id, last or ORIGIN)
+        cursor = ClientCursor(after, max_bytes=self._queue_bytes, from_oldest=after == ORIGIN)
+        if not usable:
+            cursor.lose("old")
+        client = Subscription(stream, cursor, expires_at, after)
+        stream.clients.add(client)
+        self.metrics.streams.inc()
+        if self.draining:
+            client.end()
+        return client
+
+    async def _is_usable(
+        self, principal: Principal, conversation_id: ConversationId, after: EventCursor, last: EventCursor | None
+    ) -> bool:
+        """Whether a client at `after`, which the stream does not reach, can go on from there without a snapshot."""
+        rows = await self.rows.load_cursor(principal, conversation_id)
+        if after == rows:
+            return True
+        # A stream behind its rows has lost events, so the cursor may well have been given out.
+        in_future = after > last if last and last >= rows else after.fence > rows.fence + FUTURE_FENCES
+        if in_future:
+            raise malformed("The cursor lies in the future.")
+        return False
+
+    def close(self, client: Subscription) -> None:
+        """The client is gone; the last one of a conversation takes its stream with it."""
+        stream = client.stream
+        if client not in stream.clients:
+            return
+        stream.clients.remove(client)
+        self.metrics.streams.dec()
+        if not stream.clients and self._streams.get(stream.conversation_id) is stream:
+            del self._streams[stream.conversation_id]
+
+    def positions(self) -> dict[ConversationId, EventCursor]:
+        """Where the reader stands in each conversation."""
+        return {conversation_id: stream.position for conversation_id, stream in self._streams.items()}
+
+    async def changed(self) -> None:
+        """Return once a conversation was added."""
+        await self._added.wait()
+        self._added.clear()
+
+    def _add(self, principal: Principal, conversation_id: ConversationId, position: EventCursor) -> ConversationStream:
+        stream = ConversationStream(
+            conversation_id,
+            principal,
+            position,
+            SharedRead(partial(self.rows.load_snapshot, principal, conversation_id)),
+            SharedRead(partial(self.rows.load_head, principal, conversation_id)),
+        )
+        self._streams[conversation_id] = stream
+        self._added.set()
+        return stream
+
+    async def _run_follow(self) -> None:
+        while True:
+            try:
+                async for conversation_id, entry in self.reader.follow(self):
+                    self._dispatch(conversation_id, entry)
+            except Unavailable as error:
+                _log.warning("the event wire is lost", error=str(error))
+                self.metrics.wire_losses.labels(part="events").inc()
+                await self._wait_for_wire()
+
+    def _dispatch(self, conversation_id: ConversationId, entry: Entry) -> None:
+        stream = self._streams.get(conversation_id)
+        if stream is None or not entry.events or entry.events[-1].id <= stream.position:
+            return
+        stream.offer(build_batch(entry, stream.terminals.seconds(entry)))
+
+    async def _wait_for_wire(self) -> None:
+        """Wait until the wire answers again, then resync all clients: nobody knows what it has lost."""
+        pause_s = 0.1
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                for stream in list(self._streams.values()):
+                    stream.position = await self.reader.load_last(stream.conversation_id) or stream.position
+                    stream.lose_all()
+                return
+            except Unavailable:
+                pause_s = min(MAX_BACKOFF_S, pause_s * 2)
+
+    async def _run_hints(self) -> None:
+        pause_s = 0.1
+        while True:
+            try:
+                async for hint in self._hints.listen():
+                    pause_s = 0.1
+                    self._keep_hint(hint)
+            except Unavailable as error:
+                _log.warning("the hint wire is lost", error=str(error))
+                self.metrics.wire_losses.labels(part="hints").inc()
+                await asyncio.sleep(pause_s)
+                pause_s = min(MAX_BACKOFF_S, pause_s * 2)
+
+    def _keep_hint(self, hint: Hint) -> None:
+        if hint.conversation_id in self._streams and not self._waiting_hints.full():
+            self._waiting_hints.put_nowait(hint)
+
+    async def _run_hint_reads(self) -> None:
+        while True:
+            hint = await self._waiting_hints.get()
+            stream = self._streams.get(hint.conversation_id)
+            if stream:
+                await self._tell_hint(stream, hint)
+
+    async def _tell_hint(self, stream: ConversationStream, hint: Hint) -> None:
+        try:
+            frame = await self._read_hint(stream, hint)
+        except NotFound:
+            if hint.kind == "status":
+                stream.end_all()
+        except Unavailable as error:
+            _log.warning("a hint's row was not read", error=str(error))
+        else:
+            stream.offer_hint(frame)
+
+    async def _read_hint(self, stream: ConversationStream, hint: Hint) -> bytes:
+        # An entry that came while the row was read may tell of something newer, so the row is read again.
+        frame = b""
+        for _ in range(REREADS):
+            version = stream.version
+            if hint.kind == "status":
+                frame = await self.rows.load_status(stream.principal, stream.conversation_id)
+            else:
+                signal_id = SignalId(hint.signal_id)
+                frame = await self.rows.load_signal(stream.principal, stream.conversation_id, signal_id)
+            if stream.version == version:
+                break
+        return frame

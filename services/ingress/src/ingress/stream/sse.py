@@ -1,0 +1,102 @@
+"""The SSE endpoint: which cursor a client means, and the response that feeds it."""
+
+from typing import Annotated, Any, cast
+
+import structlog
+from fastapi import APIRouter, Header, Query, Request
+from sse_starlette import EventSourceResponse
+from sse_starlette.sse import SendTimeoutError
+from starlette.types import Receive, Scope, Send
+
+from everturn.model.leases import EventCursor, try_parse_cursor
+from ingress.admission.paths import ConversationPath
+from ingress.admission.responses import problems
+from ingress.admission.route import AdmittedRoute
+from ingress.admission.slots import StreamSlots
+from ingress.auth.gate import CallerOf
+from ingress.errors import malformed
+from ingress.stream.feed import Feed
+from ingress.stream.hub import Hub
+from ingress.stream.subscription import Subscription
+
+SEND_TIMEOUT_S = 60
+"""How long a client may take nothing before its connection is closed; it resumes by its last id."""
+
+router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["events"])
+_log = structlog.get_logger(__name__)
+_EXAMPLE = 'id: 3-17\nevent: chat_delta\ndata: {"id":"3-17","type":"chat.delta","data":{"text":"Hello"}}\n\n'
+_STREAM: dict[str, Any] = {
+    "description": "Server-sent events: `ready`, then what the cursor asks for, then what comes; a comment every 10 s.",
+    "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
+}
+
+
+class StreamEdge:
+    """Opens and closes streams over HTTP."""
+
+    def __init__(self, *, hub: Hub, feed: Feed, slots: StreamSlots) -> None:
+        self.hub = hub
+        self.feed = feed
+        self.slots = slots
+
+    def close(self, client: Subscription) -> None:
+        """Give back what an open stream holds."""
+        self.hub.close(client)
+        self.slots.give_back(client.stream.principal)
+
+
+class StreamResponse(EventSourceResponse):
+    """An event stream that gives back its place however it ends.
+
+    The library's own ping is off, because the feed fills silences itself without a task per client.
+    """
+
+    def __init__(self, edge: StreamEdge, client: Subscription) -> None:
+        super().__init__(  # pyright: ignore[reportUnknownMemberType] its content is partly untyped
+            edge.feed.chunks(client), ping=0, sep="\n", send_timeout=SEND_TIMEOUT_S
+        )
+        self._edge = edge
+        self._client = client
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except SendTimeoutError:
+            _log.info("a client that takes nothing was let go")
+        finally:
+            self._edge.close(self._client)
+
+
+@router.get(
+    "/{conversation_id}/events",
+    response_class=EventSourceResponse,
+    responses={**problems(422, 429), 200: _STREAM},
+)
+async def get_events(
+    request: Request,
+    caller: CallerOf,
+    conversation_id: ConversationPath,
+    after: Annotated[
+        str | None,
+        Query(description="Go on after this event id; `0-0` begins with the oldest event kept.", examples=["3-17"]),
+    ] = None,
+    last_event_id: Annotated[
+        str | None, Header(description="As `after`, which it overrules.", examples=["3-17"])
+    ] = None,
+) -> StreamResponse:
+    """The conversation's events. Without a cursor a snapshot comes first; one too old gets gap and snapshot."""
+    edge = cast(StreamEdge, request.app.state.streams)
+    start = read_cursor(last_event_id or after)
+    with edge.slots.until_handed_over(caller.principal):
+        client = await edge.hub.open(caller.principal, conversation_id, start, caller.expires_at)
+    return StreamResponse(edge, client)
+
+
+def read_cursor(text: str | None) -> EventCursor | None:
+    """The cursor a client sent; None for none. Raises a 400 problem."""
+    if not text:
+        return None
+    cursor = try_parse_cursor(text)
+    if cursor is None:
+        raise malformed("A cursor is an event id, such as 3-17, or 0-0.")
+    return cursor

@@ -1,0 +1,70 @@
+"""What must be true between files: tests for every module, functions that documents name, nothing of one machine."""
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from architecture_rules.sources import Module, Violation
+
+TEST_KINDS = ("unit", "contract", "integration", "sandbox", "e2e", "chaos")
+WITHOUT_TESTS = ("__init__", "__main__")
+NAMED_FUNCTION = re.compile(r"`([\w./-]+\.py):([\w.]+)`")
+# Put together from parts, so that this file passes its own check.
+REGISTRIES = [
+    "py" + "pi.org",
+    "python" + "hosted.org",
+    "registry.npm" + "js.org",
+    "registry.yarn" + "pkg.com",
+    "deb." + "debian.org",
+    "archive." + "ubuntu.com",
+    "docker" + ".io/",
+]
+MACHINE_PATHS = re.compile(
+    "|".join(["/wor" + "k/(?:main|shared|steering)\\b", "/roo" + "t/\\w", "/hom" + "e/\\w+/", "/User" + "s/\\w+/"])
+)
+
+
+def check_has_test(module: Module, exists: Callable[[str], bool]) -> Iterator[Violation]:
+    """`exists` tells whether a path of the repository is a file."""
+    if module.name in WITHOUT_TESTS:
+        return
+    *folders, _ = module.package_path
+    wanted = [f"tests/{kind}/{'/'.join(folders)}/test_{module.name}.py" for kind in TEST_KINDS]
+    if not any(exists(path) for path in wanted):
+        yield Violation(module.path, 1, f"no test module, for example {wanted[0]}")
+
+
+def check_named_functions(document: str, text: str, find: Callable[[str], Module | None]) -> Iterator[Violation]:
+    """Every `path.py:name` or `path.py:Class.method` in a document exists. `find` returns None for an absent file."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for path, name in NAMED_FUNCTION.findall(line):
+            module = find(path)
+            if module is None:
+                yield Violation(document, number, f"names {path}, which does not exist")
+            elif name not in collect_names(module.tree.body):
+                yield Violation(document, number, f"names {name}, which {path} does not have")
+
+
+def collect_names(body: Iterable[ast.stmt], prefix: str = "") -> set[str]:
+    """Functions, classes, methods (`Class.method`) and constants of a module."""
+    found: set[str] = set()
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(prefix + node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= collect_names(node.body, f"{prefix}{node.name}.")
+        if isinstance(node, ast.Assign):
+            found |= {prefix + target.id for target in node.targets if isinstance(target, ast.Name)}
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(prefix + node.target.id)
+    return found
+
+
+def check_no_machine(path: str, text: str) -> Iterator[Violation]:
+    """No addresses of package registries and no absolute paths of somebody's machine."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for registry in REGISTRIES:
+            if registry in line:
+                yield Violation(path, number, f"address of a package registry: {registry}")
+        if found := MACHINE_PATHS.search(line):
+            yield Violation(path, number, f"absolute path of a machine: {found[0]}")

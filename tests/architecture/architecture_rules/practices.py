@@ -1,0 +1,196 @@
+"""What source code must not do: pure checks on parsed modules."""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+
+from architecture_rules.sources import ROOT, Module, Violation
+
+EDGES = frozenset(
+    {
+        "services/chat-proc/src/chat_proc/agent/execution.py:_bounded",
+        "services/chat-proc/src/chat_proc/worker/loop.py:_run",
+        "services/executor/src/executor/program.py:execute",
+        "services/ingress/src/ingress/admission/edge.py:__call__",
+    }
+)
+"""The places (`path:function`) where any exception may end, because they turn it into an answer:
+the HTTP handler, the worker's job, one tool call, the sandbox run."""
+
+PROGRAM_RUNNERS = frozenset({"services/executor/src/executor/program.py"})
+"""The module that runs the generated program, inside the sandbox: the one use of compile and eval."""
+
+VAGUE_NAMES = re.compile(r"(?:^|_)(?:utils?|helpers?|managers?|misc|common|stuff|v\d+|new|old)(?:_|$)", re.IGNORECASE)
+UNFINISHED = re.compile(r"#.*\b(TODO|FIXME|XXX|HACK)\b(?:\((?P<owner>[^)]+)\))?")
+REF_PREFIXES = ("ar:", "fi:", "tc:", "so:", "su:", "ws:", "ks:", "sk:")
+REF_MODULE = "libs/common/src/everturn/model/refs.py"
+UNSAFE_MODULES = frozenset({"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "jsonpickle"})
+UNSAFE_BUILTINS = frozenset({"eval", "exec", "compile", "__import__"})
+UNSAFE_ATTRIBUTES = frozenset({("yaml", "load"), ("yaml", "unsafe_load"), ("builtins", "eval"), ("builtins", "exec")})
+EXECUTION_FORMATS = frozenset({"everturn.wire.execution", "everturn.wire.framing"})
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def check_docstring(module: Module) -> Iterator[Violation]:
+    """Every module says what it owns; an empty `__init__` owns nothing."""
+    if module.tree.body and ast.get_docstring(module.tree) is None:
+        yield Violation(module.path, 1, "no module docstring")
+
+
+def check_name(module: Module) -> Iterator[Violation]:
+    if VAGUE_NAMES.search(module.name.strip("_")):
+        yield Violation(module.path, 1, "the name says nothing about its content")
+
+
+def check_imports_at_top(module: Module) -> Iterator[Violation]:
+    for function in _functions(module):
+        for node in ast.walk(function):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                yield Violation(module.path, node.lineno, f"import inside {function.name}")
+
+
+def check_broad_except(module: Module, edges: frozenset[str] = EDGES) -> Iterator[Violation]:
+    """A handler that ends with a bare `raise` is no end of the exception: it cleans up and lets it go on."""
+    for function, node in _walk_with_function(module.tree, "<module>"):
+        if not isinstance(node, ast.ExceptHandler) or not _is_broad(node.type) or _raises_again(node):
+            continue
+        if f"{module.path}:{function}" not in edges:
+            yield Violation(module.path, node.lineno, f"{function} catches everything, and is none of the four edges")
+
+
+def check_unfinished(module: Module) -> Iterator[Violation]:
+    """A TODO names the document that owns it: `TODO(docs/decisions/0007.md)`."""
+    for number, line in enumerate(module.text.splitlines(), 1):
+        found = UNFINISHED.search(line)
+        if found and not (found["owner"] and (ROOT / found["owner"]).is_file()):
+            yield Violation(module.path, number, f"{found[1]} without an owner document")
+
+
+def check_settings(module: Module) -> Iterator[Violation]:
+    """The environment is read in settings.py and handed on as values; setting it for a library is no reading."""
+    if module.name == "settings":
+        return
+    written = set(_written_environments(module.tree))
+    for node in ast.walk(module.tree):
+        read = _is_environment(node) and node not in written
+        imported = isinstance(node, ast.ImportFrom) and node.module == "os" and _imports(node, {"environ", "getenv"})
+        declared = isinstance(node, ast.ImportFrom) and node.module == "pydantic_settings"
+        if read or imported or declared:
+            yield Violation(module.path, node.lineno, "settings are read outside of settings.py")
+
+
+def check_refs(module: Module) -> Iterator[Violation]:
+    """Refs are put together in one place, where they are also parsed and escaped."""
+    if module.path == REF_MODULE:
+        return
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]) if text.startswith(REF_PREFIXES):
+                yield Violation(module.path, node.lineno, "a ref is built outside of model/refs.py")
+            case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Add()) if text in REF_PREFIXES:
+                yield Violation(module.path, node.lineno, "a ref is built outside of model/refs.py")
+            case _:
+                pass
+
+
+def check_no_code_from_data(module: Module, runners: frozenset[str] = PROGRAM_RUNNERS) -> Iterator[Violation]:
+    """Nothing that arrives on a wire becomes code or an object of a class it names."""
+    for node in ast.walk(module.tree):
+        found = _find_unsafe(node)
+        if found is not None and not (found in UNSAFE_BUILTINS and module.path in runners):
+            yield Violation(module.path, getattr(node, "lineno", 1), f"{found} turns data into code")
+
+
+def check_executor_imports(module: Module) -> Iterator[Violation]:
+    """The executor, and the two wire modules it uses, need nothing but the standard library."""
+    if module.package_path[:1] == ("executor",):
+        own = ("executor",)
+    elif ".".join(module.package_path).removesuffix(".py") in EXECUTION_FORMATS:
+        own = ()
+    else:
+        return
+    for node in ast.walk(module.tree):
+        for name in _imported_modules(node):
+            top = name.partition(".")[0]
+            if top not in sys.stdlib_module_names and top not in own and name not in EXECUTION_FORMATS:
+                yield Violation(module.path, getattr(node, "lineno", 1), f"imports {name}")
+
+
+def _imported_modules(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(module="everturn.wire", names=names):
+            return [f"everturn.wire.{alias.name}" for alias in names]
+        case ast.ImportFrom(module=str(name)):
+            return [name]
+        case _:
+            return []
+
+
+def _find_unsafe(node: ast.AST) -> str | None:
+    match node:
+        case ast.Import() | ast.ImportFrom():
+            names = [name for name in _imported_modules(node) if name.partition(".")[0] in UNSAFE_MODULES]
+            return names[0] if names else None
+        case ast.Call(func=ast.Name(id=name)) if name in UNSAFE_BUILTINS:
+            return name
+        case ast.Attribute(value=ast.Name(id=owner), attr=name) if (owner, name) in UNSAFE_ATTRIBUTES:
+            return f"{owner}.{name}"
+        case _:
+            return None
+
+
+def _is_environment(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(value=ast.Name(id="os"), attr="environ" | "environb" | "getenv"):
+            return True
+        case _:
+            return False
+
+
+def _written_environments(tree: ast.AST) -> Iterator[ast.AST]:
+    """`os.environ` in `os.environ[name] = value` and in `os.environ.update(...)`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(value=environment, ctx=ast.Store()):
+                yield environment
+            case ast.Call(func=ast.Attribute(value=environment, attr="update")):
+                yield environment
+            case _:
+                pass
+
+
+def _raises_again(handler: ast.ExceptHandler) -> bool:
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and last.exc is None
+
+
+def _is_broad(caught: ast.expr | None) -> bool:
+    match caught:
+        case None:
+            return True
+        case ast.Tuple(elts=parts):
+            return any(_is_broad(part) for part in parts)
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in ("Exception", "BaseException")
+        case _:
+            return False
+
+
+def _walk_with_function(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST]]:
+    """Every node with the name of the innermost function around it."""
+    for child in ast.iter_child_nodes(node):
+        inner = child.name if isinstance(child, Function) else function
+        yield inner, child
+        yield from _walk_with_function(child, inner)
+
+
+def _functions(module: Module) -> Iterator[Function]:
+    return (node for node in ast.walk(module.tree) if isinstance(node, Function))
+
+
+def _imports(node: ast.ImportFrom, names: set[str]) -> bool:
+    return any(alias.name in names for alias in node.names)

@@ -1,0 +1,88 @@
+"""Documents, tests and the repository agree with the code, and the checks find what they should."""
+
+import pytest
+from architecture_rules.documents import check_has_test, check_named_functions, check_no_machine
+from architecture_rules.sources import ROOT, Module, build_module, load_modules, load_repository_texts, render
+
+
+def find_module(path: str) -> Module | None:
+    file = ROOT / path
+    return build_module(path, file.read_text()) if file.is_file() else None
+
+
+def test_every_module_has_a_test_module():
+    violations = [
+        found for module in load_modules() for found in check_has_test(module, lambda path: (ROOT / path).is_file())
+    ]
+
+    assert not violations, render(violations)
+
+
+def test_every_function_that_the_architecture_names_exists():
+    document = "ARCHITECTURE.md"
+
+    violations = list(check_named_functions(document, (ROOT / document).read_text(), find_module))
+
+    assert not violations, render(violations)
+
+
+def test_nothing_of_one_machine_is_committed():
+    violations = [found for path, text in load_repository_texts() for found in check_no_machine(path, text)]
+
+    assert not violations, render(violations)
+
+
+@pytest.mark.parametrize(
+    ("tests", "found"),
+    [
+        ({"tests/unit/everturn/model/test_ids.py"}, 0),
+        ({"tests/chaos/everturn/model/test_ids.py"}, 0),
+        ({"tests/unit/everturn/test_ids.py"}, 1),
+        ({"tests/other/everturn/model/test_ids.py"}, 1),
+    ],
+)
+def test_a_module_needs_a_test_module_of_its_own_path(tests: set[str], found: int):
+    module = build_module("libs/common/src/everturn/model/ids.py", "x = 1")
+
+    assert len(list(check_has_test(module, tests.__contains__))) == found
+
+
+@pytest.mark.parametrize("name", ["__init__", "__main__"])
+def test_an_init_or_main_needs_no_test_module(name: str):
+    module = build_module(f"libs/common/src/everturn/model/{name}.py", "x = 1")
+
+    assert list(check_has_test(module, lambda _: False)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("The top is `a/b.py:run`.", 0),
+        ("`a/b.py:Loop.step` and `a/b.py:LIMIT` too.", 0),
+        ("`a/b.py:gone`", 1),
+        ("`a/b.py:Loop.gone`", 1),
+        ("`a/absent.py:run`", 1),
+        ("a/b.py:gone without backticks is prose", 0),
+    ],
+)
+def test_a_named_function_exists(text: str, found: int):
+    module = build_module("a/b.py", "LIMIT: int = 3\ndef run(): ...\nclass Loop:\n  async def step(self): ...")
+    modules = {"a/b.py": module}
+
+    assert len(list(check_named_functions("D.md", text, modules.get))) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("see https://example.org/x", 0),
+        ("https://py" + "pi.org/simple", 1),
+        ("https://files.python" + "hosted.org/x", 1),
+        ("/usr/bin/python", 0),
+        ("/hom" + "e/jane/x", 1),
+        ("/roo" + "t/x", 1),
+        ("~/.config", 0),
+    ],
+)
+def test_addresses_and_paths_of_a_machine_are_found(text: str, found: int):
+    assert len(list(check_no_machine("a.md", text))) == found

@@ -1,0 +1,202 @@
+"""The rules of practice hold for every module, and the checks find what they should."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from architecture_rules.practices import (
+    EDGES,
+    PROGRAM_RUNNERS,
+    check_broad_except,
+    check_docstring,
+    check_executor_imports,
+    check_imports_at_top,
+    check_name,
+    check_no_code_from_data,
+    check_refs,
+    check_settings,
+    check_unfinished,
+)
+from architecture_rules.sources import ROOT, Module, Violation, build_module, load_modules, render
+
+Check = Callable[[Module], Iterator[Violation]]
+CHECKS: list[Check] = [
+    check_broad_except,
+    check_docstring,
+    check_executor_imports,
+    check_imports_at_top,
+    check_name,
+    check_no_code_from_data,
+    check_refs,
+    check_settings,
+    check_unfinished,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_every_module_keeps_the_rules(check: Check):
+    violations = [found for module in load_modules() for found in check(module)]
+
+    assert not violations, render(violations)
+
+
+def test_every_edge_that_may_catch_everything_exists():
+    assert not [edge for edge in EDGES if not (ROOT / edge.partition(":")[0]).is_file()]
+    assert len(EDGES) <= 4
+
+
+def test_every_program_runner_exists_and_belongs_to_the_executor():
+    assert not [path for path in PROGRAM_RUNNERS if not (ROOT / path).is_file() or "/executor/" not in path]
+
+
+def count(check: Check, text: str, path: str = "services/x/src/x/m.py") -> int:
+    return len(list(check(build_module(path, text))))
+
+
+@pytest.mark.parametrize(("text", "found"), [("", 0), ('"""Owns x."""', 0), ("x = 1", 1)])
+def test_a_module_with_content_says_what_it_owns(text: str, found: int):
+    assert count(check_docstring, text) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("turns", 0), ("newline", 0), ("util", 1), ("string_utils", 1), ("run_v2", 1), ("new_loop", 1), ("manager", 1)],
+)
+def test_a_name_says_something(name: str, found: int):
+    assert count(check_name, "", f"services/x/src/x/{name}.py") == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import a", 0),
+        ("if TYPE_CHECKING:\n  import a", 0),
+        ("def f():\n  import a", 1),
+        ("class C:\n  async def f(self):\n    from a import b", 1),
+    ],
+)
+def test_imports_stand_at_the_top(text: str, found: int):
+    assert count(check_imports_at_top, text) == found
+
+
+@pytest.mark.parametrize(
+    ("caught", "found"),
+    [
+        ("except ValueError:", 0),
+        ("except (ValueError, OSError):", 0),
+        ("except:", 1),
+        ("except Exception:", 1),
+        ("except BaseException as error:", 1),
+        ("except builtins.Exception:", 1),
+        ("except (OSError, Exception):", 1),
+    ],
+)
+def test_only_an_edge_catches_everything(caught: str, found: int):
+    text = f"def f():\n  try:\n    g()\n  {caught}\n    h()"
+    edge = frozenset({"services/x/src/x/m.py:f"})
+
+    assert count(check_broad_except, text) == found
+    assert list(check_broad_except(build_module("services/x/src/x/m.py", text), edge)) == []
+
+
+def test_cleaning_up_and_raising_again_is_not_catching():
+    assert count(check_broad_except, "def f():\n  try:\n    g()\n  except BaseException:\n    h()\n    raise") == 0
+    assert count(check_broad_except, "def f():\n  try:\n    g()\n  except Exception:\n    raise X from None") == 1
+
+
+def test_an_edge_is_one_function_and_not_its_whole_file():
+    text = "def g():\n  try:\n    h()\n  except Exception:\n    pass"
+    edge = frozenset({"services/x/src/x/m.py:f"})
+
+    assert len(list(check_broad_except(build_module("services/x/src/x/m.py", text), edge))) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("x = 1  # why", 0),
+        ("x = 1  # TODO", 1),
+        ("# FIXME(nobody.md): later", 1),
+        ("# TODO(pyproject.toml): pin", 0),
+        ('x = "TODO"', 0),
+    ],
+)
+def test_a_todo_has_an_owner_document(text: str, found: int):
+    assert count(check_unfinished, text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import os\nos.path.join('a')", 0),
+        ("import os\nos.environ['A']", 1),
+        ("import os\nos.getenv('A')", 1),
+        ("import os\nos.environ['A'] = 'x'", 0),
+        ("import os\nos.environ.update(A='x')", 0),
+        ("from os import environ", 1),
+        ("from pydantic_settings import BaseSettings", 1),
+    ],
+)
+def test_settings_are_read_in_settings_only(text: str, found: int):
+    assert count(check_settings, text) == found
+    assert count(check_settings, text, "services/x/src/x/settings.py") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('x = f"fi:{turn}.files/{name}"', 1),
+        ('x = "so:" + sid', 1),
+        ('x = f"file: {name}"', 0),
+        ('x = "fi:turn_1.files/a"', 0),
+        ('x = f"{prefix}:{name}"', 0),
+    ],
+)
+def test_refs_are_built_in_their_module_only(text: str, found: int):
+    assert count(check_refs, text) == found
+    assert count(check_refs, text, "libs/common/src/everturn/model/refs.py") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import json", 0),
+        ("import pickle", 1),
+        ("from marshal import loads", 1),
+        ("eval(x)", 1),
+        ("exec(x)", 1),
+        ("compile(x, 'f', 'exec')", 1),
+        ("re.compile(x)", 0),
+        ("yaml.load(x)", 1),
+        ("yaml.safe_load(x)", 0),
+        ("__import__(name)", 1),
+    ],
+)
+def test_data_never_becomes_code(text: str, found: int):
+    assert count(check_no_code_from_data, text) == found
+
+
+def test_a_program_runner_may_run_programs_but_not_unpickle():
+    path = "services/executor/src/executor/m.py"
+    found = check_no_code_from_data(build_module(path, "exec(x)\nimport pickle"), frozenset({path}))
+
+    assert [violation.message for violation in found] == ["pickle turns data into code"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import json, executor.rpc", 0),
+        ("from everturn.wire import execution", 0),
+        ("from everturn.wire.framing import read", 0),
+        ("import numpy", 1),
+        ("from everturn.model import ids", 1),
+        ("from everturn.wire import events", 1),
+    ],
+)
+def test_the_executor_imports_the_standard_library_and_its_wire_format(text: str, found: int):
+    assert count(check_executor_imports, text, "services/executor/src/executor/m.py") == found
+
+
+def test_the_wire_format_of_the_executor_needs_the_standard_library_only():
+    assert count(check_executor_imports, "import pydantic", "libs/common/src/everturn/wire/execution.py") == 1
+    assert count(check_executor_imports, "import pydantic", "libs/common/src/everturn/wire/events.py") == 0

@@ -1,0 +1,215 @@
+"""A small real server that speaks the ingress API over one told story, and fails on demand."""
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from everturn.model.leases import ORIGIN, try_parse_cursor
+from everturn.model.problems import problem
+from everturn.testing.stories import PROJECT, TENANT, Story
+from everturn.timeline.conversation_state import build_state
+from everturn.wire.events import AnyEvent, Envelope, Ready, ServerShutdown, StreamSnapshot, encode_envelope, event_name
+
+BASE = "/conversations/default/default"
+
+
+class CutConnection(Exception):
+    """The server cuts a connection on purpose."""
+
+
+@dataclass
+class SmallServer:
+    """`story` is what clients see; call `publish` after adding to it. The lists of faults are used up one by one."""
+
+    story: Story = field(default_factory=Story)
+    url: str = ""
+    requests: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
+    submit_faults: list[int | str] = field(default_factory=list)
+    """A status to answer with instead, or `cut` to break the connection after the message was taken."""
+    stream_faults: list[int | str] = field(default_factory=list)
+    """A status, a number of bytes as `bytes:<n>` after which the connection is cut, or `shutdown`."""
+    is_signal: bool = False
+    files: dict[str, bytes] = field(default_factory=dict)
+    accepted: dict[str, dict[str, object]] = field(default_factory=dict)
+    snapshot_page: int = -1
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    is_closing: bool = False
+
+    async def publish(self) -> None:
+        async with self.changed:
+            self.changed.notify_all()
+
+    async def wait_for(self, method: str, part: str, *, count: int = 1) -> bytes:
+        """Wait until such requests came; returns the last one's body."""
+        async with asyncio.timeout(10), self.changed:
+            while len(found := [body for m, path, _, body in self.requests if m == method and part in path]) < count:
+                await self.changed.wait()
+            return found[-1]
+
+    async def record(self, request: Request) -> bytes:
+        body = await request.body()
+        self.requests.append((request.method, request.url.path, dict(request.headers), body))
+        await self.publish()
+        return body
+
+    def sent(self, part: str) -> list[dict[str, str]]:
+        """The headers of requests to such paths."""
+        return [headers for _, path, headers, _ in self.requests if part in path]
+
+    async def submit(self, request: Request) -> Response:
+        await self.record(request)
+        fault = self.submit_faults.pop(0) if self.submit_faults else None
+        if isinstance(fault, int):
+            return build_problem(fault)
+        key = request.headers.get("idempotency-key", "")
+        self.accepted.setdefault(key, self.build_receipt())
+        if fault == "cut":
+            raise CutConnection
+        return JSONResponse(self.accepted[key], status_code=202)
+
+    def build_receipt(self) -> dict[str, object]:
+        receipt: dict[str, object] = {
+            "conversation_id": self.story.conversation.id,
+            "turn_id": self.story.records[-1].turn.id,
+            "receipt": {"state": "accepted" if self.is_signal else "queued"},
+            "events_url": f"{BASE}/{self.story.conversation.id}/events",
+        }
+        return {**receipt, "signal_id": "sig_1"} if self.is_signal else receipt
+
+    async def events(self, request: Request) -> Response:
+        await self.record(request)
+        fault = self.stream_faults.pop(0) if self.stream_faults else None
+        if isinstance(fault, int):
+            return build_problem(fault)
+        after = request.headers.get("last-event-id")
+        return StreamingResponse(self.stream(after, fault), media_type="text/event-stream")
+
+    async def stream(self, after: str | None, fault: str | None) -> AsyncIterator[bytes]:
+        left = int(fault.removeprefix("bytes:")) if fault and fault.startswith("bytes:") else None
+        async for frame in self.frames(after, fault):
+            if left is not None and left < len(frame):
+                yield frame[:left]
+                raise CutConnection
+            left = None if left is None else left - len(frame)
+            yield frame
+
+    async def frames(self, after: str | None, fault: str | None) -> AsyncIterator[bytes]:
+        yield b"retry: 1\n\n" + self.frame(Ready(cursor=after))
+        if after is None:
+            state = build_state(self.story.pages[self.snapshot_page], tenant=TENANT, project=PROJECT)
+            yield self.frame(StreamSnapshot(state=state))
+            after = state.cursor
+        cursor, position = try_parse_cursor(after) or ORIGIN, 0
+        while True:
+            while position < len(self.story.events):
+                envelope = self.story.events[position]
+                position += 1
+                known = envelope.id and (try_parse_cursor(envelope.id) or ORIGIN) <= cursor
+                if not known:
+                    yield b": heartbeat\n\n" + encode_frame(envelope)
+                if fault == "shutdown":
+                    yield self.frame(ServerShutdown(retry_ms=20))
+                    return
+            async with self.changed:
+                if self.is_closing:
+                    return
+                if position >= len(self.story.events):
+                    await self.changed.wait()
+
+    def frame(self, data: AnyEvent) -> bytes:
+        conversation_id = self.story.conversation.id
+        return encode_frame(Envelope(type=data.type, ts="", conversation_id=conversation_id, data=data))
+
+    async def fetch(self, request: Request) -> Response:
+        await self.record(request)
+        state = build_state(self.story.page, tenant=TENANT, project=PROJECT)
+        return Response(state.model_dump_json(), media_type="application/json")
+
+    async def conversations(self, request: Request) -> Response:
+        await self.record(request)
+        view = build_state(self.story.page, tenant=TENANT, project=PROJECT).conversation.model_dump()
+        if request.method == "GET" and request.url.path == BASE:
+            return JSONResponse({"items": [view], "next_cursor": None})
+        if request.method == "DELETE":
+            return JSONResponse({"conversation_id": view["conversation_id"], "rows": {"turn": 1}, "objects": 2})
+        if request.method in ("POST", "PATCH"):
+            view["title"] = json.loads(await request.body())["title"]
+        return JSONResponse(view, status_code=201 if request.method == "POST" else 200)
+
+    async def feedback(self, request: Request) -> Response:
+        await self.record(request)
+        return JSONResponse({})
+
+    async def download(self, request: Request) -> Response:
+        await self.record(request)
+        artifact_id = request.path_params["artifact"]
+        if artifact_id not in self.files:
+            return build_problem(404)
+        name = artifact_id.removeprefix("art_")
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return StreamingResponse(self.file_pieces(self.files[artifact_id]), headers=headers)
+
+    async def file_pieces(self, data: bytes) -> AsyncIterator[bytes]:
+        yield data[:100]
+        if data.startswith(b"broken"):
+            raise CutConnection
+        yield data[100:]
+
+    def app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route(f"{BASE}/fetch", self.fetch, methods=["POST"]),
+                Route(f"{BASE}/{{c}}/messages", self.submit, methods=["POST"]),
+                Route(f"{BASE}/{{c}}/signals", self.submit, methods=["POST"]),
+                Route(f"{BASE}/{{c}}/events", self.events),
+                Route(f"{BASE}/{{c}}/turns/{{t}}/feedback", self.feedback, methods=["POST"]),
+                Route(f"{BASE}/{{c}}", self.conversations, methods=["GET", "PATCH", "DELETE"]),
+                Route(BASE, self.conversations, methods=["GET", "POST"]),
+                Route("/files/default/default/{artifact}", self.download),
+            ]
+        )
+
+
+def encode_frame(envelope: Envelope) -> bytes:
+    id_line = f"id: {envelope.id}\n" if envelope.id else ""
+    head = f"{id_line}event: {event_name(envelope.type)}\ndata: "
+    return head.encode() + encode_envelope(envelope) + b"\n\n"
+
+
+def build_problem(status: int) -> Response:
+    told = problem("test", "Refused on purpose.", status).model_dump_json()
+    return Response(told, status_code=status, media_type="application/problem+json", headers={"retry-after": "0"})
+
+
+class Uvicorn(uvicorn.Server):
+    """A server that leaves the signals of the test process alone."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[SmallServer]:
+    small = SmallServer()
+    listener = socket.create_server(("127.0.0.1", 0))
+    small.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    config = uvicorn.Config(small.app(), log_config=None, lifespan="off", timeout_graceful_shutdown=2)
+    running = Uvicorn(config)
+    serving = asyncio.ensure_future(running.serve(sockets=[listener]))
+    yield small
+    running.should_exit = True
+    small.is_closing = True
+    await small.publish()
+    await asyncio.wait_for(serving, 10)
+    listener.close()

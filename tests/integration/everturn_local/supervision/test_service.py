@@ -1,0 +1,114 @@
+"""One service as a process."""
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from everturn_local.home import Home
+from everturn_local.processes import try_record
+from everturn_local.supervision.service import ServiceProcess, ServiceSpec, ServiceStartError, parse_ready_line
+
+SpecMaker = Callable[..., ServiceSpec]
+POLITE = """
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+ready(model="offline", mark=os.environ.get("MARK", ""))
+signal.pause()
+"""
+STUBBORN = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+ready()
+while True:
+    signal.pause()
+"""
+
+
+async def test_a_service_is_started_when_it_says_so_and_its_report_is_kept(home: Home, make_spec: SpecMaker):
+    service = ServiceProcess(make_spec("w", POLITE), records=home.processes)
+
+    report = await service.start(extra_env={"MARK": "m"})
+
+    assert report == service.report == {"model": "offline", "mark": "m"}
+    await service.stop()
+    assert service.pid is None
+
+
+async def test_a_service_that_ends_before_it_is_ready_shows_its_log(home: Home, make_spec: SpecMaker):
+    service = ServiceProcess(make_spec("w", "sys.exit('no database')"), records=home.processes)
+
+    with pytest.raises(ServiceStartError, match=r"ended before it was ready(?s:.*)no database"):
+        await service.start()
+
+    assert service.pid is None
+
+
+async def test_a_service_that_says_something_else_is_stopped(home: Home, make_spec: SpecMaker):
+    service = ServiceProcess(make_spec("w", "say('hello\\n'); time.sleep(60)"), records=home.processes)
+
+    with pytest.raises(ServiceStartError):
+        await service.start()
+
+    assert service.pid is None
+
+
+async def test_a_start_that_is_cancelled_leaves_no_process(home: Home, make_spec: SpecMaker):
+    service = ServiceProcess(make_spec("w", "time.sleep(60)"), records=home.processes)
+    starting = asyncio.create_task(service.start())
+    await asyncio.sleep(0)
+    pid = service.pid
+    assert pid is not None
+
+    starting.cancel()
+    await asyncio.wait([starting])
+
+    assert try_record(pid) is None
+    assert list(home.processes.iterdir()) == []
+
+
+async def test_a_service_that_ignores_sigterm_is_killed_after_the_limit(home: Home, make_spec: SpecMaker):
+    service = ServiceProcess(make_spec("w", STUBBORN), records=home.processes)
+    await service.start()
+    pid = service.pid
+    assert pid is not None
+
+    await service.stop(limit_s=0.1)
+
+    assert try_record(pid) is None
+
+
+async def test_a_killed_service_tells_its_signal(home: Home, make_spec: SpecMaker):
+    service = ServiceProcess(make_spec("w", POLITE), records=home.processes)
+    await service.start()
+
+    service.send(signal.SIGKILL)
+
+    assert await service.wait_exit() == -signal.SIGKILL
+    await service.stop()
+
+
+async def test_a_service_can_be_started_again(home: Home, make_spec: SpecMaker):
+    service = ServiceProcess(make_spec("w", POLITE), records=home.processes)
+    await service.start()
+    first = service.pid
+    await service.stop()
+
+    await service.start()
+
+    assert service.pid not in (None, first)
+    await service.stop()
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"ready\n", b"[]\n", b'{"ready": false}\n', b'{"model": "x"}\n', b"\xff\n", b'{"ready": tr']
+)
+def test_anything_but_a_ready_line_is_refused(line: bytes):
+    with pytest.raises(ValueError, match=r".+"):
+        parse_ready_line(line)
+
+
+def test_the_values_of_a_ready_line_become_text():
+    line = json.dumps({"ready": True, "url": "http://x", "slots": 4}).encode()
+
+    assert parse_ready_line(line) == {"url": "http://x", "slots": "4"}

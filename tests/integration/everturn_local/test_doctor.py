@@ -1,0 +1,67 @@
+"""`make doctor`."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from everturn_local.doctor import (
+    Finding,
+    inspect_disk,
+    inspect_home,
+    inspect_port,
+    inspect_postgres,
+    inspect_python,
+    inspect_redis,
+    render_findings,
+    run_doctor,
+)
+from everturn_local.home import run_lock, save_home
+from everturn_local.ports import LOOPBACK
+from everturn_local.settings import LocalSettings
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> LocalSettings:
+    return LocalSettings(everturn_home=tmp_path / "home", port=0)
+
+
+def test_a_problem_comes_with_what_to_do():
+    page = render_findings([Finding("disk", "plenty"), Finding("port", "8080 is taken", "PORT=8090 make run")])
+
+    assert page.splitlines()[0].startswith("ok")
+    assert "PROBLEM" in page
+    assert page.splitlines()[2].endswith("-> PORT=8090 make run")
+
+
+def test_the_page_has_a_line_for_every_check(settings: LocalSettings, capsys: pytest.CaptureFixture[str]):
+    problems = run_doctor(settings)
+
+    page = capsys.readouterr().out
+    assert page.count("PROBLEM") == problems
+    for name in ("python", "postgres", "redis", "setpriv", "sandbox", "lock", "disk", "port", "home"):
+        assert f" {name} " in page
+
+
+@pytest.mark.parametrize("inspect", [inspect_python, inspect_postgres, inspect_redis, inspect_disk, inspect_home])
+def test_what_setup_installed_is_well(inspect: object, settings: LocalSettings):
+    assert callable(inspect)
+    assert inspect(settings).remedy == ""
+
+
+def test_a_taken_port_is_a_problem_unless_we_hold_it_ourselves(settings: LocalSettings):
+    with socket.create_server((LOOPBACK, 0)) as listener:
+        taken = settings.model_copy(update={"port": listener.getsockname()[1]})
+        before = inspect_port(taken)
+        with run_lock(save_home(settings.everturn_home)):
+            during = inspect_port(taken)
+
+    assert before.remedy
+    assert not during.remedy
+
+
+def test_an_open_home_is_a_problem(settings: LocalSettings):
+    settings.everturn_home.mkdir()
+    settings.everturn_home.chmod(0o755)
+
+    assert "chmod 700" in inspect_home(settings).remedy

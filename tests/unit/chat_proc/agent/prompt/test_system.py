@@ -1,0 +1,91 @@
+"""The system prompt is composed the same way each time, and its text is kept as a golden file."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from chat_proc.agent.prompt.system import build_system_prompt, load_topic
+from chat_proc.channels.actions import read_action
+from chat_proc.channels.decision_stream import DecisionStream
+from chat_proc.tools.code.run_code import RunCodeParams, RunCodeTool
+from chat_proc.tools.context.read import ReadTool
+from chat_proc.tools.context.write import WriteTool
+from chat_proc.tools.plan.plan import PlanTool
+from everturn.model.decisions import Action
+from everturn.ports.objects import Objects
+from everturn.ports.sandbox import Sandbox
+from everturn.ports.tool import ToolSpec
+
+GOLDEN = Path(__file__).parents[4] / "golden" / "system_prompt.md"
+
+
+class NoObjects(Objects):
+    """Never used: only the specs of the tools are read."""
+
+
+class NoSandbox(Sandbox):
+    """Never used: only the spec of the tool is read."""
+
+
+def specs(*, with_code: bool = True) -> list[ToolSpec]:
+    objects = NoObjects()
+    tools = [ReadTool(objects), WriteTool(objects), PlanTool()]
+    return [tool.spec for tool in tools] + ([RunCodeTool(NoSandbox(), objects).spec] if with_code else [])
+
+
+def test_the_prompt_is_the_golden_one() -> None:
+    """Run with UPDATE_GOLDEN=1 after a wanted change, and read the difference."""
+    prompt = build_system_prompt(specs())
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(prompt, encoding="utf-8")
+
+    assert prompt == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_the_offered_tools_are_listed_with_one_line_each() -> None:
+    prompt = build_system_prompt(specs())
+
+    listed = re.findall(r"^- ([a-z_]+\.[a-z_]+): .+$", prompt, re.MULTILINE)
+    assert listed == ["react.read", "react.write", "react.plan", "exec_tools.execute_code_python"]
+
+
+def test_without_a_sandbox_programs_are_not_taught() -> None:
+    prompt = build_system_prompt(specs(with_code=False))
+
+    assert "Programs can't be run in this installation" in prompt
+    assert "execute_code_python" not in prompt
+
+
+def test_without_tools_there_is_still_a_prompt() -> None:
+    assert "No tools are offered." in build_system_prompt([])
+
+
+def test_the_example_action_is_an_action_of_the_protocol() -> None:
+    example = re.search(r"^\{.*\}$", load_topic("actions"), re.MULTILINE)
+    assert example is not None
+
+    action = read_action(
+        example[0].replace('"..."', '"x"', 1).replace('"..."', '"react.read"', 1).replace("{...}", "{}")
+    )
+
+    assert isinstance(action, Action)
+
+
+def test_the_example_of_a_program_is_a_reply_that_works() -> None:
+    guide = specs()[-1].guide
+    example = guide[guide.index("<channel:action>") : guide.index("</channel:code>") + len("</channel:code>")]
+    stream = DecisionStream(sources=())
+    stream.feed("<channel:thinking>So.</channel:thinking>\n" + example)
+    _, decision = stream.finish()
+
+    assert not decision.fatal_problems
+    assert decision.programs[0].text.strip().startswith("import os")
+    assert decision.actions[0].tool_call is not None
+    RunCodeParams.model_validate(dict(decision.actions[0].tool_call.params))
+
+
+def test_an_unknown_topic_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError):
+        load_topic("nothing")

@@ -1,0 +1,43 @@
+from typing import cast
+
+import pytest
+
+from chat_proc.channels.specs import ChannelFormat, ChannelSpec, ChannelSubscribers
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "body", "cites"),
+    [
+        ("answer", "markdown", "prose", "markdown"),
+        ("page", "html", "prose", "html"),
+        ("usage", "json", "json", None),
+        ("program", "code", "code", None),
+        ("code", "text", "code", "text"),
+    ],
+)
+def test_the_format_says_how_a_channel_is_read_and_cited(
+    name: str, written: ChannelFormat, body: str, cites: str | None
+) -> None:
+    spec = ChannelSpec(name, written)
+
+    assert (spec.syntax.body, spec.cites) == (body, cites)
+
+
+def test_citations_can_be_left_as_they_are() -> None:
+    assert ChannelSpec("answer", replace_citations=False).cites is None
+
+
+def test_a_format_no_client_knows_is_refused() -> None:
+    with pytest.raises(ValueError, match="none of"):
+        ChannelSpec("answer", cast("ChannelFormat", "docx"))
+
+
+def test_subscribers_are_kept_in_order_by_channel() -> None:
+    def first(**_delta: object) -> None: ...
+
+    def second(**_delta: object) -> None: ...
+
+    subscribers = ChannelSubscribers().subscribe("a", first).subscribe("a", second)
+
+    assert subscribers.of("a") == (first, second)
+    assert subscribers.of("b") == ()

@@ -1,0 +1,250 @@
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from chat_proc.channels.composite import CompositeJsonArtifactStreamer
+from chat_proc.channels.specs import ChannelSpec, ChannelSubscribers
+from chat_proc.channels.streaming import stream_with_channels
+from everturn.model.prompts import PromptMessage, TextPart
+from everturn.model.sources import Source
+from everturn.ports.language_model import LanguageModel, ModelFailed
+from everturn.testing.scripted_model import SCRIPTED_USAGE, Fail, Say, Script, ScriptedModel, Think
+from everturn.wire.events import ChatDelta
+
+SYSTEM = PromptMessage("system", (TextPart("You answer in channels."),))
+USER = {"role": "user", "content": "What does the report say?"}
+SOURCES = [
+    {"sid": 1, "title": "Report", "url": "https://one.example/r", "source_type": "web"},
+    Source(2, "Second", "https://two.example"),
+    {"title": "a row without sid"},
+]
+REPLY = """<channel:thinking>
+Let me check [[S:1]] first...
+</channel:thinking>
+<channel:answer>
+Based on the report [[S:1]], the key findings are... [[S:2]]
+</channel:answer>
+<channel:followup>
+{"followups": ["Show me the full table", "Compare with last quarter"]}
+</channel:followup>
+<channel:usage>{"sids": [1, 2]}</channel:usage>"""
+
+
+class Emitted(list[dict[str, Any]]):
+    """An emit function that keeps its deltas and checks that each is a chat.delta event."""
+
+    async def __call__(self, **delta: Any) -> None:
+        ChatDelta(**delta)
+        self.append(delta)
+
+    def text(self, marker: str) -> str:
+        return "".join(delta["text"] for delta in self if delta["marker"] == marker)
+
+
+@dataclass
+class Service:
+    model: ScriptedModel
+    role: str = ""
+
+    def model_for(self, role: str) -> LanguageModel:
+        self.role = role
+        return self.model
+
+
+def service(*scripts: Script, chunk_chars: int = 5) -> Service:
+    return Service(ScriptedModel(scripts, chunk_chars=chunk_chars))
+
+
+FOUR_CHANNELS = [
+    ChannelSpec(name="thinking", format="markdown", replace_citations=False, emit_marker="thinking"),
+    ChannelSpec(name="answer", format="markdown", replace_citations=True, emit_marker="answer"),
+    ChannelSpec(name="followup", format="json", replace_citations=False, emit_marker="followup"),
+    ChannelSpec(name="usage", format="json", replace_citations=False, emit_marker="answer"),
+]
+
+
+@pytest.mark.parametrize("chunk_chars", [1, 7, 10_000])
+async def test_one_call_drives_thinking_answer_followups_and_usage(chunk_chars: int) -> None:
+    svc = service(REPLY, chunk_chars=chunk_chars)
+    emit = Emitted()
+    recorded: list[str] = []
+
+    async def record_usage_sids(*, text: str, completed: bool, **_delta: object) -> None:
+        recorded.append("!" if completed else text)
+
+    results, meta = await stream_with_channels(
+        svc=svc,
+        messages=[SYSTEM, USER],
+        role="answer.generator.regular",
+        channels=FOUR_CHANNELS,
+        emit=emit,
+        agent="my.react.agent",
+        artifact_name="response",
+        sources_list=SOURCES,
+        subscribers=ChannelSubscribers().subscribe("usage", record_usage_sids),
+        return_full_raw=True,
+    )
+
+    assert results["answer"].raw == "\nBased on the report [[S:1]], the key findings are... [[S:2]]\n"
+    assert results["answer"].used_sources == [1, 2]
+    assert results["followup"].obj == {"followups": ["Show me the full table", "Compare with last quarter"]}
+    assert results["usage"].obj == {"sids": [1, 2]}
+    assert emit.text("thinking") == "\nLet me check [[S:1]] first...\n"
+    assert emit.text("answer").startswith("\nBased on the report [Report](https://one.example/r), the key")
+    assert "".join(recorded) == '{"sids": [1, 2]}!'
+    assert meta["service_error"] is None
+    assert meta["raw"] == REPLY
+    assert (meta["finish_reason"], meta["usage"], meta["agent"]) == ("stop", SCRIPTED_USAGE, "my.react.agent")
+    assert svc.role == "answer.generator.regular"
+    assert [message.role for message in svc.model.requests[0].messages] == ["system", "user"]
+
+
+async def test_an_answer_and_a_usage_channel_with_a_fanout_subscriber() -> None:
+    emit = Emitted()
+    fanned_out: list[str] = []
+
+    def usage_json_fanout(**delta: Any) -> None:
+        fanned_out.append(delta["text"])
+
+    results, meta = await stream_with_channels(
+        svc=service(REPLY),
+        messages=[SYSTEM, USER],
+        role="answer.generator.regular",
+        channels=[FOUR_CHANNELS[1], FOUR_CHANNELS[3]],
+        emit=emit,
+        agent="my.agent",
+        artifact_name="report",
+        sources_list=SOURCES,
+        subscribers=ChannelSubscribers().subscribe("usage", usage_json_fanout),
+        return_full_raw=True,
+    )
+
+    assert results["answer"].used_sources == [1, 2]
+    assert "".join(fanned_out) == '{"sids": [1, 2]}'
+    assert (meta or {}).get("service_error") is None
+    assert "<channel:thinking>" in meta["outside_text"]
+
+
+async def test_a_json_answer_fans_out_to_the_canvas() -> None:
+    emit = Emitted()
+    reply = (
+        '<channel:answer>{"artifactA": "# Title\\nbody", "other": 1}</channel:answer><channel:usage>{}</channel:usage>'
+    )
+
+    results = await stream_with_channels(
+        svc=service(reply),
+        messages=[SYSTEM, USER],
+        role="answer.generator.regular",
+        channels=[
+            ChannelSpec(name="answer", format="json", replace_citations=False, emit_marker="answer"),
+            ChannelSpec(name="usage", format="json", replace_citations=False, emit_marker="answer"),
+        ],
+        emit=emit,
+        agent="my.agent",
+        artifact_name="my.json.artifact",
+        composite_cfg={"artifactA": "path.to.schema"},
+        composite_channel="answer",
+        composite_marker="canvas",
+    )
+
+    assert emit.text("canvas") == "# Title\nbody"
+    assert {delta["artifact"] for delta in emit if delta["marker"] == "canvas"} == {"artifactA"}
+    assert results[0]["answer"].obj == {"artifactA": "# Title\nbody", "other": 1}
+    assert CompositeJsonArtifactStreamer.__name__ == "CompositeJsonArtifactStreamer"
+
+
+async def test_a_client_finds_the_cited_rows_in_the_pool() -> None:
+    answer_text = """
+According to the analysis [[S:1]], the platform supports
+multi-channel streaming [[S:2,3]]. Cache efficiency results
+in up to 60% cost reduction [[S:1]].
+"""
+    pool = [{"sid": sid, "title": f"Source {sid}", "url": f"https://{sid}.example"} for sid in (1, 2, 3, 4)]
+
+    results, _ = await stream_with_channels(
+        svc=service(f"<channel:answer>{answer_text}</channel:answer>"),
+        messages=[USER],
+        role="answer.generator.regular",
+        channels=[ChannelSpec(name="answer")],
+        emit=Emitted(),
+        sources_list=pool,
+    )
+
+    used_sids = results["answer"].used_sources
+    assert used_sids == [1, 2, 3]
+    assert [row for row in pool if row["sid"] in used_sids] == pool[:3]
+    assert results["answer"].raw == answer_text
+
+
+async def test_a_model_checks_the_json_of_a_channel() -> None:
+    class Followups(BaseModel):
+        followups: list[str]
+
+    results, _ = await stream_with_channels(
+        svc=service('<channel:followup>```json\n{"followups": ["a"]}\n```</channel:followup>'),
+        messages=[USER],
+        role="r",
+        channels=[ChannelSpec("followup", "json", model=Followups)],
+        emit=Emitted(),
+    )
+
+    assert results["followup"].obj == Followups(followups=["a"])
+
+
+async def test_what_a_failing_model_wrote_is_kept_and_its_channel_closed() -> None:
+    emit = Emitted()
+    failing = [Think("hm"), Say("<channel:answer>half [[S:"), Fail(ModelFailed("overloaded", retryable=True))]
+
+    results, meta = await stream_with_channels(
+        svc=service(failing),
+        messages=[USER],
+        role="r",
+        channels=[ChannelSpec("answer")],
+        emit=emit,
+    )
+
+    assert results["answer"].raw == "half [[S:"
+    assert not results["answer"].instances[0].complete
+    assert emit.text("answer") == "half [[S:"
+    assert emit[-1]["completed"]
+    error = meta["service_error"]
+    assert error is not None
+    assert (error["kind"], error["retryable"]) == ("ModelFailed", True)
+    assert "overloaded" in error["message"]
+
+
+async def test_what_emit_raises_ends_the_call() -> None:
+    async def emit(**_delta: object) -> None:
+        raise ConnectionError("the client is gone")
+
+    with pytest.raises(ConnectionError):
+        await stream_with_channels(svc=service(REPLY), messages=[USER], role="r", channels=FOUR_CHANNELS, emit=emit)
+
+
+async def test_a_reply_past_its_cap_is_cut_and_the_model_is_stopped() -> None:
+    svc = service("<channel:answer>" + "x" * 1_000, chunk_chars=10)
+
+    results, meta = await stream_with_channels(
+        svc=svc,
+        messages=[USER],
+        role="r",
+        channels=[ChannelSpec("answer")],
+        emit=Emitted(),
+        max_reply_chars=50,
+    )
+
+    assert results["answer"].raw == "x" * 34
+    assert meta["capped"]
+    assert meta["finish_reason"] is None
+
+
+async def test_declared_channels_that_do_not_occur_have_empty_results() -> None:
+    results, _ = await stream_with_channels(
+        svc=service("plain text"), messages=[USER], role="r", channels=FOUR_CHANNELS, emit=Emitted()
+    )
+
+    assert {name: result.raw for name, result in results.items()} == dict.fromkeys(
+        ["thinking", "answer", "followup", "usage"], ""
+    )

@@ -1,0 +1,182 @@
+"""The code tool: contract in, envelope out, kept files as artifacts. The sandbox itself has its own tests."""
+
+import asyncio
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from chat_proc.tools.code.run_code import RunCodeTool
+from everturn.model.artifacts import ArtifactKind
+from everturn.model.block_bodies import ToolResultBody
+from everturn.model.blocks import canonical_json
+from everturn.ports.sandbox import Receipt, RunArtifact, RunError, RunRequest, RunResult, ToolCaller
+from everturn.testing.timelines import TimelineBuilder, build_file
+from everturn.wire.execution import GatewayCall, Posture, RunLimits
+
+PNG = b"\x89PNG\r\n\x1a\n...."
+POSTURE = Posture("bubblewrap", 1001, "uid 1001", "none", "rlimit", "64", "tmpfs", "on")
+
+
+class RecordingSandbox:
+    """Answers every run with files for its contract, or with the given failure."""
+
+    posture = POSTURE
+
+    def __init__(
+        self, bodies: dict[str, bytes] | None = None, error: RunError | None = None, printed: str = ""
+    ) -> None:
+        self.bodies = bodies or {}
+        self.error = error
+        self.printed = printed
+        self.requests: list[RunRequest] = []
+        self.replies: list[object] = []
+
+    async def run(self, request: RunRequest, call_tool: ToolCaller, *, stop: asyncio.Event | None = None) -> RunResult:
+        self.requests.append(request)
+        self.replies.append(await call_tool(GatewayCall(1, "web_tools.web_search", {})))
+        written = tuple(
+            RunArtifact(item.filepath, item.description, item.visibility, len(body), "", body)
+            for item in request.contract
+            if (body := self.bodies.get(item.filepath)) is not None
+        )
+        return RunResult(
+            ok=self.error is None,
+            artifacts=written,
+            error=self.error,
+            report_text="The program ended well." if self.error is None else f"The run failed: {self.error.message}",
+            user_out_tail=self.printed,
+            runtime_err_tail="a warning\n",
+            limits_hit=(),
+            duration_ms=7,
+            receipt=Receipt("0" * 64, request.timeout_s, RunLimits(), POSTURE),
+        )
+
+
+@pytest.fixture
+def timeline(objects) -> TimelineBuilder:
+    csv = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
+    objects.held[csv.object_key] = b"a,b"
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Chart it", csv)
+    timeline.start_round()
+    return timeline
+
+
+async def test_a_run_keeps_its_files_and_tells_what_it_printed(call_tool, timeline, objects) -> None:
+    sandbox = RecordingSandbox({"outputs/chart.png": PNG, "files/table.csv": b"a\n"}, printed="RESULT {}\n")
+    contract = [
+        {"filepath": "outputs/chart.png", "description": "The chart"},
+        {"filepath": "files/table.csv", "visibility": "internal"},
+    ]
+
+    outcome = await call_tool(
+        RunCodeTool(sandbox, objects), timeline, {"contract": contract, "timeout_s": 30}, code="print(1)"
+    )
+
+    assert outcome.status == "ok"
+    assert outcome.text == (
+        "The program ended well.\n--- printed ---\nRESULT {}\n--- errors and warnings ---\na warning"
+    )
+    chart, table = outcome.artifacts
+    assert (chart.ref, chart.kind, chart.mime) == ("fi:turn_1.outputs/chart.png", ArtifactKind.OUTPUT, "image/png")
+    assert (chart.visibility, chart.description) == ("external", "The chart")
+    assert (table.ref, table.kind, table.visibility) == ("fi:turn_1.files/table.csv", ArtifactKind.FILE, "internal")
+    assert ":chatbot:exec:" in chart.rn
+    assert objects.held[chart.object_key] == PNG
+
+
+async def test_the_sandbox_gets_the_program_verbatim_and_the_files_of_the_conversation(
+    call_tool, timeline, objects
+) -> None:
+    sandbox = RecordingSandbox()
+
+    await call_tool(RunCodeTool(sandbox, objects), timeline, {"timeout_s": 30}, code="  print(1)\n", call_id="call_ab")
+
+    (request,) = sandbox.requests
+    assert (request.program, request.timeout_s, request.turn_id) == ("  print(1)\n", 30.0, "turn_1")
+    assert request.execution_id == "exec_ab"
+    assert request.inputs == {"turn_1/attachments/sales.csv": b"a,b"}
+    assert request.capability.grants == ()
+    assert getattr(sandbox.replies[0], "error_code", None) == "not_allowed"
+
+
+async def test_a_failed_run_is_an_error_that_keeps_what_was_written(call_tool, timeline, objects) -> None:
+    error = RunError("missing_output_files", "b.csv is missing", "outputs")
+    sandbox = RecordingSandbox({"outputs/a.csv": b"x\n"}, error)
+    contract = [{"filepath": "outputs/a.csv"}, {"filepath": "outputs/b.csv"}]
+
+    outcome = await call_tool(RunCodeTool(sandbox, objects), timeline, {"contract": contract}, code="...")
+
+    assert outcome.status == "error"
+    assert "b.csv is missing" in outcome.text
+    assert [artifact.ref for artifact in outcome.artifacts] == ["fi:turn_1.outputs/a.csv"]
+    assert outcome.data["run"]["error"]["code"] == "missing_output_files"
+
+
+async def test_the_envelope_can_be_stored_in_a_block(call_tool, timeline, objects) -> None:
+    outcome = await call_tool(RunCodeTool(RecordingSandbox(), objects), timeline, {}, code="pass")
+
+    body = ToolResultBody(tool_id="x.y", status="ok", text="", data=outcome.data)
+    assert json.loads(canonical_json(body))["data"]["run"]["receipt"]["posture"]["launcher"] == "bubblewrap"
+
+
+@pytest.mark.parametrize(
+    ("filepath", "given", "ref"),
+    [
+        ("chart.png", "chart.png", "fi:turn_1.outputs/chart.png"),
+        ("turn_1/outputs/chart.png", "turn_1/outputs/chart.png", "fi:turn_1.outputs/chart.png"),
+        ("fi:turn_1.files/chart.png", "files/chart.png", "fi:turn_1.files/chart.png"),
+    ],
+)
+async def test_a_contract_path_is_where_the_program_writes_it(
+    call_tool, timeline, objects, filepath: str, given: str, ref: str
+) -> None:
+    sandbox = RecordingSandbox({given: PNG})
+
+    outcome = await call_tool(
+        RunCodeTool(sandbox, objects), timeline, {"contract": [{"filepath": filepath}]}, code="..."
+    )
+
+    assert [artifact.ref for artifact in outcome.artifacts] == [ref]
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [["../x"], ["turn_0/outputs/x"], ["/x"], ["attachments/x"], ["outputs/a", "a"], ["outputs/in\u202evoice"]],
+)
+async def test_a_bad_contract_is_refused_before_anything_runs(call_tool, timeline, objects, paths: list[str]) -> None:
+    sandbox = RecordingSandbox()
+    contract = [{"filepath": path} for path in paths]
+
+    outcome = await call_tool(RunCodeTool(sandbox, objects), timeline, {"contract": contract}, code="...")
+
+    assert outcome.status == "error"
+    assert outcome.text.startswith("The program was not run: ")
+    assert sandbox.requests == []
+
+
+async def test_a_call_without_a_program_is_refused(call_tool, timeline, objects) -> None:
+    outcome = await call_tool(RunCodeTool(RecordingSandbox(), objects), timeline, {}, code=" \n")
+
+    assert "no program" in outcome.text
+
+
+async def test_long_output_is_kept_at_its_end_and_the_text_is_bounded(call_tool, timeline, objects) -> None:
+    error = RunError("program_error", "x" * 30_000, "program.py")
+    sandbox = RecordingSandbox(error=error, printed="y" * 30_000 + "end")
+
+    outcome = await call_tool(RunCodeTool(sandbox, objects), timeline, {}, code="...")
+
+    assert len(outcome.text) < 24_000
+    assert "yend" in outcome.text
+    assert "characters left out" in outcome.text
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"contract": [{"filepath": "a"}] * 33}, {"timeout_s": 0}, {"timeout_s": 301}, {"contract": {"filepath": "a"}}],
+)
+async def test_parameters_out_of_range_are_refused(call_tool, timeline, objects, params) -> None:
+    with pytest.raises(ValidationError):
+        await call_tool(RunCodeTool(RecordingSandbox(), objects), timeline, params, code="pass")

@@ -1,0 +1,44 @@
+"""Writing to a terminal."""
+
+import io
+
+import pytest
+
+from everturn_client.terminal.screen import Piece, Screen, make_inert
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_answers_go_to_standard_output_and_all_else_beside_it() -> None:
+    out, err = io.StringIO(), io.StringIO()
+
+    Screen(out, err, colour=True).write([Piece("answer", "Hi"), Piece("thinking", "hm"), Piece("bad", "no")])
+
+    assert (out.getvalue(), err.getvalue()) == ("Hi", "hmno")
+
+
+def test_colour_is_only_for_terminals_that_want_it() -> None:
+    coloured, plain = Tty(), Tty()
+
+    Screen(Tty(), coloured, colour=True).say("x", "bad")
+    Screen(Tty(), plain, colour=False).say("x", "bad")
+
+    assert coloured.getvalue() == "\x1b[31mx\n\x1b[0m"
+    assert plain.getvalue() == "x\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\tb\nc ü 漢", "a\tb\nc ü 漢"),
+        ("\x1b[2J", "\\u001b[2J"),
+        ("\x9b31m\r\x7f", "\\u009b31m\\u000d\\u007f"),
+        ("\u202egpj.exe", "\\u202egpj.exe"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_text_can_not_steer_the_terminal(text: str, expected: str) -> None:
+    assert make_inert(text) == expected

@@ -1,0 +1,115 @@
+"""A turn as text that only grows."""
+
+from everturn.model import block_bodies as bodies
+from everturn.model.turns import Outcome
+from everturn.testing.stories import PROJECT, TENANT, Story, make_artifact
+from everturn.timeline.conversation_state import build_state
+from everturn.timeline.event_fold import fold_event
+from everturn_client.terminal.turn_printer import TurnPrinter
+
+
+def print_story(story: Story, *, show_thinking: bool = True, begin: int = 0) -> list[tuple[str, str]]:
+    """Fold the events from the snapshot `begin` on, and print each state."""
+    printer = TurnPrinter(show_thinking=show_thinking, download_command="everturn download")
+    state = build_state(story.pages[begin], tenant=TENANT, project=PROJECT)
+    pieces = printer.render(state.turns[-1])
+    for event in story.events:
+        state = fold_event(state, event)
+        pieces += printer.render(state.turns[-1])
+    return [(piece.tone, piece.text) for piece in pieces]
+
+
+def build_story() -> Story:
+    story = Story()
+    turn_id = story.start_turn("Draw it")
+    story.start_round()
+    story.add(bodies.ThinkingBody(text=story.stream("thinking", 0, ["Let me ", "see."])))
+    call_id = story.add_call("exec_tools.run", {"prog_name": "draw"})
+    story.commit()
+    story.show_step(call_id)
+    story.change_plan("p", ["Draw"])
+    artifact = make_artifact(turn_id, "chart.png")
+    result = bodies.ToolResultBody(
+        tool_id="exec_tools.run", status="ok", text="", artifacts=(artifact,), duration_ms=20
+    )
+    story.add(result, call_id=call_id)
+    story.commit()
+    story.show_step(call_id)
+    story.show_files([artifact])
+    story.start_round()
+    answer = story.stream("answer", 0, ["Here ", "it is."])
+    story.add(bodies.CompletionBody(text=answer, followups=("In blue?",)))
+    story.end_turn(Outcome.COMPLETED)
+    return story
+
+
+def test_a_turn_is_told_as_it_happens() -> None:
+    printed = print_story(build_story())
+
+    assert printed == [
+        ("thinking", "Let me "),
+        ("thinking", "see."),
+        ("thinking", "\n"),
+        ("info", "▸ draw …\n"),
+        ("info", "Plan:\n  □ 1. Draw\n"),
+        ("good", "✓ draw (20 ms)\n"),
+        ("answer", "Here "),
+        ("answer", "it is."),
+        ("answer", "\n"),
+        ("info", "Files:\n"),
+        ("info", "  chart.png (9 bytes)   everturn download art_chart.png\n"),
+        ("info", "You might ask:\n  In blue?\n"),
+        ("info", "2 rounds · 12 ms · 22 tokens\n"),
+    ]
+
+
+def test_thinking_may_be_left_out() -> None:
+    assert "thinking" not in {tone for tone, _ in print_story(build_story(), show_thinking=False)}
+
+
+def test_a_snapshot_of_an_ended_turn_is_printed_whole() -> None:
+    story = build_story()
+
+    printed = print_story(story, begin=-1)
+
+    assert ("answer", "Here it is.") in printed
+    assert printed.index(("good", "✓ draw (20 ms)\n")) < printed.index(("answer", "Here it is."))
+
+
+def test_text_that_a_dead_worker_lost_is_announced_and_told_again() -> None:
+    story = Story()
+    story.start_turn("Hi")
+    story.start_round()
+    story.stream("answer", 0, ["I belie"])
+    story.lose_worker()
+    story.start_round()
+    story.add(bodies.CompletionBody(text=story.stream("answer", 0, ["Hello."])))
+    story.end_turn(Outcome.COMPLETED)
+
+    printed = print_story(story)
+
+    assert printed[:5] == [
+        ("answer", "I belie"),
+        ("answer", "\n"),
+        ("info", "↺ Another worker took over; what was not saved is written again.\n"),
+        ("answer", "Hello."),
+        ("answer", "\n"),
+    ]
+
+
+def test_a_written_file_is_named_and_not_poured_out() -> None:
+    story = Story()
+    story.start_turn("Write")
+    story.start_round()
+    story.stream("canvas", 0, ["# Long", " text"], artifact="files/a.md")
+    story.stream("timeline_text", 1, ["Shown"], artifact="files/b.md")
+
+    assert print_story(story) == [("info", "✎ writing files/a.md\n"), ("info", "Shown")]
+
+
+def test_a_failure_says_why() -> None:
+    story = Story()
+    story.start_turn("Hi")
+    story.end_turn("failed")
+
+    assert ("bad", "The turn failed: The model failed.\n") in print_story(story)

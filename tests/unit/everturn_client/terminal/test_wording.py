@@ -1,0 +1,85 @@
+"""What things are called in a terminal."""
+
+import pytest
+
+from everturn.model.plans import PlanSnapshot
+from everturn.model.problems import problem
+from everturn.model.turns import TurnUsage
+from everturn.wire.views import ConversationView, SignalView, StepView, TurnView
+from everturn_client.terminal import wording
+
+
+def test_a_step_is_one_line_in_each_state() -> None:
+    started = StepView(step="s", status="started", title="draw\nchart", round=1)
+    done = started.model_copy(update={"status": "completed", "duration_ms": 1234})
+    failed = started.model_copy(update={"status": "error", "duration_ms": 5, "result_preview": "No such\nfile"})
+
+    assert wording.render_step(started) == "▸ draw chart …"
+    assert wording.render_step(done) == "✓ draw chart (1.2 s)"
+    assert wording.render_step(failed) == "✗ draw chart (5 ms): No such file"
+
+
+def test_a_plan_shows_its_marks() -> None:
+    steps = [{"n": n, "label": s, "status": s} for n, s in enumerate(["done", "in_progress", "pending", "failed"], 1)]
+    plan = PlanSnapshot.model_validate(
+        {
+            "plan_id": "p",
+            "steps": steps,
+            "status": "closed",
+            "current": True,
+            "origin_turn_id": "t",
+            "last_turn_id": "t",
+            "snapshot_ref": "r",
+        }
+    )
+
+    assert wording.render_plan(plan).splitlines() == [
+        "Plan (closed):",
+        "  ✓ 1. done",
+        "  … 2. in_progress",
+        "  □ 3. pending",
+        "  ✗ 4. failed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"error": problem("m", "The model failed.", 502, "Twice.")}, "The turn failed: The model failed. Twice."),
+        ({"outcome": "cancelled"}, "The turn was cancelled."),
+        ({"outcome": "completed"}, ""),
+    ],
+)
+def test_how_a_turn_ended_is_said(changes: dict[str, object], expected: str) -> None:
+    turn = TurnView(turn_id="t", ordinal=1, status="completed", text="").model_copy(update=changes)
+
+    assert wording.render_end(turn) == expected
+
+
+def test_counts_name_rounds_time_tokens_and_money() -> None:
+    usage = TurnUsage(input_tokens=1000, output_tokens=500, cost_usd=0.01)
+    turn = TurnView(turn_id="t", ordinal=1, status="completed", text="", rounds=1, elapsed_ms=61_000, usage=usage)
+
+    assert wording.render_counts(turn) == "1 round · 61.0 s · 1,500 tokens · $0.0100"
+
+
+def test_a_signal_and_a_conversation_are_one_line() -> None:
+    signal = SignalView(signal_id="s", kind="steer", state="applied", text="Only\nthe north", round=2)
+    conversation = ConversationView(
+        conversation_id="conv_1", title="", state="idle", created_at="", last_activity_at="2026-01-02T03:04:05.000Z"
+    )
+
+    assert wording.render_signal(signal) == "· steer applied in round 2: Only the north"
+    assert wording.render_conversation(conversation) == "conv_1  2026-01-02 03:04  idle     (no title)"
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 KB"), (2_500_000, "2.5 MB"), (10**10, "10.0 GB")],
+)
+def test_sizes_are_readable(size: int, expected: str) -> None:
+    assert wording.render_size(size) == expected
+
+
+def test_a_long_line_is_cut() -> None:
+    assert len(wording.one_line("word " * 500)) == 200

@@ -1,0 +1,23 @@
+"""The client's environment."""
+
+from pathlib import Path
+
+from everturn_client.settings import load_settings
+
+
+def test_an_empty_environment_gives_the_local_server() -> None:
+    settings = load_settings({"HOME": "/home/ann", "EVERTURN_URL": "", "XDG_STATE_HOME": "relative"})
+
+    assert settings.url == "http://127.0.0.1:8080"
+    assert settings.token is None
+    assert settings.state_dir == Path("/home/ann/.local/state/everturn")
+    assert settings.colour
+
+
+def test_the_environment_is_taken() -> None:
+    settings = load_settings(
+        {"EVERTURN_URL": "https://chat.test", "EVERTURN_TOKEN": "secret", "XDG_STATE_HOME": "/state", "NO_COLOR": "1"}
+    )
+
+    assert (settings.url, settings.token, settings.colour) == ("https://chat.test", "secret", False)
+    assert settings.state_dir == Path("/state/everturn")

@@ -1,0 +1,75 @@
+"""Keeping a part alive."""
+
+import asyncio
+import signal
+from collections.abc import Mapping
+
+import pytest
+
+from everturn.errors import EverturnError
+from everturn_local.supervision.keeper import render_exit, run_keeper
+
+
+class DyingPart:
+    """Dies with each exit code in turn, then lives on. `broken_starts` of its starts fail."""
+
+    def __init__(self, codes: list[int], broken_starts: int = 0) -> None:
+        self.name = "part"
+        self.pid = None
+        self.starts = 0
+        self._codes = codes
+        self._broken_starts = broken_starts
+        self.lives = asyncio.Event()
+
+    async def start(self, *, extra_env: Mapping[str, str] | None = None) -> None:
+        self.starts += 1
+        if self.starts <= self._broken_starts:
+            raise EverturnError("it is broken")
+
+    async def wait_exit(self) -> int:
+        if self._codes:
+            return self._codes.pop(0)
+        self.lives.set()
+        return await asyncio.get_running_loop().create_future()
+
+    async def stop(self, *, limit_s: float = 0.0) -> None: ...
+
+    def send(self, sig: signal.Signals) -> None: ...
+
+
+async def test_a_part_that_dies_is_started_again_and_it_is_told():
+    part, told = DyingPart([-9, 1]), list[str]()
+
+    keeper = asyncio.create_task(run_keeper(part, is_on=lambda: True, report=told.append))
+    await asyncio.wait_for(part.lives.wait(), 5)
+    keeper.cancel()
+
+    assert part.starts == 2
+    assert "signal SIGKILL" in told[0]
+    assert "exit code 1" in told[2]
+
+
+async def test_a_start_that_fails_is_told_and_tried_again():
+    part, told = DyingPart([1, 0], broken_starts=1), list[str]()
+
+    keeper = asyncio.create_task(run_keeper(part, is_on=lambda: True, report=told.append))
+    await asyncio.wait_for(part.lives.wait(), 5)
+    keeper.cancel()
+
+    assert part.starts == 2
+    assert any("it is broken" in line for line in told)
+
+
+async def test_a_part_that_dies_while_restarts_are_off_stays_dead():
+    part = DyingPart([1])
+
+    await run_keeper(part, is_on=lambda: False, report=lambda _: None)
+
+    assert part.starts == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "text"), [(0, "exit code 0"), (3, "exit code 3"), (-15, "signal SIGTERM"), (-200, "signal 200")]
+)
+def test_exit_codes_are_told_in_words(code: int, text: str):
+    assert render_exit(code) == text

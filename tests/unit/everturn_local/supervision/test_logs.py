@@ -1,0 +1,76 @@
+"""Bounded logs, and errors read along."""
+
+import json
+from pathlib import Path
+
+from everturn_local.supervision.logs import MAX_LOG_BYTES, ErrorWatch, load_tail, render_errors, save_rotated
+
+
+def entry(level: str, event: str, **more: str) -> str:
+    return json.dumps({"level": level, "event": event, **more})
+
+
+def test_only_errors_are_shown_and_in_short():
+    lines = [entry("info", "started"), "no json", "{broken", entry("error", "x" * 500), entry("critical", "gone")]
+
+    shown = render_errors("worker-1", lines)
+
+    assert [len(line) <= 211 for line in shown] == [True, True]
+    assert shown[1] == "worker-1: gone"
+
+
+def test_the_cause_of_an_error_is_its_last_line():
+    lines = [entry("error", "turn_failed", exception="Traceback\n  File x\nValueError: no")]
+
+    assert render_errors("worker-1", lines) == ["worker-1: turn_failed (ValueError: no)"]
+
+
+def test_a_flood_of_errors_is_counted():
+    shown = render_errors("w", [entry("error", str(number)) for number in range(9)], max_errors=2)
+
+    assert shown == ["w: 0", "w: 1", "w: 7 more errors, see its log"]
+
+
+def test_a_watch_shows_what_was_added_since_the_last_look(tmp_path: Path):
+    log = tmp_path / "w.log"
+    log.write_text(entry("error", "old") + "\n")
+    watch = ErrorWatch("w", log)
+
+    with log.open("a") as file:
+        file.write(entry("error", "new") + "\n" + entry("error", "unfinished"))
+    first = watch.load_new()
+    with log.open("a") as file:
+        file.write("\n")
+
+    assert (first, watch.load_new(), watch.load_new()) == (["w: new"], ["w: unfinished"], [])
+
+
+def test_a_watch_survives_an_absent_and_a_shortened_log(tmp_path: Path):
+    log = tmp_path / "w.log"
+    watch = ErrorWatch("w", log)
+
+    absent = watch.load_new()
+    log.write_text(entry("error", "a") * 3 + "\n" + entry("error", "b") + "\n")
+    found = watch.load_new()
+    log.write_text(entry("error", "c") + "\n")
+
+    assert (absent, found) == ([], ["w: b"])
+    assert watch.load_new() == []
+
+
+def test_a_log_that_grew_too_big_is_put_aside_and_one_older_is_kept(tmp_path: Path):
+    log = tmp_path / "w.log"
+    with log.open("wb") as file:
+        file.truncate(MAX_LOG_BYTES + 1)
+
+    save_rotated(log)
+    save_rotated(log)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["w.log.1"]
+
+
+def test_the_tail_of_an_absent_log_is_empty(tmp_path: Path):
+    (tmp_path / "w.log").write_text("\n".join(map(str, range(99))))
+
+    assert load_tail(tmp_path / "absent.log") == []
+    assert load_tail(tmp_path / "w.log", max_lines=2) == ["97", "98"]

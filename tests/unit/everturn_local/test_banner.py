@@ -1,0 +1,39 @@
+"""What `make run` shows."""
+
+from pathlib import Path
+
+from everturn_local.banner import build_choices, build_commands, render_banner
+
+REPORTS = {
+    "ingress-1": {"url": "http://127.0.0.1:8080", "antivirus": "none", "antivirus_why": "no clamd configured"},
+    "worker-1": {"model": "offline", "why": "no key found", "sandbox": "bubblewrap", "sandbox_why": "it works here"},
+    "worker-2": {"model": "offline", "why": "no key found", "sandbox": "bubblewrap", "sandbox_why": "it works here"},
+}
+
+
+def test_the_banner_shows_url_choices_reasons_and_how_to_use_it():
+    banner = render_banner(REPORTS, home=Path("/h"), start_s=3.21)
+
+    for text in ("3.2 s", "http://127.0.0.1:8080", "offline (no key found)", "bubblewrap (it works here)", "/h/logs"):
+        assert text in banner
+    assert "none (no clamd configured)" in banner
+    assert ".venv/bin/everturn chat" in banner
+
+
+def test_services_that_agree_are_told_once():
+    assert build_choices(REPORTS)["model"] == "offline (no key found)"
+
+
+def test_services_that_differ_are_all_told():
+    reports = {**REPORTS, "worker-2": {"model": "openai:x", "why": "OPENAI_API_KEY is set"}}
+
+    assert build_choices(reports)["model"] == "offline (no key found); openai:x (OPENAI_API_KEY is set)"
+
+
+def test_what_no_service_reports_is_not_invented():
+    assert build_choices({"ingress-1": {"url": "http://127.0.0.1:8080"}}) == {}
+
+
+def test_another_address_than_the_default_stands_in_the_commands():
+    assert build_commands("http://127.0.0.1:9")[0].startswith("EVERTURN_URL=http://127.0.0.1:9 ")
+    assert build_commands("http://127.0.0.1:8080")[0].startswith(".venv/bin/everturn")

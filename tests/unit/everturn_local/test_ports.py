@@ -1,0 +1,40 @@
+"""Loopback ports."""
+
+import socket
+from pathlib import Path
+
+from everturn_local.ports import LOOPBACK, is_port_free, load_free_port, save_port, try_load_port
+
+
+def test_a_free_port_lies_below_those_of_outgoing_connections():
+    port = load_free_port()
+
+    assert 20_000 <= port < 32_000
+    assert is_port_free(port)
+
+
+def test_a_port_with_a_listener_is_not_free():
+    with socket.create_server((LOOPBACK, 0)) as listener:
+        assert not is_port_free(listener.getsockname()[1])
+
+
+def test_a_port_is_remembered(tmp_path: Path):
+    assert save_port(tmp_path / "port") == save_port(tmp_path / "port")
+
+
+def test_a_remembered_port_that_was_taken_is_replaced(tmp_path: Path):
+    with socket.create_server((LOOPBACK, 0)) as listener:
+        taken = listener.getsockname()[1]
+        (tmp_path / "port").write_text(str(taken))
+
+        port = save_port(tmp_path / "port")
+
+    assert port != taken
+    assert try_load_port(tmp_path / "port") == port
+
+
+def test_a_damaged_memory_of_a_port_is_none(tmp_path: Path):
+    (tmp_path / "port").write_text("eighty")
+
+    assert try_load_port(tmp_path / "port") is None
+    assert try_load_port(tmp_path / "absent") is None
