@@ -3,20 +3,30 @@
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from architecture_rules.sources import ROOT, Module, Violation
 
-EDGES = frozenset(
-    {
-        "services/chat-proc/src/chat_proc/agent/execution.py:_bounded",
-        "services/chat-proc/src/chat_proc/worker/loop.py:_run",
-        "services/executor/src/executor/program.py:execute",
-        "services/ingress/src/ingress/admission/edge.py:__call__",
-    }
-)
-"""The places (`path:function`) where any exception may end, because they turn it into an answer:
-the HTTP handler, the worker's job, one tool call, the sandbox run."""
+EDGES: Mapping[str, frozenset[str]] = {
+    "HTTP handler": frozenset({"services/ingress/src/ingress/admission/edge.py:__call__"}),
+    "worker job": frozenset({"services/chat-proc/src/chat_proc/worker/loop.py:_run"}),
+    "tool call": frozenset(
+        {
+            "services/chat-proc/src/chat_proc/agent/execution.py:_bounded",
+            "services/chat-proc/src/chat_proc/sandbox/client.py:_answer",
+        }
+    ),
+    "sandbox run": frozenset(
+        {
+            "services/chat-proc/src/chat_proc/sandbox/bubblewrap.py:run",
+            "services/executor/src/executor/program.py:execute",
+        }
+    ),
+}
+"""The four edges at which any exception may end, because they turn it into an answer, and the functions that are one.
+A tool is called by the agent and by a program; a run has an end on our side and one inside the sandbox."""
+
+EDGE_FUNCTIONS = frozenset[str]().union(*EDGES.values())
 
 PROGRAM_RUNNERS = frozenset({"services/executor/src/executor/program.py"})
 """The module that runs the generated program, inside the sandbox: the one use of compile and eval."""
@@ -51,7 +61,7 @@ def check_imports_at_top(module: Module) -> Iterator[Violation]:
                 yield Violation(module.path, node.lineno, f"import inside {function.name}")
 
 
-def check_broad_except(module: Module, edges: frozenset[str] = EDGES) -> Iterator[Violation]:
+def check_broad_except(module: Module, edges: frozenset[str] = EDGE_FUNCTIONS) -> Iterator[Violation]:
     """A handler that ends with a bare `raise` is no end of the exception: it cleans up and lets it go on."""
     for function, node in _walk_with_function(module.tree, "<module>"):
         if not isinstance(node, ast.ExceptHandler) or not _is_broad(node.type) or _raises_again(node):
@@ -152,12 +162,12 @@ def _is_environment(node: ast.AST) -> bool:
 
 
 def _written_environments(tree: ast.AST) -> Iterator[ast.AST]:
-    """`os.environ` in `os.environ[name] = value` and in `os.environ.update(...)`."""
+    """`os.environ` in `os.environ[name] = value` and in `os.environ.update(...)` and `.pop(...)`."""
     for node in ast.walk(tree):
         match node:
             case ast.Subscript(value=environment, ctx=ast.Store()):
                 yield environment
-            case ast.Call(func=ast.Attribute(value=environment, attr="update")):
+            case ast.Call(func=ast.Attribute(value=environment, attr="update" | "pop")):
                 yield environment
             case _:
                 pass

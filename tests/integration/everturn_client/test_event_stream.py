@@ -3,10 +3,10 @@
 import asyncio
 import random
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
-from conftest import SmallServer
 
 from everturn.model import block_bodies as bodies
 from everturn.model.turns import Outcome
@@ -15,3 +15,123 @@ from everturn.wire.events import Envelope
 from everturn_client.backoff import Timings
 from everturn_client.errors import ProblemError, Unreachable
 from everturn_client.event_stream import EventStream
+
+if TYPE_CHECKING:
+    from tests.integration.everturn_client.conftest import SmallServer
+
+QUICK = Timings(first_delay_s=0.001, max_delay_s=0.01, give_up_s=5, silence_s=5)
+
+
+def tell(story: Story) -> None:
+    story.start_turn("Hi")
+    story.start_round()
+    answer = story.stream("answer", 0, [f"word {n} " for n in range(30)])
+    story.add(bodies.CompletionBody(text=answer))
+    story.end_turn(Outcome.COMPLETED)
+
+
+async def read_ids(server: "SmallServer", after: str | None, *, timings: Timings = QUICK) -> list[str]:
+    """The ids of all events up to the last one of the story."""
+    path = f"/conversations/default/default/{server.story.conversation.id}/events"
+    ids: list[str] = []
+    async with (
+        httpx2.AsyncClient(base_url=server.url) as http,
+        aclosing(EventStream(http, path, after=after, timings=timings, random=lambda: 0.5).run()) as envelopes,
+    ):
+        async for envelope in envelopes:
+            if envelope.id:
+                ids.append(envelope.id)
+            if envelope.id == server.story.events[-1].id:
+                return ids
+    raise AssertionError("the stream ended")
+
+
+def ids_of(events: list[Envelope]) -> list[str]:
+    return [event.id for event in events if event.id]
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_nothing_is_lost_or_doubled_over_connections_cut_anywhere(server: "SmallServer", seed: int) -> None:
+    tell(server.story)
+    cuts = random.Random(seed)
+    server.stream_faults = [f"bytes:{cuts.randrange(2500)}" for _ in range(25)]
+
+    ids = await read_ids(server, "0-0")
+
+    assert ids == ids_of(server.story.events)
+    assert len(server.sent("/events")) > 3
+
+
+async def test_a_stream_resumes_behind_the_last_event_it_had(server: "SmallServer") -> None:
+    tell(server.story)
+    server.stream_faults = ["bytes:1500"]
+
+    await read_ids(server, "0-0")
+
+    resumed = [headers["last-event-id"] for headers in server.sent("/events")]
+    assert resumed[0] == "0-0"
+    assert resumed[1] in ids_of(server.story.events)
+
+
+async def test_without_a_cursor_it_resumes_from_the_snapshot(server: "SmallServer") -> None:
+    tell(server.story)
+    server.snapshot_page = 0
+    server.stream_faults = ["bytes:1400"]
+
+    await read_ids(server, None)
+
+    resumed = [headers.get("last-event-id") for headers in server.sent("/events")]
+    assert resumed[0] is None
+    assert resumed[1] is None or resumed[1] >= str(server.story.pages[0].cursor)
+
+
+async def test_a_server_going_away_is_left_and_asked_again_in_its_time(server: "SmallServer") -> None:
+    tell(server.story)
+    server.stream_faults = ["shutdown", "shutdown"]
+    begin = asyncio.get_running_loop().time()
+
+    ids = await read_ids(server, "0-0")
+
+    assert ids == ids_of(server.story.events)
+    assert asyncio.get_running_loop().time() - begin >= 0.04
+
+
+@pytest.mark.parametrize("status", [401, 404])
+async def test_what_trying_again_does_not_mend_is_raised(server: "SmallServer", status: int) -> None:
+    server.stream_faults = [status]
+
+    with pytest.raises(ProblemError) as raised:
+        await read_ids(server, "0-0")
+
+    assert raised.value.problem.status == status
+    assert len(server.sent("/events")) == 1
+
+
+async def test_a_busy_server_is_asked_again(server: "SmallServer") -> None:
+    tell(server.story)
+    server.stream_faults = [503, 429, 500]
+
+    ids = await read_ids(server, "0-0")
+
+    assert ids == ids_of(server.story.events)
+
+
+async def test_a_silent_connection_is_replaced(server: "SmallServer") -> None:
+    tell(server.story)
+    held = server.story.events.pop()
+    silent = Timings(first_delay_s=0.001, max_delay_s=0.01, silence_s=0.1, give_up_s=10)
+
+    reading = asyncio.ensure_future(read_ids(server, "0-0", timings=silent))
+    await server.wait_for("GET", "/events", count=2)
+    server.story.events.append(held)
+    await server.publish()
+
+    assert (await asyncio.wait_for(reading, 10))[-1] == held.id
+
+
+async def test_a_server_that_stays_away_is_given_up() -> None:
+    gone = Timings(first_delay_s=0.001, max_delay_s=0.01, give_up_s=0.05)
+
+    async with httpx2.AsyncClient(base_url="http://127.0.0.1:9") as http:
+        with pytest.raises(Unreachable):
+            await anext(EventStream(http, "/x", timings=gone).run())

@@ -91,7 +91,6 @@ def _fill_environment() -> None:
         os.makedirs(place, exist_ok=True)
         os.environ[name] = place
     threads = str(min(os.cpu_count() or 1, _MAX_THREADS))
-    os.environ.pop("PWD", None)  # bubblewrap's own addition
     os.environ.update(MPLBACKEND="agg", HOME=WORKDIR, OMP_NUM_THREADS=threads, OPENBLAS_NUM_THREADS=threads)
 
 

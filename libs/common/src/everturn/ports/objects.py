@@ -1,6 +1,6 @@
 """Objects: bytes by key. Rows name them; the store knows nothing of tenants."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 
@@ -13,7 +13,7 @@ class Objects(Protocol):
         """The whole object; raises Invalid when it is larger."""
         ...
 
-    def load_range(self, key: str, *, start: int, end: int) -> AsyncIterator[bytes]:
+    def load_range(self, key: str, *, start: int, end: int) -> AsyncGenerator[bytes]:
         """Bytes `start` up to but not `end`, in chunks of at most 256 KiB."""
         ...
 

@@ -127,7 +127,7 @@ class SandboxUnavailable(Unavailable):
 
 
 class ToolCaller(Protocol):
-    """Runs a tool for a program. The gateway has already checked grant, arguments and quota."""
+    """Runs a tool for a program; an EverturnError it raises becomes an error reply. Grant, arguments, quota are checked."""
 
     async def __call__(self, call: GatewayCall, /) -> ToolReply: ...
 

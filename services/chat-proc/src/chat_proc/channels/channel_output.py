@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
@@ -77,7 +77,7 @@ class ChannelOutput:
         self._written.append(text)
         shown = text if self._cite is None else self._cite.feed(text)
         if shown:
-            await self._send(shown)
+            await self._deliver(shown)
         if self._composite is not None:
             await self._composite.feed(text)
 
@@ -87,10 +87,10 @@ class ChannelOutput:
             self._used_sources.update(dict.fromkeys(self._cite.used_sids))
             rest = self._cite.finish()
             if rest:
-                await self._send(rest)
+                await self._deliver(rest)
         if self._composite is not None:
             await self._composite.finish()
-        await self._send("", completed=True)
+        await self._deliver("", completed=True)
         self._instances.append(ChannelInstance("".join(self._written), complete))
         self._written.clear()
 
@@ -98,24 +98,25 @@ class ChannelOutput:
         """What the channel held; call it when the reply is over."""
         return build_result(self.spec, self._instances, tuple(self._used_sources))
 
-    async def _send(self, text: str, *, completed: bool = False) -> None:
+    def _deliver(self, text: str, *, completed: bool = False) -> Awaitable[None]:
+        """The usual case, a marker and no subscriber, is one call and nothing around it: it runs for every chunk."""
         index = self._index
-        self._index += 1
-        if self.spec.emit_marker is not None:
-            await self._emit(
-                channel=self.spec.name,
-                instance=self._instance,
-                index=index,
-                text=text,
-                completed=completed,
-                marker=self.spec.emit_marker,
-                format=self.spec.format,
-                artifact=self._artifact,
-            )
-        if self._subscribers:
-            await self._notify(text, index, completed=completed)
+        self._index = index + 1
+        marker = self.spec.emit_marker
+        if marker is None or self._subscribers:
+            return self._deliver_to_all(text, index, completed=completed)
+        return self._emit(
+            channel=self.spec.name,
+            instance=self._instance,
+            index=index,
+            text=text,
+            completed=completed,
+            marker=marker,
+            format=self.spec.format,
+            artifact=self._artifact,
+        )
 
-    async def _notify(self, text: str, index: int, *, completed: bool) -> None:
+    async def _deliver_to_all(self, text: str, index: int, *, completed: bool) -> None:
         """Each subscriber has its own task, so what one raises or how long it takes does not touch the others."""
         delta = _Delta(
             channel=self.spec.name,
@@ -127,6 +128,8 @@ class ChannelOutput:
             format=self.spec.format,
             artifact=self._artifact,
         )
+        if self.spec.emit_marker is not None:
+            await self._emit(**delta)
         outcomes = await asyncio.gather(*(_call(fn, **delta) for fn in self._subscribers), return_exceptions=True)
         for outcome in outcomes:
             if outcome is not None:

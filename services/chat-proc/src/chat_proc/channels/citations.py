@@ -67,7 +67,7 @@ class CitationReplacer:
             inside = self._fences.inside
             token = None if inside else _TOKEN.match(text, bracket, bracket + MAX_TOKEN_CHARS)
             if token is not None:
-                pieces += (text[shown_to:bracket], self._render(token[0], token[1]))
+                pieces += (text[shown_to:bracket], self._rendered.get(token[0]) or self._render(token[0], token[1]))
                 shown_to = token.end()
             elif not inside and _may_become_token(text, bracket):
                 self._held = text[bracket:]
@@ -77,11 +77,10 @@ class CitationReplacer:
         return [*pieces, text[shown_to:]]
 
     def _render(self, token: str, written_ids: str) -> str:
-        if token not in self._rendered:
-            if len(self._rendered) >= _MAX_RENDERED:
-                self._rendered.clear()
-            self._rendered[token] = self._render_sids(token, parse_sids(written_ids))
-        return self._rendered[token]
+        if len(self._rendered) >= _MAX_RENDERED:
+            self._rendered.clear()
+        rendered = self._rendered[token] = self._render_sids(token, parse_sids(written_ids))
+        return rendered
 
     def _render_sids(self, token: str, sids: list[int]) -> str:
         cited = [sid for sid in sids if sid in self._sources and not self._sources[sid].is_image]

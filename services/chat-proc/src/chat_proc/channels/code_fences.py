@@ -33,16 +33,26 @@ class FenceTracker:
 
     def advance(self, text: str) -> None:
         """Read more text."""
-        if self._line == "ordinary" and "\n" not in text:
-            return
-        lines = text.split("\n") if "```" in text or "~~~" in text else _outer_lines(text)
-        self._grow_line(lines[0])
-        for line in lines[1:]:
+        last_break = text.rfind("\n")
+        if last_break < 0:
+            self._grow_line(text)
+        elif "```" in text or "~~~" in text:
+            self._read_lines(text)
+        else:
+            if self._line != "ordinary":
+                self._grow_line(text[: text.find("\n")])
+            self._end_line()
+            self._grow_line(text[last_break + 1 :])
+
+    def _read_lines(self, text: str) -> None:
+        first, *others = text.split("\n")
+        self._grow_line(first)
+        for line in others:
             self._end_line()
             self._grow_line(line)
 
     def _grow_line(self, text: str) -> None:
-        if not text or self._line == "ordinary":
+        if self._line == "ordinary" or not text:
             return
         if not self._head and text[0] not in _HEAD_START:
             self._line = "ordinary"
@@ -77,12 +87,6 @@ class FenceTracker:
         else:
             self._fence = _opened_fence(self._head)
         self._decide("undecided", "")
-
-
-def _outer_lines(text: str) -> tuple[str, ...]:
-    """The first and the last line, which may be parts of longer ones; in text without a fence no other line counts."""
-    first = text.find("\n")
-    return (text,) if first < 0 else (text[:first], text[text.rfind("\n") + 1 :])
 
 
 def _opened_fence(line: str) -> str:

@@ -85,7 +85,8 @@ class _Reply:
                 async for piece in pieces:
                     match piece:
                         case TextDelta():
-                            await self._read(piece.text)
+                            for part in self._parse(piece.text):
+                                await self._pass_on(part)
                         case ReplyFinished():
                             self._finished = piece
                         case ReasoningDelta():
@@ -112,7 +113,7 @@ class _Reply:
             capped=self._capped,
         )
 
-    async def _read(self, text: str) -> None:
+    def _parse(self, text: str) -> list[Piece]:
         if len(text) > self._chars_left:
             text = text[: self._chars_left]
             self._capped = True
@@ -120,8 +121,7 @@ class _Reply:
             text = storable(text)
         self._chars_left -= len(text)
         self._raw.append(text)
-        for piece in self._parser.feed(text):
-            await self._pass_on(piece)
+        return self._parser.feed(text)
 
     def _pass_on(self, piece: Piece) -> Awaitable[None]:
         match piece:

@@ -9,9 +9,9 @@ import sys
 import tempfile
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
-from chat_proc.sandbox.client import run_supervised
+from chat_proc.sandbox.client import SupervisorFailed, run_supervised
 from chat_proc.sandbox.interpreter import load_interpreter
 from chat_proc.sandbox.obstacles import build_missing, check_version, explain_failure, load_host_settings
 from chat_proc.sandbox.packing import pack_inputs, unpack_outputs
@@ -73,8 +73,8 @@ class BubblewrapSandbox:
                 return build_refused(request, problem)
             input_hashes = await asyncio.to_thread(hash_inputs, request.inputs)
             finished, tar = await self._launcher.run(request, call_tool, stop or asyncio.Event())
-        except Exception as error:  # noqa: BLE001 - the edge of a sandbox run: every failure is an envelope
-            return build_refused(request, RunError("sandbox_failed", _describe(error), "sandbox"))
+        except (OSError, SupervisorFailed) as error:
+            return build_refused(request, RunError("sandbox_failed", f"{type(error).__name__}: {error}", "sandbox"))
         outputs = unpack_outputs(tar, tuple(item.filepath for item in request.contract))
         return build_result(request, finished, outputs, input_hashes)
 
@@ -89,14 +89,15 @@ class _Launcher:
     async def try_out(self) -> Finished:
         try:
             return (await self.run(_TRIAL, _offer_no_tool, asyncio.Event()))[0]
-        except Exception as error:  # noqa: BLE001 - the edge of a sandbox run: whatever fails here is why there is none
-            return Finished("not_started", _describe(error), 0, None)
+        except (OSError, SupervisorFailed) as error:
+            return Finished("not_started", str(error), 0, None)
 
     async def run(self, request: RunRequest, call_tool: ToolCaller, stop: asyncio.Event) -> tuple[Finished, bytes]:
         """The supervisor's last frame and the output tar. Raises what `run_supervised` raises."""
+        pieces = await asyncio.to_thread(list, pack_inputs(request.inputs))
         with _run_dir() as run_dir:
             launch = self._build_launch(request, run_dir)
-            done = await run_supervised(self._supervisor, launch, pack_inputs(request.inputs), call_tool, stop)
+            done = await run_supervised(self._supervisor, launch, pieces, call_tool, stop)
         return done.finished, done.tar
 
     def _build_launch(self, request: RunRequest, run_dir: str) -> Launch:
@@ -138,9 +139,3 @@ def _choose_parent() -> str:
         if os.path.isdir(parent) and os.access(parent, os.W_OK | os.X_OK):
             return parent
     return tempfile.gettempdir()
-
-
-def _describe(error: BaseException) -> str:
-    if isinstance(error, BaseExceptionGroup):
-        return "; ".join(map(_describe, cast("BaseExceptionGroup[BaseException]", error).exceptions))
-    return f"{type(error).__name__}: {error}"

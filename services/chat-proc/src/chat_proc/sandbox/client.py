@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from everturn.errors import EverturnError
 from everturn.ports.sandbox import ToolCaller
 from everturn.wire.execution import (
     GATEWAY_FRAME_BYTES,
@@ -31,6 +32,7 @@ ALLOWANCE_S: Final = 150.0
 """What booting, inputs and outputs may take on top of the program's time before the supervisor counts as stuck."""
 
 _MAX_ERROR_BYTES: Final = 4096
+_MAX_MESSAGE_CHARS: Final = 500
 _TAR_ALLOWANCE_BYTES: Final = MIB
 
 
@@ -49,7 +51,7 @@ class SupervisedRun:
 async def run_supervised(
     command: Sequence[str],
     launch: Launch,
-    inputs: Iterator[bytes],
+    inputs: Sequence[bytes],
     call_tool: ToolCaller,
     stop: asyncio.Event,
 ) -> SupervisedRun:
@@ -109,7 +111,7 @@ class _Line:
         self.posture: Posture | None = None
 
     async def run(
-        self, launch: Launch, inputs: Iterator[bytes], call_tool: ToolCaller, stop: asyncio.Event
+        self, launch: Launch, inputs: Sequence[bytes], call_tool: ToolCaller, stop: asyncio.Event
     ) -> SupervisedRun:
         async with asyncio.TaskGroup() as group:
             errors = group.create_task(self._read_errors())
@@ -126,10 +128,10 @@ class _Line:
             raise SupervisorFailed(problem or errors.result() or "the supervisor ended without a result")
         return SupervisedRun(finished, bytes(self._tar))
 
-    async def _send_launch(self, launch: Launch, inputs: Iterator[bytes]) -> None:
+    async def _send_launch(self, launch: Launch, inputs: Sequence[bytes]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             await self._send(launch)
-            while piece := await asyncio.to_thread(next, inputs, b""):
+            for piece in inputs:
                 await self._stream.send_raw(piece)
             await self._send(InputsEnd())
 
@@ -172,8 +174,8 @@ class _Line:
     async def _answer(self, call: GatewayCall, call_tool: ToolCaller) -> None:
         try:
             reply = await call_tool(call)
-        except Exception as error:  # noqa: BLE001 - the edge of one tool call: the program gets the failure
-            reply = ToolReply(call.id, False, None, "tool_error", f"{type(error).__name__}: {error}"[:500])
+        except EverturnError as error:
+            reply = ToolReply(call.id, False, None, "tool_error", str(error)[:_MAX_MESSAGE_CHARS])
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             try:
                 await self._stream.send(build_message(reply), GATEWAY_FRAME_BYTES)

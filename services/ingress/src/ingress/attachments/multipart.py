@@ -1,15 +1,18 @@
 """Reading a multipart message while it streams: a JSON part named `message`, and files in parts named `files`."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from python_multipart import MultipartParser
 from python_multipart.exceptions import MultipartParseError
-from python_multipart.multipart import MultipartCallbacks, parse_options_header
+from python_multipart.multipart import parse_options_header
 
 from ingress.admission.request import AdmittedRequest, read_json
 from ingress.attachments.intake import IncomingFile
 from ingress.errors import malformed, too_large, unprocessable
+
+if TYPE_CHECKING:
+    from python_multipart.multipart import MultipartCallbacks
 
 MAX_PART_HEADER_BYTES = 8192
 MAX_BOUNDARY_BYTES = 200
@@ -55,7 +58,7 @@ class _Collector:
         self._value = bytearray()
         self.ended = False
 
-    def callbacks(self) -> MultipartCallbacks:
+    def callbacks(self) -> "MultipartCallbacks":
         return {
             "on_part_begin": self._begin,
             "on_header_field": self._header_field,

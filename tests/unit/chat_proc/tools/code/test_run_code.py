@@ -15,7 +15,17 @@ from everturn.testing.timelines import TimelineBuilder, build_file
 from everturn.wire.execution import GatewayCall, Posture, RunLimits
 
 PNG = b"\x89PNG\r\n\x1a\n...."
-POSTURE = Posture("bubblewrap", 1001, "uid 1001", "none", "rlimit", "64", "tmpfs", "on")
+POSTURE = Posture(
+    launcher="bubblewrap",
+    runtime="bwrap 0.8",
+    outer_uid=1001,
+    user="uid 1001",
+    network="none",
+    memory="1 GiB",
+    processes="64",
+    disk="tmpfs",
+    seccomp="on",
+)
 
 
 class RecordingSandbox:

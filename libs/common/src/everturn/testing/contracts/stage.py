@@ -1,0 +1,129 @@
+"""What the contracts of inbox, leases and timelines play on: the three ports over one set of rows, and ways to act."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from everturn.model.block_bodies import Body, ExitBody, FeedbackBody, SignalBody, ThinkingBody
+from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
+from everturn.model.commits import Commit, Promotion, SignalChange, TurnClose
+from everturn.model.feedback import Feedback
+from everturn.model.identity import Principal, Role
+from everturn.model.ids import ArtifactId, ConversationId, Ids
+from everturn.model.leases import Claim, EventCursor
+from everturn.model.problems import problem
+from everturn.model.signals import SignalKind
+from everturn.model.turns import Outcome, TurnStatus, TurnUsage
+from everturn.model.uploads import Upload
+from everturn.ports.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal, Receipt
+from everturn.ports.leases import Leases
+from everturn.ports.timelines import Timelines
+
+TS = "2026-03-01T12:00:00.000Z"
+ANN = Principal("acme", "support", "ann", frozenset({Role.PAID}))
+STRANGERS = (
+    Principal("acme", "support", "bob"),
+    Principal("acme", "sales", "ann"),
+    Principal("rival", "support", "ann"),
+)
+"""Another user, another project, another tenant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """`leases` and `rival` are two workers; the callables do what time or another service would do."""
+
+    inbox: Inbox
+    leases: Leases
+    rival: Leases
+    timelines: Timelines
+    ids: Ids
+    expire_lease: Callable[[ConversationId], Awaitable[None]]
+    give_feedback: Callable[[Principal, ConversationId, Feedback], Awaitable[object]]
+    principal: Principal = field(default=ANN)
+
+    async def say(
+        self,
+        text: str = "Hello.",
+        conversation_id: ConversationId | None = None,
+        *,
+        key: IdempotencyKey | None = None,
+        kind: SignalKind | None = None,
+        uploads: tuple[Upload, ...] = (),
+    ) -> Receipt:
+        """A message; to a new conversation unless one is named."""
+        message = IncomingMessage(
+            conversation_id=conversation_id or self.ids.conversation(),
+            create=conversation_id is None,
+            text=text,
+            uploads=uploads,
+            turn_id=self.ids.turn(),
+            signal_id=self.ids.signal(),
+            kind=kind,
+        )
+        return await self.inbox.accept_message(self.principal, message, key)
+
+    async def signal(self, conversation_id: ConversationId, kind: SignalKind, text: str = "") -> Receipt:
+        signal = IncomingSignal(self.ids.signal(), kind, text)
+        return await self.inbox.accept_signal(self.principal, conversation_id, signal, None)
+
+    async def start_turn(self, text: str = "Hello.") -> Claim:
+        """A message to a new conversation, claimed by the first worker."""
+        return await self.claim((await self.say(text)).conversation_id)
+
+    async def claim(self, conversation_id: ConversationId) -> Claim:
+        claim = await self.leases.try_claim(conversation_id)
+        assert claim is not None
+        return claim
+
+    def upload(self, filename: str = "sales.csv") -> Upload:
+        digest = "0" * 64
+        artifact_id: ArtifactId = self.ids.artifact()
+        return Upload(artifact_id, filename, "text/csv", 3, digest, f"conv_x/{digest}", "not scanned")
+
+
+_TYPES: dict[type[Body], BlockType] = {
+    ThinkingBody: BlockType.THINKING,
+    SignalBody: BlockType.USER_FOLLOWUP,
+    FeedbackBody: BlockType.FEEDBACK,
+    ExitBody: BlockType.EXIT,
+}
+
+
+def think(claim: Claim, *texts: str, after: tuple[Block, ...] = ()) -> tuple[Block, ...]:
+    """One block for each text, chained after the claim's last block, or after the blocks given."""
+    return write(claim, *(ThinkingBody(text=text) for text in texts), after=after)
+
+
+def write(claim: Claim, *contents: Body, after: tuple[Block, ...] = ()) -> tuple[Block, ...]:
+    """One block for each body; of bodies only those above."""
+    assert claim.turn_id is not None
+    drafts = [BlockDraft(claim.turn_id, 1, _TYPES[type(content)], "ar:x", content, TS) for content in contents]
+    next_seq = after[-1].seq + 1 if after else claim.next_seq
+    return chain_blocks(drafts, next_seq=next_seq, last_hash=after[-1].hash if after else claim.last_hash)
+
+
+def commit(claim: Claim, blocks: tuple[Block, ...], *signals: SignalChange) -> Commit:
+    assert claim.turn_id is not None
+    return Commit(claim.turn_id, blocks, EventCursor(claim.lease.fence, 7), signals=signals)
+
+
+def closing(
+    claim: Claim,
+    *,
+    seen_inbox: int,
+    failed: bool = False,
+    promote: Promotion | None = None,
+    after: tuple[Block, ...] = (),
+) -> Commit:
+    """The commit that ends the claim's turn."""
+    assert claim.turn_id is not None
+    outcome = None if failed else Outcome.COMPLETED
+    error = problem("model-failed", "The model did not answer.", 502) if failed else None
+    exit_body = ExitBody(outcome=outcome, error=error, rounds=1, usage=TurnUsage(), elapsed_ms=5)
+    status = TurnStatus.FAILED if failed else TurnStatus.COMPLETED
+    return Commit(
+        turn_id=claim.turn_id,
+        blocks=write(claim, exit_body, after=after),
+        cursor=EventCursor(claim.lease.fence, 9),
+        close=TurnClose(status, outcome, error, TurnUsage(), seen_inbox, title="Greetings", promote=promote),
+    )

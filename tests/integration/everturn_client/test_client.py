@@ -1,0 +1,161 @@
+"""The SDK against a server."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from everturn.model import block_bodies as bodies
+from everturn.model.turns import Outcome
+from everturn.testing.states import comparable_state
+from everturn.testing.stories import PROJECT, TENANT
+from everturn.timeline.conversation_state import build_state
+from everturn_client import EverturnClient, ProblemError, TimedOut, Timings, TooMuch, Unreachable
+
+if TYPE_CHECKING:
+    from tests.integration.everturn_client.conftest import SmallServer
+
+QUICK = Timings(first_delay_s=0.001, max_delay_s=0.01, give_up_s=5)
+
+
+@pytest.fixture
+async def client(server: "SmallServer") -> AsyncIterator[EverturnClient]:
+    async with EverturnClient(server.url, timings=QUICK, random=lambda: 0.5) as opened:
+        yield opened
+
+
+async def test_conversations_are_created_listed_read_renamed_and_erased(
+    client: EverturnClient, server: "SmallServer"
+) -> None:
+    server.story.start_turn("Hi")
+    conversation_id = server.story.conversation.id
+
+    created = await client.create_conversation("Sales")
+    listed = await client.list_conversations(limit=5, search="Sa")
+    read = await client.get_conversation(conversation_id)
+    renamed = await client.rename_conversation(conversation_id, "Numbers")
+    erased = await client.delete_conversation(conversation_id)
+
+    assert (created.title, renamed.title, read.title) == ("Sales", "Numbers", "")
+    assert [item.conversation_id for item in listed.items] == [conversation_id]
+    assert (erased.rows, erased.objects) == ({"turn": 1}, 2)
+
+
+async def test_a_message_is_sent_as_json_and_once_however_often_it_is_tried(
+    client: EverturnClient, server: "SmallServer"
+) -> None:
+    turn_id = server.story.start_turn("Hi")
+    server.submit_faults = ["cut"]
+
+    accepted = await client.send_message("new", "Hi", bundle_id="b")
+
+    assert (accepted.turn_id, accepted.receipt.state, accepted.signal_id) == (turn_id, "queued", None)
+    assert json.loads(await server.wait_for("POST", "/new/messages")) == {"text": "Hi", "bundle_id": "b"}
+    assert len({headers["idempotency-key"] for headers in server.sent("/messages")}) == 1
+
+
+async def test_two_messages_have_two_keys(client: EverturnClient, server: "SmallServer") -> None:
+    server.story.start_turn("Hi")
+
+    await client.send_message("new", "Hi")
+    await client.send_message("new", "Hi")
+
+    assert len({headers["idempotency-key"] for headers in server.sent("/messages")}) == 2
+
+
+async def test_files_go_as_multipart(client: EverturnClient, server: "SmallServer", tmp_path: Path) -> None:
+    server.story.start_turn("Hi")
+    (tmp_path / "sales.csv").write_bytes(b"a,b\r\n")
+
+    await client.send_message("new", "Ünï", files=[tmp_path / "sales.csv"])
+
+    body = await server.wait_for("POST", "/messages")
+    assert server.sent("/messages")[0]["content-type"].startswith("multipart/form-data; boundary=")
+    assert b'name="message"\r\nContent-Type: application/json\r\n\r\n{"text": "\\u00dcn\\u00ef"}\r\n' in body
+    assert b'name="files"; filename="sales.csv"\r\nContent-Type: text/csv\r\n\r\na,b\r\n\r\n' in body
+
+
+async def test_signals_and_feedback_are_sent(client: EverturnClient, server: "SmallServer") -> None:
+    turn_id = server.story.start_turn("Hi")
+    server.is_signal = True
+
+    accepted = await client.send_signal("conv_1", "steer", "North", target_turn_id=turn_id)
+    await client.feedback("conv_1", turn_id, "not_ok", "Hm")
+
+    assert accepted.signal_id == "sig_1"
+    assert json.loads(await server.wait_for("POST", "/conv_1/signals")) == {
+        "kind": "steer",
+        "text": "North",
+        "target_turn_id": turn_id,
+    }
+    assert json.loads(await server.wait_for("POST", f"/{turn_id}/feedback")) == {"reaction": "not_ok", "text": "Hm"}
+
+
+async def test_fetch_reads_the_state(client: EverturnClient, server: "SmallServer") -> None:
+    turn_id = server.story.start_turn("Hi")
+
+    state = await client.fetch("conv_1", turn_ids=[turn_id])
+
+    assert state == build_state(server.story.page, tenant=TENANT, project=PROJECT)
+    assert json.loads(await server.wait_for("POST", "/fetch"))["turn_ids"] == [turn_id]
+
+
+async def test_a_turn_is_followed_over_cuts_to_the_state_that_rest_reads(
+    client: EverturnClient, server: "SmallServer"
+) -> None:
+    story = server.story
+    turn_id = story.start_turn("Hi")
+    story.start_round()
+    story.add(bodies.CompletionBody(text=story.stream("answer", 0, [f"{n} " for n in range(40)])))
+    story.end_turn(Outcome.COMPLETED)
+    server.snapshot_page = 0
+    server.stream_faults = ["bytes:1700", "bytes:1200", 503, "bytes:700"]
+
+    async with aclosing(client.follow_turn(story.conversation.id, turn_id)) as steps:
+        followed = [step async for step in steps]
+
+    # The conversation's own state changes only after the turn's end.
+    expected = build_state(story.page, tenant=TENANT, project=PROJECT)
+    assert comparable_state(followed[-1].state).turns == comparable_state(expected).turns
+    assert followed[-1].turn == followed[-1].state.turns[-1]
+    assert len(followed) > 40
+
+
+async def test_a_turn_that_does_not_end_is_left_in_time(client: EverturnClient, server: "SmallServer") -> None:
+    turn_id = server.story.start_turn("Hi")
+
+    with pytest.raises(TimedOut):
+        async with aclosing(client.follow_turn("conv_1", turn_id, limit_s=0.2)) as steps:
+            async for _ in steps:
+                pass
+
+
+async def test_a_download_goes_to_a_file_or_into_a_folder(
+    client: EverturnClient, server: "SmallServer", tmp_path: Path
+) -> None:
+    server.files["art_a.bin"] = bytes(range(256)) * 10
+
+    named = await client.download("art_a.bin", tmp_path / "x")
+    first, second = [await client.download("art_a.bin", tmp_path) for _ in range(2)]
+
+    assert (named, first, second) == (tmp_path / "x", tmp_path / "a.bin", tmp_path / "a (1).bin")
+    assert named.read_bytes() == second.read_bytes() == server.files["art_a.bin"]
+
+
+async def test_a_download_that_fails_leaves_nothing(
+    client: EverturnClient, server: "SmallServer", tmp_path: Path
+) -> None:
+    server.files |= {"art_broken": b"broken" * 100, "art_big": b"x" * 300}
+
+    with pytest.raises(ProblemError):
+        await client.download("art_absent", tmp_path)
+    with pytest.raises(Unreachable):
+        await client.download("art_broken", tmp_path)
+    with pytest.raises(TooMuch):
+        await client.download("art_big", tmp_path, max_bytes=200)
+
+    assert list(await asyncio.to_thread(lambda: list(tmp_path.iterdir()))) == []

@@ -1,0 +1,86 @@
+"""Single requests over connections that break."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from everturn_client.backoff import Timings
+from everturn_client.errors import ProblemError, Unreachable
+from everturn_client.requests import Requests
+
+if TYPE_CHECKING:
+    from tests.integration.everturn_client.conftest import SmallServer
+
+QUICK = Timings(first_delay_s=0.001, max_delay_s=0.01)
+MESSAGES = "/conversations/default/default/new/messages"
+
+
+def open_requests(url: str, *, token: str | None = None, dev_user: str | None = None) -> Requests:
+    return Requests(url, token=token, dev_user=dev_user, timings=QUICK, random=lambda: 0.5)
+
+
+@pytest.mark.parametrize("fault", ["cut", 503, 429])
+async def test_a_submission_with_a_key_is_repeated_with_that_key(server: "SmallServer", fault: int | str) -> None:
+    server.story.start_turn("Hi")
+    server.submit_faults = [fault, fault]
+    requests = open_requests(server.url)
+
+    await requests.send("POST", MESSAGES, json={"text": "Hi"}, key="k1")
+    await requests.aclose()
+
+    assert [headers["idempotency-key"] for headers in server.sent("/messages")] == ["k1"] * 3
+    assert len(server.accepted) == 1
+
+
+async def test_a_repeated_submission_waits_for_its_first_try(server: "SmallServer") -> None:
+    server.story.start_turn("Hi")
+    server.submit_faults = ["cut", 409]
+    requests = open_requests(server.url)
+
+    await requests.send("POST", MESSAGES, json={"text": "Hi"}, key="k1")
+    await requests.aclose()
+
+    assert len(server.sent("/messages")) == 3
+
+
+@pytest.mark.parametrize(("status", "tries"), [(409, 1), (422, 1), (401, 1), (503, 4)])
+async def test_a_refusal_is_raised(server: "SmallServer", status: int, tries: int) -> None:
+    server.submit_faults = [status] * 9
+    requests = open_requests(server.url)
+
+    with pytest.raises(ProblemError) as raised:
+        await requests.send("POST", MESSAGES, json={"text": "Hi"}, key="k1")
+    await requests.aclose()
+
+    assert raised.value.problem.title == "Refused on purpose."
+    assert len(server.sent("/messages")) == tries
+
+
+async def test_what_could_be_doubled_is_sent_once(server: "SmallServer") -> None:
+    server.story.start_turn("Hi")
+    server.submit_faults = ["cut"]
+    requests = open_requests(server.url)
+
+    with pytest.raises(Unreachable):
+        await requests.send("POST", MESSAGES, json={"text": "Hi"})
+    await requests.aclose()
+
+    assert len(server.sent("/messages")) == 1
+
+
+async def test_credentials_go_with_every_request(server: "SmallServer") -> None:
+    requests = open_requests(server.url, token="secret", dev_user="ann")
+
+    await requests.send("GET", "/conversations/default/default")
+    await requests.aclose()
+
+    headers = server.sent("/conversations")[0]
+    assert (headers["authorization"], headers["x-dev-user"]) == ("Bearer secret", "ann")
+
+
+async def test_no_server_is_unreachable_and_says_where() -> None:
+    requests = open_requests("http://127.0.0.1:9")
+
+    with pytest.raises(Unreachable, match="127.0.0.1:9"):
+        await requests.send("GET", "/x")
+    await requests.aclose()

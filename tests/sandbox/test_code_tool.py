@@ -1,0 +1,50 @@
+"""The code tool over the real sandbox: a file of the conversation in, a chart and a table out."""
+
+from chat_proc.sandbox.bubblewrap import BubblewrapSandbox
+from chat_proc.tools.code.run_code import RunCodeParams, RunCodeTool
+from everturn.model.identity import Principal
+from everturn.model.ids import CallId, ConversationId
+from everturn.objects.files import FileObjects
+from everturn.ports.tool import ToolCall, ToolContext
+from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+
+CSV = b"month,amount\nJan,10\nFeb,20\nJan,5\n"
+PROGRAM = """
+import os
+import matplotlib.pyplot as plt
+import pandas as pd
+
+sales = pd.read_csv("turn_1/attachments/sales.csv")
+by_month = sales.groupby("month")["amount"].sum()
+os.makedirs(os.path.join(OUTPUT_DIR, "outputs"), exist_ok=True)
+by_month.to_csv(os.path.join(OUTPUT_DIR, "outputs/by_month.csv"))
+by_month.plot.bar()
+plt.savefig(os.path.join(OUTPUT_DIR, "outputs/by_month.png"))
+print(by_month.to_dict())
+"""
+
+
+async def test_a_csv_becomes_a_chart_and_a_table(sandbox: BubblewrapSandbox, tmp_path) -> None:
+    objects = FileObjects(tmp_path)
+    file = build_file("turn_1", "sales.csv", CSV, mime="text/csv")
+    await objects.save(file.object_key, CSV)
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Chart it", file)
+    context = ToolContext(
+        principal=Principal("acme", "main", "ann"),
+        conversation_id=ConversationId("conv_1"),
+        turn_id=timeline.turn_id,
+        round=1,
+        blocks=timeline.blocks,
+        now=NOW,
+    )
+    contract = [{"filepath": "outputs/by_month.png"}, {"filepath": "outputs/by_month.csv"}]
+    params = RunCodeParams.model_validate({"contract": contract})
+
+    outcome = await RunCodeTool(sandbox, objects).run(ToolCall(CallId("call_1"), params, PROGRAM, context))
+
+    assert outcome.status == "ok", outcome.text
+    assert "{'Feb': 20, 'Jan': 15}" in outcome.text
+    chart, table = outcome.artifacts
+    assert (chart.mime, table.mime) == ("image/png", "text/csv")
+    assert await objects.load(table.object_key, max_bytes=1000) == b"month,amount\nFeb,20\nJan,15\n"
