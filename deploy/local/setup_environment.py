@@ -223,7 +223,7 @@ def build_digest(files: Iterable[Path]) -> str:
 def load_stamp(folder: Path) -> Mapping[str, str]:
     try:
         return dict(json.loads((folder / STAMP).read_text()))
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):
         return {}
 
 

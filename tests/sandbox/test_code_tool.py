@@ -4,8 +4,8 @@ from chat_proc.sandbox.bubblewrap import BubblewrapSandbox
 from chat_proc.tools.code.run_code import RunCodeParams, RunCodeTool
 from everturn.model.identity import Principal
 from everturn.model.ids import CallId, ConversationId
-from everturn.objects.files import FileObjects
 from everturn.ports.tool import ToolCall, ToolContext
+from everturn.testing.memory.objects import MemoryObjects
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
 
 CSV = b"month,amount\nJan,10\nFeb,20\nJan,5\n"
@@ -24,8 +24,8 @@ print(by_month.to_dict())
 """
 
 
-async def test_a_csv_becomes_a_chart_and_a_table(sandbox: BubblewrapSandbox, tmp_path) -> None:
-    objects = FileObjects(tmp_path)
+async def test_a_csv_becomes_a_chart_and_a_table(sandbox: BubblewrapSandbox) -> None:
+    objects = MemoryObjects()
     file = build_file("turn_1", "sales.csv", CSV, mime="text/csv")
     await objects.save(file.object_key, CSV)
     timeline = TimelineBuilder()

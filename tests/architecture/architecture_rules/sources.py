@@ -62,7 +62,7 @@ def _load_module(file: Path) -> Module:
 def load_repository_texts() -> Iterator[tuple[str, str]]:
     """Path and text of every file that is or would be committed; files that are no text are left out."""
     listing = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        ["git", "-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
         capture_output=True,
         text=True,

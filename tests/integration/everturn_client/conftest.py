@@ -74,8 +74,12 @@ class SmallServer:
         key = request.headers.get("idempotency-key", "")
         self.accepted.setdefault(key, self.build_receipt())
         if fault == "cut":
-            raise CutConnection
+            return StreamingResponse(self.broken_body(), status_code=202)
         return JSONResponse(self.accepted[key], status_code=202)
+
+    async def broken_body(self) -> AsyncIterator[bytes]:
+        yield b"{"
+        raise CutConnection
 
     def build_receipt(self) -> dict[str, object]:
         receipt: dict[str, object] = {

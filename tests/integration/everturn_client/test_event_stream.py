@@ -11,7 +11,7 @@ import pytest
 from everturn.model import block_bodies as bodies
 from everturn.model.turns import Outcome
 from everturn.testing.stories import Story
-from everturn.wire.events import Envelope
+from everturn.wire.events import ConvStatus, Envelope
 from everturn_client.backoff import Timings
 from everturn_client.errors import ProblemError, Unreachable
 from everturn_client.event_stream import EventStream
@@ -31,7 +31,7 @@ def tell(story: Story) -> None:
 
 
 async def read_ids(server: "SmallServer", after: str | None, *, timings: Timings = QUICK) -> list[str]:
-    """The ids of all events up to the last one of the story."""
+    """The ids of all events up to the one that says the conversation is at rest."""
     path = f"/conversations/default/default/{server.story.conversation.id}/events"
     ids: list[str] = []
     async with (
@@ -41,7 +41,7 @@ async def read_ids(server: "SmallServer", after: str | None, *, timings: Timings
         async for envelope in envelopes:
             if envelope.id:
                 ids.append(envelope.id)
-            if envelope.id == server.story.events[-1].id:
+            if isinstance(envelope.data, ConvStatus) and envelope.data.state == "idle":
                 return ids
     raise AssertionError("the stream ended")
 

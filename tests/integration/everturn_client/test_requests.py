@@ -81,6 +81,6 @@ async def test_credentials_go_with_every_request(server: "SmallServer") -> None:
 async def test_no_server_is_unreachable_and_says_where() -> None:
     requests = open_requests("http://127.0.0.1:9")
 
-    with pytest.raises(Unreachable, match="127.0.0.1:9"):
+    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"):
         await requests.send("GET", "/x")
     await requests.aclose()

@@ -13,6 +13,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from everturn.postgres.database import Database, open_database
+from everturn.redis.wire import Wire, open_wire
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.redis import EmbeddedRedis
 
@@ -108,3 +110,56 @@ async def client(ingress: IngressProcess) -> AsyncIterator[httpx2.AsyncClient]:
     async with httpx2.AsyncClient(base_url=ingress.url, timeout=20) as http:
         yield http
     assert ingress.alive(), ingress.log.read_text()[-4000:]
+
+
+@dataclass
+class Chat:
+    """What a client does most: send a message to a conversation, begin one, read its state."""
+
+    http: httpx2.AsyncClient
+    base: str = "/conversations/default/default"
+
+    async def send(self, text: str, conversation: str = "new", **more: Any) -> dict[str, Any]:
+        answer = await self.http.post(f"{self.base}/{conversation}/messages", json={"text": text, **more})
+        assert answer.status_code == 202, answer.text
+        return answer.json()
+
+    async def state(self, conversation: str) -> dict[str, Any]:
+        answer = await self.http.post(f"{self.base}/fetch", json={"conversation_id": conversation})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@pytest.fixture
+def chat(client: httpx2.AsyncClient) -> Chat:
+    return Chat(client)
+
+
+@pytest.fixture
+async def worker_database(database: DatabaseUrls) -> AsyncIterator[Database]:
+    """The database as a worker sees it."""
+    async with open_database(database.worker, pool_size=2, application_name="test-worker") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def wire(redis_server: EmbeddedRedis) -> AsyncIterator[Wire]:
+    """The live wire as a worker sees it."""
+    async with open_wire(redis_server.url, name="test-worker") as opened:
+        yield opened
+
+
+def assert_problem(answer: httpx2.Response, *statuses: int) -> dict[str, Any]:
+    """The answer is a problem with one of the statuses (any 4xx without)."""
+    assert answer.status_code in statuses if statuses else 400 <= answer.status_code < 500, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    body = answer.json()
+    assert body["status"] == answer.status_code
+    assert body["type"].startswith("urn:everturn:problem:")
+    return body
+
+
+@pytest.fixture
+def refused() -> Callable[..., dict[str, Any]]:
+    """Checks that an answer is a problem."""
+    return assert_problem

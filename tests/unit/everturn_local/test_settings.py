@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from everturn_local.settings import REPOSITORY, load_environment, load_settings
+from everturn_local.settings import REPOSITORY, load_environment, load_run_environment, load_settings
 
 
-def test_the_defaults_are_the_documented_ones(monkeypatch: pytest.MonkeyPatch):
+def test_the_defaults_are_the_documented_ones(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     for name in ("EVERTURN_HOME", "PORT", "HOST"):
         monkeypatch.delenv(name, raising=False)
 
-    settings = load_settings()
+    settings = load_settings(tmp_path / "absent")
 
     assert (settings.everturn_home, settings.port, settings.host) == (REPOSITORY / ".everturn", 8080, "127.0.0.1")
 
@@ -23,6 +23,19 @@ def test_the_environment_chooses_home_and_port(monkeypatch: pytest.MonkeyPatch):
     settings = load_settings()
 
     assert (settings.everturn_home, settings.port) == (Path("/somewhere"), 8090)
+
+
+def test_a_file_gives_what_the_environment_does_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    file = tmp_path / ".env"
+    file.write_text("PORT=8091\nOPENAI_API_KEY=from-file\nEVERTURN_MODEL=offline\nEMPTY\n")
+    monkeypatch.delenv("PORT", raising=False)
+    monkeypatch.delenv("EVERTURN_MODEL", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
+
+    env = load_run_environment(file)
+
+    assert load_settings(file).port == 8091
+    assert (env["OPENAI_API_KEY"], env["EVERTURN_MODEL"]) == ("from-environment", "offline")
 
 
 def test_services_inherit_the_environment(monkeypatch: pytest.MonkeyPatch):

@@ -60,9 +60,6 @@ class EventStream:
                 async with aclosing(self._run_connection()) as envelopes:
                     async for envelope in envelopes:
                         yield envelope
-                        # A server that greets and dies in a loop must not be asked faster and faster.
-                        if not isinstance(envelope.data, Ready):
-                            self._backoff.reset()
             except httpx2.TransportError as error:
                 failure = error
             except ProblemError as error:
@@ -103,6 +100,9 @@ class EventStream:
             self._cursor = envelope.data.state.cursor
         elif envelope.id and not self._advance(envelope.id):
             return None
+        # A server that greets and dies in a loop must not be asked faster and faster.
+        if not isinstance(envelope.data, Ready):
+            self._backoff.reset()
         if isinstance(envelope.data, ServerShutdown):
             self._asked_s = envelope.data.retry_ms / 1000
         return envelope

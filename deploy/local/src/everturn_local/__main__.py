@@ -39,13 +39,21 @@ def run_clean(settings: LocalSettings, *, yes: bool) -> int:
     home = Home(settings.everturn_home.absolute())
     if not home.root.exists():
         return 0
-    if not yes and input(f"Delete all conversations and files in {home.root}? [y/N] ").strip().lower() != "y":
+    if not yes and not _agrees(f"Delete all conversations and files in {home.root}? [y/N] "):
         print("kept")
         return 1
     with run_lock(home):
         remove_home(home)
     print(f"deleted {home.root}")
     return 0
+
+
+def _agrees(question: str) -> bool:
+    """False where nobody can answer."""
+    try:
+        return input(question).strip().lower() == "y"
+    except EOFError:
+        return False
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 from everturn.errors import EverturnError
 from everturn_local.banner import render_banner
 from everturn_local.ports import is_port_free
-from everturn_local.settings import LocalSettings
+from everturn_local.settings import LocalSettings, load_run_environment
 from everturn_local.supervision.logs import ErrorWatch
 from everturn_local.supervision.platform import Platform
 
@@ -26,7 +26,13 @@ async def run_platform(settings: LocalSettings) -> int:
     check_port(settings)
     started = time.monotonic()
     signals = StopSignals()
-    platform = Platform(settings.everturn_home, port=settings.port, host=settings.host, report=show_progress)
+    platform = Platform(
+        settings.everturn_home,
+        port=settings.port,
+        host=settings.host,
+        env=load_run_environment(),
+        report=show_progress,
+    )
     if not await signals.run_unless_signalled(platform.start()):
         show_progress("interrupted while starting; everything is stopped")
         return EXIT_INTERRUPTED

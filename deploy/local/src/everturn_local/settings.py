@@ -3,10 +3,12 @@
 import os
 from pathlib import Path
 
+from dotenv import dotenv_values
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 REPOSITORY = Path(__file__).resolve().parents[4]
+ENV_FILE = REPOSITORY / ".env"
 
 
 class LocalSettings(BaseSettings):
@@ -19,8 +21,15 @@ class LocalSettings(BaseSettings):
     port: int = Field(default=8080, ge=0, le=65_535, description="Port of the first ingress; 0 picks a free one.")
 
 
-def load_settings() -> LocalSettings:
-    return LocalSettings()
+def load_settings(env_file: Path = ENV_FILE) -> LocalSettings:
+    """From the environment, and what isn't there from `env_file`, which may be absent."""
+    return LocalSettings(_env_file=env_file)  # pyright: ignore[reportCallIssue] pydantic-settings' own argument
+
+
+def load_run_environment(env_file: Path = ENV_FILE) -> dict[str, str]:
+    """What `make run` hands to the services: the environment, and what isn't there from `env_file`."""
+    written = {name: value for name, value in dotenv_values(env_file).items() if value is not None}
+    return {**written, **os.environ}
 
 
 def load_environment() -> dict[str, str]:

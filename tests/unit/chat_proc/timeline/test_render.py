@@ -5,11 +5,16 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chat_proc.models.offline.reading import read_conversation
+from chat_proc.timeline.announce import Budget, build_announce, build_announce_state
 from chat_proc.timeline.render import MAX_MEDIA_PARTS, PromptRenderer
-from everturn.model.blocks import Block
-from everturn.model.prompts import MediaPart, PromptMessage, TextPart
+from everturn.model.block_bodies import AttachmentTextBody, PlanBody
+from everturn.model.blocks import Block, BlockType
+from everturn.model.ids import PlanId, TurnId
+from everturn.model.plans import PlanMoment, new_plan
+from everturn.model.prompts import MediaPart, ModelRequest, PromptMessage, TextPart
 from everturn.ports.language_model import ModelTraits
-from everturn.testing.timelines import TimelineBuilder, build_file
+from everturn.testing.timelines import NOW, TimelineBuilder, build_file
 
 SEEING = ModelTraits(name="m", context_tokens=200_000, images=True, documents=True)
 BLIND = ModelTraits(name="m", context_tokens=200_000, images=False, documents=False)
@@ -127,3 +132,31 @@ def test_media_beyond_the_caps_is_named_only_and_never_displaces_what_came_first
 
 def test_an_empty_timeline_still_gives_a_request() -> None:
     assert renderer().render([], "[ANNOUNCE]", {})[1].parts == (TextPart("[ANNOUNCE]"),)
+
+
+def test_the_offline_model_reads_what_is_rendered() -> None:
+    csv = build_file("turn_1", "my sales.csv", b"a,b", mime="text/csv")
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Sum it", csv)
+    timeline.add(
+        BlockType.ATTACHMENT_TEXT, csv.ref, AttachmentTextBody(filename=csv.filename, text="a,b", total_chars=3)
+    )
+    timeline.start_round()
+    timeline.call("call_1", "exec_tools.execute_code_python", {"prog_name": "sum"}, code="print(1)")
+    timeline.result("call_1", "exec_tools.execute_code_python", "RESULT {}")
+    timeline.say("followup", "sig_1", "and the mean")
+    (plan,) = new_plan([], plan_id=PlanId("plan_a"), labels=["sum"], moment=PlanMoment(TurnId("turn_1"), NOW))
+    timeline.add(BlockType.PLAN, plan.snapshot_ref, PlanBody(plan=plan))
+    budget = Budget(2, 15, 1.0, 1800, 10, 1000, 0.0, 1.0)
+    state = build_announce_state(timeline.blocks, timeline.turn_id, budget=budget, code="yes", now=NOW)
+
+    messages = renderer().render(timeline.blocks, build_announce(state), {})
+    read = read_conversation(ModelRequest(messages, 1000))
+
+    (attachment,) = read.now.attachments
+    assert (attachment.name, attachment.path, attachment.preview) == ("my sales.csv", csv.path, "a,b")
+    assert [(ask.kind, ask.text) for ask in read.now.asks] == [("prompt", "Sum it"), ("followup", "and the mean")]
+    (call,) = read.now.calls
+    assert (call.prog_name, call.ok, call.report) == ("sum", True, "RESULT {}")
+    assert read.plan is not None
+    assert (read.plan.plan_id, read.rounds_left) == ("plan_a", 13)

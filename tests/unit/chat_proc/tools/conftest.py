@@ -1,46 +1,16 @@
 """A store in memory and a way to call a tool as the loop does."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from everturn.errors import Invalid, NotFound, Unavailable
 from everturn.model.identity import Principal
 from everturn.model.ids import CallId, ConversationId
 from everturn.ports.tool import Tool, ToolCall, ToolContext, ToolOutcome
+from everturn.testing.memory.objects import MemoryObjects
 from everturn.testing.timelines import NOW, TimelineBuilder
 
 CallTool = Callable[..., Awaitable[ToolOutcome]]
-
-
-class MemoryObjects:
-    """Objects in a dictionary; `broken` makes every call fail."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, bytes] = {}
-        self.broken = False
-
-    async def save(self, key: str, data: bytes) -> None:
-        await self.check()
-        self.held[key] = data
-
-    async def load(self, key: str, *, max_bytes: int) -> bytes:
-        await self.check()
-        if key not in self.held:
-            raise NotFound(key)
-        if len(self.held[key]) > max_bytes:
-            raise Invalid("too large")
-        return self.held[key]
-
-    async def load_range(self, key: str, *, start: int, end: int) -> AsyncIterator[bytes]:
-        yield (await self.load(key, max_bytes=end))[start:end]
-
-    async def delete(self, keys: Sequence[str]) -> int:
-        return sum(self.held.pop(key, None) is not None for key in keys)
-
-    async def check(self) -> None:
-        if self.broken:
-            raise Unavailable("The object store is down.")
 
 
 @pytest.fixture

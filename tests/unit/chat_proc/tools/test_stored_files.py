@@ -66,7 +66,7 @@ async def test_a_stored_file_is_described_and_its_bytes_are_there(objects) -> No
 
     artifact = await save_file(objects, CALL, produced)
 
-    assert objects.held == {artifact.object_key: b"a,b\n"}
+    assert objects.stored == {artifact.object_key: b"a,b\n"}
     assert (artifact.ref, artifact.path) == ("fi:turn_2.outputs/q1/chart 1.csv", "turn_2/outputs/q1/chart 1.csv")
     assert (artifact.filename, artifact.mime, artifact.size) == ("chart 1.csv", "text/csv", 4)
     assert (artifact.visibility, artifact.description, artifact.verdict) == ("external", "Totals", "not scanned")
@@ -92,7 +92,7 @@ def test_an_artifact_id_is_a_real_id_and_differs_by_call_and_path() -> None:
 
 
 async def test_a_store_that_is_down_is_said_so(objects) -> None:
-    objects.broken = True
+    objects.down = True
 
     with pytest.raises(Unavailable):
         await save_file(objects, CALL, ProducedFile(Destination(FILE, "a.md"), b"x", "internal", "agent"))

@@ -29,8 +29,9 @@ def save_roles(postgres: EmbeddedPostgres, passwords: Secrets) -> None:
     }
     statements = [build_role_statement(role, login="LOGIN", password=word) for role, word in logins.items()]
     statements.append(build_role_statement(DISPATCH, login="NOLOGIN", password=None))
-    # The owner's migrations hand functions to the dispatch role and replace them later.
-    statements.append(f"GRANT {DISPATCH} TO {OWNER} WITH ADMIN TRUE, SET TRUE, INHERIT TRUE;")
+    # The owner's migrations hand functions to the dispatch role and replace them later, by SET ROLE. It must not inherit
+    # the role: it would see all tenants' rows through the policies that are made for dispatch.
+    statements.append(f"GRANT {DISPATCH} TO {OWNER} WITH ADMIN FALSE, SET TRUE, INHERIT FALSE;")
     postgres.run_sql("\n".join(statements))
 
 
@@ -44,14 +45,14 @@ def build_role_statement(role: str, *, login: str, password: str | None) -> str:
 
 
 def save_database(postgres: EmbeddedPostgres, name: str = DATABASE) -> None:
-    """Create the database, its extension and the dispatch role's right to own functions; may run at every start."""
+    """Create the database and its extension; may run at every start."""
     if not postgres.run_sql(f"SELECT 1 FROM pg_database WHERE datname = '{name}'"):  # noqa: S608 our own name
         postgres.run_sql(f"CREATE DATABASE {name} OWNER {OWNER}")
     postgres.run_sql(
         f"REVOKE ALL ON DATABASE {name} FROM PUBLIC;\n"
         f"GRANT CONNECT ON DATABASE {name} TO {INGRESS}, {WORKER};\n"
         "CREATE EXTENSION IF NOT EXISTS vector;\n"
-        f"GRANT USAGE, CREATE ON SCHEMA public TO {DISPATCH};",
+        f"GRANT USAGE ON SCHEMA public TO {DISPATCH};",
         database=name,
     )
 

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import Any, ClassVar, ParamSpec, cast, get_args
+from typing import Any, ClassVar, ParamSpec, get_args
 
 from everturn.errors import Invalid
 
@@ -354,7 +354,7 @@ def _spelled(family: Callable[_P, Ref]) -> Callable[_P, str]:
     return lambda *args, **kwargs: str(family(*args, **kwargs))
 
 
-_FAMILIES = tuple((_compiled(family.form), cast(Any, family)) for family in get_args(Ref))
+_FAMILIES: tuple[tuple[re.Pattern[str], Any], ...] = tuple((_compiled(family.form), family) for family in get_args(Ref))
 
 prompt_ref = _spelled(PromptRef)
 completion_ref = _spelled(CompletionRef)

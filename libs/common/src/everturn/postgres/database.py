@@ -120,8 +120,6 @@ def translated() -> Generator[None]:
     except asyncpg.PostgresError as error:
         raise _translate(error) from error
     except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError) as error:
-        if isinstance(error, ValueError):  # asyncpg.DataError: an argument that Postgres can't hold
-            raise Invalid(str(error)) from error
         raise Unavailable(f"Postgres: {error or type(error).__name__}") from error
 
 
@@ -133,7 +131,7 @@ def _translate(error: asyncpg.PostgresError) -> EverturnError | asyncpg.Postgres
         return OutOfOrder(str(error))
     if code == "55P03":
         return LockTimeout()
-    if code in ("22021", "22P05"):
+    if code in ("22021", "22P05") or isinstance(error.__cause__, UnicodeEncodeError):
         return Invalid("A text holds a character that can't be stored, such as U+0000.")
     if code.startswith(_PASSING) or isinstance(error, asyncpg.InvalidCachedStatementError):
         return Unavailable(f"Postgres: {error}")

@@ -14,6 +14,7 @@ from everturn.model.ids import ArtifactId, CallId, PlanId, RandomIds, SignalId, 
 from everturn.model.leases import ORIGIN, EventCursor
 from everturn.model.plans import PlanSnapshot, PlanStatus, PlanStep
 from everturn.model.problems import problem
+from everturn.model.refs import named_artifact_ref, output_ref, plan_ref
 from everturn.model.signals import Signal, SignalKind, SignalState
 from everturn.model.turns import Outcome, Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.timeline.conversation_state import TurnPage
@@ -120,7 +121,7 @@ class Story:
                 turn_id=turn_id,
                 round=self.round,
                 type=kind,
-                ref=f"ar:{turn_id}.{kind}",
+                ref=named_artifact_ref(turn_id, kind.value),
                 body=body,
                 ts=iso(BEGINNING),
                 call_id=call_id,
@@ -162,7 +163,7 @@ class Story:
             current=True,
             origin_turn_id=turn_id,
             last_turn_id=turn_id,
-            snapshot_ref=f"ar:{turn_id}.react.plan.{name}",
+            snapshot_ref=plan_ref(turn_id, name),
         )
         self.add(bodies.PlanBody(plan=plan))
         self._emit(events.ChatPlan(plan=plan))
@@ -251,7 +252,7 @@ def make_artifact(turn_id: TurnId, name: str, *, visibility: Literal["internal",
     return Artifact(
         id=ArtifactId(f"art_{name}"),
         turn_id=turn_id,
-        ref=f"fi:{turn_id}.outputs/{name}",
+        ref=output_ref(turn_id, name),
         rn=f"ef:default:default:chatbot:exec:dev:conv:{turn_id}:output:{name}",
         kind=ArtifactKind.OUTPUT,
         filename=name,

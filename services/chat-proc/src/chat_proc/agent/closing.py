@@ -6,6 +6,7 @@ from chat_proc.agent.drafting import (
     draft_answer,
     draft_missing_start,
     draft_thinking,
+    write_round,
 )
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
@@ -31,22 +32,24 @@ class ClosingCall:
             return _no_answer(str(failure))
         answer = _find_answer(generated)
         if not answer.text.strip() and not generated.stopped:
-            return _no_answer(f"The turn reached {cap}.")
+            return _no_answer(f"The turn reached {cap}.", _write(turn, place, generated, None))
         if not generated.texts.text("answer"):
             generated.texts.say("answer", 0, answer.shown, marker="answer")
         generated.texts.complete()
-        if generated.texts.channels - {"thinking", "answer"}:
-            turn.rewind()
-        drafts = [*draft_missing_start(place, turn.turn_blocks), *draft_thinking(place, generated.texts)]
-        if answer.text:
-            completions = sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
-            drafts += draft_answer(place, generated.texts, answer, completions + 1)
-        return TurnEnd(Outcome.CAPPED, writing=Writing(drafts=tuple(drafts), usage=(generated.usage,)))
+        return TurnEnd(Outcome.CAPPED, writing=_write(turn, place, generated, answer))
 
 
-def _no_answer(detail: str) -> TurnEnd:
+def _write(turn: OpenTurn, place: RoundPlace, generated: Generated, answer: GiveAnswer | None) -> Writing:
+    drafts = [*draft_missing_start(place, turn.turn_blocks), *draft_thinking(place, generated.texts)]
+    if answer is not None and answer.text:
+        completions = sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
+        drafts += draft_answer(place, generated.texts, answer, completions + 1)
+    return write_round(drafts, generated.texts, generated.usage)
+
+
+def _no_answer(detail: str, writing: Writing | None = None) -> TurnEnd:
     title = "The turn reached a limit and the model gave no answer."
-    return TurnEnd(None, problem("no-closing-answer", title, 503, detail))
+    return TurnEnd(None, problem("no-closing-answer", title, 503, detail), writing or Writing())
 
 
 def _find_answer(generated: Generated) -> GiveAnswer:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chat_proc.agent.check import GiveAnswer, Repair, UseTool
+from chat_proc.agent.open_turn import Writing
 from chat_proc.stream.texts import RoundTexts
 from everturn.model.block_bodies import (
     AttemptBody,
@@ -20,7 +21,8 @@ from everturn.model.block_bodies import (
     ToolCallBody,
     ToolCodeBody,
 )
-from everturn.model.blocks import Block, BlockDraft, BlockType
+from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
+from everturn.model.commits import UsageEvent
 from everturn.model.decisions import Decision
 from everturn.model.ids import CallId, TurnId
 from everturn.model.plans import PlanSnapshot
@@ -33,6 +35,7 @@ from everturn.model.refs import (
     round_ref,
     working_summary_ref,
 )
+from everturn.timeline.view_parts import build_written_text
 
 MAX_RAW_CHARS = 40_000
 """How much of an unusable reply is kept for the model to look at."""
@@ -141,6 +144,29 @@ def draft_plan_marks(place: RoundPlace, plan: PlanSnapshot, marks: str, n: int) 
         place.draft(BlockType.PLAN_ACK, plan_ack_ref(place.turn_id, n), PlanAckBody(plan_id=plan.plan_id, text=marks)),
         place.draft(BlockType.PLAN, plan_ref(place.turn_id, plan.plan_id), PlanBody(plan=plan)),
     ]
+
+
+def write_round(drafts: Sequence[BlockDraft], texts: RoundTexts, usage: UsageEvent) -> Writing:
+    """A model call's blocks and usage. Clients that were shown other texts than the blocks hold are put right."""
+    return Writing(drafts=tuple(drafts), usage=(usage,), rewind=_texts_of(drafts) != texts.shown)
+
+
+def _texts_of(drafts: Sequence[BlockDraft]) -> dict[tuple[str, int], str]:
+    """What the view of a turn shows of one round's blocks as texts, by channel and instance."""
+    texts: dict[tuple[str, int], str] = {}
+    for block in chain_blocks(drafts, next_seq=1, last_hash=""):
+        match block.body:
+            case ThinkingBody(text=text, instance=instance):
+                texts["thinking", instance] = text
+            case NotesBody(text=text):
+                texts["notes", 0] = text
+            case CompletionBody() | AttemptBody() as answer:
+                texts["answer", answer.instance] = answer.text if answer.shown is None else answer.shown
+            case ToolCallBody() as call if written := build_written_text(block, call, instance=0):
+                texts[written.channel, 0] = written.text
+            case _:
+                """Clients don't see the other blocks as texts."""
+    return {key: text for key, text in texts.items() if text}
 
 
 def _draft_notes(place: RoundPlace, texts: RoundTexts, call_id: CallId | None) -> list[BlockDraft]:

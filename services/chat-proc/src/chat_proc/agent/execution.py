@@ -4,6 +4,8 @@ import asyncio
 import hashlib
 import json
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 
@@ -33,58 +35,71 @@ _EFFECT_STATES = {
     "cancelled": EffectState.FAILED,
     "ambiguous": EffectState.AMBIGUOUS,
 }
+MAX_ERROR_CHARS = 2_000
+"""Of an exception's text; a tool with more to say returns an outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NoOutcome:
+    """The call ended without telling what it did."""
+
+    why: str
+
+
+_Outcome = ToolOutcome | Stopped | _NoOutcome
 
 
 class ToolRunner:
     """The one place where a tool's exception becomes a result."""
 
-    def __init__(self, catalog: ToolCatalog, failpoints: Failpoints) -> None:
+    def __init__(
+        self, catalog: ToolCatalog, failpoints: Failpoints, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._catalog = catalog
         self._failpoints = failpoints
+        self._monotonic = monotonic
 
     async def run(self, turn: OpenTurn, pending: PendingCall, place: RoundPlace, *, resumed: bool) -> Writing:
         """Run a pending call. A `resumed` one may have begun before: it is repeated only if that does no harm."""
-        call_id = pending.block.call_id or CallId("")
-        started = time.monotonic()
-        try:
-            spec = self._catalog.spec(pending.body.tool_id)
-            if resumed and spec.effect is Effect.IRREVERSIBLE:
-                result = _ambiguous(pending.body)
-                outcome = None
-            else:
-                outcome = await self._call(turn, spec, pending, call_id)
-                result = _result(pending.body, outcome)
-        except Invalid as gone:
-            # Offered when the call was made, and not any more: another worker has other tools.
-            outcome, result = None, _failed(pending.body, gone.detail)
-        result = result.model_copy(update={"duration_ms": int((time.monotonic() - started) * 1000)})
+        started = self._monotonic()
+        outcome = await self._find_outcome(turn, pending, resumed=resumed)
+        duration_ms = int((self._monotonic() - started) * 1000)
+        result = _build_result(pending.body, outcome, self._effect(pending.body), duration_ms)
         TOOL_CALLS.labels(pending.body.tool_id, result.status).inc()
         return self._build_writing(turn, pending, place, result, outcome)
 
-    async def _call(
-        self, turn: OpenTurn, spec: ToolSpec, pending: PendingCall, call_id: CallId
-    ) -> ToolOutcome | Stopped:
+    async def _find_outcome(self, turn: OpenTurn, pending: PendingCall, *, resumed: bool) -> _Outcome:
+        try:
+            spec = self._catalog.spec(pending.body.tool_id)
+            if resumed and spec.effect is Effect.IRREVERSIBLE:
+                return _NoOutcome("The worker stopped during this call.")
+            return await self._call(turn, spec, pending)
+        except Invalid as gone:
+            # Offered when the call was made, and not any more: another worker has other tools.
+            return ToolOutcome("error", gone.detail)
+
+    async def _call(self, turn: OpenTurn, spec: ToolSpec, pending: PendingCall) -> _Outcome:
         params = self._catalog.check_params(spec.tool_id, pending.body.params)
         context = ToolContext(
             turn.principal, turn.conversation_id, turn.turn_id, pending.block.round, turn.blocks, turn.now()
         )
-        work = self._bounded(spec, ToolCall(call_id, params, pending.code, context))
+        work = self._bounded(spec, ToolCall(pending.block.call_id or CallId(""), params, pending.code, context))
         if not spec.cancellable:
             return await work
         ran = await run_until(turn.inbox.wait_for_control(), work)
         return ran if isinstance(ran, Stopped) else ran.value
 
-    async def _bounded(self, spec: ToolSpec, call: ToolCall) -> ToolOutcome:
+    async def _bounded(self, spec: ToolSpec, call: ToolCall) -> ToolOutcome | _NoOutcome:
         self._failpoints.hit("turn.in_tool")
         try:
-            async with asyncio.timeout(spec.timeout_s):
+            async with asyncio.timeout(spec.timeout_s) as limit:
                 return await self._catalog.run(spec.tool_id, call)
-        except TimeoutError:
-            return ToolOutcome("error", f"{spec.tool_id} did not end within {spec.timeout_s:.0f} s.")
         except Exception as error:  # noqa: BLE001 - the tool-call edge
+            if limit.expired():
+                return _NoOutcome(f"{spec.tool_id} did not end within {spec.timeout_s:g} s.")
             # A tool that raises is told to the model, which can do something about it.
             _log.exception("tool_raised", tool_id=spec.tool_id, call_id=call.call_id)
-            return ToolOutcome("error", f"{spec.tool_id} failed: {type(error).__name__}: {error}")
+            return _NoOutcome(f"{spec.tool_id} failed: {type(error).__name__}: {error}"[:MAX_ERROR_CHARS])
 
     def _build_writing(
         self,
@@ -92,7 +107,7 @@ class ToolRunner:
         pending: PendingCall,
         place: RoundPlace,
         result: ToolResultBody,
-        outcome: ToolOutcome | Stopped | None,
+        outcome: _Outcome,
     ) -> Writing:
         call_id = pending.block.call_id or CallId("")
         records = outcome.records if isinstance(outcome, ToolOutcome) else ()
@@ -126,29 +141,26 @@ def _draft_result(place: RoundPlace, call_id: CallId, result: ToolResultBody) ->
     return place.draft(BlockType.TOOL_RESULT, result_ref(place.turn_id, call_id), result, call_id=call_id)
 
 
-def _result(call: ToolCallBody, outcome: ToolOutcome | Stopped) -> ToolResultBody:
-    if isinstance(outcome, Stopped):
-        text = "The call was cancelled because the person said something that may change the work."
-        return ToolResultBody(tool_id=call.tool_id, status="cancelled", text=text)
-    return ToolResultBody(
-        tool_id=call.tool_id,
-        status=outcome.status,
-        text=outcome.text,
-        artifacts=outcome.artifacts,
-        data=outcome.data,
-    )
-
-
-def _failed(call: ToolCallBody, why: str) -> ToolResultBody:
-    return ToolResultBody(tool_id=call.tool_id, status="error", text=why)
-
-
-def _ambiguous(call: ToolCallBody) -> ToolResultBody:
-    text = (
-        "The worker died during this call. Nobody knows whether it took effect; it was not repeated. "
-        "Find out before you call it again."
-    )
-    return ToolResultBody(tool_id=call.tool_id, status="ambiguous", text=text)
+def _build_result(call: ToolCallBody, outcome: _Outcome, effect: Effect, duration_ms: int) -> ToolResultBody:
+    match outcome:
+        case ToolOutcome(status=status, text=text, artifacts=artifacts, data=data):
+            return ToolResultBody(
+                tool_id=call.tool_id,
+                status=status,
+                text=text,
+                artifacts=artifacts,
+                data=data,
+                duration_ms=duration_ms,
+            )
+        case Stopped():
+            status = "cancelled"
+            why = "The call was cancelled because the person said something that may change the work."
+        case _NoOutcome(why=why):
+            status = "error"
+    if effect is Effect.IRREVERSIBLE:
+        status = "ambiguous"
+        why += " Nobody knows whether it took effect; it is not repeated. Find out before you call it again."
+    return ToolResultBody(tool_id=call.tool_id, status=status, text=why, duration_ms=duration_ms)
 
 
 def step_event(view: StepView) -> ChatStep:

@@ -22,21 +22,27 @@ _BLOCK_OF = {SignalKind.FOLLOWUP: BlockType.USER_FOLLOWUP, SignalKind.STEER: Blo
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What signals mean for the turn: `cancel` ends it, `stop` (a blank steer) ends it with what there is."""
+    """What signals mean for the turn: `stop` ends it with what there is, `cancel` too and says that it was cancelled."""
 
     writing: Writing
     cancel: bool = False
     stop: bool = False
-    steered: bool = False
 
-    def __bool__(self) -> bool:
-        return bool(self.writing.signals)
+
+def ends_work(signal: Signal) -> bool:
+    """Whether the signal ends the turn: a cancel, or a steer that says nothing."""
+    return signal.kind is SignalKind.CANCEL or (signal.kind is SignalKind.STEER and _is_blank(signal))
+
+
+def through_last_end(signals: Sequence[Signal]) -> tuple[Signal, ...]:
+    """The signals up to the last one that ends the turn; what was said after it is work for the next turn."""
+    ends = [n for n, signal in enumerate(signals, start=1) if ends_work(signal)]
+    return tuple(signals[: ends[-1]]) if ends else ()
 
 
 def fold_signals(signals: Sequence[Signal], place: RoundPlace, show_files: ShowFiles) -> Folded:
     """Blocks for what has words, and a receipt `applied` for each."""
     spoken = [signal for signal in signals if signal.kind in _BLOCK_OF and not _is_blank(signal)]
-    steers = [signal for signal in signals if signal.kind is SignalKind.STEER]
     return Folded(
         writing=Writing(
             drafts=tuple(_draft(signal, place) for signal in spoken),
@@ -46,32 +52,34 @@ def fold_signals(signals: Sequence[Signal], place: RoundPlace, show_files: ShowF
             ),
         ),
         cancel=any(signal.kind is SignalKind.CANCEL for signal in signals),
-        stop=any(_is_blank(signal) for signal in steers),
-        steered=bool(steers),
+        stop=any(ends_work(signal) for signal in signals),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What becomes of signals that an ended turn has no room for: the next turn, or an expired receipt."""
+    """What becomes of signals that an ended turn has no room for: `promote` names those of the next turn,
+    `writing` has the receipts of all and settles the others as expired."""
 
     writing: Writing
     promote: Promotion | None
 
 
-def settle_leftover(signals: Sequence[Signal], next_turn_id: TurnId, show_files: ShowFiles) -> Leftover:
+def settle_leftover(
+    signals: Sequence[Signal], next_turn_id: Callable[[], TurnId], show_files: ShowFiles
+) -> Leftover:
     """Signals with words become one next turn together, in order; cancels and blank steers have nothing left to do."""
     spoken = [signal for signal in signals if signal.kind in _BLOCK_OF and not _is_blank(signal)]
     expired = [signal for signal in signals if signal not in spoken]
     promote = None
     if spoken:
         text = "\n\n".join(signal.text for signal in spoken if signal.text)
-        promote = Promotion(tuple(signal.id for signal in spoken), next_turn_id, text)
-    promoted = [(_receipt(signal, SignalState.PROMOTED, show_files, None, next_turn_id), None) for signal in spoken]
+        promote = Promotion(tuple(signal.id for signal in spoken), next_turn_id(), text)
+    becomes = promote.turn_id if promote else None
+    promoted = [(_receipt(signal, SignalState.PROMOTED, show_files, None, becomes), None) for signal in spoken]
     ended = [(_receipt(signal, SignalState.EXPIRED, show_files, None), None) for signal in expired]
-    changes = [SignalChange(signal.id, SignalState.PROMOTED) for signal in spoken]
-    changes += [SignalChange(signal.id, SignalState.EXPIRED) for signal in expired]
-    return Leftover(Writing(signals=tuple(changes), after=(*promoted, *ended)), promote)
+    changes = tuple(SignalChange(signal.id, SignalState.EXPIRED) for signal in expired)
+    return Leftover(Writing(signals=changes, after=(*promoted, *ended)), promote)
 
 
 def _is_blank(signal: Signal) -> bool:

@@ -14,7 +14,14 @@ from everturn.model.commits import UsageEvent
 from everturn.model.decisions import Decision
 from everturn.model.prompts import ModelRequest
 from everturn.model.sources import Source
-from everturn.ports.language_model import LanguageModel, ModelUsage, ReasoningDelta, ReplyFinished, TextDelta
+from everturn.ports.language_model import (
+    LanguageModel,
+    ModelFailed,
+    ModelUsage,
+    ReasoningDelta,
+    ReplyFinished,
+    TextDelta,
+)
 from everturn.telemetry.failpoints import Failpoints
 from everturn.timeline.view_parts import format_of_path
 
@@ -45,10 +52,15 @@ class Generator:
     async def generate(
         self, turn: OpenTurn, request: ModelRequest, round_number: int, sources: Sequence[Source] = ()
     ) -> Generated:
-        """Raises ModelFailed when there is no whole reply; what was shown of it is then void."""
+        """Raises ModelFailed when there is no whole reply; what was shown of it is then void, and what it cost is booked."""
         reply = _Reply(turn, round_number, sources)
         self._failpoints.hit("turn.before_first_token")
-        ran = await run_until(turn.inbox.wait_for_control(), self._stream(request, reply))
+        try:
+            ran = await run_until(turn.inbox.wait_for_control(), self._stream(request, reply))
+        except ModelFailed:
+            if reply.chars:
+                turn.book(self._usage(request, reply))
+            raise
         decision = reply.finish()
         return Generated(decision, self._usage(request, reply), reply.texts, isinstance(ran, Stopped))
 
@@ -64,8 +76,10 @@ class Generator:
                     case TextDelta(text):
                         reply.take(text)
                         self._failpoints.hit("turn.mid_stream")
+                        if reply.capped:
+                            return
                     case ReasoningDelta(text):
-                        reply.texts.say("thinking", REASONING_INSTANCE, text, marker="thinking")
+                        reply.reason(text)
                     case ReplyFinished():
                         reply.usage = piece.usage
 
@@ -85,6 +99,15 @@ class _Reply:
         self.texts = RoundTexts(turn.emit, round_number, turn.now)
         self.usage: ModelUsage | None = None
         self.chars = 0
+
+    @property
+    def capped(self) -> bool:
+        """Nothing more of it will be read."""
+        return self._stream.capped
+
+    def reason(self, text: str) -> None:
+        self.chars += len(text)
+        self.texts.say("thinking", REASONING_INSTANCE, text, marker="thinking", trim_start=True)
 
     def take(self, text: str) -> None:
         self.chars += len(text)

@@ -11,7 +11,7 @@ import structlog
 from chat_proc.agent.closing import ClosingCall
 from chat_proc.agent.drafting import RoundPlace, draft_missing_start
 from chat_proc.agent.execution import ToolRunner
-from chat_proc.agent.folding import Folded, fold_signals, settle_leftover
+from chat_proc.agent.folding import Folded, fold_signals, settle_leftover, through_last_end
 from chat_proc.agent.limits import TurnLimits, reached_cap, round_limit
 from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
 from chat_proc.agent.prompting import PromptBuilder, TurnPrompts
@@ -37,8 +37,8 @@ from everturn.timeline.next_step import (
 
 _log = structlog.get_logger(__name__)
 
-MAX_CLOSE_TRIES = 20
-"""Signals that may come one by one while the turn is ending before its end is left to the sweeper."""
+MAX_TRIES = 20
+"""Signals that may come one by one during one commit before the turn is left to another worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,13 @@ class AgentLoop:
         self._next_turn_id = next_turn_id
         self._failpoints = failpoints
 
-    async def run(self, turn: OpenTurn, *, resumed: bool) -> TurnEnd | HandedOver:
-        """From wherever the turn stands to its end."""
+    async def run(self, turn: OpenTurn, *, takeovers: int = 0) -> TurnEnd | HandedOver:
+        """From wherever the turn stands to its end; `takeovers` workers have died since its last commit."""
         prompts = self._prompts.open(turn)
-        if resumed and isinstance(next_step(turn.turn_blocks), GenerateRound):
-            await self._rounds.book_lost_call(turn, prompts)
+        if takeovers and isinstance(next_step(turn.turn_blocks), GenerateRound):
+            await self._rounds.book_lost_calls(turn, prompts, takeovers)
+        # A call that has no result when the work begins was begun by another worker, whatever became of that one.
+        resumed = True
         while True:
             match next_step(turn.turn_blocks):
                 case ExecuteCalls() as step:
@@ -89,25 +91,17 @@ class AgentLoop:
 
     async def close(self, turn: OpenTurn, end: TurnEnd) -> TurnEnd:
         """End the turn whatever is said to it meanwhile: that becomes the next turn."""
-        for _ in range(MAX_CLOSE_TRIES):
-            leftover = settle_leftover(await _load_news(turn, end), self._next_turn_id(), turn.file_views)
-            final = TurnEnd(end.outcome, end.error, end.writing.plus(leftover.writing))
+        for _ in range(MAX_TRIES):
             try:
-                await turn.close(final, promote=leftover.promote)
+                return await self._close_once(turn, end, await _load_news(turn, end))
             except InboxMoved:
                 continue
-            return final
-        raise Conflict(f"{MAX_CLOSE_TRIES} signals came while the turn was ending.")
+        raise Conflict(f"{MAX_TRIES} signals came while the turn was ending.")
 
     async def _run_round(self, turn: OpenTurn, prompts: TurnPrompts, number: int) -> TurnEnd | None:
         """One round; its end when the turn is to end with it."""
-        folded = await self._fold(turn, number)
-        if folded.cancel:
-            return TurnEnd(Outcome.CANCELLED, writing=folded.writing)
-        if folded.stop:
-            return TurnEnd(Outcome.STOPPED, writing=folded.writing)
-        if folded:
-            await turn.commit(folded.writing)
+        if (end := await self._fold(turn, number)) is not None:
+            return end
         place = self._place(turn, number)
         if (cap := self._cap(turn, place)) is not None:
             return await self._closing.run(turn, prompts, place, cap)
@@ -120,16 +114,24 @@ class AgentLoop:
             return "too many replies that could not be used"
         return reached_cap(self._limits, turn.usage, turn.elapsed_s)
 
-    async def _fold(self, turn: OpenTurn, number: int) -> Folded:
-        signals = await turn.inbox.load_unseen()
-        if not signals:
-            return Folded(Writing())
-        folded = fold_signals(signals, self._place(turn, number), turn.file_views)
-        if folded.cancel or folded.stop:
-            # The turn ends here: no round begins.
-            return fold_signals(signals, self._place(turn, number - 1), turn.file_views)
-        start = Writing(drafts=tuple(draft_missing_start(self._place(turn, number), turn.turn_blocks)))
-        return replace(folded, writing=start.plus(folded.writing))
+    async def _fold(self, turn: OpenTurn, number: int) -> TurnEnd | None:
+        """Make what was said part of the round that begins; the end of the turn if that ends it."""
+        for _ in range(MAX_TRIES):
+            signals = await turn.inbox.load_unseen()
+            if ending := through_last_end(signals):
+                # No round begins: what was said goes with the last one.
+                return _end_with(fold_signals(ending, self._place(turn, number - 1), turn.file_views))
+            if not signals:
+                return None
+            place = self._place(turn, number)
+            start = Writing(drafts=tuple(draft_missing_start(place, turn.turn_blocks)))
+            try:
+                await turn.commit(start.plus(fold_signals(signals, place, turn.file_views).writing))
+            except InboxMoved:
+                # Edited or taken back between the read and the commit.
+                continue
+            return None
+        raise Conflict(f"Signals changed {MAX_TRIES} times while they were folded.")
 
     async def _execute(self, turn: OpenTurn, step: ExecuteCalls, *, resumed: bool) -> None:
         for pending in step.calls:
@@ -141,36 +143,55 @@ class AgentLoop:
 
     async def _try_close(self, turn: OpenTurn, end: TurnEnd) -> TurnEnd | None:
         """End the turn; None when something that was said just now opens one more round instead."""
-        while True:
-            signals = await _load_news(turn, end)
-            cancels = tuple(signal for signal in signals if signal.kind is SignalKind.CANCEL)
-            if cancels and end.error is None:
-                return await self._close_cancelled(turn, end, cancels)
-            if not self._goes_on(turn, end, signals):
-                return await self.close(turn, end)
-            if signals:
-                await turn.commit(end.writing)
+        for _ in range(MAX_TRIES):
+            news = await _load_news(turn, end)
+            final, leftover = end, news
+            if end.error is None and (cancelling := _through_last_cancel(news)):
+                place = self._place(turn, _last_round(turn, end))
+                folded = fold_signals(cancelling, place, turn.file_views)
+                final = TurnEnd(Outcome.CANCELLED, writing=end.writing.plus(folded.writing))
+                leftover = news[len(cancelling) :]
+            elif news and self._goes_on(turn, end):
+                # An answer of an open turn is told by no event of its own.
+                await turn.commit(replace(end.writing, rewind=True))
                 return None
             try:
                 self._failpoints.hit("turn.before_c3")
-                await turn.close(end)
+                return await self._close_once(turn, final, leftover)
             except InboxMoved:
-                continue
-            return end
+                if end.writing.signals:
+                    # What ends the turn may have been taken back: read it again.
+                    return None
+        raise Conflict(f"{MAX_TRIES} signals came while the turn was ending.")
 
-    def _goes_on(self, turn: OpenTurn, end: TurnEnd, signals: tuple[Signal, ...]) -> bool:
+    async def _close_once(self, turn: OpenTurn, end: TurnEnd, leftover: tuple[Signal, ...]) -> TurnEnd:
+        settled = settle_leftover(leftover, self._next_turn_id, turn.file_views)
+        final = TurnEnd(end.outcome, end.error, end.writing.plus(settled.writing))
+        await turn.close(final, promote=settled.promote)
+        return final
+
+    def _goes_on(self, turn: OpenTurn, end: TurnEnd) -> bool:
         """Whether a signal that comes now opens another round of this turn rather than the next turn."""
         if end.outcome is not Outcome.COMPLETED:
             return False
-        folded = sum(1 for block in turn.turn_blocks if block.type is BlockType.USER_FOLLOWUP)
-        return not signals or folded < self._limits.rounds
-
-    async def _close_cancelled(self, turn: OpenTurn, end: TurnEnd, cancels: tuple[Signal, ...]) -> TurnEnd:
-        folded = fold_signals(cancels, self._place(turn, sealed_round(turn.turn_blocks)), turn.file_views)
-        return await self.close(turn, TurnEnd(Outcome.CANCELLED, writing=end.writing.plus(folded.writing)))
+        followups = sum(1 for block in turn.turn_blocks if block.type is BlockType.USER_FOLLOWUP)
+        return followups < self._limits.rounds
 
     def _place(self, turn: OpenTurn, number: int) -> RoundPlace:
         return RoundPlace(turn.turn_id, number, round_limit(self._limits, turn.turn_blocks), turn.now())
+
+
+def _end_with(folded: Folded) -> TurnEnd:
+    return TurnEnd(Outcome.CANCELLED if folded.cancel else Outcome.STOPPED, writing=folded.writing)
+
+
+def _last_round(turn: OpenTurn, end: TurnEnd) -> int:
+    return max((draft.round for draft in end.writing.drafts), default=sealed_round(turn.turn_blocks))
+
+
+def _through_last_cancel(signals: tuple[Signal, ...]) -> tuple[Signal, ...]:
+    ends = [n for n, signal in enumerate(signals, start=1) if signal.kind is SignalKind.CANCEL]
+    return signals[: ends[-1]] if ends else ()
 
 
 async def _load_news(turn: OpenTurn, end: TurnEnd) -> tuple[Signal, ...]:

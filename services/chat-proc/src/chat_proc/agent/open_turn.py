@@ -18,7 +18,10 @@ from everturn.wire.views import FileView
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What goes into one commit. `after` are events that tell of it and are sent once it is durable."""
+    """What goes into one commit. `after` are events that tell of it and are sent once it is durable.
+
+    `rewind` shows clients the committed state first, because it is not just what they were shown so far.
+    """
 
     drafts: tuple[BlockDraft, ...] = ()
     effects: tuple[EffectChange, ...] = ()
@@ -26,6 +29,7 @@ class Writing:
     artifacts: tuple[Artifact, ...] = ()
     signals: tuple[SignalChange, ...] = ()
     after: tuple[tuple[AnyEvent, int | None], ...] = ()
+    rewind: bool = False
 
     def plus(self, other: "Writing") -> "Writing":
         return Writing(
@@ -35,6 +39,7 @@ class Writing:
             self.artifacts + other.artifacts,
             self.signals + other.signals,
             self.after + other.after,
+            self.rewind or other.rewind,
         )
 
 
@@ -115,8 +120,14 @@ class OpenTurn(Protocol):
         """Show clients the committed state instead of what was said since."""
         ...
 
-    async def commit(self, writing: Writing) -> None: ...
+    def book(self, usage: UsageEvent) -> None:
+        """A model call that gave nothing to write still cost something; the next commit tells of it."""
+        ...
+
+    async def commit(self, writing: Writing) -> None:
+        """Raises InboxMoved when a signal it applies was edited or taken back meanwhile; read the signals again."""
+        ...
 
     async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
-        """Write the end. Raises InboxMoved when a signal came that `load_unseen` has not told of."""
+        """Write the end. Raises InboxMoved also when a signal came that `load_unseen` has not told of."""
         ...

@@ -1,6 +1,7 @@
 """One round: ask the model, judge what it decided, and write that down before anything is done about it (C1)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import structlog
 
@@ -15,8 +16,10 @@ from chat_proc.agent.drafting import (
     draft_plan_marks,
     draft_repair,
     draft_thinking,
+    write_round,
 )
 from chat_proc.agent.execution import effect_change, step_event
+from chat_proc.agent.folding import ends_work
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.limits import TurnLimits
 from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
@@ -29,7 +32,6 @@ from everturn.model.ids import CallId
 from everturn.model.plans import PlanMoment, build_ack, mark_steps
 from everturn.model.problems import problem
 from everturn.model.prompts import ModelRequest
-from everturn.model.signals import SignalKind
 from everturn.model.turns import Outcome
 from everturn.ports.language_model import ContextLimitExceeded, ModelFailed
 from everturn.telemetry.failpoints import Failpoints
@@ -83,11 +85,15 @@ class RoundRunner:
                 await self._commit_repair(turn, place, generated, repair)
         return None
 
-    async def book_lost_call(self, turn: OpenTurn, prompts: TurnPrompts) -> None:
-        """The worker before may have died in a model call: its input is booked as estimated."""
+    async def book_lost_calls(self, turn: OpenTurn, prompts: TurnPrompts, takeovers: int) -> None:
+        """Each worker before may have died in a model call of this round: its input is booked as estimated.
+
+        It goes with the next commit, and only a commit makes the turn's attempts count from 0 again.
+        """
         place = RoundPlace(turn.turn_id, 0, self._limits.rounds, turn.now())
         lost = self._generator.estimate_lost_call(await prompts.build(place))
-        await turn.commit(Writing(usage=(lost,)))
+        for _ in range(takeovers):
+            turn.book(lost)
 
     async def _generate(self, turn: OpenTurn, request: ModelRequest, place: RoundPlace) -> Generated | TurnEnd:
         for tries_left in reversed(range(self._limits.max_broken_replies + 1)):
@@ -105,33 +111,21 @@ class RoundRunner:
         raise AssertionError("the last try returns or raises")
 
     def _build_end(self, turn: OpenTurn, place: RoundPlace, generated: Generated, answer: GiveAnswer) -> TurnEnd:
-        completions = sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
         marks = self._mark_plan(turn, place, answer.notes)
-        drafts = [
-            *draft_missing_start(place, turn.turn_blocks),
-            *draft_thinking(place, generated.texts),
-            *marks.drafts,
-            *draft_answer(place, generated.texts, answer, completions + 1),
-        ]
-        return TurnEnd(
-            Outcome.COMPLETED, writing=Writing(drafts=tuple(drafts), usage=(generated.usage,), after=marks.after)
-        )
+        answered = draft_answer(place, generated.texts, answer, _count(turn, BlockType.COMPLETION) + 1)
+        drafts = [*_draft_begin(turn, place, generated), *marks.drafts, *answered]
+        writing = write_round(drafts, generated.texts, generated.usage)
+        return TurnEnd(Outcome.COMPLETED, writing=replace(writing, after=marks.after))
 
     async def _commit_call(self, turn: OpenTurn, place: RoundPlace, generated: Generated, use: UseTool) -> None:
         call_id = self._next_call_id()
         marks = Writing() if use.spec.tool_id == PLAN_TOOL else self._mark_plan(turn, place, use.notes)
         calls = draft_call(place, generated.texts, use, call_id)
-        drafts = [
-            *draft_missing_start(place, turn.turn_blocks),
-            *draft_thinking(place, generated.texts),
-            *marks.drafts,
-            *calls,
-        ]
+        drafts = [*_draft_begin(turn, place, generated), *marks.drafts, *calls]
         body = ToolCallBody(tool_id=use.spec.tool_id, params=use.raw_params)
-        writing = Writing(
-            drafts=tuple(drafts),
+        writing = replace(
+            write_round(drafts, generated.texts, generated.usage),
             effects=(effect_change(call_id, body, use.spec.effect, EffectState.INTENDED),),
-            usage=(generated.usage,),
             after=(*marks.after, (_started(calls[-1], body), place.round)),
         )
         self._failpoints.hit("turn.before_c1")
@@ -139,40 +133,39 @@ class RoundRunner:
         self._failpoints.hit("turn.after_c1")
 
     async def _commit_repair(self, turn: OpenTurn, place: RoundPlace, generated: Generated, repair: Repair) -> None:
-        drafts = [
-            *draft_missing_start(place, turn.turn_blocks),
-            *draft_thinking(place, generated.texts),
-            *draft_repair(place, repair, generated.decision.raw),
-        ]
-        await turn.commit(Writing(drafts=tuple(drafts), usage=(generated.usage,)))
-        if generated.texts.channels - {"thinking"}:
-            # Notes and contents of a refused action were shown and are not on the timeline.
-            turn.rewind()
+        drafts = [*_draft_begin(turn, place, generated), *draft_repair(place, repair, generated.decision.raw)]
+        await turn.commit(write_round(drafts, generated.texts, generated.usage))
 
     async def _keep_interrupted(self, turn: OpenTurn, place: RoundPlace, generated: Generated) -> None:
         """Keep what was shown of a reply that a steer or a cancel cut off; the next round folds the signal."""
-        unseen = await turn.inbox.load_unseen()
         shown = generated.texts.text("answer")
-        ends = any(signal.kind is SignalKind.CANCEL or not signal.text.strip() for signal in unseen)
-        drafts = [*draft_missing_start(place, turn.turn_blocks), *draft_thinking(place, generated.texts)]
+        drafts = _draft_begin(turn, place, generated)
+        ends = any(ends_work(signal) for signal in await turn.inbox.load_unseen())
         if shown and ends:
             raw = generated.decision.answer.raw if generated.decision.answer else shown
-            completions = sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
-            drafts += draft_answer(place, generated.texts, GiveAnswer(raw, shown), completions + 1)
+            n = _count(turn, BlockType.COMPLETION) + 1
+            drafts += draft_answer(place, generated.texts, GiveAnswer(raw, shown), n)
         elif shown:
             drafts += draft_attempt(place, generated.texts, generated.decision, "steered")
-        await turn.commit(Writing(drafts=tuple(drafts), usage=(generated.usage,)))
-        if generated.texts.channels - {"thinking", "answer"}:
-            turn.rewind()
+        writing = write_round(drafts, generated.texts, generated.usage)
+        # An answer of an open turn is told by no event of its own.
+        await turn.commit(replace(writing, rewind=writing.rewind or bool(shown and ends)))
 
     def _mark_plan(self, turn: OpenTurn, place: RoundPlace, notes: str) -> Writing:
         plan = current_plan(turn.blocks)
         marked = mark_steps(plan, notes, moment=PlanMoment(turn.turn_id, place.now)) if plan else None
         if plan is None or marked is None:
             return Writing()
-        acks = sum(1 for block in turn.turn_blocks if block.type is BlockType.PLAN_ACK)
-        drafts = draft_plan_marks(place, marked, build_ack(plan, marked), acks + 1)
+        drafts = draft_plan_marks(place, marked, build_ack(plan, marked), _count(turn, BlockType.PLAN_ACK) + 1)
         return Writing(drafts=tuple(drafts), after=((ChatPlan(plan=marked), place.round),))
+
+
+def _draft_begin(turn: OpenTurn, place: RoundPlace, generated: Generated) -> list[BlockDraft]:
+    return [*draft_missing_start(place, turn.turn_blocks), *draft_thinking(place, generated.texts)]
+
+
+def _count(turn: OpenTurn, kind: BlockType) -> int:
+    return sum(1 for block in turn.turn_blocks if block.type is kind)
 
 
 def _started(call: BlockDraft, body: ToolCallBody) -> ChatStep:

@@ -72,10 +72,15 @@ class ChannelOutput:
                 sources=route.sources,
             )
 
-    async def write(self, text: str) -> None:
-        """More of the open occurrence."""
+    def write(self, text: str) -> Awaitable[None]:
+        """More of the open occurrence. It runs for every chunk, so the usual case is one call of `emit`."""
         self._written.append(text)
         shown = text if self._cite is None else self._cite.feed(text)
+        if shown and self._composite is None:
+            return self._deliver(shown)
+        return self._write_composite(shown, text)
+
+    async def _write_composite(self, shown: str, text: str) -> None:
         if shown:
             await self._deliver(shown)
         if self._composite is not None:
@@ -99,20 +104,19 @@ class ChannelOutput:
         return build_result(self.spec, self._instances, tuple(self._used_sources))
 
     def _deliver(self, text: str, *, completed: bool = False) -> Awaitable[None]:
-        """The usual case, a marker and no subscriber, is one call and nothing around it: it runs for every chunk."""
         index = self._index
         self._index = index + 1
-        marker = self.spec.emit_marker
-        if marker is None or self._subscribers:
+        spec = self.spec
+        if spec.emit_marker is None or self._subscribers:
             return self._deliver_to_all(text, index, completed=completed)
         return self._emit(
-            channel=self.spec.name,
+            channel=spec.name,
             instance=self._instance,
             index=index,
             text=text,
             completed=completed,
-            marker=marker,
-            format=self.spec.format,
+            marker=spec.emit_marker,
+            format=spec.format,
             artifact=self._artifact,
         )
 

@@ -10,14 +10,16 @@ from everturn.model.sources import Source
 
 CitationFormat = Literal["markdown", "text", "html"]
 
-MAX_TOKEN_CHARS = 256
+MAX_SIDS_CHARS = 240
 MAX_SIDS = 200
 MAX_TITLE_CHARS = 200
 _MAX_RENDERED = 1_000
 
-_TOKEN = re.compile(r"\[\[[ \t]*S[ \t]*:([0-9,\-\u2010-\u2014 \t]+)\]\]", re.IGNORECASE | re.ASCII)
+_BLANKS = r"[ \t]{0,8}+"
+_SIDS = r"[0-9,\-\u2010-\u2014 \t]"
+_TOKEN = re.compile(rf"\[\[{_BLANKS}S{_BLANKS}:({_SIDS}{{1,{MAX_SIDS_CHARS}}}+)\]\]", re.IGNORECASE | re.ASCII)
 _TOKEN_BEGINNING = re.compile(
-    r"\[(?:\[[ \t]*(?:S[ \t]*(?::[0-9,\-\u2010-\u2014 \t]*\]?)?)?)?", re.IGNORECASE | re.ASCII
+    rf"\[\[{_BLANKS}(?:S{_BLANKS}(?::{_SIDS}{{0,{MAX_SIDS_CHARS}}}+\]?)?)?", re.IGNORECASE | re.ASCII
 )
 _RANGE = re.compile(r"(\d+)(?:[ \t]*[-\u2010-\u2014][ \t]*(\d+))?", re.ASCII)
 _MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]<>|~!])")
@@ -32,6 +34,7 @@ class CitationReplacer:
         self._output: CitationFormat = output
         self._fences = FenceTracker()
         self._held = ""
+        self._read = 0
         self._used: dict[int, None] = {}
         self._links: dict[int, str] = {}
         self._rendered: dict[str, str] = {}
@@ -43,12 +46,29 @@ class CitationReplacer:
 
     def feed(self, text: str) -> str:
         """The text that can be shown now; what may still be a token waits."""
-        text = self._held + text
-        self._held = ""
-        if "[[" not in text and text[-1:] != "[":
+        if self._held:
+            text = self._held + text
+            self._held = ""
+        if "[" not in text:
             self._fences.advance(text)
             return text
-        return "".join(self._replaced(text))
+        settled = _settled_chars(text)
+        if settled < len(text):
+            self._held = text[settled:]
+            text = text[:settled]
+        if self._fences.try_skip(text):
+            return _TOKEN.sub(self._rendered_token, text)
+        return self._feed_near_fences(text)
+
+    def _feed_near_fences(self, text: str) -> str:
+        self._read = 0
+        shown = _TOKEN.sub(self._token_outside_fences, text)
+        self._fences.advance(text[self._read :])
+        if self._held and self._fences.inside:
+            self._fences.advance(self._held)
+            shown += self._held
+            self._held = ""
+        return shown
 
     def finish(self) -> str:
         """A token that never became whole, as it was written."""
@@ -56,25 +76,15 @@ class CitationReplacer:
         self._held = ""
         return held
 
-    def _replaced(self, text: str) -> list[str]:
-        """Pieces to show. `read` is how far the fence tracker has come, `shown_to` how far the pieces go."""
-        pieces: list[str] = []
-        read = shown_to = 0
-        bracket = _find_brackets(text, 0)
-        while bracket >= 0:
-            self._fences.advance(text[read:bracket])
-            read = bracket
-            inside = self._fences.inside
-            token = None if inside else _TOKEN.match(text, bracket, bracket + MAX_TOKEN_CHARS)
-            if token is not None:
-                pieces += (text[shown_to:bracket], self._rendered.get(token[0]) or self._render(token[0], token[1]))
-                shown_to = token.end()
-            elif not inside and _may_become_token(text, bracket):
-                self._held = text[bracket:]
-                return [*pieces, text[shown_to:bracket]]
-            bracket = _find_brackets(text, max(shown_to, bracket + 1))
-        self._fences.advance(text[read:])
-        return [*pieces, text[shown_to:]]
+    def _token_outside_fences(self, token: re.Match[str]) -> str:
+        """`_read` is how far the fences have been followed in the text that is being searched."""
+        self._fences.advance(token.string[self._read : token.start()])
+        self._read = token.start()
+        return token[0] if self._fences.inside else self._rendered_token(token)
+
+    def _rendered_token(self, token: re.Match[str]) -> str:
+        written = token[0]
+        return self._rendered.get(written) or self._render(written, token[1])
 
     def _render(self, token: str, written_ids: str) -> str:
         if len(self._rendered) >= _MAX_RENDERED:
@@ -154,13 +164,11 @@ def _escape_url(url: str) -> str:
     return _URL_UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", url)
 
 
-def _find_brackets(text: str, start: int) -> int:
-    """Where a token could begin: at two brackets, or at one that ends the text; -1 if nowhere."""
-    found = text.find("[[", start)
-    if found < 0 and text[-1:] == "[" and start < len(text):
-        return len(text) - 1
-    return found
-
-
-def _may_become_token(text: str, start: int) -> bool:
-    return len(text) - start < MAX_TOKEN_CHARS and _TOKEN_BEGINNING.fullmatch(text, start) is not None
+def _settled_chars(text: str) -> int:
+    """How many characters of `text` no continuation can turn into part of a token that is not whole yet."""
+    if text.endswith("["):
+        return len(text) - (2 if text.endswith("[[") else 1)
+    last = text.rfind("[[")
+    if last < 0 or text.find("]]", last) >= 0 or not _TOKEN_BEGINNING.fullmatch(text, last):
+        return len(text)
+    return last

@@ -31,16 +31,27 @@ class FenceTracker:
             return True
         return self._line == "undecided" and bool(_opened_fence(self._head))
 
+    def try_skip(self, text: str) -> bool:
+        """Read more text if no place in it can be code; otherwise read nothing and return False."""
+        if self._line != "ordinary" or self._fence or "```" in text or "~~~" in text:
+            return False
+        last_break = text.rfind("\n")
+        if last_break >= 0:
+            self._line = "undecided"
+            self._grow_line(text[last_break + 1 :])
+        return True
+
     def advance(self, text: str) -> None:
         """Read more text."""
+        if self.try_skip(text):
+            return
         last_break = text.rfind("\n")
         if last_break < 0:
             self._grow_line(text)
         elif "```" in text or "~~~" in text:
             self._read_lines(text)
         else:
-            if self._line != "ordinary":
-                self._grow_line(text[: text.find("\n")])
+            self._grow_line(text[: text.find("\n")])
             self._end_line()
             self._grow_line(text[last_break + 1 :])
 

@@ -71,11 +71,17 @@ class ChannelParser:
         if self._tag_beginning:
             text = self._tag_beginning + text
             self._tag_beginning = ""
-        if "<" in text:
-            self._read_tags(text)
+        if self._tags.may_occur_in(text):
+            settled = self._tags.settled_chars(text)
+            self._tag_beginning = text[settled:]
+            self._scan(text[:settled])
+        elif text and self._open is not None and self._open.body == "prose":
+            return [ChannelText(self._open.channel, self._open.instance, text)]
         else:
             self._pass_text(text)
-        return self._take_pieces()
+        pieces = self._pieces
+        self._pieces = []
+        return pieces
 
     def finish(self) -> list[Piece]:
         """The rest: what was held back, and the closing of a channel that is still open."""
@@ -85,19 +91,9 @@ class ChannelParser:
             self._end_at_possible_end(self._open.possible_end)
         if self._open is not None:
             self._close(complete=False)
-        return self._take_pieces()
-
-    def _take_pieces(self) -> list[Piece]:
         pieces = self._pieces
         self._pieces = []
         return pieces
-
-    def _read_tags(self, text: str) -> None:
-        settled = self._tags.settled_chars(text)
-        if settled < len(text):
-            self._tag_beginning = text[settled:]
-            text = text[:settled]
-        self._scan(text)
 
     def _scan(self, text: str) -> None:
         """Read text in which every tag is whole."""

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+_BEGINNING = re.compile(r"</?(?:[cC]|$)")
+
 Body = Literal["prose", "code", "json"]
 
 
@@ -52,6 +54,10 @@ class TagTable:
         if found is None:
             return None
         return Tag(self._names[found[2].lower()], not found[1], found[0], found.start())
+
+    def may_occur_in(self, text: str) -> bool:
+        """Whether a tag or the beginning of one may be in `text`. False is sure, and quick to find out."""
+        return "<" in text and _BEGINNING.search(text) is not None
 
     def settled_chars(self, text: str) -> int:
         """How many characters of `text` no continuation can turn into part of a tag that is not whole yet."""

@@ -49,7 +49,8 @@ class Emitter:
         self._cursor = cursor
         self._published = cursor
         self._unchecked = True
-        self._count = 0
+        # An emitter before this one may have written under the same fence.
+        self._count = cursor.n if cursor.fence == fence else 0
         self._pending: list[EncodedEvent] = []
         self._uncommitted = UncommittedEvents()
         self._view: Callable[[], TurnView] | None = None
@@ -87,6 +88,8 @@ class Emitter:
 
     async def flush(self, timeout_s: float) -> bool:
         """Wait until all is published; False when the time is up or the lease is lost."""
+        if self.stale.is_set():
+            return False
         try:
             async with asyncio.timeout(timeout_s):
                 await self._drained.wait()
@@ -115,11 +118,9 @@ class Emitter:
                 backoff_s = 0.05
             except StaleFence:
                 self.stale.set()
-            except EventsLost:
-                self._lose("gone from the stream")
-            except Unavailable as error:
+            except (EventsLost, Unavailable) as error:
                 self._lose(str(error))
-                if self._closed:
+                if self._closed and isinstance(error, Unavailable):
                     return
                 await asyncio.sleep(backoff_s)
                 backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)

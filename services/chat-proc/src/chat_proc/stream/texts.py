@@ -71,8 +71,9 @@ class RoundTexts:
         return sorted(instance for name, instance in self._texts if name == channel)
 
     @property
-    def channels(self) -> set[str]:
-        return {channel for channel, _ in self._texts}
+    def shown(self) -> dict[tuple[str, int], str]:
+        """Everything said so far by channel and instance."""
+        return {key: "".join(growing.pieces) for key, growing in self._texts.items()}
 
     def _send(self, channel: str, instance: int, growing: _Growing, text: str, *, completed: bool) -> None:
         delta = ChatDelta(

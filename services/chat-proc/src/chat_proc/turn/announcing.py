@@ -5,18 +5,20 @@ import asyncio
 import structlog
 
 from chat_proc.stream.emitter import Emitter
-from chat_proc.turn.finish import build_terminal_event
+from chat_proc.turn.finish import build_status_after, build_terminal_event
 from everturn.errors import Unavailable
+from everturn.model.identity import lane_of
 from everturn.model.ids import TurnId
-from everturn.model.leases import Claim, Lease
+from everturn.model.leases import Claim, EventCursor, Lease
 from everturn.ports.clock import Clock
 from everturn.ports.doorbells import Doorbells
 from everturn.ports.event_stream import EventWriter
 from everturn.ports.leases import Leases
 from everturn.ports.sweeps import Sweeps
 from everturn.ports.timelines import Timelines
-from everturn.timeline.turn_view import TurnRecord, build_turn_view
-from everturn.wire.events import ChatRewind, ConvStatus
+from everturn.ports.turns import Turns
+from everturn.timeline.turn_view import build_turn_view
+from everturn.wire.events import ChatRewind
 
 _log = structlog.get_logger(__name__)
 
@@ -31,6 +33,7 @@ class Announcer:
         *,
         leases: Leases,
         timelines: Timelines,
+        turns: Turns,
         writer: EventWriter,
         sweeps: Sweeps,
         doorbells: Doorbells,
@@ -38,24 +41,21 @@ class Announcer:
     ) -> None:
         self._leases = leases
         self._timelines = timelines
+        self._turns = turns
         self._writer = writer
         self._sweeps = sweeps
         self._doorbells = doorbells
         self._clock = clock
 
-    async def announce_ended(self, claim: Claim, turn_id: TurnId) -> None:
-        """Publish the state and the terminal event of a turn from its rows; the sweeper comes again when that fails."""
+    async def announce_ended(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> EventCursor:
+        """Publish the state and the terminal event of a turn from its rows; the sweeper comes again when that fails.
+
+        `cursor` is the last event id that this fence or one before has given out; returns what it is then.
+        """
         lease = claim.lease
-        turn = await self._timelines.load_turn(lease.principal, turn_id)
-        blocks = await self._timelines.load_blocks(lease.principal, lease.conversation_id)
-        record = TurnRecord(turn, tuple(block for block in blocks if block.turn_id == turn_id))
         who = lease.principal
-        cursor = claim.cursor
-        try:
-            cursor = max(cursor, await self._writer.load_last(lease.conversation_id) or cursor)
-        except Unavailable as error:
-            _log.warning("announcement_postponed", turn_id=turn_id, error=str(error))
-            return
+        page = await self._turns.load_page(who, lease.conversation_id, turn_ids=[turn_id])
+        (record,) = page.turns
         emitter = Emitter(
             self._writer,
             self._clock,
@@ -67,18 +67,24 @@ class Announcer:
         emitter.emit(ChatRewind(turn=build_turn_view(record, tenant=who.tenant, project=who.project)))
         emitter.emit(build_terminal_event(record.blocks))
         if claim.turn_id is None:
-            emitter.emit(ConvStatus(state="idle"))
+            emitter.emit(build_status_after(record.turn.status))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(emitter.run())
             sent = await emitter.flush(PUBLISH_S)
             emitter.close()
         if sent:
             await self._timelines.save_announced(lease, turn_id)
+        return emitter.cursor
 
     async def hand_back(self, lease: Lease, *, requeue: bool) -> None:
-        """Release the lease, and ring for what waits next: this turn's next holder, or the tenant's next turn."""
+        """Release the lease, and ring for what waits next, here and in the tenant's other conversations.
+
+        The own bell is rung in any case: a message accepted between the end of the turn and this release has rung
+        already, for a worker that found the conversation held.
+        """
         await self._leases.release(lease, requeue=requeue)
         try:
+            await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
             for ring in await self._sweeps.next_of_tenant(lease.conversation_id):
                 await self._doorbells.ring(ring.lane, ring.conversation_id)
         except Unavailable as error:

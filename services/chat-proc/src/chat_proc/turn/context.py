@@ -7,9 +7,10 @@ import structlog
 
 from chat_proc.agent.open_turn import TurnEnd, Writing
 from chat_proc.stream.emitter import Emitter
-from chat_proc.turn.finish import build_terminal_event, draft_exit, status_of
+from chat_proc.turn.finish import build_status_after, build_terminal_event, draft_exit, status_of
 from chat_proc.turn.inbox import LeasedInbox
 from chat_proc.turn.opening import make_title
+from chat_proc.turn.patience import Patience
 from everturn.errors import EverturnError
 from everturn.model.artifacts import Artifact
 from everturn.model.blocks import GENESIS_HASH, Block, BlockDraft, chain_blocks
@@ -24,7 +25,7 @@ from everturn.ports.timelines import InboxMoved, Timelines
 from everturn.telemetry.metrics import TOKENS
 from everturn.timeline.turn_view import TurnRecord, build_turn_view
 from everturn.timeline.view_parts import build_file_view
-from everturn.wire.events import AnyEvent, ConvStatus, ConvTitle
+from everturn.wire.events import AnyEvent, ConvTitle
 from everturn.wire.views import FileView, TurnView
 
 _log = structlog.get_logger(__name__)
@@ -48,6 +49,7 @@ class LeasedTurn:
         clock: Clock,
         objects: Objects,
         usage: TurnUsage,
+        patience: Patience | None = None,
     ) -> None:
         self._claim = claim
         self._timelines = timelines
@@ -59,6 +61,8 @@ class LeasedTurn:
         self._next_seq = claim.next_seq
         self._last_hash = claim.last_hash or GENESIS_HASH
         self._usage = usage
+        self._booked: tuple[UsageEvent, ...] = ()
+        self._patience = patience or Patience()
         self._started = turn.started_at or clock.now()
         self._media: dict[str, bytes] = {}
         self.turn = turn
@@ -88,7 +92,7 @@ class LeasedTurn:
 
     @property
     def usage(self) -> TurnUsage:
-        return self._usage
+        return add_usage(self._usage, self._booked)
 
     @property
     def elapsed_s(self) -> float:
@@ -123,9 +127,50 @@ class LeasedTurn:
     def rewind(self) -> None:
         self._emitter.rewind()
 
+    def book(self, usage: UsageEvent) -> None:
+        self._booked += (usage,)
+
     async def commit(self, writing: Writing) -> None:
+        writing = Writing(usage=self._booked).plus(writing)
         blocks = self._chain(writing.drafts)
-        commit = Commit(
+        await self._write(self._build_commit(blocks, writing))
+        self._keep(blocks, writing)
+        self._say(writing)
+
+    async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
+        writing = Writing(usage=self._booked).plus(end.writing)
+        usage = add_usage(self._usage, writing.usage)
+        rounds = max((draft.round for draft in writing.drafts), default=0)
+        exit_draft = draft_exit(
+            end,
+            self.turn_id,
+            rounds=max(rounds, last_round(self.turn_blocks)),
+            usage=usage,
+            elapsed_ms=int(self.elapsed_s * 1000),
+            now=self.now(),
+        )
+        title = make_title(self.turn.request.text) if self.turn.ordinal == 1 else None
+        blocks = self._chain((*writing.drafts, exit_draft))
+        close = TurnClose(
+            status=status_of(end),
+            outcome=end.outcome,
+            error=end.error,
+            usage=usage,
+            seen_inbox=self.inbox.seen_seq,
+            title=title,
+            promote=promote,
+        )
+        await self._write(self._build_commit(blocks, writing, close))
+        self.turn = replace(self.turn, status=status_of(end))
+        self._keep(blocks, writing, promote)
+        self._say(writing)
+        if title is not None:
+            self.emit(ConvTitle(title=title))
+        self.emit(build_terminal_event(self.turn_blocks))
+        self.emit(build_status_after(self.turn.status, promote))
+
+    def _build_commit(self, blocks: tuple[Block, ...], writing: Writing, close: TurnClose | None = None) -> Commit:
+        return Commit(
             turn_id=self.turn_id,
             blocks=blocks,
             cursor=self._emitter.cursor,
@@ -133,68 +178,41 @@ class LeasedTurn:
             usage=writing.usage,
             artifacts=writing.artifacts,
             signals=writing.signals,
+            close=close,
         )
-        self.inbox.notice_seq(await self._timelines.commit(self._claim.lease, commit))
-        self._keep(blocks, writing)
-        self._say(writing)
 
-    async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
-        usage = add_usage(self._usage, end.writing.usage)
-        rounds = max((draft.round for draft in end.writing.drafts), default=0) or last_round(self.turn_blocks)
-        elapsed_ms = int(self.elapsed_s * 1000)
-        exit_draft = draft_exit(end, self.turn_id, rounds=rounds, usage=usage, elapsed_ms=elapsed_ms, now=self.now())
-        title = make_title(self.turn.request.text) if self.turn.ordinal == 1 else None
-        blocks = self._chain((*end.writing.drafts, exit_draft))
-        commit = Commit(
-            turn_id=self.turn_id,
-            blocks=blocks,
-            cursor=self._emitter.cursor,
-            effects=end.writing.effects,
-            usage=end.writing.usage,
-            artifacts=end.writing.artifacts,
-            signals=end.writing.signals,
-            close=TurnClose(
-                status=status_of(end),
-                outcome=end.outcome,
-                error=end.error,
-                usage=usage,
-                seen_inbox=self.inbox.seen_seq,
-                title=title,
-                promote=promote,
-            ),
-        )
+    async def _write(self, commit: Commit) -> None:
         try:
-            await self._timelines.commit(self._claim.lease, commit)
+            inbox_seq = await self._patience.call(lambda: self._timelines.commit(self._claim.lease, commit))
         except InboxMoved as moved:
             self.inbox.notice_seq(moved.inbox_seq)
             raise
-        self.turn = replace(self.turn, status=status_of(end))
-        self._keep(blocks, end.writing)
-        self._say(end.writing)
-        if title is not None:
-            self.emit(ConvTitle(title=title))
-        self.emit(build_terminal_event(self.turn_blocks))
-        self.emit(ConvStatus(state="queued" if promote else "idle", turn_id=promote.turn_id if promote else None))
+        self.inbox.notice_seq(inbox_seq)
 
     def _build_view(self) -> TurnView:
-        record = TurnRecord(self.turn, tuple(self.turn_blocks))
+        record = TurnRecord(self.turn, tuple(self.turn_blocks), self.inbox.receipts)
         return build_turn_view(record, tenant=self.principal.tenant, project=self.principal.project)
 
     def _chain(self, drafts: tuple[BlockDraft, ...]) -> tuple[Block, ...]:
         return chain_blocks(drafts, next_seq=self._next_seq, last_hash=self._last_hash)
 
-    def _keep(self, blocks: tuple[Block, ...], writing: Writing) -> None:
+    def _keep(self, blocks: tuple[Block, ...], writing: Writing, promote: Promotion | None = None) -> None:
         self._blocks.extend(blocks)
         if blocks:
             self._next_seq, self._last_hash = blocks[-1].seq + 1, blocks[-1].hash
         self._usage = add_usage(self._usage, writing.usage)
-        self.inbox.mark_answered({change.signal_id for change in writing.signals})
+        self._booked = ()
+        self.inbox.settle(writing.signals)
+        if promote is not None:
+            self.inbox.promote(promote)
         self._emitter.seal()
 
     def _say(self, writing: Writing) -> None:
         for event in writing.usage:
             TOKENS.labels(event.model, "input").inc(event.input_tokens)
             TOKENS.labels(event.model, "output").inc(event.output_tokens)
+        if writing.rewind:
+            self._emitter.rewind()
         for data, round_number in writing.after:
             self._emitter.emit(data, round_number)
 

@@ -6,10 +6,11 @@ from chat_proc.agent.open_turn import TurnEnd
 from everturn.errors import Conflict
 from everturn.model.block_bodies import CompletionBody, ExitBody
 from everturn.model.blocks import Block, BlockDraft, BlockType
+from everturn.model.commits import Promotion
 from everturn.model.ids import TurnId
 from everturn.model.refs import round_ref
 from everturn.model.turns import Outcome, TurnStatus, TurnUsage
-from everturn.wire.events import ChatComplete, ChatError
+from everturn.wire.events import ChatComplete, ChatError, ConvStatus
 
 
 def status_of(end: TurnEnd) -> TurnStatus:
@@ -17,6 +18,13 @@ def status_of(end: TurnEnd) -> TurnStatus:
     if end.error is not None:
         return TurnStatus.FAILED
     return TurnStatus.CANCELLED if end.outcome is Outcome.CANCELLED else TurnStatus.COMPLETED
+
+
+def build_status_after(status: TurnStatus, promote: Promotion | None = None) -> ConvStatus:
+    """What the conversation is when a turn has ended with this status."""
+    if promote is not None:
+        return ConvStatus(state="queued", turn_id=promote.turn_id)
+    return ConvStatus(state="error" if status is TurnStatus.FAILED else "idle")
 
 
 def draft_exit(

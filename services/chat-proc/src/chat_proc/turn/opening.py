@@ -1,6 +1,8 @@
 """The beginning of a turn: header, prompt, attachments with a preview of their text, and feedback given meanwhile."""
 
 import asyncio
+import codecs
+from collections.abc import Mapping, Sequence
 
 from chat_proc.agent.open_turn import Writing
 from everturn.model.artifacts import Artifact
@@ -43,16 +45,25 @@ def make_title(text: str) -> str:
 async def load_preview(objects: Objects, artifact: Artifact) -> AttachmentTextBody:
     """The beginning of a stored text file. A character cut by the byte limit is left out."""
     end = min(artifact.size, PREVIEW_BYTES)
-    chunks = [chunk async for chunk in objects.load_range(artifact.object_key, start=0, end=end)]
-    text = b"".join(chunks).decode("utf-8", errors="replace").rstrip("\ufffd")
-    whole = len(text) if end == artifact.size else None
-    return AttachmentTextBody(filename=artifact.filename, text=text[:PREVIEW_CHARS], total_chars=whole)
+    whole = end == artifact.size
+    data = b"".join([chunk async for chunk in objects.load_range(artifact.object_key, start=0, end=end)])
+    text = codecs.getincrementaldecoder("utf-8")("replace").decode(data, final=whole)
+    return AttachmentTextBody(
+        filename=artifact.filename, text=text[:PREVIEW_CHARS], total_chars=len(text) if whole else None
+    )
 
 
-async def build_opening(
-    turn: Turn, feedback: tuple[Feedback, ...], objects: Objects, now: str, limit_s: float = 30.0
+async def load_previews(turn: Turn, objects: Objects, limit_s: float = 30.0) -> Mapping[str, AttachmentTextBody]:
+    """The previews of the text attachments by ref. Raises Unavailable, NotFound or TimeoutError."""
+    async with asyncio.timeout(limit_s):
+        texts = [artifact for artifact in turn.request.attachments if is_text(artifact.mime)]
+        return {artifact.ref: await load_preview(objects, artifact) for artifact in texts}
+
+
+def draft_opening(
+    turn: Turn, feedback: Sequence[Feedback], previews: Mapping[str, AttachmentTextBody], now: str
 ) -> Writing:
-    """All blocks before the first round. Raises Unavailable, NotFound or TimeoutError for an attachment."""
+    """All blocks before the first round."""
     request = turn.request
     header = TurnHeaderBody(ordinal=turn.ordinal, bundle_id=request.bundle_id)
     drafts = [_draft(turn, BlockType.TURN_HEADER, "header", header, now)]
@@ -61,14 +72,12 @@ async def build_opening(
     for n, item in enumerate(feedback):
         drafts.append(_draft(turn, BlockType.FEEDBACK, f"feedback.{n}", _feedback_body(item), now))
     drafts.append(BlockDraft(turn.id, 0, BlockType.USER_PROMPT, prompt_ref(turn.id), PromptBody(text=request.text), now))
-    async with asyncio.timeout(limit_s):
-        for artifact in request.attachments:
-            drafts.append(
-                BlockDraft(turn.id, 0, BlockType.ATTACHMENT_META, artifact.ref, AttachmentBody(artifact=artifact), now)
-            )
-            if is_text(artifact.mime):
-                preview = await load_preview(objects, artifact)
-                drafts.append(BlockDraft(turn.id, 0, BlockType.ATTACHMENT_TEXT, artifact.ref, preview, now))
+    for artifact in request.attachments:
+        drafts.append(
+            BlockDraft(turn.id, 0, BlockType.ATTACHMENT_META, artifact.ref, AttachmentBody(artifact=artifact), now)
+        )
+        if (preview := previews.get(artifact.ref)) is not None:
+            drafts.append(BlockDraft(turn.id, 0, BlockType.ATTACHMENT_TEXT, artifact.ref, preview, now))
     return Writing(drafts=tuple(drafts))
 
 

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from exec_supervisor.supervisor.cgroups import Cgroup
+from exec_supervisor.supervisor.watchdog import load_children
 
 _EXIT_WAIT_S: Final = 2.0
 _MAX_ERROR_BYTES: Final = 4096
+_REAP_EVERY_S: Final = 0.005
 _PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 class SandboxChild:
@@ -39,11 +42,30 @@ class SandboxChild:
         return kept.decode("utf-8", "replace").strip()
 
     async def end(self) -> None:
-        """Kill it, and with it all of its process namespace, and wait until it is gone."""
+        """Kill it and everything it started, and wait until all of it is gone.
+
+        Usually its process namespace dies with it. Killed while it is still being set up, it leaves a process behind
+        that has not yet asked to die with its parent; as the subreaper we inherit such a one and kill it too.
+        """
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         async with asyncio.timeout(_EXIT_WAIT_S):
             await self._process.wait()
+            while orphans := load_children(os.getpid()):
+                for pid in orphans:
+                    _kill_orphan(pid)
+                await asyncio.sleep(_REAP_EVERY_S)
+
+
+def become_subreaper() -> None:
+    """Have the kernel hand us the orphans of our children; to be called before the first child is started."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _kill_orphan(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, os.WNOHANG)
 
 
 async def start_child(

@@ -11,7 +11,7 @@ from typing import Final
 from everturn.wire.execution import MIB, Launch, Posture
 from exec_supervisor.supervisor.bwrap import build_command, load_system_links, load_system_roots
 from exec_supervisor.supervisor.cgroups import Cgroup, try_create_cgroup
-from exec_supervisor.supervisor.child import SandboxChild, start_child
+from exec_supervisor.supervisor.child import SandboxChild, become_subreaper, start_child
 from exec_supervisor.supervisor.gateway import open_listener
 from exec_supervisor.supervisor.mounts import SOCKET_NAME, Stage, build_stage, remove_stage
 from exec_supervisor.supervisor.seccomp import build_filter, describe_filter
@@ -34,6 +34,7 @@ async def open_room(launch: Launch) -> AsyncGenerator[Room]:
     """Make everything and start bubblewrap; at the end kill it and leave nothing behind. Raises OSError."""
     run_dir = Path(launch.run_dir)
     uid = launch.sandbox_uid if os.geteuid() == 0 else os.geteuid()
+    become_subreaper()
     cgroup = try_create_cgroup(launch.execution_id, launch.limits)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(remove_stage, run_dir)

@@ -1,4 +1,4 @@
-"""How much memory a run's processes hold together, for machines where no control group counts it."""
+"""The processes below a run, and how much memory they hold together where no control group counts it."""
 
 from pathlib import Path
 from typing import Final
@@ -16,10 +16,7 @@ def load_memory_bytes(root_pid: int, proc: Path = PROC) -> int:
 
 def load_descendants(root_pid: int, proc: Path = PROC) -> frozenset[int]:
     """A process and everything below it. Orphans stay below: the sandbox's first process adopts them."""
-    children: dict[int, list[int]] = {}
-    for entry in proc.iterdir():
-        if entry.name.isdigit() and (parent := _try_load_parent(entry)):
-            children.setdefault(parent, []).append(int(entry.name))
+    children = _load_all_children(proc)
     found: set[int] = set()
     ahead = [root_pid]
     while ahead:
@@ -28,6 +25,19 @@ def load_descendants(root_pid: int, proc: Path = PROC) -> frozenset[int]:
             found.add(pid)
             ahead.extend(children.get(pid, ()))
     return frozenset(found)
+
+
+def load_children(parent_pid: int, proc: Path = PROC) -> tuple[int, ...]:
+    """The direct children of a process, ended ones that nobody has waited for among them."""
+    return tuple(_load_all_children(proc).get(parent_pid, ()))
+
+
+def _load_all_children(proc: Path) -> dict[int, list[int]]:
+    children: dict[int, list[int]] = {}
+    for entry in proc.iterdir():
+        if entry.name.isdigit() and (parent := _try_load_parent(entry)):
+            children.setdefault(parent, []).append(int(entry.name))
+    return children
 
 
 def _try_load_parent(entry: Path) -> int | None:

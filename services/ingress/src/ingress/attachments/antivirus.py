@@ -115,18 +115,14 @@ class _BoundedClamd(clamd.ClamdNetworkSocket):
 
     def _init_socket(self) -> None:
         family = socket.AF_UNIX if isinstance(self._address, str) else socket.AF_INET
-        connected: Any = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            connected.settimeout(CONNECT_TIMEOUT_S)
-            connected.connect(self._address)
-            connected.settimeout(None)
-            limit = struct.pack("ll", SCAN_TIMEOUT_S, 0)
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-        except OSError:
-            connected.close()
-            raise
-        self.clamd_socket = connected
+        self.clamd_socket: Any = socket.socket(family, socket.SOCK_STREAM)  # set first: the library closes it always
+        connected = self.clamd_socket
+        connected.settimeout(CONNECT_TIMEOUT_S)
+        connected.connect(self._address)
+        connected.settimeout(None)
+        limit = struct.pack("ll", SCAN_TIMEOUT_S, 0)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
 
 
 def parse_address(url: str) -> tuple[str, int] | str:

@@ -14,7 +14,7 @@ def play(objects, *sizes: int) -> TimelineBuilder:
     for number, size in enumerate(sizes):
         data = bytes([number]) * size
         file = build_file("turn_1", f"f{number}.bin", data, kind=ArtifactKind.OUTPUT)
-        objects.held[file.object_key] = data
+        objects.stored[file.object_key] = data
         timeline.result(f"call_{number}", "react.write", "ok", file)
     return timeline
 
@@ -22,7 +22,7 @@ def play(objects, *sizes: int) -> TimelineBuilder:
 async def test_attachments_and_produced_files_lie_under_their_paths(objects) -> None:
     csv = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
     chart = build_file("turn_1", "chart.png", b"png", kind=ArtifactKind.OUTPUT)
-    objects.held = {csv.object_key: b"a,b", chart.object_key: b"png"}
+    objects.stored = {csv.object_key: b"a,b", chart.object_key: b"png"}
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Look", csv)
     timeline.result("call_1", "exec_tools.execute_code_python", "ok", chart)

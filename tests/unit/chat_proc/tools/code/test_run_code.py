@@ -66,7 +66,7 @@ class RecordingSandbox:
 @pytest.fixture
 def timeline(objects) -> TimelineBuilder:
     csv = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
-    objects.held[csv.object_key] = b"a,b"
+    objects.stored[csv.object_key] = b"a,b"
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Chart it", csv)
     timeline.start_round()
@@ -93,7 +93,7 @@ async def test_a_run_keeps_its_files_and_tells_what_it_printed(call_tool, timeli
     assert (chart.visibility, chart.description) == ("external", "The chart")
     assert (table.ref, table.kind, table.visibility) == ("fi:turn_1.files/table.csv", ArtifactKind.FILE, "internal")
     assert ":chatbot:exec:" in chart.rn
-    assert objects.held[chart.object_key] == PNG
+    assert objects.stored[chart.object_key] == PNG
 
 
 async def test_the_sandbox_gets_the_program_verbatim_and_the_files_of_the_conversation(

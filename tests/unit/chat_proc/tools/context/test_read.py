@@ -20,7 +20,7 @@ def timeline(objects) -> TimelineBuilder:
     timeline.start_turn("turn_1", "Hello", CSV, PHOTO, SHEET)
     timeline.start_round()
     timeline.result("call_1", "react.write", "r" * 30_000, LONG)
-    objects.held = {
+    objects.stored = {
         CSV.object_key: b"\xef\xbb\xbfa,b\n1,2\n3,4\n",
         PHOTO.object_key: b"png",
         LONG.object_key: b"0123456789\n" * 5000,
@@ -116,7 +116,7 @@ async def test_a_binary_file_stays_metadata(call_tool, timeline, objects) -> Non
 
 
 async def test_a_store_that_is_down_fails_that_path_only(call_tool, timeline, objects) -> None:
-    objects.broken = True
+    objects.down = True
 
     outcome = await call_tool(ReadTool(objects), timeline, {"paths": [CSV.ref, "ar:turn_1.user.prompt"]})
 

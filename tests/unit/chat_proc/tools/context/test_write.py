@@ -40,19 +40,19 @@ async def test_where_a_text_is_shown_and_offered(call_tool, timeline, objects, e
         "text/markdown",
         visibility,
     )
-    assert objects.held[artifact.object_key] == b"# Report"
+    assert objects.stored[artifact.object_key] == b"# Report"
 
 
 async def test_json_may_be_given_as_an_object(call_tool, timeline, objects) -> None:
     outcome = await call_tool(WriteTool(objects), timeline, {"path": "outputs/a.json", "content": {"a": [1, "é"]}})
 
-    assert objects.held[outcome.artifacts[0].object_key].decode() == '{\n  "a": [\n    1,\n    "é"\n  ]\n}\n'
+    assert objects.stored[outcome.artifacts[0].object_key].decode() == '{\n  "a": [\n    1,\n    "é"\n  ]\n}\n'
 
 
 async def test_a_lone_surrogate_does_not_break_the_file(call_tool, timeline, objects) -> None:
     outcome = await call_tool(WriteTool(objects), timeline, {"path": "files/a.md", "content": "a\ud800b"})
 
-    assert objects.held[outcome.artifacts[0].object_key] == b"a?b"
+    assert objects.stored[outcome.artifacts[0].object_key] == b"a?b"
 
 
 @pytest.mark.parametrize("path", ["turn_1/files/a.md", "../a.md", "/a.md", "attachments/a.md"])
@@ -61,7 +61,7 @@ async def test_a_place_outside_this_turn_is_refused_in_words(call_tool, timeline
 
     assert outcome.status == "error"
     assert outcome.text.startswith("Nothing was written: ")
-    assert objects.held == {}
+    assert objects.stored == {}
 
 
 async def test_a_text_beyond_the_cap_is_refused(call_tool, timeline, objects) -> None:
@@ -71,7 +71,7 @@ async def test_a_text_beyond_the_cap_is_refused(call_tool, timeline, objects) ->
 
 
 async def test_without_the_store_nothing_is_claimed(call_tool, timeline, objects) -> None:
-    objects.broken = True
+    objects.down = True
 
     with pytest.raises(Unavailable):
         await call_tool(WriteTool(objects), timeline, {"path": "files/a.md", "content": "x"})

@@ -1,4 +1,4 @@
-"""`exec_tools.execute_code_python`: runs the program of the code channel in the sandbox and keeps the promised files."""
+"""`exec_tools.execute_code_python`: runs the program of the code channel and keeps the promised files."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,0 +1,83 @@
+"""Stages for the contracts: one over the in-memory drivers, one over Postgres with the real roles."""
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from everturn.model.feedback import Feedback
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId
+from everturn.postgres.database import open_database
+from everturn.postgres.feedback import PostgresFeedback
+from everturn.postgres.inbox import PostgresInbox
+from everturn.postgres.leases import PostgresLeases
+from everturn.postgres.timelines import PostgresTimelines
+from everturn.testing.contracts.stage import Stage
+from everturn.testing.database_roles import Roles
+from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.memory.inbox import MemoryInbox
+from everturn.testing.memory.leases import MemoryLeases
+from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.memory.timelines import MemoryTimelines
+from everturn.testing.sequential_ids import SequentialIds
+from everturn_local.servers.databases import DatabaseUrls
+
+
+@pytest.fixture
+async def roles(database: DatabaseUrls) -> AsyncIterator[Roles]:
+    superuser = await asyncpg.connect(database.superuser)
+    try:
+        async with (
+            open_database(database.ingress, pool_size=24, application_name="test-ingress") as ingress,
+            open_database(database.worker, pool_size=8, application_name="test-worker") as worker,
+        ):
+            yield Roles(ingress, worker, superuser)
+    finally:
+        await superuser.close()
+
+
+@pytest.fixture(scope="module")
+def module_ids() -> SequentialIds:
+    """Ids for the rows of one module's database, which its tests share."""
+    return SequentialIds()
+
+
+@pytest.fixture
+def postgres_stage(roles: Roles, module_ids: SequentialIds) -> Stage:
+    async def expire_lease(conversation_id: ConversationId) -> None:
+        await roles.superuser.execute(
+            "UPDATE lease SET expires_at = now() - interval '1 s' WHERE conversation_id = $1", conversation_id
+        )
+
+    return Stage(
+        inbox=PostgresInbox(roles.ingress, share=1_000),
+        leases=PostgresLeases(roles.worker, owner="worker-1"),
+        rival=PostgresLeases(roles.worker, owner="worker-2"),
+        timelines=PostgresTimelines(roles.worker),
+        ids=module_ids,
+        expire_lease=expire_lease,
+        give_feedback=PostgresFeedback(roles.ingress).save,
+    )
+
+
+@pytest.fixture
+def memory_stage() -> Stage:
+    clock = FixedClock()
+    platform = MemoryPlatform(clock)
+
+    async def expire_lease(_: ConversationId) -> None:
+        clock.advance(16)
+
+    async def give_feedback(_: Principal, conversation_id: ConversationId, feedback: Feedback) -> None:
+        platform.conversations[conversation_id].feedback.append(feedback)
+
+    return Stage(
+        inbox=MemoryInbox(platform),
+        leases=MemoryLeases(platform, owner="worker-1"),
+        rival=MemoryLeases(platform, owner="worker-2"),
+        timelines=MemoryTimelines(platform),
+        ids=SequentialIds(),
+        expire_lease=expire_lease,
+        give_feedback=give_feedback,
+    )

@@ -1,0 +1,183 @@
+"""Conversations as their owner lists, renames and erases them."""
+
+from dataclasses import replace
+
+import pytest
+
+from everturn.errors import Invalid, NotFound, StaleFence
+from everturn.model.conversations import ConversationState
+from everturn.model.feedback import Feedback, Reaction
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId
+from everturn.ports.conversations import ConversationQuery
+from everturn.ports.inbox import IdempotencyKey
+from everturn.postgres.conversations import PostgresConversations
+from everturn.testing.contracts.stage import ANN, Stage, closing, commit, think
+from everturn.testing.database_roles import Roles
+from everturn.testing.fixed_clock import BEGINNING
+from everturn.testing.sequential_ids import SequentialIds
+
+
+@pytest.fixture
+def conversations(roles: Roles) -> PostgresConversations:
+    return PostgresConversations(roles.ingress)
+
+
+@pytest.fixture
+def owner(module_ids: SequentialIds) -> Principal:
+    """A user whom no other test knows."""
+    return replace(ANN, user_id=module_ids.call())
+
+
+async def create(
+    conversations: PostgresConversations, owner: Principal, ids: SequentialIds, title: str
+) -> ConversationId:
+    return (await conversations.create(owner, ids.conversation(), title=title, bundle_id=None)).id
+
+
+async def test_a_new_conversation_is_idle_and_can_be_loaded(
+    conversations: PostgresConversations, owner: Principal, module_ids: SequentialIds
+) -> None:
+    created = await conversations.create(owner, module_ids.conversation(), title="Zürich", bundle_id="sales")
+
+    assert await conversations.load(owner, created.id) == created
+    assert (created.title, created.state, created.bundle_id, created.archived) == (
+        "Zürich",
+        ConversationState.IDLE,
+        "sales",
+        False,
+    )
+
+
+async def test_pages_come_newest_activity_first_and_without_overlap(
+    conversations: PostgresConversations, owner: Principal, module_ids: SequentialIds
+) -> None:
+    created = [await create(conversations, owner, module_ids, str(n)) for n in range(5)]
+
+    seen, cursor = [], None
+    while True:
+        page = await conversations.load_page(owner, ConversationQuery(limit=2, cursor=cursor))
+        seen += [conversation.id for conversation in page.conversations]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+
+    assert seen == created[::-1]
+
+
+async def test_the_list_can_be_searched_by_title_literally(
+    conversations: PostgresConversations, owner: Principal, module_ids: SequentialIds
+) -> None:
+    for title in ("100% Sales", "1000 sales", "under_score"):
+        await create(conversations, owner, module_ids, title)
+
+    async def found(search: str) -> set[str]:
+        page = await conversations.load_page(owner, ConversationQuery(search=search))
+        return {conversation.title for conversation in page.conversations}
+
+    assert await found("100%") == {"100% Sales"}
+    assert await found("SALES") == {"100% Sales", "1000 sales"}
+    assert await found("r_s") == {"under_score"}
+
+
+async def test_archived_ones_are_a_list_of_their_own(
+    conversations: PostgresConversations, owner: Principal, module_ids: SequentialIds
+) -> None:
+    kept, archived = [await create(conversations, owner, module_ids, title) for title in ("kept", "archived")]
+
+    await conversations.save(owner, archived, title=None, archived=True)
+
+    (one,) = (await conversations.load_page(owner, ConversationQuery())).conversations
+    (other,) = (await conversations.load_page(owner, ConversationQuery(archived=True))).conversations
+    assert (one.id, other.id, other.title) == (kept, archived, "archived")
+
+
+async def test_the_list_can_be_narrowed_to_a_state(
+    conversations: PostgresConversations, postgres_stage: Stage, owner: Principal, module_ids: SequentialIds
+) -> None:
+    await create(conversations, owner, module_ids, "idle")
+    receipt = await replace(postgres_stage, principal=owner).say()
+
+    page = await conversations.load_page(owner, ConversationQuery(state=ConversationState.QUEUED))
+
+    assert [conversation.id for conversation in page.conversations] == [receipt.conversation_id]
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "é", "a" * 300, "MjAyNi0wMS0wMSBj", "bm90IGEgZGF0ZSB4"])
+async def test_a_cursor_that_is_none_of_ours_is_invalid(
+    cursor: str, conversations: PostgresConversations, owner: Principal
+) -> None:
+    with pytest.raises(Invalid):
+        await conversations.load_page(owner, ConversationQuery(cursor=cursor))
+
+
+async def test_saving_nothing_changes_nothing(
+    conversations: PostgresConversations, owner: Principal, module_ids: SequentialIds
+) -> None:
+    created = await create(conversations, owner, module_ids, "same")
+
+    assert (await conversations.save(owner, created, title=None, archived=None)).title == "same"
+    assert (await conversations.save(owner, created, title="new", archived=None)).title == "new"
+    with pytest.raises(NotFound):
+        await conversations.save(owner, module_ids.conversation(), title="x", archived=None)
+
+
+async def test_a_title_with_a_null_character_is_invalid(
+    conversations: PostgresConversations, owner: Principal, module_ids: SequentialIds
+) -> None:
+    with pytest.raises(Invalid):
+        await create(conversations, owner, module_ids, "a\x00b")
+
+
+async def test_a_turns_states_show_in_its_conversation(
+    conversations: PostgresConversations, postgres_stage: Stage
+) -> None:
+    receipt = await postgres_stage.say()
+    states = [(await conversations.load(ANN, receipt.conversation_id)).state]
+    claim = await postgres_stage.claim(receipt.conversation_id)
+    states.append((await conversations.load(ANN, receipt.conversation_id)).state)
+    await postgres_stage.timelines.commit(claim.lease, closing(claim, seen_inbox=1, failed=True))
+
+    ended = await conversations.load(ANN, receipt.conversation_id)
+
+    assert [*states, ended.state] == [ConversationState.QUEUED, ConversationState.RUNNING, ConversationState.ERROR]
+    assert ended.title == "Greetings"
+
+
+async def test_an_erasure_leaves_no_row_and_stops_the_worker(
+    conversations: PostgresConversations, postgres_stage: Stage, roles: Roles
+) -> None:
+    stage = postgres_stage
+    receipt = await stage.say(
+        key=IdempotencyKey("messages", stage.ids.call(), "hash"), uploads=(stage.upload(), stage.upload("b.csv"))
+    )
+    claim = await stage.claim(receipt.conversation_id)
+    await stage.timelines.commit(claim.lease, commit(claim, think(claim, "a", "b")))
+    await stage.say("More.", receipt.conversation_id)
+    judged = Feedback(receipt.turn_id, "user", Reaction.OK, "", BEGINNING)
+    await stage.give_feedback(ANN, receipt.conversation_id, judged)
+
+    erasure = await conversations.erase(ANN, receipt.conversation_id)
+
+    assert erasure.rows == {
+        "block": 2,
+        "artifact": 2,
+        "signal": 1,
+        "feedback": 1,
+        "tool_effect": 0,
+        "usage_event": 0,
+        "idempotency": 1,
+        "lease": 1,
+        "turn": 1,
+        "conversation": 1,
+    }
+    assert erasure.object_keys == (stage.upload().object_key,)
+    for table in erasure.rows:
+        column = "id" if table == "conversation" else "conversation_id"
+        query = f"SELECT count(*) FROM {table} WHERE {column} = $1"
+        assert await roles.superuser.fetchval(query, receipt.conversation_id) == 0
+    with pytest.raises(StaleFence):
+        await stage.timelines.commit(claim.lease, commit(claim, think(claim, "late")))
+    assert await stage.leases.renew({receipt.conversation_id: claim.lease.fence}) == {}
+    with pytest.raises(NotFound):
+        await conversations.erase(ANN, receipt.conversation_id)

@@ -1,0 +1,98 @@
+"""Transactions, limits, and what the driver's errors become."""
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from everturn.errors import Invalid, Unavailable
+from everturn.postgres.database import LockTimeout, open_database, translated
+from everturn.testing.contracts.stage import ANN, Stage
+from everturn.testing.database_roles import Roles
+from everturn_local.servers.databases import DatabaseUrls
+
+
+async def test_opening_needs_no_server_and_using_it_says_unavailable() -> None:
+    url = "postgresql://everturn_worker:x@127.0.0.1:1/everturn"
+
+    async with open_database(url, pool_size=2, application_name="test") as database:
+        with pytest.raises(Unavailable):
+            await database.check()
+
+
+async def test_a_wrong_password_is_not_called_unavailable(database: DatabaseUrls) -> None:
+    url = database.worker.replace("://everturn_worker:", "://everturn_worker:wrong")
+
+    async with open_database(url, pool_size=2, application_name="test") as opened:
+        with pytest.raises(asyncpg.InvalidPasswordError):
+            await opened.check()
+
+
+async def test_a_connection_that_was_ended_is_unavailable_once_and_then_replaced(roles: Roles) -> None:
+    await roles.worker.check()
+
+    with pytest.raises(Unavailable):
+        async with roles.worker.connection() as connection:
+            pid = await connection.fetchval("SELECT pg_backend_pid()")
+            await roles.superuser.fetchval("SELECT pg_terminate_backend($1)", pid)
+            await connection.fetchval("SELECT 1")
+
+    await roles.worker.check()
+
+
+async def test_an_exhausted_pool_is_unavailable(database: DatabaseUrls, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_database(database.worker, pool_size=1, application_name="test") as opened, opened.connection():
+        with pytest.raises(Unavailable):
+            async with asyncio.timeout(10), opened.connection():
+                pass
+
+
+async def test_a_slow_statement_is_cut_off(roles: Roles) -> None:
+    with pytest.raises(Unavailable):
+        async with roles.worker.transaction(ANN) as transaction:
+            await transaction.execute("SET LOCAL statement_timeout = '50ms'")
+            await transaction.execute("SELECT pg_sleep(5)")
+
+
+async def test_an_idle_transaction_gives_its_locks_up(roles: Roles, postgres_stage: Stage) -> None:
+    receipt = await postgres_stage.say()
+
+    with pytest.raises(Unavailable):
+        async with roles.worker.transaction(ANN) as transaction:
+            await transaction.execute("SET LOCAL idle_in_transaction_session_timeout = '50ms'")
+            await transaction.execute("UPDATE conversation SET title = 'x' WHERE id = $1", receipt.conversation_id)
+            assert await postgres_stage.leases.try_claim(receipt.conversation_id) is not None
+            await transaction.execute("SELECT 1")
+
+
+async def test_a_lock_that_is_held_too_long_has_its_own_error(roles: Roles, postgres_stage: Stage) -> None:
+    receipt = await postgres_stage.say()
+    async with roles.superuser.transaction():
+        await roles.superuser.execute("SELECT FROM conversation WHERE id = $1 FOR UPDATE", receipt.conversation_id)
+
+        with pytest.raises(LockTimeout):
+            await postgres_stage.leases.try_claim(receipt.conversation_id)
+
+
+async def test_a_text_that_cannot_be_stored_is_invalid(roles: Roles) -> None:
+    for text in ("\x00", "\ud800"):
+        with pytest.raises(Invalid):
+            async with roles.worker.connection() as connection:
+                await connection.fetchval("SELECT $1::text", text)
+
+
+async def test_an_exception_rolls_back(roles: Roles, postgres_stage: Stage) -> None:
+    receipt = await postgres_stage.say()
+
+    with pytest.raises(ZeroDivisionError):
+        async with roles.worker.transaction(ANN) as transaction:
+            await transaction.execute("UPDATE conversation SET title = 'x' WHERE id = $1", receipt.conversation_id)
+            raise ZeroDivisionError
+
+    title = await roles.superuser.fetchval("SELECT title FROM conversation WHERE id = $1", receipt.conversation_id)
+    assert title == ""
+
+
+def test_a_bug_of_ours_stays_what_it_is() -> None:
+    with pytest.raises(asyncpg.UndefinedTableError), translated():
+        raise asyncpg.UndefinedTableError("no such table")

@@ -1,0 +1,86 @@
+"""Judgements of turns: one of the user, any number of machines'."""
+
+from dataclasses import replace
+
+import pytest
+
+from everturn.errors import NotFound
+from everturn.model.block_bodies import FeedbackBody
+from everturn.model.feedback import Feedback, Reaction
+from everturn.model.leases import Claim
+from everturn.postgres.feedback import PostgresFeedback
+from everturn.testing.contracts.stage import ANN, Stage, commit, write
+from everturn.testing.database_roles import Roles
+from everturn.testing.fixed_clock import BEGINNING
+
+
+@pytest.fixture
+def book(roles: Roles) -> PostgresFeedback:
+    return PostgresFeedback(roles.ingress)
+
+
+@pytest.fixture
+async def claim(postgres_stage: Stage) -> Claim:
+    return await postgres_stage.start_turn()
+
+
+def judge(claim: Claim, reaction: Reaction | None, text: str = "") -> Feedback:
+    assert claim.turn_id is not None
+    return Feedback(claim.turn_id, "user", reaction, text, BEGINNING)
+
+
+async def fresh(stage: Stage, claim: Claim) -> tuple[Feedback, ...]:
+    return await stage.timelines.load_fresh_feedback(ANN, claim.lease.conversation_id)
+
+
+async def test_a_users_judgement_replaces_the_one_before(
+    book: PostgresFeedback, claim: Claim, postgres_stage: Stage
+) -> None:
+    await book.save(ANN, claim.lease.conversation_id, judge(claim, Reaction.OK))
+    await book.save(ANN, claim.lease.conversation_id, judge(claim, Reaction.NOT_OK, "Wrong."))
+
+    assert await fresh(postgres_stage, claim) == (judge(claim, Reaction.NOT_OK, "Wrong."),)
+
+
+async def test_an_empty_judgement_clears_the_one_before(
+    book: PostgresFeedback, claim: Claim, postgres_stage: Stage
+) -> None:
+    await book.save(ANN, claim.lease.conversation_id, judge(claim, Reaction.OK))
+
+    await book.save(ANN, claim.lease.conversation_id, judge(claim, None))
+
+    assert await fresh(postgres_stage, claim) == ()
+
+
+async def test_machines_judgements_add_up(book: PostgresFeedback, claim: Claim, postgres_stage: Stage) -> None:
+    machine = replace(judge(claim, Reaction.OK), origin="machine", confidence=0.5)
+
+    await book.save(ANN, claim.lease.conversation_id, machine)
+    await book.save(ANN, claim.lease.conversation_id, machine)
+
+    assert await fresh(postgres_stage, claim) == (machine, machine)
+
+
+async def test_only_a_changed_judgement_is_fresh_again(
+    book: PostgresFeedback, claim: Claim, postgres_stage: Stage
+) -> None:
+    conversation_id = claim.lease.conversation_id
+    await book.save(ANN, conversation_id, judge(claim, Reaction.OK))
+    assert claim.turn_id is not None
+    told = FeedbackBody(turn_id=claim.turn_id, origin="user", reaction="ok", text="")
+    await postgres_stage.timelines.commit(claim.lease, commit(claim, write(claim, told)))
+
+    await book.save(ANN, conversation_id, judge(claim, Reaction.OK))
+    assert await fresh(postgres_stage, claim) == ()
+    await book.save(ANN, conversation_id, judge(claim, Reaction.NOT_OK))
+
+    assert await fresh(postgres_stage, claim) == (judge(claim, Reaction.NOT_OK),)
+
+
+async def test_a_turn_of_another_conversation_is_not_found(
+    book: PostgresFeedback, claim: Claim, postgres_stage: Stage
+) -> None:
+    other = await postgres_stage.say()
+
+    with pytest.raises(NotFound):
+        await book.save(ANN, other.conversation_id, judge(claim, Reaction.OK))

@@ -1,0 +1,103 @@
+"""Postgres keeps the contract of Inbox, also under contention."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from everturn.model.identity import Principal
+from everturn.ports.inbox import IdempotencyKey, IncomingMessage, KeyBusy
+from everturn.ports.timelines import InboxMoved
+from everturn.postgres.inbox import PostgresInbox
+from everturn.testing.contracts.inbox import InboxContract
+from everturn.testing.contracts.stage import ANN, Stage, closing
+from everturn.testing.database_roles import Roles
+
+
+class TestPostgresInbox(InboxContract):
+    @pytest.fixture
+    def stage(self, postgres_stage: Stage) -> Stage:
+        return postgres_stage
+
+
+async def test_twenty_twins_open_one_turn(postgres_stage: Stage) -> None:
+    key = IdempotencyKey("messages", postgres_stage.ids.call(), "hash")
+
+    async with asyncio.TaskGroup() as tasks:
+        twins = [tasks.create_task(postgres_stage.say(key=key)) for _ in range(20)]
+
+    receipts = [twin.result() for twin in twins]
+    assert len({receipt.turn_id for receipt in receipts}) == 1
+    assert [receipt.replayed for receipt in receipts].count(False) == 1
+    assert [receipt.ring for receipt in receipts].count(True) == 1
+
+
+async def test_a_twin_of_a_request_that_hangs_is_told_so_after_two_seconds(postgres_stage: Stage, roles: Roles) -> None:
+    key = IdempotencyKey("messages", postgres_stage.ids.call(), "hash")
+    owner = (ANN.tenant, ANN.project, ANN.user_id)
+    transaction = roles.superuser.transaction()
+    await transaction.start()
+    await roles.superuser.execute(
+        "INSERT INTO idempotency VALUES ($1, $2, $3, $4, $5, 'hash', 'x', '', now() + interval '1 h')",
+        *owner,
+        key.route,
+        key.key,
+    )
+
+    with pytest.raises(KeyBusy):
+        await postgres_stage.say(key=key)
+
+    await transaction.rollback()
+    assert not (await postgres_stage.say(key=key)).replayed
+
+
+async def test_a_key_is_free_again_after_a_day(postgres_stage: Stage, roles: Roles) -> None:
+    key = IdempotencyKey("messages", postgres_stage.ids.call(), "hash")
+    first = await postgres_stage.say(key=key)
+    await roles.superuser.execute("UPDATE idempotency SET expires_at = now() - interval '1 s' WHERE key = $1", key.key)
+
+    second = await postgres_stage.say(key=IdempotencyKey("messages", key.key, "other"))
+
+    assert second.conversation_id != first.conversation_id
+
+
+async def test_messages_at_once_make_one_turn_and_signals(postgres_stage: Stage) -> None:
+    stage, conversation_id = postgres_stage, postgres_stage.ids.conversation()
+    first = IncomingMessage(conversation_id, True, "0", (), stage.ids.turn(), stage.ids.signal())
+    await stage.inbox.accept_message(ANN, first, None)
+
+    async with asyncio.TaskGroup() as tasks:
+        said = [tasks.create_task(stage.say(str(n), conversation_id)) for n in range(10)]
+
+    receipts = [task.result() for task in said]
+    assert {receipt.turn_id for receipt in receipts} == {first.turn_id}
+    assert len(await stage.timelines.load_signals(ANN, first.turn_id)) == 10
+
+
+async def test_a_message_and_the_end_of_the_turn_never_miss_each_other(postgres_stage: Stage) -> None:
+    stage = postgres_stage
+    for _ in range(30):
+        claim = await stage.start_turn()
+        assert claim.turn_id is not None
+
+        ended, said = await asyncio.gather(
+            stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq)),
+            stage.say("Wait!", claim.lease.conversation_id),
+            return_exceptions=True,
+        )
+
+        assert not isinstance(said, BaseException)
+        if isinstance(ended, InboxMoved):
+            assert said.signal_id is not None
+        else:
+            assert said.signal_id is None and said.turn_id != claim.turn_id
+
+
+async def test_a_tenant_beyond_its_share_waits_without_a_doorbell(postgres_stage: Stage, roles: Roles) -> None:
+    tenant = Principal("crowded", "p", "u")
+    stage = replace(postgres_stage, inbox=PostgresInbox(roles.ingress, share=2), principal=tenant)
+
+    rings = [(await stage.say()).ring for _ in range(3)]
+    elsewhere = (await replace(stage, principal=Principal("calm", "p", "u")).say()).ring
+
+    assert (rings, elsewhere) == ([True, True, False], True)

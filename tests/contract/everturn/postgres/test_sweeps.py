@@ -1,0 +1,128 @@
+"""What the sweeper finds in Postgres: lost doorbells, dead workers, unannounced ends, and places in a lane."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from everturn.model.identity import Lane, Principal
+from everturn.model.ids import ConversationId
+from everturn.ports.sweeps import Ring
+from everturn.postgres.inbox import PostgresInbox
+from everturn.postgres.sweeps import PostgresSweeps
+from everturn.testing.contracts.stage import Stage, closing
+from everturn.testing.database_roles import Roles
+
+
+@pytest.fixture
+async def stage(postgres_stage: Stage, roles: Roles) -> AsyncIterator[Stage]:
+    """No other test's turns are there to be found."""
+    await roles.superuser.execute("TRUNCATE conversation CASCADE")
+    yield postgres_stage
+
+
+@pytest.fixture
+def sweeps(roles: Roles) -> PostgresSweeps:
+    return PostgresSweeps(roles.worker, share=2)
+
+
+async def age_doorbell(roles: Roles, conversation_id: ConversationId, seconds: float) -> None:
+    await roles.superuser.execute(
+        "UPDATE turn SET doorbell_at = doorbell_at - make_interval(secs => $2) WHERE conversation_id = $1",
+        conversation_id,
+        seconds,
+    )
+
+
+async def test_a_fresh_doorbell_is_left_alone(stage: Stage, sweeps: PostgresSweeps) -> None:
+    await stage.say()
+
+    assert await sweeps.due_doorbells(takeovers=True) == ()
+
+
+async def test_an_old_doorbell_is_rung_again_with_growing_pauses(
+    stage: Stage, sweeps: PostgresSweeps, roles: Roles
+) -> None:
+    receipt = await stage.say()
+    ring = (Ring(receipt.conversation_id, Lane.PAID),)
+
+    for pause_s in (5, 10, 20, 40, 60, 60):
+        await age_doorbell(roles, receipt.conversation_id, pause_s - 1)
+        assert await sweeps.due_doorbells(takeovers=True) == ()
+        await age_doorbell(roles, receipt.conversation_id, 1.5)
+        assert await sweeps.due_doorbells(takeovers=True) == ring
+
+
+async def test_a_turn_whose_worker_died_is_found_but_only_with_takeovers(
+    stage: Stage, sweeps: PostgresSweeps, roles: Roles
+) -> None:
+    claim = await stage.start_turn()
+    await age_doorbell(roles, claim.lease.conversation_id, 30)
+    assert await sweeps.due_doorbells(takeovers=True) == ()
+    await stage.expire_lease(claim.lease.conversation_id)
+
+    assert await sweeps.due_doorbells(takeovers=False) == ()
+    assert await sweeps.due_doorbells(takeovers=True) == (Ring(claim.lease.conversation_id, Lane.PAID),)
+    assert await sweeps.due_doorbells(takeovers=True) == ()
+
+
+async def test_an_end_that_nobody_announced_is_found(stage: Stage, sweeps: PostgresSweeps, roles: Roles) -> None:
+    claim = await stage.start_turn()
+    await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+    await age_doorbell(roles, claim.lease.conversation_id, 30)
+    assert await sweeps.due_doorbells(takeovers=True) == ()
+
+    await stage.leases.release(claim.lease, requeue=False)
+
+    assert await sweeps.due_doorbells(takeovers=True) == (Ring(claim.lease.conversation_id, Lane.PAID),)
+
+
+async def test_an_announced_end_is_left_alone(stage: Stage, sweeps: PostgresSweeps, roles: Roles) -> None:
+    claim = await stage.start_turn()
+    assert claim.turn_id is not None
+    await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+    await stage.timelines.save_announced(claim.lease, claim.turn_id)
+    await stage.leases.release(claim.lease, requeue=False)
+    await age_doorbell(roles, claim.lease.conversation_id, 30)
+
+    assert await sweeps.due_doorbells(takeovers=True) == ()
+
+
+async def test_a_place_in_the_lane_goes_to_the_oldest_waiting_turn(
+    stage: Stage, sweeps: PostgresSweeps, roles: Roles
+) -> None:
+    crowded = replace(stage, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("crowded", "p", "u"))
+    receipts = [await crowded.say() for _ in range(4)]
+    assert await sweeps.next_of_tenant(receipts[0].conversation_id) == ()
+
+    await crowded.claim(receipts[0].conversation_id)
+    rings = await sweeps.next_of_tenant(receipts[0].conversation_id)
+
+    assert rings == (Ring(receipts[2].conversation_id, Lane.REGISTERED),)
+    assert await sweeps.next_of_tenant(receipts[0].conversation_id) == ()
+
+
+async def test_the_sweep_fills_places_too(stage: Stage, sweeps: PostgresSweeps, roles: Roles) -> None:
+    crowded = replace(stage, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("crowded", "p", "u"))
+    receipts = [await crowded.say() for _ in range(5)]
+    for receipt in receipts[:2]:
+        await crowded.claim(receipt.conversation_id)
+
+    rings = await sweeps.due_doorbells(takeovers=True)
+
+    assert {ring.conversation_id for ring in rings} == {receipt.conversation_id for receipt in receipts[2:4]}
+
+
+async def test_a_sweep_is_bounded(stage: Stage, sweeps: PostgresSweeps, roles: Roles) -> None:
+    await roles.superuser.execute(
+        "INSERT INTO conversation (id, tenant, project, user_id, state)"
+        " SELECT 'conv_' || n, 't' || n, 'p', 'u', 'queued' FROM generate_series(1, 450) AS n"
+    )
+    await roles.superuser.execute(
+        "INSERT INTO turn (id, conversation_id, tenant, project, user_id, ordinal, lane, roles, request)"
+        " SELECT 'turn_' || n, 'conv_' || n, 't' || n, 'p', 'u', 1, 'paid', '{}', '' FROM generate_series(1, 450) AS n"
+    )
+
+    sizes = [len(await sweeps.due_doorbells(takeovers=True)) for _ in range(4)]
+
+    assert sizes == [200, 200, 50, 0]

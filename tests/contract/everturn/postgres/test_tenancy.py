@@ -1,0 +1,276 @@
+"""Nothing crosses a tenant: a stranger's repository calls find nothing, nor does SQL that forgot its filter."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+import pytest
+
+from everturn.errors import NotFound
+from everturn.model.feedback import Feedback, Reaction
+from everturn.model.identity import Principal
+from everturn.model.ids import ArtifactId, ConversationId, SignalId, TurnId
+from everturn.model.signals import SignalKind
+from everturn.ports.artifacts import Artifacts
+from everturn.ports.conversations import ConversationQuery, Conversations
+from everturn.ports.feedback import FeedbackBook
+from everturn.ports.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal
+from everturn.ports.timelines import Timelines
+from everturn.ports.turns import Turns
+from everturn.postgres.artifacts import PostgresArtifacts
+from everturn.postgres.conversations import PostgresConversations
+from everturn.postgres.feedback import PostgresFeedback
+from everturn.postgres.inbox import PostgresInbox
+from everturn.postgres.timelines import PostgresTimelines
+from everturn.postgres.turns import PostgresTurns
+from everturn.testing.contracts.stage import ANN, STRANGERS, Stage, commit, think
+from everturn.testing.database_roles import Roles
+from everturn.testing.fixed_clock import BEGINNING
+from everturn_local.servers.databases import DatabaseUrls
+
+PORTS = (Conversations, Turns, FeedbackBook, Artifacts, Inbox, Timelines)
+TABLES = (
+    "conversation",
+    "lease",
+    "turn",
+    "block",
+    "artifact",
+    "signal",
+    "feedback",
+    "tool_effect",
+    "usage_event",
+    "idempotency",
+)
+SECRET_REF = "fi:secret"
+KEY = IdempotencyKey("messages", "anns-key", "hash")
+
+
+@dataclass(frozen=True, slots=True)
+class Ann:
+    """What Ann has."""
+
+    conversation_id: ConversationId
+    turn_id: TurnId
+    signal_id: SignalId
+    artifact_id: ArtifactId
+    object_key: str
+
+
+Case = Callable[[Any, Ann, Principal], Awaitable[object]]
+CASES: dict[str, Case] = {
+    "Conversations.load": lambda port, ann, who: port.load(who, ann.conversation_id),
+    "Conversations.load_page": lambda port, ann, who: port.load_page(who, ConversationQuery()),
+    "Conversations.save": lambda port, ann, who: port.save(who, ann.conversation_id, title="taken", archived=True),
+    "Conversations.erase": lambda port, ann, who: port.erase(who, ann.conversation_id),
+    "Turns.load_page": lambda port, ann, who: port.load_page(who, ann.conversation_id),
+    "FeedbackBook.save": lambda port, ann, who: port.save(
+        who, ann.conversation_id, Feedback(ann.turn_id, "user", Reaction.OK, "", BEGINNING)
+    ),
+    "Artifacts.load": lambda port, ann, who: port.load(who, ann.artifact_id),
+    "Artifacts.load_by_ref": lambda port, ann, who: port.load_by_ref(who, ann.conversation_id, SECRET_REF),
+    "Artifacts.load_unreferenced": lambda port, ann, who: port.load_unreferenced(
+        who, ann.conversation_id, [ann.object_key]
+    ),
+    "Inbox.accept_message": lambda port, ann, who: port.accept_message(
+        who, IncomingMessage(ann.conversation_id, False, "x", (), TurnId("turn_x"), SignalId("sig_x")), KEY
+    ),
+    "Inbox.accept_signal": lambda port, ann, who: port.accept_signal(
+        who, ann.conversation_id, IncomingSignal(SignalId("sig_x"), SignalKind.CANCEL, ""), KEY
+    ),
+    "Inbox.load_signal": lambda port, ann, who: port.load_signal(who, ann.conversation_id, ann.signal_id),
+    "Inbox.save_signal_text": lambda port, ann, who: port.save_signal_text(
+        who, ann.conversation_id, ann.signal_id, "taken"
+    ),
+    "Inbox.retract_signal": lambda port, ann, who: port.retract_signal(who, ann.conversation_id, ann.signal_id),
+    "Timelines.load_blocks": lambda port, ann, who: port.load_blocks(who, ann.conversation_id),
+    "Timelines.load_turn": lambda port, ann, who: port.load_turn(who, ann.turn_id),
+    "Timelines.load_signals": lambda port, ann, who: port.load_signals(who, ann.turn_id),
+    "Timelines.load_usage": lambda port, ann, who: port.load_usage(who, ann.turn_id),
+    "Timelines.load_fresh_feedback": lambda port, ann, who: port.load_fresh_feedback(who, ann.conversation_id),
+}
+MAKES_ONES_OWN = {"Conversations.create"}
+"""Calls that name nothing of another's."""
+
+
+def methods_with_principal() -> list[str]:
+    return [
+        f"{port.__name__}.{name}"
+        for port in PORTS
+        for name, method in inspect.getmembers(port, inspect.isfunction)
+        if "principal" in inspect.signature(method).parameters
+    ]
+
+
+@pytest.fixture
+async def ann(postgres_stage: Stage, roles: Roles) -> Ann:
+    stage = postgres_stage
+    receipt = await stage.say("secret", uploads=(stage.upload(),))
+    claim = await stage.claim(receipt.conversation_id)
+    await stage.timelines.commit(claim.lease, commit(claim, think(claim, "secret")))
+    followup = await stage.say("secret", receipt.conversation_id)
+    await stage.give_feedback(
+        ANN, receipt.conversation_id, Feedback(receipt.turn_id, "user", Reaction.OK, "secret", BEGINNING)
+    )
+    row = await roles.superuser.fetchrow(
+        "UPDATE artifact SET ref = $2 WHERE conversation_id = $1 RETURNING id, object_key",
+        receipt.conversation_id,
+        SECRET_REF,
+    )
+    assert row is not None and followup.signal_id is not None
+    return Ann(receipt.conversation_id, receipt.turn_id, followup.signal_id, row["id"], row["object_key"])
+
+
+@pytest.fixture
+def ports(roles: Roles) -> dict[str, object]:
+    return {
+        "Conversations": PostgresConversations(roles.ingress),
+        "Turns": PostgresTurns(roles.ingress),
+        "FeedbackBook": PostgresFeedback(roles.ingress),
+        "Artifacts": PostgresArtifacts(roles.worker),
+        "Inbox": PostgresInbox(roles.ingress),
+        "Timelines": PostgresTimelines(roles.worker),
+    }
+
+
+def test_every_call_that_takes_a_principal_has_a_case() -> None:
+    assert set(methods_with_principal()) == set(CASES) | MAKES_ONES_OWN
+
+
+@pytest.mark.parametrize("stranger", STRANGERS, ids=["other-user", "other-project", "other-tenant"])
+@pytest.mark.parametrize("call", sorted(CASES))
+async def test_a_stranger_finds_nothing_and_changes_nothing(
+    call: str, stranger: Principal, ann: Ann, ports: dict[str, object], roles: Roles
+) -> None:
+    port = ports[call.partition(".")[0]]
+    before = await snapshot(roles)
+
+    try:
+        found = await CASES[call](port, ann, stranger)
+    except NotFound:
+        found = None
+
+    assert "secret" not in repr(found)
+    assert ann.turn_id not in repr(found)
+    assert await snapshot(roles) == before
+
+
+@pytest.mark.parametrize("call", sorted(set(CASES) - {"Conversations.erase"}))
+async def test_the_owner_finds_it(call: str, ann: Ann, ports: dict[str, object]) -> None:
+    assert await CASES[call](ports[call.partition(".")[0]], ann, ANN) is not None
+
+
+async def snapshot(roles: Roles) -> list[object]:
+    return [
+        await roles.superuser.fetchval(f"SELECT md5(string_agg(t::text, '' ORDER BY t::text)) FROM {table} AS t")
+        for table in TABLES
+    ]
+
+
+@pytest.mark.parametrize("stranger", [*STRANGERS, None], ids=["other-user", "other-project", "other-tenant", "nobody"])
+async def test_sql_without_a_filter_shows_a_stranger_no_row(stranger: Principal | None, ann: Ann, roles: Roles) -> None:
+    readable = {
+        "ingress": set(TABLES) - {"lease", "tool_effect", "usage_event"},
+        "worker": set(TABLES) - {"lease", "idempotency"},
+    }
+    for name, database in (("ingress", roles.ingress), ("worker", roles.worker)):
+        for table in readable[name]:
+            if stranger is None:
+                async with database.connection() as connection:
+                    assert await connection.fetchval(f"SELECT count(*) FROM {table}") == 0
+            else:
+                async with database.transaction(stranger) as transaction:
+                    assert await transaction.fetchval(f"SELECT count(*) FROM {table}") == 0
+
+
+async def test_a_row_in_anothers_name_is_refused(ann: Ann, roles: Roles) -> None:
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
+        async with roles.ingress.transaction(STRANGERS[0]) as transaction:
+            await transaction.execute(
+                "INSERT INTO conversation (id, tenant, project, user_id) VALUES ('conv_z', 'acme', 'support', 'ann')"
+            )
+
+
+async def test_a_principal_ends_with_its_transaction(ann: Ann, roles: Roles) -> None:
+    async with roles.ingress.transaction(ANN) as transaction:
+        assert await transaction.fetchval("SELECT count(*) FROM conversation") > 0
+
+    async with roles.ingress.connection() as connection:
+        assert await connection.fetchval("SELECT count(*) FROM conversation") == 0
+
+
+@pytest.mark.parametrize(
+    ("role", "statement"),
+    [
+        ("ingress", "INSERT INTO block DEFAULT VALUES"),
+        ("ingress", "UPDATE block SET body = ''"),
+        ("worker", "UPDATE block SET body = ''"),
+        ("ingress", "DELETE FROM block"),
+        ("worker", "DELETE FROM block"),
+        ("worker", "DELETE FROM conversation"),
+        ("ingress", "DELETE FROM conversation"),
+        ("worker", "UPDATE conversation SET fence = 9"),
+        ("ingress", "UPDATE conversation SET fence = 9"),
+        ("worker", "UPDATE lease SET owner = 'me'"),
+        ("ingress", "SELECT FROM lease"),
+        ("worker", "UPDATE usage_event SET cost_usd = 0"),
+        ("worker", "SELECT FROM idempotency"),
+        ("worker", "SELECT * FROM erase_conversation('x')"),
+        ("ingress", "SELECT * FROM claim_conversation('x', 'me', interval '1 s')"),
+        ("ingress", "TRUNCATE block"),
+        ("worker", "SET ROLE everturn_dispatch"),
+        ("ingress", "CREATE TABLE mine ()"),
+    ],
+)
+async def test_a_role_can_do_no_more_than_it_needs(role: str, statement: str, roles: Roles) -> None:
+    database = roles.ingress if role == "ingress" else roles.worker
+
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        async with database.transaction(ANN) as transaction:
+            await transaction.execute(statement)
+
+
+async def test_no_role_of_ours_steps_around_the_policies(roles: Roles) -> None:
+    rows = await roles.superuser.fetch(
+        "SELECT rolname, rolsuper, rolbypassrls, rolcreaterole, rolcanlogin"
+        " FROM pg_roles WHERE rolname LIKE 'everturn%'"
+    )
+
+    assert {row["rolname"] for row in rows} == {
+        "everturn_owner",
+        "everturn_ingress",
+        "everturn_worker",
+        "everturn_dispatch",
+    }
+    assert not any(row["rolsuper"] or row["rolbypassrls"] or row["rolcreaterole"] for row in rows)
+    assert [row["rolname"] for row in rows if not row["rolcanlogin"]] == ["everturn_dispatch"]
+
+
+async def test_every_table_forces_its_policies(roles: Roles) -> None:
+    rows = await roles.superuser.fetch(
+        "SELECT relname, relrowsecurity AND relforcerowsecurity AS forced FROM pg_class"
+        " WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'alembic_version'"
+    )
+
+    assert {row["relname"] for row in rows if row["forced"]} == {row["relname"] for row in rows} == set(TABLES)
+
+
+async def test_definer_functions_belong_to_dispatch_and_pin_their_search_path(roles: Roles) -> None:
+    rows = await roles.superuser.fetch(
+        "SELECT proname, pg_get_userbyid(proowner) AS owner, proconfig FROM pg_proc"
+        " WHERE pronamespace = 'public'::regnamespace AND prosecdef"
+    )
+
+    assert len(rows) == 7
+    assert {row["owner"] for row in rows} == {"everturn_dispatch"}
+    assert all(row["proconfig"] == ["search_path=public, pg_temp"] for row in rows)
+
+
+async def test_the_owner_sees_no_rows(ann: Ann, database: DatabaseUrls) -> None:
+    owner = await asyncpg.connect(database.owner)
+
+    seen = [await owner.fetchval(f"SELECT count(*) FROM {table}") for table in TABLES]
+
+    await owner.close()
+    assert seen == [0] * len(TABLES)

@@ -1,0 +1,12 @@
+"""Postgres keeps the contract of Timelines, also under contention."""
+
+import pytest
+
+from everturn.testing.contracts.stage import Stage
+from everturn.testing.contracts.timelines import TimelinesContract
+
+
+class TestPostgresTimelines(TimelinesContract):
+    @pytest.fixture
+    def stage(self, postgres_stage: Stage) -> Stage:
+        return postgres_stage

@@ -1,0 +1,100 @@
+"""Turns read back in one snapshot, page by page, with what hangs on them."""
+
+import pytest
+
+from everturn.errors import Invalid, NotFound
+from everturn.model.feedback import Feedback, Reaction
+from everturn.model.ids import ConversationId, TurnId
+from everturn.model.leases import EventCursor
+from everturn.postgres.turns import PostgresTurns
+from everturn.testing.contracts.stage import ANN, Stage, closing, commit, think
+from everturn.testing.database_roles import Roles
+from everturn.testing.fixed_clock import BEGINNING
+
+
+@pytest.fixture
+def turns(roles: Roles) -> PostgresTurns:
+    return PostgresTurns(roles.ingress)
+
+
+async def run_turns(stage: Stage, count: int) -> tuple[ConversationId, list[TurnId]]:
+    """That many ended turns, each with two blocks."""
+    ids: list[TurnId] = []
+    conversation_id = None
+    for n in range(count):
+        receipt = await stage.say(str(n), conversation_id)
+        conversation_id = receipt.conversation_id
+        claim = await stage.claim(conversation_id)
+        blocks = think(claim, str(n))
+        await stage.timelines.commit(claim.lease, commit(claim, blocks))
+        await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq, after=blocks))
+        await stage.leases.release(claim.lease, requeue=False)
+        ids.append(receipt.turn_id)
+    assert conversation_id is not None
+    return conversation_id, ids
+
+
+async def test_pages_go_back_from_the_newest_turns(turns: PostgresTurns, postgres_stage: Stage) -> None:
+    conversation_id, ids = await run_turns(postgres_stage, 5)
+
+    newest = await turns.load_page(ANN, conversation_id, limit=2)
+    middle = await turns.load_page(ANN, conversation_id, limit=2, cursor=newest.next_cursor)
+    oldest = await turns.load_page(ANN, conversation_id, limit=2, cursor=middle.next_cursor)
+
+    pages = (oldest, middle, newest)
+    assert [record.turn.id for page in pages for record in page.turns] == ids
+    assert [block.seq for page in pages for record in page.turns for block in record.blocks] == list(range(1, 11))
+    assert oldest.next_cursor is None
+    assert newest.cursor == EventCursor(5, 9)
+
+
+async def test_named_turns_are_read_and_unknown_ones_passed_over(turns: PostgresTurns, postgres_stage: Stage) -> None:
+    conversation_id, ids = await run_turns(postgres_stage, 3)
+
+    page = await turns.load_page(ANN, conversation_id, turn_ids=[ids[2], ids[0], postgres_stage.ids.turn()])
+
+    assert [record.turn.id for record in page.turns] == [ids[0], ids[2]]
+    assert [len(record.blocks) for record in page.turns] == [2, 2]
+
+
+async def test_a_turn_comes_with_its_signals_and_feedback(turns: PostgresTurns, postgres_stage: Stage) -> None:
+    claim = await postgres_stage.start_turn()
+    assert claim.turn_id is not None
+    conversation_id = claim.lease.conversation_id
+    followup = await postgres_stage.say("More.", conversation_id)
+    judged = Feedback(claim.turn_id, "user", Reaction.NEUTRAL, "", BEGINNING)
+    await postgres_stage.give_feedback(ANN, conversation_id, judged)
+
+    (record,) = (await turns.load_page(ANN, conversation_id)).turns
+
+    assert [signal.id for signal in record.signals] == [followup.signal_id]
+    assert record.feedback == (judged,)
+
+
+async def test_a_queued_turn_has_no_blocks_yet(turns: PostgresTurns, postgres_stage: Stage) -> None:
+    conversation_id, _ = await run_turns(postgres_stage, 1)
+    await postgres_stage.say("Next.", conversation_id)
+
+    page = await turns.load_page(ANN, conversation_id)
+
+    assert [len(record.blocks) for record in page.turns] == [2, 0]
+
+
+async def test_a_conversation_without_turns_is_an_empty_page(turns: PostgresTurns, postgres_stage: Stage) -> None:
+    receipt = await postgres_stage.say()
+
+    page = await turns.load_page(ANN, receipt.conversation_id, turn_ids=[])
+
+    assert (page.turns, page.next_cursor) == ((), None)
+    with pytest.raises(NotFound):
+        await turns.load_page(ANN, postgres_stage.ids.conversation())
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "-1", "١", "1" * 10])
+async def test_a_cursor_that_is_none_of_ours_is_invalid(
+    cursor: str, turns: PostgresTurns, postgres_stage: Stage
+) -> None:
+    receipt = await postgres_stage.say()
+
+    with pytest.raises(Invalid):
+        await turns.load_page(ANN, receipt.conversation_id, cursor=cursor)

@@ -1,0 +1,26 @@
+"""Redis lists keep the contract of Doorbells, and a server that is gone is Unavailable."""
+
+import pytest
+
+from everturn.errors import Unavailable
+from everturn.model.identity import Lane
+from everturn.redis.doorbells import RedisDoorbells
+from everturn.redis.wire import Wire, open_wire
+from everturn.testing.contracts.doorbells import DoorbellsContract
+from everturn.testing.sequential_ids import SequentialIds
+
+
+class TestRedisDoorbells(DoorbellsContract):
+    @pytest.fixture
+    def doorbells(self, wire: Wire) -> RedisDoorbells:
+        return wire.doorbells
+
+
+async def test_without_a_server_every_call_is_unavailable() -> None:
+    async with open_wire("redis://127.0.0.1:1/0", name="test") as wire:
+        with pytest.raises(Unavailable):
+            await wire.doorbells.check()
+        with pytest.raises(Unavailable):
+            await wire.doorbells.ring(Lane.PAID, SequentialIds().conversation())
+        with pytest.raises(Unavailable):
+            await wire.doorbells.next_ring((Lane.PAID,), timeout_s=1)

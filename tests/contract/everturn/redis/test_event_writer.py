@@ -1,0 +1,71 @@
+"""Redis streams keep the contract of EventWriter and EventReader; what only Redis does is tested here too."""
+
+import pytest
+
+from everturn.errors import Unavailable
+from everturn.model.leases import ORIGIN, EventCursor
+from everturn.ports.event_stream import EventsLost
+from everturn.redis.calls import build_client
+from everturn.redis.entries import stream_key
+from everturn.redis.event_writer import KEEP_S, MAX_ENTRIES
+from everturn.redis.wire import Wire, open_wire
+from everturn.testing.contracts.events import Events, EventsContract, entry
+from everturn.testing.sequential_ids import SequentialIds
+
+
+class TestRedisEvents(EventsContract):
+    @pytest.fixture
+    def events(self, wire: Wire) -> Events:
+        return Events(wire.event_writer, wire.event_reader)
+
+
+async def test_a_stream_is_forgotten_an_hour_after_its_last_entry(wire: Wire, redis_url: str) -> None:
+    conversation_id = SequentialIds().conversation()
+    client = build_client(redis_url, name="test")
+
+    await wire.event_writer.publish(conversation_id, entry(1, 1, 1), first=True)
+
+    assert KEEP_S - 5 <= await client.ttl(stream_key(conversation_id)) <= KEEP_S
+    await client.aclose()
+    await client.connection_pool.disconnect()
+
+
+async def test_a_stream_keeps_about_the_last_two_thousand_entries(wire: Wire) -> None:
+    conversation_id = SequentialIds().conversation()
+    for n in range(1, MAX_ENTRIES + 301):
+        await wire.event_writer.publish(conversation_id, entry(1, n, n), first=n == 1)
+
+    kept = await wire.event_reader.load_after(conversation_id, ORIGIN, max_entries=10_000)
+
+    assert MAX_ENTRIES <= len(kept) <= MAX_ENTRIES + 200
+    assert kept[-1].events[-1].id == EventCursor(1, MAX_ENTRIES + 300)
+
+
+async def test_after_a_loss_only_a_first_entry_is_taken(wire: Wire, redis_url: str) -> None:
+    conversation_id = SequentialIds().conversation()
+    await wire.event_writer.publish(conversation_id, entry(1, 1, 1), first=True)
+    client = build_client(redis_url, name="test")
+    await client.flushall()
+
+    with pytest.raises(EventsLost):
+        await wire.event_writer.publish(conversation_id, entry(1, 2, 2), first=False)
+    await wire.event_writer.publish(conversation_id, entry(1, 3, 3), first=True)
+
+    assert await wire.event_writer.load_last(conversation_id) == EventCursor(1, 3)
+    await client.aclose()
+    await client.connection_pool.disconnect()
+
+
+async def test_fences_beyond_the_precision_of_a_double_still_grow(wire: Wire) -> None:
+    conversation_id = SequentialIds().conversation()
+    await wire.event_writer.publish(conversation_id, entry(2**53, 1, 1), first=True)
+
+    await wire.event_writer.publish(conversation_id, entry(2**53 + 2, 1, 1), first=True)
+
+    assert await wire.event_writer.load_last(conversation_id) == EventCursor(2**53 + 2, 1)
+
+
+async def test_without_a_server_nothing_is_published() -> None:
+    async with open_wire("redis://127.0.0.1:1/0", name="test") as wire:
+        with pytest.raises(Unavailable):
+            await wire.event_writer.publish(SequentialIds().conversation(), entry(1, 1, 1), first=True)

@@ -1,0 +1,22 @@
+"""The last id of a stream outlives its entries."""
+
+from everturn.model.leases import EventCursor
+from everturn.redis.calls import build_client
+from everturn.redis.entries import stream_key
+from everturn.redis.last_id import load_last_id
+from everturn.redis.wire import Wire
+from everturn.testing.contracts.events import entry
+from everturn.testing.sequential_ids import SequentialIds
+
+
+async def test_the_last_id_outlives_the_entries(wire: Wire, redis_url: str) -> None:
+    conversation_id = SequentialIds().conversation()
+    client = build_client(redis_url, name="test")
+    assert await load_last_id(client, conversation_id) is None
+    await wire.event_writer.publish(conversation_id, entry(4, 1, 2), first=True)
+
+    await client.xtrim(stream_key(conversation_id), maxlen=0, approximate=False)
+
+    assert await load_last_id(client, conversation_id) == EventCursor(4, 2)
+    await client.aclose()
+    await client.connection_pool.disconnect()

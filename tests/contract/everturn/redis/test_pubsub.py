@@ -1,0 +1,94 @@
+"""Hints and inbox bells reach all who listen, and end with Unavailable when the server is gone."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TypeVar
+
+import pytest
+
+from everturn.errors import Unavailable
+from everturn.ports.event_stream import Hint
+from everturn.redis.calls import build_client
+from everturn.redis.wire import Wire, open_wire
+from everturn.testing.sequential_ids import SequentialIds
+
+Heard = TypeVar("Heard")
+
+
+async def hear_one(listening: AsyncGenerator[Heard]) -> Heard:
+    async with asyncio.timeout(10), aclosing(listening) as messages:
+        return await anext(messages)
+
+
+async def wait_for_listeners(redis_url: str, count: int) -> None:
+    """The handshake: pub/sub forgets what nobody listens to."""
+    client = build_client(redis_url, name="watch")
+    async with asyncio.timeout(10):
+        while sum(int(one["psub"]) for one in await client.client_list()) < count:
+            pass
+    await client.aclose()
+    await client.connection_pool.disconnect()
+
+
+async def test_every_listener_hears_a_hint(wire: Wire, redis_url: str) -> None:
+    conversation_id = SequentialIds().conversation()
+    hint = Hint("signal", conversation_id, SequentialIds().signal())
+
+    async with asyncio.TaskGroup() as tasks:
+        listeners = [tasks.create_task(hear_one(wire.hints.listen())) for _ in range(2)]
+        await wait_for_listeners(redis_url, 2)
+        await wire.hints.send(hint)
+
+    assert [listener.result() for listener in listeners] == [hint, hint]
+
+
+async def test_a_hint_about_the_state_names_no_signal(wire: Wire, redis_url: str) -> None:
+    hint = Hint("status", SequentialIds().conversation())
+
+    async with asyncio.TaskGroup() as tasks:
+        listener = tasks.create_task(hear_one(wire.hints.listen()))
+        await wait_for_listeners(redis_url, 1)
+        await wire.hints.send(hint)
+
+    assert listener.result() == hint
+
+
+async def test_a_bell_says_whose_inbox_it_is(wire: Wire, redis_url: str) -> None:
+    conversation_id = SequentialIds().conversation()
+
+    async with asyncio.TaskGroup() as tasks:
+        listener = tasks.create_task(hear_one(wire.inbox_bells.listen()))
+        await wait_for_listeners(redis_url, 1)
+        await wire.hints.send(Hint("status", conversation_id))
+        await wire.inbox_bells.ring(conversation_id)
+
+    assert listener.result() == conversation_id
+
+
+async def test_a_lost_connection_ends_the_listening(wire: Wire, redis_url: str) -> None:
+    client = build_client(redis_url, name="watch")
+
+    async with asyncio.TaskGroup() as tasks:
+        listener = tasks.create_task(_fails_listening(wire))
+        await wait_for_listeners(redis_url, 1)
+        (subscriber,) = [one for one in await client.client_list() if int(one["psub"])]
+        await client.client_kill(subscriber["addr"])
+
+    assert listener.result()
+    await client.aclose()
+    await client.connection_pool.disconnect()
+
+
+async def _fails_listening(wire: Wire) -> bool:
+    with pytest.raises(Unavailable):
+        await hear_one(wire.hints.listen())
+    return True
+
+
+async def test_without_a_server_there_is_nothing_to_hear() -> None:
+    async with open_wire("redis://127.0.0.1:1/0", name="test") as wire:
+        with pytest.raises(Unavailable):
+            await hear_one(wire.hints.listen())
+        with pytest.raises(Unavailable):
+            await wire.inbox_bells.ring(SequentialIds().conversation())

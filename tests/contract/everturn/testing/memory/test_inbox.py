@@ -1,0 +1,12 @@
+"""The in-memory Inbox keeps the contract that Postgres keeps."""
+
+import pytest
+
+from everturn.testing.contracts.inbox import InboxContract
+from everturn.testing.contracts.stage import Stage
+
+
+class TestMemoryInbox(InboxContract):
+    @pytest.fixture
+    def stage(self, memory_stage: Stage) -> Stage:
+        return memory_stage

@@ -1,0 +1,21 @@
+"""The in-memory object store keeps the contract that files keep, and can be down."""
+
+import pytest
+
+from everturn.errors import Unavailable
+from everturn.testing.contracts.objects import ObjectsContract
+from everturn.testing.memory.objects import MemoryObjects
+
+
+class TestMemoryObjects(ObjectsContract):
+    @pytest.fixture
+    def objects(self) -> MemoryObjects:
+        return MemoryObjects()
+
+
+async def test_while_down_a_check_says_so() -> None:
+    objects = MemoryObjects()
+    objects.down = True
+
+    with pytest.raises(Unavailable):
+        await objects.check()

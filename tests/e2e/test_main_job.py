@@ -1,0 +1,42 @@
+"""The main job as a newcomer does it: a CSV in, a chart and a table out, and a followup that remembers."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+CSV = (
+    "date,region,revenue\n2026-01-03,North,240.50\n2026-01-09,South,140\n2026-02-02,North,499.95\n2026-02-11,West,400\n"
+)
+
+
+async def test_a_csv_becomes_a_chart_and_a_table_and_a_followup_remembers(offline_stage: Any, tmp_path: Path) -> None:
+    client = offline_stage.clients[0]
+    data = tmp_path / "sales.csv"
+    data.write_text(CSV)
+
+    sent = await client.send_message("new", "Total revenue by region, with a chart", files=[data])
+    steady = offline_stage.watch(sent.conversation_id, ingress=0)
+    cut = offline_stage.watch(sent.conversation_id, ingress=1, cuts=7)
+    turn = await steady.wait_ended(sent.turn_id)
+
+    assert turn.status == "completed"
+    assert "740.45" in (turn.answer or "")
+    files = {file.mime: file for file in turn.files}
+    chart = await client.download(files["image/png"].artifact_id, tmp_path / "chart.png")
+    table = await client.download(files["text/csv"].artifact_id, tmp_path / "table.csv")
+    assert chart.read_bytes().startswith(b"\x89PNG\r\n") and chart.stat().st_size > 3_000
+    assert "North" in table.read_text()
+    streamed = [text.text for text in turn.texts if text.channel == "answer"]
+    assert streamed == [turn.answer]
+
+    again = await client.send_message(sent.conversation_id, "What did I ask first?")
+    second = await steady.wait_ended(again.turn_id)
+
+    assert "Total revenue by region" in (second.answer or "")
+    await cut.wait_ended(again.turn_id)
+    await offline_stage.check_history(sent.conversation_id, steady, cut)
+    assert cut.reconnects > 3
+    await offline_stage.close()

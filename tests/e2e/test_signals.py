@@ -1,0 +1,105 @@
+"""Followup, steer and cancel into running, queued and finishing turns, with real processes."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+
+async def start(stage: Any, text: str) -> tuple[Any, Any]:
+    sent = await stage.clients[0].send_message("new", text)
+    return sent, stage.watch(sent.conversation_id)
+
+
+async def test_a_followup_is_answered_in_the_same_turn(stage: Any) -> None:
+    sent, watcher = await start(stage, "script:slow please")
+    await watcher.wait_text(sent.turn_id, "answer")
+
+    followup = await stage.clients[1].send_message(sent.conversation_id, "And one thing more.")
+    turn = await watcher.wait_ended(sent.turn_id)
+
+    assert followup.turn_id == sent.turn_id
+    assert [text.text for text in turn.texts if text.channel == "answer"][-1] == "The second answer."
+    assert turn.answer == "The second answer."
+    assert [(signal.kind, signal.state) for signal in turn.signals] == [("followup", "applied")]
+    await stage.check_history(sent.conversation_id, watcher)
+    await stage.close()
+
+
+async def test_a_steer_cuts_the_running_answer_and_redirects(stage: Any) -> None:
+    sent, watcher = await start(stage, "script:slow please")
+    await watcher.wait_text(sent.turn_id, "answer")
+
+    await stage.clients[1].send_signal(sent.conversation_id, "steer", "Be brief.")
+    turn = await watcher.wait_ended(sent.turn_id)
+
+    assert turn.answer == "The second answer."
+    assert "killed, flushed and taken over" not in turn.texts[1].text
+    assert [(signal.kind, signal.state) for signal in turn.signals] == [("steer", "applied")]
+    await stage.check_history(sent.conversation_id, watcher)
+    await stage.close()
+
+
+async def test_a_blank_steer_stops_with_what_there_is(stage: Any) -> None:
+    sent, watcher = await start(stage, "script:slow please")
+    await watcher.wait_text(sent.turn_id, "answer")
+
+    await stage.clients[0].send_signal(sent.conversation_id, "steer", "")
+    turn = await watcher.wait_ended(sent.turn_id)
+
+    assert turn.outcome == "stopped"
+    assert turn.answer and "One two three four".startswith(turn.answer[:18])
+    await stage.check_history(sent.conversation_id, watcher)
+    await stage.close()
+
+
+async def test_cancels_end_a_streaming_turn_once_however_often_they_come(stage: Any) -> None:
+    sent, watcher = await start(stage, "script:slow please")
+    await watcher.wait_text(sent.turn_id, "thinking")
+
+    cancels = [stage.clients[n % 2].send_signal(sent.conversation_id, "cancel") for n in range(4)]
+    answers = await asyncio.gather(*cancels, return_exceptions=True)
+    turn = await watcher.wait_ended(sent.turn_id)
+
+    assert any(not isinstance(answer, BaseException) for answer in answers)
+    assert (turn.status, turn.outcome) == ("cancelled", "cancelled")
+    await stage.check_history(sent.conversation_id, watcher)
+    await stage.close()
+
+
+async def test_a_cancel_ends_a_running_program(stage: Any) -> None:
+    sent, watcher = await start(stage, "script:sleep please")
+    await watcher.wait_until(lambda w: bool((turn := w.turn(sent.turn_id)) and turn.steps))
+
+    await stage.clients[0].send_signal(sent.conversation_id, "cancel")
+    begun = time.monotonic()
+    turn = await watcher.wait_ended(sent.turn_id)
+
+    assert turn.outcome == "cancelled"
+    assert turn.steps[0].status == "error"
+    assert time.monotonic() - begun < 15, "a cancelled program must not run to its end"
+    await stage.check_history(sent.conversation_id, watcher)
+    await stage.close()
+
+
+async def test_signals_against_a_finishing_turn_end_it_or_become_the_next_turn(stage: Any) -> None:
+    """The signal is sent at once, so that it meets the turn at any moment of its short life."""
+    for kind in ("followup", "steer", "cancel") * 3:
+        sent, watcher = await start(stage, "script:plain please")
+        outcome = await asyncio.gather(
+            stage.clients[1].send_signal(sent.conversation_id, kind, "" if kind == "cancel" else "script:plain again"),
+            return_exceptions=True,
+        )
+
+        turn = await watcher.wait_ended(sent.turn_id)
+        await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
+        state = await stage.check_history(sent.conversation_id, watcher)
+
+        assert turn.status in ("completed", "cancelled")
+        states = {signal.state for row in state.turns for signal in row.signals}
+        assert states <= {"applied", "promoted", "expired"}
+        assert len(states) == (0 if isinstance(outcome[0], BaseException) else 1)
+        await stage.close()

@@ -1,0 +1,143 @@
+"""One turn in a terminal."""
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from everturn.model import block_bodies as bodies
+from everturn.model.turns import Outcome
+from everturn.testing.stories import Story, make_artifact
+from everturn.wire.events import parse_envelope
+
+if TYPE_CHECKING:
+    from tests.integration.everturn_client.conftest import SmallServer
+    from tests.integration.everturn_client.terminal.conftest import Everturn
+
+
+def tell_begin(story: Story) -> None:
+    turn_id = story.start_turn("Draw it")
+    story.start_round()
+    story.add(bodies.ThinkingBody(text=story.stream("thinking", 0, ["Let me see."])))
+    call_id = story.add_call("exec_tools.run", {"prog_name": "draw"})
+    story.commit()
+    story.show_step(call_id)
+    artifact = make_artifact(turn_id, "chart.png")
+    result = bodies.ToolResultBody(
+        tool_id="exec_tools.run", status="ok", text="", artifacts=(artifact,), duration_ms=20
+    )
+    story.add(result, call_id=call_id)
+    story.commit()
+    story.show_step(call_id)
+    story.show_files([artifact])
+
+
+def tell_end(story: Story, outcome: Outcome = Outcome.COMPLETED) -> None:
+    story.start_round()
+    story.add(bodies.CompletionBody(text=story.stream("answer", 0, ["Here ", "it is."])))
+    story.end_turn(outcome)
+
+
+async def test_the_answer_streams_to_standard_output_and_the_rest_beside_it(
+    server: "SmallServer", everturn: "Everturn", tmp_path: Path
+) -> None:
+    tell_begin(server.story)
+    server.snapshot_page = 0
+    server.stream_faults = ["bytes:2000"]
+    server.files["art_chart.png"] = b"image"
+
+    running = await everturn.start("chat", "Draw it", "--download", str(tmp_path / "files"))
+    await server.wait_for("GET", "/events")
+    tell_end(server.story)
+    await server.publish()
+    out, err = (stream.decode() for stream in await asyncio.wait_for(running.communicate(), 20))
+
+    assert running.returncode == 0
+    assert out == "Here it is.\n"
+    conversation_id = server.story.conversation.id
+    for told in (
+        "Let me see.\n",
+        "▸ draw …\n",
+        "✓ draw (20 ms)\n",
+        "chart.png (9 bytes)   everturn download art_chart.png",
+        "2 rounds · 12 ms · 22 tokens",
+        f'Conversation {conversation_id}; go on with: everturn chat --conversation {conversation_id} "…"',
+    ):
+        assert told in err
+    assert "\x1b" not in out + err
+    assert (tmp_path / "files" / "chart.png").read_bytes() == b"image"
+
+
+async def test_a_failed_turn_says_why_and_ends_with_code_1(server: "SmallServer", everturn: "Everturn") -> None:
+    server.story.start_turn("Hi")
+    server.story.end_turn("failed")
+
+    code, _, err = await everturn.run("chat", "Hi")
+
+    assert code == 1
+    assert "The turn failed: The model failed." in err
+
+
+async def test_events_can_be_had_as_json_lines(server: "SmallServer", everturn: "Everturn") -> None:
+    tell_begin(server.story)
+    tell_end(server.story)
+    server.snapshot_page = 0
+
+    code, out, err = await everturn.run("chat", "Draw it", "--json")
+
+    types = [parse_envelope(line).type for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert (types[0], types[-1]) == ("stream.snapshot", "chat.complete")
+
+
+async def test_the_first_interrupt_cancels_the_turn_and_the_client_waits_for_its_end(
+    server: "SmallServer", everturn: "Everturn"
+) -> None:
+    server.story.start_turn("Hi")
+    server.story.start_round()
+    server.story.stream("answer", 0, ["Well"])
+    running = await everturn.start("chat", "Hi")
+    await server.wait_for("GET", "/events")
+    assert running.stdout
+    assert await asyncio.wait_for(running.stdout.readexactly(4), 20) == b"Well"
+
+    running.send_signal(signal.SIGINT)
+    signalled = await server.wait_for("POST", "/signals")
+    server.story.end_turn(Outcome.CANCELLED)
+    await server.publish()
+    _, err = await asyncio.wait_for(running.communicate(), 20)
+
+    assert json.loads(signalled) == {"kind": "cancel", "text": ""}
+    assert running.returncode == 1
+    assert "The turn was cancelled." in err.decode()
+
+
+async def test_the_second_interrupt_leaves(server: "SmallServer", everturn: "Everturn") -> None:
+    server.story.start_turn("Hi")
+    server.story.start_round()
+    server.story.stream("answer", 0, ["Well"])
+    running = await everturn.start("chat", "Hi")
+    assert running.stdout
+    await asyncio.wait_for(running.stdout.readexactly(4), 20)
+
+    running.send_signal(signal.SIGINT)
+    await server.wait_for("POST", "/signals")
+    running.send_signal(signal.SIGINT)
+    _, err = await asyncio.wait_for(running.communicate(), 20)
+
+    assert running.returncode == 130
+    assert b"Traceback" not in err
+
+
+async def test_the_last_conversation_can_be_continued(server: "SmallServer", everturn: "Everturn") -> None:
+    server.story.start_turn("Hi")
+    server.story.end_turn(Outcome.COMPLETED)
+
+    first, _, err = await everturn.run("chat", "Hi", "--continue")
+    second, _, _ = await everturn.run("chat", "Hi")
+    third, _, _ = await everturn.run("chat", "Again", "--continue")
+
+    assert (first, second, third) == (2, 0, 0)
+    assert "No conversation is remembered" in err
+    assert json.loads(await server.wait_for("POST", f"/{server.story.conversation.id}/messages")) == {"text": "Again"}

@@ -1,0 +1,80 @@
+"""The interactive prompt."""
+
+import asyncio
+import json
+import os
+from typing import TYPE_CHECKING
+
+from everturn.model import block_bodies as bodies
+from everturn.model.turns import Outcome
+from everturn.testing.stories import make_artifact
+
+if TYPE_CHECKING:
+    from tests.integration.everturn_client.conftest import SmallServer
+    from tests.integration.everturn_client.terminal.conftest import Everturn
+
+
+async def test_what_is_typed_while_a_turn_runs_reaches_the_turn(
+    server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
+) -> None:
+    story, (ours, theirs) = server.story, keyboard
+    story.start_turn("Hi", attachments=[make_artifact(story.start_turn("Before"), "sales.csv")])
+    running = await everturn.start("chat", stdin=theirs)
+
+    os.write(ours, b"/cancel\n/files\nHi\n")
+    await server.wait_for("GET", "/events")
+    server.is_signal = True
+    os.write(ours, b"And this?\n")
+    followup = await server.wait_for("POST", "/messages", count=2)
+    os.write(ours, b"/steer Only north\n")
+    steer = await server.wait_for("POST", "/signals")
+    os.write(ours, b"/cancel\n")
+    cancel = await server.wait_for("POST", "/signals", count=2)
+    os.write(ours, b"/files\n")
+    await server.wait_for("POST", "/fetch")
+    story.start_round()
+    story.add(bodies.CompletionBody(text=story.stream("answer", 0, ["Hello."])))
+    story.end_turn(Outcome.COMPLETED)
+    await server.publish()
+    assert running.stderr
+    told = await asyncio.wait_for(running.stderr.readuntil(b" tokens"), 20)
+    os.write(ours, b"/quit\n")
+    out, rest = await asyncio.wait_for(running.communicate(), 20)
+    err = (told + rest).decode()
+
+    assert (running.returncode, out.decode()) == (0, "Hello.\n")
+    assert [json.loads(body)["text"] for body in (followup, steer, cancel)] == ["And this?", "Only north", ""]
+    assert "Nothing is running." in err
+    assert "There are no files." in err
+    assert "sales.csv (9 bytes)   everturn download art_sales.csv" in err
+
+
+async def test_a_refused_message_does_not_end_the_prompt(
+    server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
+) -> None:
+    server.story.start_turn("Hi")
+    server.submit_faults = [422]
+    running = await everturn.start("chat", stdin=keyboard[1])
+
+    os.write(keyboard[0], b"Hi\n\n/dance\n/quit\n")
+    _, err = (stream.decode() for stream in await asyncio.wait_for(running.communicate(), 20))
+
+    assert running.returncode == 0
+    assert "Refused on purpose." in err
+    assert err.count("while a turn runs it is a followup") == 2
+
+
+async def test_leaving_while_a_turn_runs_leaves_it_running(
+    server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
+) -> None:
+    server.story.start_turn("Hi")
+    running = await everturn.start("chat", stdin=keyboard[1])
+
+    os.write(keyboard[0], b"Hi\n")
+    await server.wait_for("GET", "/events")
+    os.write(keyboard[0], b"/quit\n")
+    _, err = (stream.decode() for stream in await asyncio.wait_for(running.communicate(), 20))
+
+    assert running.returncode == 0
+    assert "The turn goes on without you" in err
+    assert not server.sent("/signals")

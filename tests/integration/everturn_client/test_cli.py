@@ -1,0 +1,39 @@
+"""Exit codes of the terminal client."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run(*arguments: str, state: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "XDG_STATE_HOME": str(state), "EVERTURN_URL": "http://127.0.0.1:9"}
+    command = [sys.executable, "-m", "everturn_client.cli", *arguments]
+    return subprocess.run(command, env=env, input=stdin, capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_no_server_ends_with_code_3_and_says_how_to_start_one(tmp_path: Path) -> None:
+    ended = run("chat", state=tmp_path, stdin="Hi")
+
+    assert ended.returncode == 3
+    assert "http://127.0.0.1:9" in ended.stderr
+    assert "make run" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "line", [["chat", "Hi", "--file", "/absent"], ["chat", "Hi", "--continue"], ["feedback", "turn_1", "ok"], ["dance"]]
+)
+def test_wrong_usage_ends_with_code_2(tmp_path: Path, line: list[str]) -> None:
+    ended = run(*line, state=tmp_path)
+
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+
+
+def test_too_much_on_standard_input_is_refused(tmp_path: Path) -> None:
+    ended = run("chat", state=tmp_path, stdin="x" * 1_000_001)
+
+    assert ended.returncode == 2
+    assert "attach it as a file" in ended.stderr

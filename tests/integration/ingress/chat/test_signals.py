@@ -1,0 +1,113 @@
+"""Signals and their receipts."""
+
+import asyncio
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+BASE = "/conversations/default/default"
+Refused = Callable[..., dict[str, Any]]
+
+
+async def post(client: httpx2.AsyncClient, conversation: str, **body: Any) -> httpx2.Response:
+    return await client.post(f"{BASE}/{conversation}/signals", json=body)
+
+
+async def test_a_signal_goes_into_the_open_turn_and_its_receipt_can_be_read(client: httpx2.AsyncClient, chat: Any) -> None:
+    first = await chat.send("hello")
+
+    answer = await post(client, first["conversation_id"], kind="steer", text="shorter")
+
+    assert answer.status_code == 202
+    accepted = answer.json()
+    assert (accepted["turn_id"], accepted["receipt"]) == (first["turn_id"], {"state": "accepted"})
+    url = f"{BASE}/{first['conversation_id']}/signals/{accepted['signal_id']}"
+    signal = (await client.get(url)).json()["signal"]
+    assert (signal["kind"], signal["text"], signal["state"]) == ("steer", "shorter", "accepted")
+
+
+async def test_a_signal_is_edited_and_retracted_until_it_is_applied(
+    client: httpx2.AsyncClient, chat: Any, refused: Refused
+) -> None:
+    first = await chat.send("hello")
+    accepted = (await post(client, first["conversation_id"], kind="followup", text="a")).json()
+    url = f"{BASE}/{first['conversation_id']}/signals/{accepted['signal_id']}"
+
+    edited = await client.patch(url, json={"text": "b"})
+    retracted = [await client.delete(url) for _ in range(2)]
+
+    assert edited.json()["signal"]["text"] == "b"
+    assert [answer.json()["signal"]["state"] for answer in retracted] == ["retracted", "retracted"]
+    refused(await client.patch(url, json={"text": "c"}), 409)
+
+
+async def test_a_conversation_at_rest_takes_no_signal(client: httpx2.AsyncClient, refused: Refused) -> None:
+    resting = (await client.post(BASE, json={})).json()["conversation_id"]
+
+    refused(await post(client, resting, kind="cancel"), 409)
+
+
+async def test_an_empty_followup_is_refused_and_an_empty_steer_stops(
+    client: httpx2.AsyncClient, chat: Any, refused: Refused
+) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+
+    refused(await post(client, conversation, kind="followup", text=" "), 422)
+    assert (await post(client, conversation, kind="steer")).status_code == 202
+
+
+async def test_an_edit_to_nothing_is_refused(client: httpx2.AsyncClient, chat: Any, refused: Refused) -> None:
+    first = await chat.send("hello")
+    accepted = (await post(client, first["conversation_id"], kind="followup", text="a")).json()
+
+    answer = await client.patch(f"{BASE}/{first['conversation_id']}/signals/{accepted['signal_id']}", json={"text": " "})
+
+    refused(answer, 422)
+
+
+async def test_cancels_and_steers_at_once_are_all_received(client: httpx2.AsyncClient, chat: Any) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+
+    answers = await asyncio.gather(
+        *(post(client, conversation, kind="cancel") for _ in range(5)),
+        *(post(client, conversation, kind="steer", text="x") for _ in range(5)),
+    )
+
+    assert {answer.status_code for answer in answers} == {202}
+    assert len({answer.json()["signal_id"] for answer in answers}) == 10
+
+
+async def test_a_key_makes_a_repeated_signal_one(client: httpx2.AsyncClient, chat: Any) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    headers = {"Idempotency-Key": "sig-1"}
+
+    answers = await asyncio.gather(
+        *(client.post(f"{BASE}/{conversation}/signals", json={"kind": "cancel"}, headers=headers) for _ in range(5))
+    )
+
+    assert len({answer.text for answer in answers}) == 1
+
+
+async def test_the_files_of_a_followup_stand_under_its_signal(client: httpx2.AsyncClient, chat: Any) -> None:
+    first = await chat.send("hello")
+    files = [{"filename": "a.csv", "mime": "text/csv", "data_base64": base64.b64encode(b"a,b\n").decode()}]
+
+    accepted = await chat.send("see", first["conversation_id"], attachments=files)
+
+    turn = (await chat.state(first["conversation_id"]))["turns"][0]
+    file = turn["signals"][0]["attachments"][0]
+    signal_id = accepted["signal_id"]
+    assert file["ref"] == f"fi:{first['turn_id']}.external.followup.attachments/{signal_id}/a.csv"
+    assert (await client.get(file["url"])).content == b"a,b\n"
+
+
+@pytest.mark.parametrize("body", [{"kind": "cancel", "attachments": [{"filename": "a.txt", "data_base64": "YQ=="}]}, {}])
+async def test_senseless_signals_are_refused(
+    client: httpx2.AsyncClient, chat: Any, refused: Refused, body: dict[str, Any]
+) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+
+    refused(await client.post(f"{BASE}/{conversation}/signals", json=body), 422)

@@ -1,0 +1,43 @@
+"""What a worker offers, with and without a sandbox."""
+
+import asyncio
+
+from chat_proc.tools.offered import offer_tools
+from everturn.ports.sandbox import RunRequest, RunResult, SandboxUnavailable, ToolCaller
+from everturn.wire.execution import Posture
+
+
+class IdleSandbox:
+    """A sandbox that is only asked what it is."""
+
+    posture = Posture(
+        launcher="bubblewrap",
+        runtime="bwrap 0.8",
+        outer_uid=1001,
+        user="uid 1001",
+        network="no network",
+        memory="1 GiB of memory",
+        processes="64 processes",
+        disk="256 MiB of disk",
+        seccomp="on",
+    )
+
+    async def run(self, request: RunRequest, call_tool: ToolCaller, *, stop: asyncio.Event | None = None) -> RunResult:
+        raise NotImplementedError
+
+
+def test_with_a_sandbox_programs_are_offered_and_its_walls_are_told(objects) -> None:
+    offered = offer_tools(objects, IdleSandbox())
+
+    assert offered.registry.specs[-1].tool_id == "exec_tools.execute_code_python"
+    assert offered.sandbox == "bubblewrap"
+    assert "no network" in offered.posture
+
+
+def test_without_one_the_code_tool_is_not_offered_and_the_reason_is_told(objects) -> None:
+    offered = offer_tools(objects, SandboxUnavailable("bubblewrap is not installed.", "apt-get install bubblewrap"))
+
+    assert [spec.tool_id for spec in offered.registry.specs] == ["react.read", "react.write", "react.plan"]
+    assert offered.sandbox == "none"
+    assert "bubblewrap is not installed" in offered.posture
+    assert "apt-get" in offered.sandbox_why

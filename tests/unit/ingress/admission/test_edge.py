@@ -1,0 +1,72 @@
+"""The outermost layer answers what nobody else does, and counts."""
+
+from typing import Any
+
+from starlette.types import Message, Receive, Scope, Send
+
+from ingress.admission.edge import MAX_HEADER_BYTES, Edge
+from ingress.admission.metrics import IngressMetrics
+
+
+class Sent:
+    """Collects what an application sends."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    async def __call__(self, message: Message) -> None:
+        self.messages.append(message)
+
+    @property
+    def status(self) -> int:
+        return self.messages[0]["status"]
+
+
+async def receive() -> Message:
+    return {"type": "http.request"}
+
+
+def scope(headers: list[tuple[bytes, bytes]] | None = None) -> Scope:
+    return {"type": "http", "method": "GET", "path": "/x", "headers": headers or []}
+
+
+async def run(app: Any, request: Scope) -> tuple[Sent, IngressMetrics]:
+    metrics, sent = IngressMetrics(), Sent()
+    await Edge(app, metrics=metrics, monotonic=lambda: 0.0)(request, receive, sent)
+    return sent, metrics
+
+
+def value(metrics: IngressMetrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+async def test_an_error_that_nobody_expected_is_a_500_problem_without_its_inside() -> None:
+    async def broken(_: Scope, __: Receive, ___: Send) -> None:
+        raise RuntimeError("the secret inside")
+
+    sent, metrics = await run(broken, scope())
+
+    assert sent.status == 500
+    assert b"urn:everturn:problem:internal" in sent.messages[1]["body"]
+    assert b"secret" not in sent.messages[1]["body"]
+    assert value(metrics, "ingress_unhandled_errors_total") == 1
+
+
+async def test_headers_above_the_caps_are_a_431_problem() -> None:
+    async def never(_: Scope, __: Receive, ___: Send) -> None:
+        raise AssertionError
+
+    many, _ = await run(never, scope([(b"a", b"b")] * 101))
+    large, _ = await run(never, scope([(b"a", b"b" * (MAX_HEADER_BYTES + 1))]))
+
+    assert (many.status, large.status) == (431, 431)
+
+
+async def test_responses_are_counted_by_route_and_status() -> None:
+    async def fine(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    _, metrics = await run(fine, scope())
+
+    assert value(metrics, "ingress_requests_total", method="GET", route="none", status="204") == 1

@@ -1,0 +1,95 @@
+"""What is refused as JSON, and that the reason is named."""
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingress.admission.strict_json import MAX_DEPTH, MAX_TOKENS, BadJson, parse_strict
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63) + 1, 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(VALUES, st.booleans())
+def test_ordinary_json_is_read_as_the_standard_library_reads_it(value: object, ascii_only: bool) -> None:
+    raw = json.dumps(value, ensure_ascii=ascii_only).encode()
+
+    assert parse_strict(raw) == json.loads(raw)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
+    try:
+        parse_strict(raw)
+    except BadJson as error:
+        assert error.detail
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"", "Expecting value"),
+        (b"{", "Expecting property name"),
+        (b'{"a":1} x', "Extra data"),
+        (b'{"a":1,"a":2}', "The key a appears twice"),
+        (b'{"b":{"a b":1,"a b":2}}', "'a b' appears twice"),
+        (b'{"a":NaN}', "NaN is not JSON"),
+        (b"[Infinity]", "Infinity is not JSON"),
+        (b"[-Infinity]", "-Infinity is not JSON"),
+        (b"[1e999]", "1e999 is too large"),
+        (b"[" + b"9" * 5000 + b"]", "is too large"),
+        (b"[9223372036854775808]", "is too large"),
+        (b"\xef\xbb\xbf{}", "byte order mark"),
+        (b"\xff\xfe{\x00}\x00", "byte order mark"),
+        (b'"\xc3\x28"', "not UTF-8 at byte 1"),
+        (b'"\xed\xa0\x80"', "not UTF-8"),
+        (b'{"text":"a\\ud800b"}', "$.text holds half of a surrogate pair"),
+        (b'{"a":[{"b":"x\\u0000"}]}', "$.a[0].b holds the character U+0000"),
+        (b'{"a\\u0000":1}', "U+0000"),
+        (b'"a\x00b"', "Invalid control character"),
+        (b"{'a':1}", "Expecting property name"),
+    ],
+)
+def test_what_cannot_be_read_in_one_way_or_stored_is_refused_with_the_reason(raw: bytes, reason: str) -> None:
+    with pytest.raises(BadJson) as refused:
+        parse_strict(raw)
+
+    assert reason in refused.value.detail
+
+
+def test_a_whole_surrogate_pair_and_escaped_text_are_fine() -> None:
+    assert parse_strict(b'{"text":"\\ud83d\\ude00 \\u00e4 \\n"}') == {"text": "\U0001f600 ä \n"}
+
+
+def test_depth_is_bounded_and_brackets_inside_strings_do_not_count() -> None:
+    assert parse_strict(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
+    assert parse_strict(json.dumps("[" * 10_000 + '\\"{').encode())
+    for depth in (MAX_DEPTH + 1, 10_000, 1_000_000):
+        with pytest.raises(BadJson, match="nested deeper"):
+            parse_strict(b"[" * depth)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"{" + b",".join(b'"k%d":1' % n for n in range(MAX_TOKENS)) + b"}",
+        b"[" + b"1," * 2_000_000 + b"1]",
+        b'"' + b'\\"' * 2_000_000,
+        b'{"a":"' + b"x" * 20_000_000,
+    ],
+    ids=["a million keys", "many numbers", "unclosed string of quotes", "unclosed long string"],
+)
+def test_hostile_bodies_are_refused_fast(raw: bytes) -> None:
+    start = time.perf_counter()
+
+    with pytest.raises(BadJson):
+        parse_strict(raw)
+
+    assert time.perf_counter() - start < 3

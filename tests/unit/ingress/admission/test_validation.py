@@ -1,0 +1,26 @@
+"""Validation problems name the fields and don't repeat the input."""
+
+from ingress.admission.validation import MAX_ERRORS, problem_of_validation
+
+
+def test_a_problem_names_each_field_and_never_the_value() -> None:
+    errors = [
+        {"loc": ("attachments", 0, "mime"), "msg": "Field required", "input": "secret"},
+        {"loc": ("text",), "msg": "too long", "input": "secret"},
+    ]
+
+    refused = problem_of_validation(errors, "body")
+
+    assert refused.status_code == 422
+    assert refused.answer.detail == "body.attachments.0.mime: Field required"
+    assert [error["field"] for error in refused.errors] == ["body.attachments.0.mime", "body.text"]
+    assert "secret" not in str(refused.errors)
+
+
+def test_many_errors_and_long_places_are_cut() -> None:
+    errors = [{"loc": ("x" * 1000,), "msg": "m" * 1000}] * 100
+
+    refused = problem_of_validation(errors)
+
+    assert len(refused.errors) == MAX_ERRORS
+    assert len(refused.answer.detail) < 500

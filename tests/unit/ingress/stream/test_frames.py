@@ -1,0 +1,72 @@
+"""SSE frames: their bytes, and the filter of second terminal events."""
+
+from everturn.model.leases import EventCursor
+from everturn.model.turns import TurnUsage
+from everturn.ports.event_stream import EncodedEvent, Entry
+from everturn.wire.events import ChatComplete, ChatDelta, Envelope, Ready, ServerShutdown, encode_envelope
+from ingress.stream.frames import TerminalFilter, build_batch, build_frame, encode_frame, try_terminal_turn
+
+
+def ended(n: int, turn_id: str = "turn_1") -> EncodedEvent:
+    data = ChatComplete(outcome="completed", answer="a", rounds=1, usage=TurnUsage(), elapsed_ms=1)
+    envelope = Envelope(id=f"1-{n}", type=data.type, ts="t", conversation_id="c", turn_id=turn_id, data=data)
+    return EncodedEvent(EventCursor(1, n), data.type, encode_envelope(envelope))
+
+
+def entry(*events: EncodedEvent) -> Entry:
+    return Entry(EventCursor(1, events[0].id.n - 1), events)
+
+
+def test_a_frame_has_id_event_and_one_data_line() -> None:
+    assert encode_frame("chat.delta", b'{"a":1}', cursor="3-17") == b'id: 3-17\nevent: chat_delta\ndata: {"a":1}\n\n'
+
+
+def test_a_frame_of_this_server_has_no_id_and_may_say_when_to_come_back() -> None:
+    frame = build_frame(ServerShutdown(retry_ms=700), conversation_id="c", ts="t", retry_ms=700)
+
+    assert frame.startswith(b"retry: 700\nevent: server_shutdown\ndata: {")
+    assert b"id:" not in build_frame(Ready(), conversation_id="c", ts="t")
+
+
+def test_text_that_looks_like_a_frame_stays_inside_its_data_line() -> None:
+    hostile = "\n\nid: 9-9\nevent: chat_complete\ndata: {}\n\n\r\r\u2028"
+    data = ChatDelta(channel="answer", instance=0, index=0, text=hostile, marker="answer")
+    frame = build_frame(data, conversation_id="c", ts="t", cursor="1-1")
+
+    assert frame.count(b"\n\n") == 1
+    assert b"\r" not in frame
+    assert [line[:5] for line in frame.splitlines() if line] == [b"id: 1", b"event", b"data:"]
+
+
+def test_a_batch_joins_its_frames_and_keeps_its_id_when_one_is_dropped() -> None:
+    both = entry(ended(4), ended(5))
+
+    batch = build_batch(both, frozenset({EventCursor(1, 5)}))
+
+    assert batch.last == EventCursor(1, 5)
+    assert [frame.id.n for frame in batch.frames] == [4]
+    assert batch.joined == batch.frames[0].data
+
+
+def test_a_second_end_of_a_turn_is_named_and_the_first_one_never() -> None:
+    seen = TerminalFilter()
+
+    assert seen.seconds(entry(ended(4))) == frozenset()
+    assert seen.seconds(entry(ended(9))) == {EventCursor(1, 9)}
+    assert seen.seconds(entry(ended(4))) == frozenset()
+    assert seen.seconds(entry(ended(10, "turn_2"))) == frozenset()
+
+
+def test_the_filter_forgets_the_oldest_turns() -> None:
+    seen = TerminalFilter(max_turns=2)
+
+    for n in range(1, 4):
+        seen.seconds(entry(ended(n, f"turn_{n}")))
+
+    assert seen.seconds(entry(ended(9, "turn_1"))) == frozenset()
+    assert seen.seconds(entry(ended(10, "turn_3"))) == {EventCursor(1, 10)}
+
+
+def test_a_terminal_event_that_we_cannot_read_is_passed_on() -> None:
+    assert try_terminal_turn(EncodedEvent(EventCursor(1, 1), "chat.complete", b'{"newer": true}')) is None
+    assert try_terminal_turn(EncodedEvent(EventCursor(1, 1), "chat.delta", b"{}")) is None

@@ -1,0 +1,67 @@
+"""A stream hands entries, hints and ends to all of its clients."""
+
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId
+from everturn.model.leases import EventCursor
+from everturn.ports.event_stream import EncodedEvent, Entry
+from ingress.stream.cursor import ClientCursor, Phase
+from ingress.stream.frames import build_batch
+from ingress.stream.rows import Snapshot
+from ingress.stream.shared_read import SharedRead
+from ingress.stream.subscription import ConversationStream, Subscription
+
+START = EventCursor(1, 1)
+
+
+async def load_nothing() -> Snapshot:
+    return Snapshot(START, b"")
+
+
+async def load_no_head() -> bytes:
+    return b""
+
+
+def build_stream(clients: int) -> ConversationStream:
+    stream = ConversationStream(
+        ConversationId("conv_1"), Principal("t", "p", "u"), START, SharedRead(load_nothing), SharedRead(load_no_head)
+    )
+    for _ in range(clients):
+        cursor = ClientCursor(START, max_bytes=1000)
+        cursor.reach_end(START, found_any=False)
+        stream.clients.add(Subscription(stream, cursor, None, START))
+    return stream
+
+
+async def test_an_entry_reaches_all_clients_as_the_same_bytes_and_moves_the_position() -> None:
+    stream = build_stream(3)
+    batch = build_batch(Entry(START, (EncodedEvent(EventCursor(1, 2), "chat.delta", b"{}"),)))
+
+    stream.offer(batch)
+
+    assert stream.position == EventCursor(1, 2)
+    assert stream.version == 1
+    assert all(client.wakeup.is_set() and client.cursor.take() is batch.joined for client in stream.clients)
+
+
+async def test_a_hint_reaches_all_live_clients() -> None:
+    stream = build_stream(2)
+
+    stream.offer_hint(b"hint")
+
+    assert [client.cursor.take() for client in stream.clients] == [b"hint", b"hint"]
+
+
+async def test_after_an_outage_all_clients_are_lost() -> None:
+    stream = build_stream(2)
+
+    stream.lose_all()
+
+    assert all(client.cursor.phase is Phase.LOST and client.cursor.loss == "outage" for client in stream.clients)
+
+
+async def test_the_end_wakes_all_clients() -> None:
+    stream = build_stream(2)
+
+    stream.end_all()
+
+    assert all(client.ended and client.wakeup.is_set() for client in stream.clients)
