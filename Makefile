@@ -23,11 +23,10 @@ test: setup ## Run all tests; TESTS=tests/unit ARGS='-k name -x' narrow it
 	@$(BIN)/pytest -q --durations=10 $(ARGS) $(TESTS)
 
 check: setup ## Lint, format check, types, layers, architecture rules
-	@$(BIN)/ruff check $(SOURCES)
-	@$(BIN)/ruff format --check --quiet $(SOURCES)
-	@$(BIN)/pyright --warnings
-	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/pytest -q tests/architecture
+	@failed=; for gate in "ruff check $(SOURCES)" "ruff format --check --quiet $(SOURCES)" "pyright --warnings" \
+		"lint-imports --no-logo" "pytest -q tests/architecture"; do \
+		echo "check: $${gate%% *}"; $(BIN)/$$gate || failed="$$failed $${gate%% *}"; \
+	done; [ -z "$$failed" ] || { echo "check failed:$$failed"; exit 1; }
 
 fmt: setup ## Format and mend what can be mended
 	@$(BIN)/ruff format $(SOURCES)

@@ -14,6 +14,7 @@ from architecture_rules.practices import (
     check_name,
     check_no_code_from_data,
     check_refs,
+    check_regular_expressions,
     check_settings,
     check_unfinished,
 )
@@ -28,6 +29,7 @@ CHECKS: list[Check] = [
     check_name,
     check_no_code_from_data,
     check_refs,
+    check_regular_expressions,
     check_settings,
     check_unfinished,
 ]
@@ -163,6 +165,22 @@ def test_settings_are_read_in_settings_only(text: str, found: int):
 def test_refs_are_built_in_their_module_only(text: str, found: int):
     assert count(check_refs, text) == found
     assert count(check_refs, text, "libs/common/src/everturn/model/refs.py") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("(?:ab|c)*+", 1),
+        ("(?:ab){1,3}+", 1),
+        ("(?>(?:ab|c)*)", 0),
+        ("(?:ab)+", 0),
+        ("[ab]*+(?:c)", 0),
+        ("(?:ab\\\\)*+", 0),
+    ],
+)
+def test_no_expression_repeats_a_group_possessively(text: str, found: int):
+    assert count(check_regular_expressions, f"x = '{text}'") == found
+    assert count(check_regular_expressions, f"x = b'{text}'") == found
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The platform with real processes, watchers that fold what clients see, and the checker each fault test ends with."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
@@ -140,11 +141,23 @@ class Stage:
             assert isinstance(own[-1].body, ExitBody)
 
     async def _check_watcher(self, watcher: Watcher, state: StateView) -> None:
-        await watcher.wait_until(lambda w: w.state is not None and settled(w.state) == settled(state))
+        with contextlib.suppress(TimeoutError):
+            await watcher.wait_until(lambda w: w.state is not None and settled(w.state) == settled(state), 10)
+        assert watcher.state is not None
+        assert differences(settled(watcher.state).model_dump(), settled(state).model_dump()) == []
         ids = [cursor for e in watcher.seen if e.id and (cursor := try_parse_cursor(e.id))]
         assert ids == sorted(ids)
         terminal = [e.turn_id for e in watcher.seen if isinstance(e.data, ChatComplete | ChatError)]
         assert len(terminal) == len(set(terminal))
+
+
+def differences(seen: object, truth: object, place: str = "") -> list[str]:
+    """Where two dumps differ, in words."""
+    if isinstance(seen, dict) and isinstance(truth, dict):
+        return [d for key in truth for d in differences(seen.get(key), truth[key], f"{place}.{key}")]
+    if isinstance(seen, list | tuple) and isinstance(truth, list | tuple) and len(seen) == len(truth):
+        return [d for n, pair in enumerate(zip(seen, truth, strict=True)) for d in differences(*pair, f"{place}[{n}]")]
+    return [] if seen == truth else [f"{place}: seen {seen!r}, but it is {truth!r}"]
 
 
 def settled(state: StateView) -> StateView:

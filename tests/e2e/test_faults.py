@@ -1,9 +1,11 @@
 """Workers that die, freeze or lose the wire in the middle of a turn; every test ends with the history checker."""
 
 import signal
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module")]
 
@@ -21,6 +23,18 @@ FAILPOINTS = [
     "turn.after_c3:1",
     "turn.announced:1",
 ]
+
+
+@pytest_asyncio.fixture(loop_scope="module", autouse=True)
+async def restored(stage: Any) -> AsyncIterator[None]:
+    """Whatever a test stopped, froze or killed runs again after it."""
+    yield
+    await stage.close()
+    for worker in ("worker-1", "worker-2"):
+        if stage.platform.pid(worker) is not None:
+            stage.platform.kill(worker, signal.SIGCONT)
+        await stage.platform.restart(worker)
+    stage.platform.auto_restart = True
 
 
 @pytest.mark.parametrize("failpoint", FAILPOINTS)
@@ -45,9 +59,6 @@ async def test_a_worker_killed_at_a_border_is_taken_over_and_nothing_doubles(sta
     assert [step.status for step in turn.steps] == ["completed"]
     assert [file.filename for file in turn.files] == ["note.md"]
     await stage.check_history(created.conversation_id, steady, cut)
-    await platform.restart("worker-1")
-    platform.auto_restart = True
-    await stage.close()
 
 
 async def test_a_frozen_worker_that_comes_back_can_write_nothing(stage: Any) -> None:
@@ -68,7 +79,6 @@ async def test_a_frozen_worker_that_comes_back_can_write_nothing(stage: Any) -> 
     assert turn.status == "completed"
     assert len([text for text in turn.texts if text.channel == "answer"]) == 1
     await stage.check_history(created.conversation_id, watcher)
-    await stage.close()
 
 
 async def test_an_emptied_redis_loses_no_turn_and_no_text(stage: Any) -> None:
@@ -88,7 +98,6 @@ async def test_an_emptied_redis_loses_no_turn_and_no_text(stage: Any) -> None:
     for sent, watcher in zip(queued, late, strict=True):
         assert (await watcher.wait_ended(sent.turn_id)).answer == "A plain answer."
         await stage.check_history(sent.conversation_id, watcher)
-    await stage.close()
 
 
 async def test_a_worker_that_drains_hands_its_turn_to_another(stage: Any) -> None:
@@ -105,5 +114,3 @@ async def test_a_worker_that_drains_hands_its_turn_to_another(stage: Any) -> Non
     assert turn.status == "completed"
     assert [step.status for step in turn.steps] == ["completed"]
     await stage.check_history(sent.conversation_id, watcher)
-    await platform.restart("worker-1")
-    await stage.close()

@@ -131,7 +131,9 @@ def a_first_process_that_may_do_more_than_this_one():
     mine, first = (dict(line.split(":", 1) for line in open(f"/proc/{pid}/status")) for pid in ("self", 1))
     if any(mine[name].split() != first[name].split() for name in names):
         return
-    if any(os.readlink(f"/proc/1/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}") for kind in os.listdir("/proc/1/ns")):
+    if any(
+        os.readlink(f"/proc/1/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}") for kind in os.listdir("/proc/1/ns")
+    ):
         return
     raise PermissionError("it has the same walls")
 

@@ -56,10 +56,10 @@ async def wait_until_started(mark: str) -> None:
         await asyncio.sleep(0.02)
 
 
-def leftovers() -> list[str]:
-    """What runs of this process, or of its children, have left on the machine."""
-    places = [*Path("/run").glob("everturn-run-*"), *Path("/tmp").glob("everturn-run-*")]
-    groups = [path for kind in ("memory", "pids") for path in Path(f"/sys/fs/cgroup/{kind}").rglob("everturn-*")]
+def leftovers(mark: str) -> list[str]:
+    """What runs whose execution id begins with `mark` have left on the machine."""
+    places = [*Path("/run").glob(f"everturn-run-{mark}*"), *Path("/tmp").glob(f"everturn-run-{mark}*")]
+    groups = [path for kind in ("memory", "pids") for path in Path(f"/sys/fs/cgroup/{kind}").rglob(f"everturn-{mark}*")]
     return [str(path) for path in (*places, *groups)]
 
 
@@ -75,7 +75,7 @@ async def test_cancelling_the_task_kills_the_run_within_two_seconds(run):
 
     assert time.monotonic() - started < 2
     assert find_processes(mark) == []
-    assert leftovers() == []
+    assert leftovers(mark) == []
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.03, 0.06, 0.09, 0.12, 0.15, 0.2, 0.3, 0.5])
@@ -93,7 +93,7 @@ async def test_the_run_does_not_outlive_its_worker_whenever_that_is_killed(sandb
 
     assert await wait_until_dead(supervisor, 2) < 2
     assert find_processes(mark) == []
-    assert leftovers() == []
+    assert leftovers(mark) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -108,7 +108,7 @@ async def test_a_supervisor_that_dies_takes_the_run_with_it_and_is_a_failed_run(
 
     assert result.error.code == "sandbox_failed"
     assert await wait_until_gone(mark, 2) < 2
-    assert not [path for path in leftovers() if "everturn-run" in path]
+    assert not [path for path in leftovers(mark) if "everturn-run" in path]
 
 
 async def wait_for_supervisor(worker_pid: int) -> int:
@@ -127,16 +127,25 @@ def parent_of(pid: int) -> int:
 
 async def wait_until_dead(pid: int, timeout_s: float) -> float:
     started = time.monotonic()
-    while Path(f"/proc/{pid}").exists() and time.monotonic() - started < timeout_s:
+    while is_alive(pid) and time.monotonic() - started < timeout_s:
         await asyncio.sleep(0.02)
     return time.monotonic() - started
 
 
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits for its parent to take note of its end does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 async def test_many_runs_leave_nothing_behind(run):
+    mark = f"test-{os.getpid()}-"
     before = len(os.listdir("/proc/self/fd"))
 
     for _ in range(5):
         await run("open(OUTPUT_DIR + '/a', 'w').write('a')", outputs=("a",))
 
-    assert leftovers() == []
+    assert leftovers(mark) == []
     assert len(os.listdir("/proc/self/fd")) <= before + 2

@@ -84,7 +84,9 @@ async def test_cancelling_softly_keeps_the_files_and_takes_under_two_seconds(run
 
 
 async def test_a_flood_of_output_is_cut_to_its_tail(run):
-    program = "import sys\nline = 'x' * 1023 + '\\n'\nfor _ in range(40 * 1024): sys.stdout.write(line)\nprint('the end')"
+    program = (
+        "import sys\nline = 'x' * 1023 + '\\n'\nfor _ in range(40 * 1024): sys.stdout.write(line)\nprint('the end')"
+    )
 
     result = await run(program, timeout_s=20)
 
@@ -137,7 +139,9 @@ async def test_shared_memory_counts_too(run):
 
 
 async def test_a_fork_bomb_ends_at_the_limit(run):
-    program = "import os\nopen(OUTPUT_DIR + '/a', 'w').write('a')\nwhile True:\n    try: os.fork()\n    except OSError: pass"
+    program = (
+        "import os\nopen(OUTPUT_DIR + '/a', 'w').write('a')\nwhile True:\n    try: os.fork()\n    except OSError: pass"
+    )
 
     result = await run(program, outputs=("a",), limits=SMALL, timeout_s=1.5)
 

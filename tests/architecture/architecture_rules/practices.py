@@ -33,6 +33,7 @@ PROGRAM_RUNNERS = frozenset({"services/executor/src/executor/program.py"})
 
 VAGUE_NAMES = re.compile(r"(?:^|_)(?:utils?|helpers?|managers?|misc|common|stuff|v\d+|new|old)(?:_|$)", re.IGNORECASE)
 UNFINISHED = re.compile(r"#.*\b(TODO|FIXME|XXX|HACK)\b(?:\((?P<owner>[^)]+)\))?")
+POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)(?:[*+?]|\{[\d,]+\})\+")
 REF_PREFIXES = ("ar:", "fi:", "tc:", "so:", "su:", "ws:", "ks:", "sk:")
 REF_MODULE = "libs/common/src/everturn/model/refs.py"
 UNSAFE_MODULES = frozenset({"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "jsonpickle"})
@@ -103,6 +104,20 @@ def check_refs(module: Module) -> Iterator[Violation]:
                 yield Violation(module.path, node.lineno, "a ref is built outside of model/refs.py")
             case _:
                 pass
+
+
+def check_regular_expressions(module: Module) -> Iterator[Violation]:
+    """Python before 3.11.4, which Debian 12 ships, matches too much with a possessive repeat of a group.
+
+    The same is said correctly by an atomic group: `(?>(?:...)*)` in place of `(?:...)*+`.
+    """
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+            text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+            if "(?:" in text and POSSESSIVE_GROUP.search(text):
+                yield Violation(
+                    module.path, node.lineno, "a possessive repeat of a group is wrong before Python 3.11.4"
+                )
 
 
 def check_no_code_from_data(module: Module, runners: frozenset[str] = PROGRAM_RUNNERS) -> Iterator[Violation]:

@@ -40,6 +40,7 @@ from everturn.postgres.database import Database, open_database
 from everturn.postgres.leases import PostgresLeases
 from everturn.postgres.sweeps import PostgresSweeps
 from everturn.postgres.timelines import PostgresTimelines
+from everturn.postgres.turns import PostgresTurns
 from everturn.redis.wire import Wire, open_wire
 from everturn.telemetry.failpoints import Failpoints
 
@@ -155,6 +156,7 @@ def build_worker(
     announcer = Announcer(
         leases=leases,
         timelines=timelines,
+        turns=PostgresTurns(database),
         writer=wire.event_writer,
         sweeps=sweeps,
         doorbells=wire.doorbells,

@@ -3,9 +3,11 @@
 import asyncio
 import json
 import os
+import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 import uvicorn
 from pydantic import ValidationError
@@ -19,6 +21,7 @@ from ingress.settings import IngressSettings
 HEADER_BUFFER_BYTES = 262_144
 """What the HTTP parser takes as headers, so that requests above our own cap still get a problem as answer."""
 KEEP_ALIVE_S = 75
+EXIT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class DrainingServer(uvicorn.Server):
@@ -28,6 +31,18 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self._drain = drain
         self._announce = announce
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """The base class ends by killing the process with the signal it got, before anything else is closed."""
+        loop = asyncio.get_running_loop()
+        for number in EXIT_SIGNALS:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in EXIT_SIGNALS:
+                loop.remove_signal_handler(number)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

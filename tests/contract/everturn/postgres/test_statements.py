@@ -17,7 +17,7 @@ async def test_parameters_arrive_in_their_order(roles: Roles) -> None:
 
 
 async def test_a_list_is_one_parameter(roles: Roles) -> None:
-    numbers = func.generate_series(1, 5).table_valued(column("n", Integer))
+    numbers = func.generate_series(1, 5).table_valued(column("n", Integer)).render_derived()
     statement = select(numbers.c.n).where(numbers.c.n == any_(literal([2, 4, 9], ARRAY(Integer))))
 
     async with roles.worker.connection() as connection:

@@ -90,7 +90,7 @@ async def test_a_conversation_without_turns_is_an_empty_page(turns: PostgresTurn
         await turns.load_page(ANN, postgres_stage.ids.conversation())
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "-1", "١", "1" * 10])
+@pytest.mark.parametrize("cursor", ["", "x", "-1", "\u0661", "1" * 10])
 async def test_a_cursor_that_is_none_of_ours_is_invalid(
     cursor: str, turns: PostgresTurns, postgres_stage: Stage
 ) -> None:

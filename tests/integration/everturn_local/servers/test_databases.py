@@ -46,22 +46,28 @@ def test_creating_roles_and_database_again_changes_nothing(postgres_server: Embe
 def test_the_owner_can_hand_a_function_to_the_dispatch_role_and_replace_it(postgres_server: EmbeddedPostgres):
     save_database(postgres_server, "hand_over")
     create = "CREATE OR REPLACE FUNCTION f() RETURNS int SECURITY DEFINER LANGUAGE sql AS 'SELECT {}';"
+    steps = [
+        "SET ROLE everturn_owner",
+        create.format(1),
+        "GRANT CREATE ON SCHEMA public TO everturn_dispatch",
+        "ALTER FUNCTION f() OWNER TO everturn_dispatch",
+        "REVOKE CREATE ON SCHEMA public FROM everturn_dispatch",
+        create.format(2),
+    ]
 
-    postgres_server.run_sql(
-        f"SET ROLE everturn_owner; {create.format(1)} ALTER FUNCTION f() OWNER TO everturn_dispatch;{create.format(2)}",
-        database="hand_over",
-    )
+    postgres_server.run_sql(";\n".join(steps), database="hand_over")
 
     owner = "SELECT rolname, f() FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner WHERE proname = 'f'"
     assert postgres_server.run_sql(owner, database="hand_over") == "everturn_dispatch|2"
     remove_database(postgres_server, "hand_over")
 
 
-def test_the_services_cannot_create_tables(postgres_server: EmbeddedPostgres):
+@pytest.mark.parametrize("role", ["everturn_ingress", "everturn_worker", "everturn_dispatch"])
+def test_only_the_owner_creates_tables(postgres_server: EmbeddedPostgres, role: str):
     save_database(postgres_server, "closed")
 
     with pytest.raises(SqlError, match="permission denied for schema public"):
-        postgres_server.run_sql("SET ROLE everturn_worker; CREATE TABLE mine (id int)", database="closed")
+        postgres_server.run_sql(f"SET ROLE {role}; CREATE TABLE mine (id int)", database="closed")
 
     remove_database(postgres_server, "closed")
 

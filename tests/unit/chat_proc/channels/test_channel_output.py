@@ -25,7 +25,7 @@ def output(
 
 
 async def write(channel: ChannelOutput, *texts: str, instance: int = 0) -> None:
-    await channel.open(instance)
+    channel.open(instance)
     for text in texts:
         await channel.write(text)
     await channel.close(complete=True)

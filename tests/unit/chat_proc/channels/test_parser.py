@@ -97,6 +97,21 @@ def test_text_is_handed_out_at_once_unless_it_may_still_be_a_tag() -> None:
     assert merged(parser.feed("g")) == [ChannelText("thinking", 0, "</channel:thing")]
 
 
+def test_plain_text_is_what_feed_would_hand_back_unchanged() -> None:
+    parser = ChannelParser(SYNTAX)
+    assert not parser.is_plain("x")
+
+    parser.feed("<channel:thinking>")
+    assert parser.is_plain("x\n")
+    assert not parser.is_plain("x < y")
+
+    parser.feed("<")
+    assert not parser.is_plain("x")
+
+    parser.feed("channel:code>")
+    assert not parser.is_plain("x")
+
+
 def test_repeated_channels_count_their_instances() -> None:
     pieces = read("<channel:action>{}</channel:action><channel:code></channel:code><channel:action>{}</channel:action>")
 

@@ -97,7 +97,7 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The first frame a supervisor reads. `run_dir` is an empty folder of this run, which the supervisor removes."""
+    """The first frame a supervisor reads. `run_dir` is a folder that it makes for the run and removes."""
 
     kind: ClassVar[str] = "launch"
     execution_id: str

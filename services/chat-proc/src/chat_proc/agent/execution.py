@@ -91,8 +91,9 @@ class ToolRunner:
 
     async def _bounded(self, spec: ToolSpec, call: ToolCall) -> ToolOutcome | _NoOutcome:
         self._failpoints.hit("turn.in_tool")
+        limit = asyncio.timeout(spec.timeout_s)
         try:
-            async with asyncio.timeout(spec.timeout_s) as limit:
+            async with limit:
                 return await self._catalog.run(spec.tool_id, call)
         except Exception as error:  # noqa: BLE001 - the tool-call edge
             if limit.expired():

@@ -22,7 +22,7 @@ _BLOCK_OF = {SignalKind.FOLLOWUP: BlockType.USER_FOLLOWUP, SignalKind.STEER: Blo
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What signals mean for the turn: `stop` ends it with what there is, `cancel` too and says that it was cancelled."""
+    """What signals mean for the turn: `stop` ends it with what there is, `cancel` ends it as cancelled."""
 
     writing: Writing
     cancel: bool = False
@@ -65,9 +65,7 @@ class Leftover:
     promote: Promotion | None
 
 
-def settle_leftover(
-    signals: Sequence[Signal], next_turn_id: Callable[[], TurnId], show_files: ShowFiles
-) -> Leftover:
+def settle_leftover(signals: Sequence[Signal], next_turn_id: Callable[[], TurnId], show_files: ShowFiles) -> Leftover:
     """Signals with words become one next turn together, in order; cancels and blank steers have nothing left to do."""
     spoken = [signal for signal in signals if signal.kind in _BLOCK_OF and not _is_blank(signal)]
     expired = [signal for signal in signals if signal not in spoken]

@@ -52,7 +52,7 @@ class Generator:
     async def generate(
         self, turn: OpenTurn, request: ModelRequest, round_number: int, sources: Sequence[Source] = ()
     ) -> Generated:
-        """Raises ModelFailed when there is no whole reply; what was shown of it is then void, and what it cost is booked."""
+        """Raises ModelFailed when there is no whole reply; what was shown is then void, and what it cost is booked."""
         reply = _Reply(turn, round_number, sources)
         self._failpoints.hit("turn.before_first_token")
         try:

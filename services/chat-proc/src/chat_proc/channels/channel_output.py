@@ -55,7 +55,7 @@ class ChannelOutput:
         self._instances: list[ChannelInstance] = []
         self._used_sources: dict[int, None] = {}
 
-    async def open(self, instance: int) -> None:
+    def open(self, instance: int) -> None:
         """A new occurrence begins."""
         self._instance = instance
         self._index = 0
@@ -76,9 +76,9 @@ class ChannelOutput:
         """More of the open occurrence. It runs for every chunk, so the usual case is one call of `emit`."""
         self._written.append(text)
         shown = text if self._cite is None else self._cite.feed(text)
-        if shown and self._composite is None:
-            return self._deliver(shown)
-        return self._write_composite(shown, text)
+        if not shown or self._composite is not None:
+            return self._write_composite(shown, text)
+        return self._deliver(shown)
 
     async def _write_composite(self, shown: str, text: str) -> None:
         if shown:

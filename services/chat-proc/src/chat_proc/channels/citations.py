@@ -17,12 +17,13 @@ _MAX_RENDERED = 1_000
 
 _BLANKS = r"[ \t]{0,8}+"
 _SIDS = r"[0-9,\-\u2010-\u2014 \t]"
-_TOKEN = re.compile(rf"\[\[{_BLANKS}S{_BLANKS}:({_SIDS}{{1,{MAX_SIDS_CHARS}}}+)\]\]", re.IGNORECASE | re.ASCII)
+_TOKEN = re.compile(rf"(\[\[{_BLANKS}S{_BLANKS}:{_SIDS}{{1,{MAX_SIDS_CHARS}}}+\]\])", re.IGNORECASE | re.ASCII)
 _TOKEN_BEGINNING = re.compile(
     rf"\[\[{_BLANKS}(?:S{_BLANKS}(?::{_SIDS}{{0,{MAX_SIDS_CHARS}}}+\]?)?)?", re.IGNORECASE | re.ASCII
 )
-_RANGE = re.compile(r"(\d+)(?:[ \t]*[-\u2010-\u2014][ \t]*(\d+))?", re.ASCII)
-_MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]<>|~!])")
+_RANGE = re.compile(r" *(?:(\d+) *(?:[-\u2010-\u2014] *(\d+) *)?)?", re.ASCII)
+_MARKDOWN_ESCAPES = str.maketrans({special: f"\\{special}" for special in "\\`*_[]<>|~!"})
+# What could end the address in Markdown is percent-encoded.
 _URL_UNSAFE = re.compile(r"""[ ()<>\[\]"'`\\|]""")
 
 
@@ -37,6 +38,7 @@ class CitationReplacer:
         self._read = 0
         self._used: dict[int, None] = {}
         self._links: dict[int, str] = {}
+        self._evidence: set[int] = set()
         self._rendered: dict[str, str] = {}
 
     @property
@@ -50,17 +52,19 @@ class CitationReplacer:
             text = self._held + text
             self._held = ""
         if "[" not in text:
-            self._fences.advance(text)
+            if not self._fences.try_skip(text):
+                self._fences.advance(text)
             return text
-        settled = _settled_chars(text)
-        if settled < len(text):
-            self._held = text[settled:]
-            text = text[:settled]
-        if self._fences.try_skip(text):
-            return _TOKEN.sub(self._rendered_token, text)
-        return self._feed_near_fences(text)
+        if not self._fences.try_skip(text):
+            return self._feed_near_fences(text)
+        parts = _TOKEN.split(text)
+        if "[" in parts[-1]:
+            parts[-1] = self._hold_back(parts[-1])
+        parts[1::2] = map(self._rendered_token, parts[1::2])
+        return "".join(parts)
 
     def _feed_near_fences(self, text: str) -> str:
+        text = self._hold_back(text)
         self._read = 0
         shown = _TOKEN.sub(self._token_outside_fences, text)
         self._fences.advance(text[self._read :])
@@ -69,6 +73,12 @@ class CitationReplacer:
             shown += self._held
             self._held = ""
         return shown
+
+    def _hold_back(self, text: str) -> str:
+        """Keep a token's beginning at the end of `text` for later; returns what is before it."""
+        settled = _settled_chars(text)
+        self._held = text[settled:]
+        return text[:settled]
 
     def finish(self) -> str:
         """A token that never became whole, as it was written."""
@@ -80,49 +90,43 @@ class CitationReplacer:
         """`_read` is how far the fences have been followed in the text that is being searched."""
         self._fences.advance(token.string[self._read : token.start()])
         self._read = token.start()
-        return token[0] if self._fences.inside else self._rendered_token(token)
+        return token[0] if self._fences.inside else self._rendered_token(token[0])
 
-    def _rendered_token(self, token: re.Match[str]) -> str:
-        written = token[0]
-        return self._rendered.get(written) or self._render(written, token[1])
-
-    def _render(self, token: str, written_ids: str) -> str:
-        if len(self._rendered) >= _MAX_RENDERED:
-            self._rendered.clear()
-        rendered = self._rendered[token] = self._render_sids(token, parse_sids(written_ids))
+    def _rendered_token(self, token: str) -> str:
+        rendered = self._rendered.get(token)
+        if rendered is None:
+            if len(self._rendered) >= _MAX_RENDERED:
+                self._rendered.clear()
+            sids = token[token.index(":") + 1 : -2]
+            rendered = self._rendered[token] = self._render_sids(token, parse_sids(sids))
         return rendered
 
     def _render_sids(self, token: str, sids: list[int]) -> str:
-        cited = [sid for sid in sids if sid in self._sources and not self._sources[sid].is_image]
-        if not cited:
+        links = {sid: link for sid in sids if (link := self._link(sid))}
+        if not links:
             return token
-        self._used.update((sid, None) for sid in cited if self._sources[sid].is_evidence)
-        shown = self._render_html(cited) if self._output == "html" else " ".join(map(self._markdown_link, cited))
-        unknown = [sid for sid in sids if sid not in cited]
-        return f"{shown} [[S:{_format_sids(unknown)}]]" if unknown else shown
+        self._used.update((sid, None) for sid in links if sid in self._evidence)
+        shown = _sup(links) if self._output == "html" else " ".join(links.values())
+        if len(links) == len(sids):
+            return shown
+        return f"{shown} [[S:{_format_sids([sid for sid in sids if sid not in links])}]]"
 
-    def _markdown_link(self, sid: int) -> str:
+    def _link(self, sid: int) -> str:
+        """How one source is shown; empty for an unknown one and for an image, which are not cited."""
+        source = self._sources.get(sid)
+        if source is None or source.is_image:
+            return ""
         if sid not in self._links:
-            source = self._sources[sid]
-            title = _MARKDOWN_SPECIAL.sub(r"\\\1", _title(source))
-            self._links[sid] = f"[{title}]({_escape_url(source.web_url)})" if source.web_url else title
+            self._links[sid] = self._render_source(source)
         return self._links[sid]
 
-    def _render_html(self, sids: list[int]) -> str:
-        anchors = ", ".join(map(self._html_link, sids))
-        return f'<sup class="cite" data-sids="{",".join(map(str, sids))}">{anchors}</sup>'
-
-    def _html_link(self, sid: int) -> str:
-        if sid not in self._links:
-            source = self._sources[sid]
-            title = html.escape(_title(source))
-            self._links[sid] = f'<span title="{title}">{sid}</span>'
-            if source.web_url:
-                address = html.escape(_escape_url(source.web_url))
-                self._links[sid] = (
-                    f'<a href="{address}" title="{title}" target="_blank" rel="noopener noreferrer">{sid}</a>'
-                )
-        return self._links[sid]
+    def _render_source(self, source: Source) -> str:
+        url = source.web_url
+        if url is not None:
+            self._evidence.add(source.sid)
+            url = _URL_UNSAFE.sub(_percent_encode, url)
+        title = " ".join(source.title.split())[:MAX_TITLE_CHARS] or source.url or f"source {source.sid}"
+        return _html_link(source.sid, title, url) if self._output == "html" else _markdown_link(title, url)
 
 
 def index_sources(sources: Iterable[Source]) -> dict[int, Source]:
@@ -133,13 +137,17 @@ def index_sources(sources: Iterable[Source]) -> dict[int, Source]:
 def parse_sids(written: str) -> list[int]:
     """`1, 3, 7-5` gives 1, 3, 5, 6, 7: each once, at most MAX_SIDS; nothing at all if a part is no id and no range."""
     sids: dict[int, None] = {}
-    for part in filter(None, (part.strip(" \t") for part in written.split(","))):
+    for part in written.replace("\t", " ").split(","):
         found = _RANGE.fullmatch(part)
         if found is None:
             return []
-        first, last = sorted((int(found[1]), int(found[2] or found[1])))
-        room = MAX_SIDS - len(sids)
-        sids.update(dict.fromkeys(range(first, min(last, first + room - 1) + 1)))
+        if found[1]:
+            first = int(found[1])
+            last = int(found[2] or first)
+            if last < first:
+                first, last = last, first
+            room = MAX_SIDS - len(sids)
+            sids.update(dict.fromkeys(range(first, min(last, first + room - 1) + 1)))
     return list(sids)
 
 
@@ -154,19 +162,29 @@ def _format_sids(sids: list[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def _title(source: Source) -> str:
-    title = " ".join(source.title.split()) or source.url or f"source {source.sid}"
-    return title if len(title) <= MAX_TITLE_CHARS else title[:MAX_TITLE_CHARS] + "..."
+def _markdown_link(title: str, url: str | None) -> str:
+    title = title.translate(_MARKDOWN_ESCAPES)
+    return f"[{title}]({url})" if url else title
 
 
-def _escape_url(url: str) -> str:
-    """Characters that could end the address in Markdown are percent-encoded."""
-    return _URL_UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", url)
+def _html_link(sid: int, title: str, url: str | None) -> str:
+    title = html.escape(title)
+    if not url:
+        return f'<span title="{title}">{sid}</span>'
+    return f'<a href="{html.escape(url)}" title="{title}" target="_blank" rel="noopener noreferrer">{sid}</a>'
+
+
+def _sup(links: Mapping[int, str]) -> str:
+    return f'<sup class="cite" data-sids="{",".join(map(str, links))}">{", ".join(links.values())}</sup>'
+
+
+def _percent_encode(found: re.Match[str]) -> str:
+    return f"%{ord(found[0]):02X}"
 
 
 def _settled_chars(text: str) -> int:
-    """How many characters of `text` no continuation can turn into part of a token that is not whole yet."""
-    if text.endswith("["):
+    """How many characters of `text`, which is not empty, no continuation can turn into part of a token."""
+    if text[-1] == "[":
         return len(text) - (2 if text.endswith("[[") else 1)
     last = text.rfind("[[")
     if last < 0 or text.find("]]", last) >= 0 or not _TOKEN_BEGINNING.fullmatch(text, last):

@@ -32,7 +32,7 @@ class FenceTracker:
         return self._line == "undecided" and bool(_opened_fence(self._head))
 
     def try_skip(self, text: str) -> bool:
-        """Read more text if no place in it can be code; otherwise read nothing and return False."""
+        """Read more text if no place in it can be code, which is quick; otherwise read nothing and return False."""
         if self._line != "ordinary" or self._fence or "```" in text or "~~~" in text:
             return False
         last_break = text.rfind("\n")
@@ -43,24 +43,14 @@ class FenceTracker:
 
     def advance(self, text: str) -> None:
         """Read more text."""
-        if self.try_skip(text):
-            return
-        last_break = text.rfind("\n")
-        if last_break < 0:
+        if "\n" not in text:
             self._grow_line(text)
-        elif "```" in text or "~~~" in text:
-            self._read_lines(text)
         else:
-            self._grow_line(text[: text.find("\n")])
-            self._end_line()
-            self._grow_line(text[last_break + 1 :])
-
-    def _read_lines(self, text: str) -> None:
-        first, *others = text.split("\n")
-        self._grow_line(first)
-        for line in others:
-            self._end_line()
-            self._grow_line(line)
+            first, *others = text.split("\n")
+            self._grow_line(first)
+            for line in others:
+                self._end_line()
+                self._grow_line(line)
 
     def _grow_line(self, text: str) -> None:
         if self._line == "ordinary" or not text:

@@ -71,17 +71,20 @@ class ChannelParser:
         if self._tag_beginning:
             text = self._tag_beginning + text
             self._tag_beginning = ""
-        if self._tags.may_occur_in(text):
+        if "<" in text and self._tags.may_occur_in(text):
             settled = self._tags.settled_chars(text)
             self._tag_beginning = text[settled:]
             self._scan(text[:settled])
-        elif text and self._open is not None and self._open.body == "prose":
-            return [ChannelText(self._open.channel, self._open.instance, text)]
         else:
             self._pass_text(text)
         pieces = self._pieces
         self._pieces = []
         return pieces
+
+    def is_plain(self, text: str) -> bool:
+        """Whether `text` is wholly text of the open prose channel. `feed` would hand it back and change nothing."""
+        channel = self._open
+        return channel is not None and channel.body == "prose" and not self._tag_beginning and "<" not in text
 
     def finish(self) -> list[Piece]:
         """The rest: what was held back, and the closing of a channel that is still open."""

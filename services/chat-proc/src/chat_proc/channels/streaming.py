@@ -70,6 +70,7 @@ class _Reply:
 
     def __init__(self, outputs: Mapping[str, ChannelOutput], max_chars: int) -> None:
         self._outputs = outputs
+        self._open: ChannelOutput | None = None
         self._parser = ChannelParser(output.spec.syntax for output in outputs.values())
         self._chars_left = max_chars
         self._raw: list[str] = []
@@ -85,8 +86,7 @@ class _Reply:
                 async for piece in pieces:
                     match piece:
                         case TextDelta():
-                            for part in self._parse(piece.text):
-                                await self._pass_on(part)
+                            await self._take(piece.text)
                         case ReplyFinished():
                             self._finished = piece
                         case ReasoningDelta():
@@ -97,8 +97,7 @@ class _Reply:
                         break
         except ModelFailed as failure:
             self._error = _describe(failure)
-        for piece in self._parser.finish():
-            await self._pass_on(piece)
+        await self._pass_on(self._parser.finish())
 
     def build_meta(self, *, model_name: str, agent: str, with_raw: bool) -> StreamMeta:
         """What is known about the reply besides its channels."""
@@ -113,31 +112,35 @@ class _Reply:
             capped=self._capped,
         )
 
-    def _parse(self, text: str) -> list[Piece]:
-        if len(text) > self._chars_left:
-            text = text[: self._chars_left]
+    def _take(self, text: str) -> Awaitable[None]:
+        size = len(text)
+        if size > self._chars_left:
+            size = self._chars_left
+            text = text[:size]
             self._capped = True
         if not text.isascii() or "\x00" in text:
             text = storable(text)
-        self._chars_left -= len(text)
+        self._chars_left -= size
         self._raw.append(text)
-        return self._parser.feed(text)
+        if text and self._open is not None and self._parser.is_plain(text):
+            return self._open.write(text)
+        return self._pass_on(self._parser.feed(text))
 
-    def _pass_on(self, piece: Piece) -> Awaitable[None]:
-        match piece:
-            case ChannelText():
-                return self._outputs[piece.channel].write(piece.text)
-            case OutsideText():
-                return self._keep_outside(piece.text)
-            case ChannelOpened():
-                return self._outputs[piece.channel].open(piece.instance)
-            case ChannelClosed():
-                return self._outputs[piece.channel].close(complete=piece.complete)
-            case _:
-                assert_never(piece)
-
-    async def _keep_outside(self, text: str) -> None:
-        self._outside.append(text)
+    async def _pass_on(self, pieces: list[Piece]) -> None:
+        for piece in pieces:
+            match piece:
+                case ChannelText():
+                    await self._outputs[piece.channel].write(piece.text)
+                case OutsideText():
+                    self._outside.append(piece.text)
+                case ChannelOpened():
+                    self._open = self._outputs[piece.channel]
+                    self._open.open(piece.instance)
+                case ChannelClosed():
+                    self._open = None
+                    await self._outputs[piece.channel].close(complete=piece.complete)
+                case _:
+                    assert_never(piece)
 
 
 def _read_sources(rows: Iterable[Source | Mapping[str, object]]) -> Iterable[Source]:

@@ -57,7 +57,7 @@ class TagTable:
 
     def may_occur_in(self, text: str) -> bool:
         """Whether a tag or the beginning of one may be in `text`. False is sure, and quick to find out."""
-        return "<" in text and _BEGINNING.search(text) is not None
+        return _BEGINNING.search(text) is not None
 
     def settled_chars(self, text: str) -> int:
         """How many characters of `text` no continuation can turn into part of a tag that is not whole yet."""

@@ -95,7 +95,7 @@ class _Launcher:
     async def run(self, request: RunRequest, call_tool: ToolCaller, stop: asyncio.Event) -> tuple[Finished, bytes]:
         """The supervisor's last frame and the output tar. Raises what `run_supervised` raises."""
         pieces = await asyncio.to_thread(list, pack_inputs(request.inputs))
-        with _run_dir() as run_dir:
+        with _run_dir(request.execution_id) as run_dir:
             launch = self._build_launch(request, run_dir)
             done = await run_supervised(self._supervisor, launch, pieces, call_tool, stop)
         return done.finished, done.tar
@@ -121,9 +121,12 @@ async def _offer_no_tool(call: GatewayCall) -> ToolReply:
 
 
 @contextlib.contextmanager
-def _run_dir() -> Generator[str]:
-    """An empty folder for one run. The supervisor removes it; if that was killed, what it left is removed here."""
-    run_dir = tempfile.mkdtemp(prefix="everturn-run-", dir=_choose_parent())
+def _run_dir(execution_id: str) -> Generator[str]:
+    """Where the supervisor makes the run's folder. It also removes it; if it was killed, what it left is removed here.
+
+    Only one of the two has to survive: a folder made here would stay if we were killed before the supervisor knew of it.
+    """
+    run_dir = os.path.join(_choose_parent(), f"everturn-run-{execution_id}-{secrets.token_hex(4)}")
     try:
         yield run_dir
     finally:

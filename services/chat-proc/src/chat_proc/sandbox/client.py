@@ -70,8 +70,22 @@ async def run_supervised(
 
 @contextlib.asynccontextmanager
 async def _start(command: Sequence[str]) -> AsyncGenerator[asyncio.subprocess.Process]:
+    starting = asyncio.create_task(_start_process(command))
+    try:
+        # Shielded: cancelled halfway through, asyncio forgets a process that is already there.
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await _end(await starting)
+        raise
+    try:
+        yield process
+    finally:
+        await _end(process)
+
+
+async def _start_process(command: Sequence[str]) -> asyncio.subprocess.Process:
     # A session of its own: a Ctrl-C for the worker must not reach the run before the worker has decided what to do.
-    process = await asyncio.create_subprocess_exec(
+    return await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -80,10 +94,6 @@ async def _start(command: Sequence[str]) -> AsyncGenerator[asyncio.subprocess.Pr
         cwd="/",
         start_new_session=True,
     )
-    try:
-        yield process
-    finally:
-        await _end(process)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -102,11 +102,18 @@ class Emitter:
         self._closed = True
         self._notify()
 
+    def abandon(self) -> None:
+        """The lease is lost: nothing more is published."""
+        self.stale.set()
+        self._notify()
+
     async def run(self) -> None:
         """Publish until closed. What gathers while one entry is on its way makes the next."""
         backoff_s = 0.05
         while not self.stale.is_set():
             await self._wake.wait()
+            if self.stale.is_set():
+                break
             if not self._has_work():
                 self._drained.set()
                 self._wake.clear()

@@ -32,8 +32,8 @@ _BREAK = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 """All that `str.splitlines` takes for the end of a line."""
 _LINE_START = rf"(?:\A|(?<=[{_BREAK}]))"
 _OURS = rf"(?:[^\S{_BREAK}]*+\[(?:{_NAMES})(?![\w.])|[^{_BREAK}]*</?channel:)"
-_TO_MARK = re.compile(rf"{_LINE_START}(?=(?:\| )*+{_OURS})", re.IGNORECASE)
-_TO_UNMARK = re.compile(rf"{_LINE_START}\| (?=(?:\| )*+{_OURS})", re.IGNORECASE)
+_TO_MARK = re.compile(rf"{_LINE_START}(?=(?>(?:\| )*){_OURS})", re.IGNORECASE)
+_TO_UNMARK = re.compile(rf"{_LINE_START}\| (?=(?>(?:\| )*){_OURS})", re.IGNORECASE)
 
 
 def make_inert(text: str) -> str:

@@ -71,7 +71,9 @@ def draft_opening(
         drafts.append(_draft(turn, BlockType.STAGE_GATE, "title", TitleBody(title=make_title(request.text)), now))
     for n, item in enumerate(feedback):
         drafts.append(_draft(turn, BlockType.FEEDBACK, f"feedback.{n}", _feedback_body(item), now))
-    drafts.append(BlockDraft(turn.id, 0, BlockType.USER_PROMPT, prompt_ref(turn.id), PromptBody(text=request.text), now))
+    drafts.append(
+        BlockDraft(turn.id, 0, BlockType.USER_PROMPT, prompt_ref(turn.id), PromptBody(text=request.text), now)
+    )
     for artifact in request.attachments:
         drafts.append(
             BlockDraft(turn.id, 0, BlockType.ATTACHMENT_META, artifact.ref, AttachmentBody(artifact=artifact), now)

@@ -1,8 +1,8 @@
 """One claim at work: opens or resumes the turn, runs the loop, announces the end, hands the lease back."""
 
 import asyncio
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum
 
 import structlog
 
@@ -13,19 +13,20 @@ from chat_proc.stream.emitter import Emitter
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.context import LeasedTurn
 from chat_proc.turn.inbox import LeasedInbox
-from chat_proc.turn.opening import build_opening
+from chat_proc.turn.opening import draft_opening, load_previews
 from everturn.errors import NotFound, StaleFence, Unavailable
 from everturn.model.ids import TurnId
-from everturn.model.leases import Claim
+from everturn.model.leases import Claim, EventCursor
 from everturn.model.problems import problem
-from everturn.ports.clock import Clock, iso
+from everturn.ports.clock import Clock
 from everturn.ports.event_stream import EventWriter
 from everturn.ports.leases import Leases
 from everturn.ports.objects import Objects
 from everturn.ports.timelines import Timelines
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import TURNS_ENDED
-from everturn.wire.events import ChatStart, ConvStatus
+from everturn.timeline.turn_events import build_start_event
+from everturn.wire.events import ConvStatus
 
 _log = structlog.get_logger(__name__)
 
@@ -47,6 +48,14 @@ class RunnerParts:
     announcer: Announcer
     clock: Clock
     failpoints: Failpoints
+
+
+class _Result(Enum):
+    """How far the turn has come when the work on it stops."""
+
+    ENDED = "ended"
+    OPEN = "open"
+    LOST = "lost"
 
 
 class StopReason(StrEnum):
@@ -103,31 +112,48 @@ class ClaimedTurn:
 
     async def run(self) -> None:
         """Raises StaleFence when the lease was lost on the way; then nothing more was written."""
-        if self._claim.turn_id is not None and not await self._run_turn(self._claim.turn_id):
-            await self._parts.announcer.hand_back(self._claim.lease, requeue=True)
-            return
-        for turn_id in self._claim.unannounced:
-            await self._parts.announcer.announce_ended(self._claim, turn_id)
-        await self._parts.announcer.hand_back(self._claim.lease, requeue=False)
+        cursor = await self._find_cursor()
+        for ended_id in self._claim.unannounced:
+            cursor = await self._parts.announcer.announce_ended(self._claim, ended_id, cursor)
+        result = _Result.ENDED
+        if self._claim.turn_id is not None:
+            result = await self._run_turn(self._claim.turn_id, cursor)
+        if result is _Result.LOST:
+            raise StaleFence(self._claim.lease.conversation_id)
+        await self._parts.announcer.hand_back(self._claim.lease, requeue=result is _Result.OPEN)
 
-    async def _run_turn(self, turn_id: TurnId) -> bool:
-        """Whether the turn has ended; otherwise another worker is to go on with it."""
-        emitter = await self._open_emitter(turn_id)
+    async def _run_turn(self, turn_id: TurnId, cursor: EventCursor) -> "_Result":
+        emitter = Emitter(
+            self._parts.writer,
+            self._parts.clock,
+            conversation_id=self._claim.lease.conversation_id,
+            turn_id=turn_id,
+            fence=self._claim.lease.fence,
+            cursor=cursor,
+        )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(emitter.run())
-            stale = tasks.create_task(self._watch(emitter))
+            watching = tasks.create_task(self._watch(emitter))
             try:
-                result = await run_until(self._stop.wait(), self._work(turn_id, emitter))
-                if not isinstance(result, Stopped) and not isinstance(result.value, HandedOver):
-                    await self._announce(turn_id, emitter)
-                    return True
-                if self._stop_reason is StopReason.LOST:
-                    raise StaleFence()
-                await emitter.flush(FLUSH_S)
-                return False
+                return await self._run_work(turn_id, emitter)
             finally:
-                stale.cancel()
+                watching.cancel()
                 emitter.close()
+
+    async def _run_work(self, turn_id: TurnId, emitter: Emitter) -> "_Result":
+        """Caught here, because a task group would wrap the loss of the lease."""
+        try:
+            ran = await run_until(self._stop.wait(), self._work(turn_id, emitter))
+            if self._stop_reason is StopReason.LOST:
+                raise StaleFence()
+            if not isinstance(ran, Stopped) and not isinstance(ran.value, HandedOver):
+                await self._announce(turn_id, emitter)
+                return _Result.ENDED
+            await emitter.flush(FLUSH_S)
+            return _Result.OPEN
+        except StaleFence:
+            emitter.abandon()
+            return _Result.LOST
 
     async def _watch(self, emitter: Emitter) -> None:
         await emitter.stale.wait()
@@ -139,33 +165,29 @@ class ClaimedTurn:
             self._stop_reason = reason
         self._stop.set()
 
-    async def _open_emitter(self, turn_id: TurnId) -> Emitter:
-        claim = self._claim
-        cursor = claim.cursor
+    async def _find_cursor(self) -> EventCursor:
+        """The last event id given out in this conversation, as far as that is known."""
+        cursor = self._claim.cursor
         try:
-            cursor = max(cursor, await self._parts.writer.load_last(claim.lease.conversation_id) or cursor)
+            return max(cursor, await self._parts.writer.load_last(self._claim.lease.conversation_id) or cursor)
         except Unavailable as error:
             # Clients that saw more than the stored cursor find a gap and take a snapshot.
             _log.warning("stream_end_unknown", error=str(error))
-        return Emitter(
-            self._parts.writer,
-            self._parts.clock,
-            conversation_id=claim.lease.conversation_id,
-            turn_id=turn_id,
-            fence=claim.lease.fence,
-            cursor=cursor,
-        )
+            return cursor
 
     async def _work(self, turn_id: TurnId, emitter: Emitter) -> TurnEnd | HandedOver:
         turn = await self._load(turn_id, emitter)
+        given_up = self._claim.attempt >= MAX_ATTEMPTS
         if turn.turn_blocks:
+            # A rewind shows the signals too.
+            await turn.inbox.load_unseen()
             emitter.rewind()
-        elif (end := await self._open(turn)) is not None:
+        elif (end := await self._open(turn, given_up=given_up)) is not None:
             return await self._parts.loop.close(turn, end)
-        if self._claim.attempt >= MAX_ATTEMPTS:
+        if given_up:
             return await self._parts.loop.close(turn, _given_up())
         turn.emit(ConvStatus(state="running", turn_id=turn_id))
-        return await self._parts.loop.run(turn, resumed=self._claim.attempt > 0)
+        return await self._parts.loop.run(turn, takeovers=self._claim.attempt)
 
     async def _load(self, turn_id: TurnId, emitter: Emitter) -> LeasedTurn:
         timelines, lease = self._parts.timelines, self._claim.lease
@@ -186,21 +208,20 @@ class ClaimedTurn:
         self._turn.handover = self._handover
         return self._turn
 
-    async def _open(self, turn: LeasedTurn) -> TurnEnd | None:
+    async def _open(self, turn: LeasedTurn, *, given_up: bool) -> TurnEnd | None:
+        """Write how the turn begins; its end when it can't go on from there, with the beginning in it."""
         feedback = await self._parts.timelines.load_fresh_feedback(turn.principal, turn.conversation_id)
+        row = turn.turn
+        turn.emit(build_start_event(row, tenant=turn.principal.tenant, project=turn.principal.project))
+        if given_up:
+            # What killed the workers may be an attachment: none is read.
+            return replace(_given_up(), writing=draft_opening(row, feedback, {}, turn.now()))
         try:
-            opening = await build_opening(turn.turn, feedback, self._parts.objects, turn.now())
+            previews = await load_previews(row, self._parts.objects)
         except (Unavailable, NotFound, TimeoutError) as error:
-            return TurnEnd(None, problem("attachment-unreadable", "An attachment can't be read.", 503, str(error)))
-        start = ChatStart(
-            turn_id=turn.turn_id,
-            ordinal=turn.turn.ordinal,
-            text=turn.turn.request.text,
-            attachments=turn.file_views(turn.turn.request.attachments),
-            created_at=iso(turn.turn.created_at),
-        )
-        turn.emit(start)
-        await turn.commit(opening)
+            unreadable = problem("attachment-unreadable", "An attachment can't be read.", 503, str(error))
+            return TurnEnd(None, unreadable, draft_opening(row, feedback, {}, turn.now()))
+        await turn.commit(draft_opening(row, feedback, previews, turn.now()))
         self._parts.failpoints.hit("turn.opened")
         return None
 

@@ -61,7 +61,7 @@ class Heartbeat:
     async def run(self) -> None:
         """Renew until cancelled."""
         while True:
-            await asyncio.sleep(self._every_s)
+            await asyncio.sleep(self._patience_s())
             await self.beat()
 
     async def beat(self) -> None:
@@ -71,7 +71,7 @@ class Heartbeat:
         if not fences:
             return
         try:
-            async with asyncio.timeout(self._every_s):
+            async with asyncio.timeout(self._patience_s()):
                 renewed = await self._leases.renew(fences)
         except (Unavailable, TimeoutError) as error:
             _log.warning("leases_not_renewed", error=str(error))
@@ -86,6 +86,11 @@ class Heartbeat:
                 turn.notice_inbox(renewed[conversation_id])
             else:
                 self._lose(conversation_id, "taken over")
+
+    def _patience_s(self) -> float:
+        """The time between two renewals, or less where a lease must be given up before that."""
+        oldest = min(self._confirmed.values(), default=self._clock.monotonic())
+        return max(0.0, min(self._every_s, oldest + self._give_up_s - self._clock.monotonic()))
 
     def _give_up_unconfirmed(self) -> None:
         deadline = self._clock.monotonic() - self._give_up_s

@@ -109,21 +109,28 @@ class ClaimLoop:
     async def _claim_ordinary(self, tasks: asyncio.TaskGroup) -> None:
         orders = lane_orders()
         turn_of = 0
+        while await self._wait_free():
+            conversation_id = await self._next_ring(orders[turn_of % len(orders)])
+            turn_of += 1
+            # While the bell was waited for, a suspect turn may have begun to run alone.
+            if conversation_id is not None and await self._wait_free():
+                await self._start(tasks, conversation_id)
+
+    async def _wait_free(self) -> bool:
+        """Return once a slot is free; False when the worker drains, then the sweeper rings again."""
         while not self._draining.is_set():
             try:
                 async with asyncio.timeout(WAIT_S):
                     await self._slots.wait_free()
             except TimeoutError:
                 continue
-            conversation_id = await self._next_ring(orders[turn_of % len(orders)])
-            turn_of += 1
-            if conversation_id is not None:
-                await self._start(tasks, conversation_id)
+            return not self._draining.is_set()
+        return False
 
     async def _claim_control(self, tasks: asyncio.TaskGroup) -> None:
         while not self._draining.is_set():
             conversation_id = await self._next_ring((Lane.CONTROL,))
-            if conversation_id is not None:
+            if conversation_id is not None and not self._draining.is_set():
                 await self._start(tasks, conversation_id)
 
     async def _next_ring(self, lanes: Sequence[Lane]) -> ConversationId | None:
@@ -149,6 +156,8 @@ class ClaimLoop:
         self._slots.take()
         task = tasks.create_task(self._run(claim, turn), name=f"turn {conversation_id}")
         self._turns[task] = turn
+        if self._draining.is_set():
+            turn.request_handover()
         task.add_done_callback(self._turns.pop)
 
     async def _run(self, claim: Claim, turn: RunningTurn) -> None:

@@ -13,6 +13,7 @@ class Slots:
         self._count = count
         self._running = 0
         self._alone = 0
+        self._waiting = 0
         self._changed = asyncio.Event()
 
     @property
@@ -36,13 +37,17 @@ class Slots:
     async def wait_alone(self) -> None:
         """Keep others out until `end_alone`, and let those that run end, within the time there is."""
         self._alone += 1
+        self._waiting += 1
         try:
             async with asyncio.timeout(ALONE_WAIT_S):
-                while self._running > 1:
+                # Suspects that wait as well hold slots but don't run: one of them goes first, the others wait for it.
+                while self._running > self._waiting:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
             return
+        finally:
+            self._waiting -= 1
 
     def end_alone(self) -> None:
         self._alone -= 1

@@ -35,7 +35,8 @@ class Sweeper:
         """One pass. After the database was out of reach it waits a lease's time, so that holders can renew first."""
         try:
             rings = await self._sweeps.due_doorbells(takeovers=self._settled())
-            self._linked_since = self._linked_since or self._clock.monotonic()
+            if self._linked_since is None:
+                self._linked_since = self._clock.monotonic()
         except Unavailable as error:
             self._linked_since = None
             _log.warning("sweep_failed", error=str(error))
@@ -43,9 +44,9 @@ class Sweeper:
         try:
             for ring in rings:
                 await self._doorbells.ring(ring.lane, ring.conversation_id)
+                SWEPT.inc()
         except Unavailable as error:
             _log.warning("sweep_rings_failed", error=str(error))
-        SWEPT.inc(len(rings))
 
     def _settled(self) -> bool:
         return self._linked_since is not None and self._clock.monotonic() - self._linked_since >= self._settle_s

@@ -1,60 +1,95 @@
-"""The bubblewrap process of a run: how it is started as another user inside its control group, and how it is ended."""
+"""The bubblewrap process of a run: how it is started as another user inside its control group, and how it is ended.
+
+Not by asyncio's own subprocesses: cancelled between fork and connected pipes they lose the process, and a supervisor is
+cancelled whenever its worker dies. Here the process has an owner from the moment it exists.
+"""
 
 import asyncio
 import contextlib
 import ctypes
 import os
 import signal
+import subprocess
 from collections.abc import Sequence
-from typing import Final
+from typing import IO, Final
 
 from exec_supervisor.supervisor.cgroups import Cgroup
 from exec_supervisor.supervisor.watchdog import load_children
 
 _EXIT_WAIT_S: Final = 2.0
-_MAX_ERROR_BYTES: Final = 4096
 _REAP_EVERY_S: Final = 0.005
+_MAX_ERROR_BYTES: Final = 4096
+_STREAM_BYTES: Final = 1 << 18
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 class SandboxChild:
-    """A started bubblewrap. Its stdin and stdout are the executor's line, its stderr says why it could not start."""
+    """A started bubblewrap. Call `end` in any case; `connect` before the three streams are used."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        if process.stdin is None or process.stdout is None or process.stderr is None:
-            raise ValueError("the process needs all three pipes")
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self.pid = process.pid
-        self.stdin = process.stdin
-        self.stdout = process.stdout
-        self._stderr = process.stderr
         self._process = process
+        self._pidfd = os.pidfd_open(process.pid)
+        self._transports: list[asyncio.BaseTransport] = []
 
-    async def wait(self) -> int:
-        """The exit code, negative for a signal."""
-        return await self._process.wait()
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The executor's line: what it says and what it hears."""
+        if self._process.stdin is None or self._process.stdout is None:
+            raise ValueError("the process needs its pipes")
+        loop = asyncio.get_running_loop()
+        stdout = await self._connect_reader(self._process.stdout)
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, self._process.stdin)
+        self._transports.append(transport)
+        return stdout, asyncio.StreamWriter(transport, protocol, stdout, loop)
 
     async def read_errors(self) -> str:
         """What it said on stderr, the first 4 KiB; reads on to the end, so that nobody in there blocks on it."""
+        if self._process.stderr is None:
+            raise ValueError("the process needs its pipes")
+        stderr = await self._connect_reader(self._process.stderr)
         kept = b""
-        while chunk := await self._stderr.read(_MAX_ERROR_BYTES):
+        while chunk := await stderr.read(_MAX_ERROR_BYTES):
             kept = (kept + chunk)[:_MAX_ERROR_BYTES]
         return kept.decode("utf-8", "replace").strip()
 
+    def kill(self) -> None:
+        """Kill it without waiting."""
+        self._process.kill()
+
     async def end(self) -> None:
-        """Kill it and everything it started, and wait until all of it is gone.
+        """Kill it and everything it started, and wait until all of it is gone (TimeoutError after 2 s).
 
         Usually its process namespace dies with it. Killed while it is still being set up, it leaves a process behind
         that has not yet asked to die with its parent; as the subreaper we inherit such a one and kill it too.
         """
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        self._process.kill()
         async with asyncio.timeout(_EXIT_WAIT_S):
-            await self._process.wait()
+            await self._wait()
             while orphans := load_children(os.getpid()):
                 for pid in orphans:
                     _kill_orphan(pid)
                 await asyncio.sleep(_REAP_EVERY_S)
+        os.close(self._pidfd)
+        for transport in self._transports:
+            transport.close()
+
+    async def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+        loop.add_reader(self._pidfd, lambda: None if ended.done() else ended.set_result(None))
+        try:
+            await ended
+        finally:
+            loop.remove_reader(self._pidfd)
+        self._process.wait()
+
+    async def _connect_reader(self, pipe: IO[bytes]) -> asyncio.StreamReader:
+        reader = asyncio.StreamReader(_STREAM_BYTES)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        self._transports.append(transport)
+        return reader
 
 
 def become_subreaper() -> None:
@@ -62,19 +97,11 @@ def become_subreaper() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _kill_orphan(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, ChildProcessError):
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, os.WNOHANG)
-
-
-async def start_child(
-    command: Sequence[str], *, uid: int, cgroup: Cgroup | None, pass_fds: Sequence[int]
-) -> SandboxChild:
-    """Start `command` with an empty environment; as root it becomes `uid` before it is executed."""
+def start_child(command: Sequence[str], *, uid: int, cgroup: Cgroup | None, pass_fds: Sequence[int]) -> SandboxChild:
+    """Start `command` with an empty environment; as root it becomes `uid` before it is executed. Raises OSError."""
 
     def enter() -> None:
-        # Runs between fork and exec. Safe because the supervisor has no other thread at this time.
+        # Runs between fork and exec. Safe because the supervisor has one thread only.
         if cgroup is not None:
             cgroup.join()
         if os.geteuid() == 0:
@@ -83,15 +110,22 @@ async def start_child(
             os.setresuid(uid, uid, uid)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+    process = subprocess.Popen(
+        command,
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env={},
         cwd="/",
         pass_fds=pass_fds,
-        preexec_fn=enter,
+        preexec_fn=enter,  # noqa: PLW1509 - the supervisor has one thread
         start_new_session=True,
     )
     return SandboxChild(process)
+
+
+def _kill_orphan(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, os.WNOHANG)

@@ -43,7 +43,8 @@ class Stage:
 
 
 def build_stage(run_dir: Path, roots: tuple[str, ...], limits: RunLimits, uid: int) -> Stage:
-    """Prepare `run_dir`: staged binds and tmpfs folders where this process may mount, else the roots as they are."""
+    """Make `run_dir`: staged binds and tmpfs folders where this process may mount, else the roots as they are."""
+    run_dir.mkdir()
     os.chmod(run_dir, 0o711)  # noqa: S103 - the dropped user passes through, it can't list
     if os.geteuid() != 0 or not _try_own_namespace():
         return Stage(tuple(Bind(root, root) for root in roots), _make_socket_dir(run_dir))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from everturn.wire.execution import MIB, Launch, Posture
+from everturn.wire.execution import MIB, PIPE_FRAME_BYTES, Launch, Posture
+from everturn.wire.framing import FrameDecoder, FrameStream
 from exec_supervisor.supervisor.bwrap import build_command, load_system_links, load_system_roots
 from exec_supervisor.supervisor.cgroups import Cgroup, try_create_cgroup
 from exec_supervisor.supervisor.child import SandboxChild, become_subreaper, start_child
@@ -21,9 +22,10 @@ _EXTRA_ADDRESS_SPACE_BYTES: Final = 1024 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The run's parts and what holds it."""
+    """The run's parts and what holds it; `line` leads to the executor."""
 
     child: SandboxChild
+    line: FrameStream
     listener: socket.socket
     cgroup: Cgroup | None
     posture: Posture
@@ -44,9 +46,11 @@ async def open_room(launch: Launch) -> AsyncGenerator[Room]:
         listener = stack.enter_context(open_listener(str(Path(stage.socket_dir) / SOCKET_NAME), uid))
         with _filter_file() as descriptor:
             command = build_command(launch, stage, load_system_links(), descriptor)
-            child = await start_child(command, uid=uid, cgroup=cgroup, pass_fds=[descriptor])
+            child = start_child(command, uid=uid, cgroup=cgroup, pass_fds=[descriptor])
         stack.push_async_callback(child.end)
-        yield Room(child, listener, cgroup, build_posture(uid, stage, cgroup))
+        reader, writer = await child.connect()
+        line = FrameStream(reader, writer, FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True))
+        yield Room(child, line, listener, cgroup, build_posture(uid, stage, cgroup))
 
 
 def limit_address_space(launch: Launch) -> int:

@@ -25,7 +25,7 @@ from everturn.wire.execution import (
     build_message,
     parse_message,
 )
-from everturn.wire.framing import FrameDecoder, FrameError, FrameStream
+from everturn.wire.framing import FrameError
 from exec_supervisor.supervisor.gateway import Gateway
 from exec_supervisor.supervisor.lifeline import LifelineCut, watch_lifeline
 from exec_supervisor.supervisor.room import Room, limit_address_space, open_room
@@ -81,7 +81,7 @@ class Run:
         self._posture: Posture = room.posture
         self._limits: list[LimitName] = []
         self._started = time.monotonic()
-        self._stream = FrameStream(room.child.stdout, room.child.stdin, FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True))
+        self._stream = room.line
         self._gateway = Gateway(launch.capability, launch.nonce, room.posture.outer_uid, line.call)
 
     async def run(self) -> Finished:
@@ -90,7 +90,7 @@ class Run:
             serving = group.create_task(self._gateway.run(self._room.listener))
             errors = group.create_task(self._room.child.read_errors())
             finished = await self._converse()
-            await self._room.child.end()
+            self._room.child.kill()
             serving.cancel()
         return self._add_findings(finished, await errors)
 

@@ -12,7 +12,7 @@ MAX_TOKENS = 100_000
 MAX_NUMBER_CHARS = 40
 _MAX_INT = 2**63 - 1
 
-_STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{},]', re.DOTALL)
+_STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"?|[\[\]{},]', re.DOTALL)
 """Linear also for an unclosed string, which it takes to the end."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 

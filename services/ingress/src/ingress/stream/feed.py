@@ -70,13 +70,16 @@ class Feed:
         if cursor.phase is Phase.LIVE and not cursor.fresh:
             client.resyncs = 0
         chunk = cursor.take()
+        # A client that is not live has more to read, so it looks again at once.
         return chunk if chunk or cursor.phase is not Phase.LIVE else await self._wait(client, self._heartbeat_s)
 
     async def _advance(self, client: Subscription) -> None:
         """Bring the client nearer to live, as far as one chunk goes."""
         cursor = client.cursor
         if cursor.phase is Phase.LOST:
+            # The snapshot leaves as a chunk of its own: a hole behind it must not take it along.
             await self._resync(client)
+            return
         while cursor.phase is Phase.BEHIND and cursor.waiting_bytes < CHUNK_BYTES:
             await self._catch_up(client)
         if cursor.phase is Phase.LIVE and cursor.stale_hints:
@@ -101,7 +104,6 @@ class Feed:
         snapshot = await client.stream.snapshots.get()
         client.cursor.rebase(snapshot.cursor, gap + snapshot.frame)
         client.resyncs = min(client.resyncs + 1, 10)
-        self._hub.metrics.snapshots.inc()
         if gap:
             STREAM_RESYNCS.labels(cause=client.cursor.loss).inc()
 

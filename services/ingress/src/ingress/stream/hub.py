@@ -14,7 +14,7 @@ from ingress.admission.metrics import IngressMetrics
 from ingress.errors import malformed, unavailable
 from ingress.stream.cursor import ClientCursor
 from ingress.stream.frames import build_batch
-from ingress.stream.rows import StreamRows
+from ingress.stream.rows import Snapshot, StreamRows
 from ingress.stream.shared_read import SharedRead
 from ingress.stream.subscription import ConversationStream, Subscription
 
@@ -116,12 +116,16 @@ class Hub:
             conversation_id,
             principal,
             position,
-            SharedRead(partial(self.rows.load_snapshot, principal, conversation_id)),
+            SharedRead(partial(self._load_snapshot, principal, conversation_id)),
             SharedRead(partial(self.rows.load_head, principal, conversation_id)),
         )
         self._streams[conversation_id] = stream
         self._added.set()
         return stream
+
+    async def _load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
+        self.metrics.snapshots.inc()
+        return await self.rows.load_snapshot(principal, conversation_id)
 
     async def _run_follow(self) -> None:
         while True:

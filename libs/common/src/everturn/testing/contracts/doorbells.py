@@ -13,7 +13,8 @@ class DoorbellsContract:
     """What every Doorbells keeps."""
 
     async def test_the_oldest_ring_of_the_first_lane_comes_first(self, doorbells: Doorbells) -> None:
-        one, two, three = (SequentialIds().conversation() for _ in range(3))
+        ids = SequentialIds()
+        one, two, three = (ids.conversation() for _ in range(3))
         await doorbells.ring(Lane.REGISTERED, one)
         await doorbells.ring(Lane.PAID, two)
         await doorbells.ring(Lane.PAID, three)

@@ -4,7 +4,7 @@ import re
 
 _VALUE_START = re.compile(r"[{\[]")
 _STRUCTURE = re.compile(r'["{}\[\]]')
-_STRING_RUN = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_STRING_RUN = re.compile(r'(?>(?:[^"\\]++|\\.)*)', re.DOTALL)
 
 
 class JsonDepth:

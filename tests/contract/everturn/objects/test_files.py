@@ -1,0 +1,113 @@
+"""Files keep the contract of Objects; nothing half written is ever seen, nothing altered is ever served."""
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from everturn.errors import Invalid, Unavailable
+from everturn.objects.files import AlteredObject, FileObjects
+from everturn.testing.contracts.objects import ObjectsContract, key_of
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> FileObjects:
+    opened = FileObjects(tmp_path / "objects")
+    opened.prepare()
+    return opened
+
+
+class TestFileObjects(ObjectsContract):
+    @pytest.fixture
+    def objects(self, objects: FileObjects) -> FileObjects:
+        return objects
+
+
+async def test_only_the_owner_may_read(objects: FileObjects, tmp_path: Path) -> None:
+    await objects.save(key_of(b"a"), b"a")
+
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.joinpath("objects").rglob("*")}
+
+    assert all(mode == (0o700 if path.is_dir() else 0o600) for path, mode in modes.items())
+    assert len(modes) == 3
+
+
+async def test_no_temporary_file_is_left(objects: FileObjects, tmp_path: Path) -> None:
+    await objects.save(key_of(b"a"), b"a")
+    await objects.check()
+    with pytest.raises(Invalid):
+        await objects.save(key_of(b"a"), b"b")
+
+    assert list((tmp_path / "objects" / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("change", [b"x", b"", b"longer than before"])
+async def test_an_altered_object_is_never_served(change: bytes, objects: FileObjects, tmp_path: Path) -> None:
+    key = key_of(b"data")
+    await objects.save(key, b"data")
+    (tmp_path / "objects" / key).write_bytes(change)
+
+    with pytest.raises(AlteredObject):
+        await objects.load(key, max_bytes=100)
+    with pytest.raises(AlteredObject):
+        await anext(aiter(objects.load_range(key, start=0, end=1)))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "../etc/passwd",
+        "conv_x/" + "0" * 64,
+        key_of(b"a").upper(),
+        key_of(b"a") + "/..",
+        "/" + key_of(b"a"),
+        key_of(b"a").replace("/", "/../"),
+        key_of(b"a")[:-1] + "\u0661",
+        key_of(b"a") + "\x00",
+    ],
+)
+async def test_a_key_that_is_none_of_ours_is_invalid(key: str, objects: FileObjects) -> None:
+    with pytest.raises(Invalid):
+        await objects.save(key, b"a")
+    with pytest.raises(Invalid):
+        await objects.load(key, max_bytes=1)
+    with pytest.raises(Invalid):
+        await objects.delete((key,))
+
+
+async def test_deleting_the_last_object_removes_the_folder(objects: FileObjects, tmp_path: Path) -> None:
+    await objects.save(key_of(b"a"), b"a")
+    await objects.save(key_of(b"b"), b"b")
+    folder = (tmp_path / "objects" / key_of(b"a")).parent
+
+    await objects.delete((key_of(b"a"),))
+    assert folder.exists()
+    await objects.delete((key_of(b"b"),))
+
+    assert not folder.exists()
+
+
+async def test_a_store_that_cannot_be_written_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "objects").write_text("a file where the folder should be")
+    objects = FileObjects(tmp_path / "objects")
+
+    with pytest.raises(Unavailable):
+        objects.prepare()
+    with pytest.raises(Unavailable):
+        await objects.check()
+    with pytest.raises(Unavailable):
+        await objects.save(key_of(b"a"), b"a")
+
+
+def test_what_a_killed_process_left_is_removed_when_it_is_old(objects: FileObjects, tmp_path: Path) -> None:
+    old, fresh = (tmp_path / "objects" / "tmp" / name for name in ("old", "fresh"))
+    for left in (old, fresh):
+        left.write_bytes(hashlib.sha256().digest())
+    os.utime(old, (0, 0))
+
+    objects.prepare()
+
+    assert (old.exists(), fresh.exists()) == (False, True)

@@ -1,0 +1,47 @@
+"""`make clean`: state is deleted only when that was meant."""
+
+from pathlib import Path
+
+import pytest
+
+from everturn_local.__main__ import main
+from everturn_local.home import run_lock, save_home
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EVERTURN_HOME", str(tmp_path / "home"))
+    return save_home(tmp_path / "home").root
+
+
+@pytest.mark.parametrize(("answer", "kept"), [("y", False), ("", True), ("no", True)])
+def test_state_is_deleted_after_a_yes_only(root: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kept: bool):
+    monkeypatch.setattr("builtins.input", lambda _: answer)
+
+    main(["clean"])
+
+    assert root.exists() == kept
+
+
+def test_without_anybody_to_answer_state_is_kept(root: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", refuse)
+
+    assert main(["clean"]) == 1
+    assert root.exists()
+
+
+def test_the_state_of_a_running_platform_is_not_deleted(root: Path, capsys: pytest.CaptureFixture[str]):
+    with run_lock(save_home(root)):
+        assert main(["clean", "--yes"]) == 1
+
+    assert root.exists()
+    assert "in use by process" in capsys.readouterr().err
+
+
+def test_cleaning_twice_is_no_error(root: Path):
+    assert main(["clean", "--yes"]) == 0
+    assert main(["clean", "--yes"]) == 0
+    assert not root.exists()

@@ -1,0 +1,70 @@
+"""Reading turns back."""
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+BASE = "/conversations/default/default"
+ABSENT = "01890a5d-ac96-774b-bcce-b302099a8057"
+Refused = Callable[..., dict[str, Any]]
+
+
+async def test_a_turn_is_the_one_that_fetch_shows(client: httpx2.AsyncClient, chat: Any) -> None:
+    sent = await chat.send("hello")
+
+    turn = await client.get(f"{BASE}/{sent['conversation_id']}/turns/{sent['turn_id']}")
+    named = await client.post(
+        f"{BASE}/fetch", json={"conversation_id": sent["conversation_id"], "turn_ids": [sent["turn_id"]]}
+    )
+
+    assert turn.json() == named.json()["turns"][0] == (await chat.state(sent["conversation_id"]))["turns"][0]
+
+
+async def test_absent_and_foreign_turns_are_the_same_404(client: httpx2.AsyncClient, chat: Any, refused: Refused) -> None:
+    mine, other = await chat.send("a"), await chat.send("b")
+    conversation = mine["conversation_id"]
+    paths = [f"turn_{ABSENT}", other["turn_id"], "x", "turn_*", "%00"]
+
+    answers = [refused(await client.get(f"{BASE}/{conversation}/turns/{path}"), 404) for path in paths]
+
+    assert all(answer == answers[0] for answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 422),
+        ({"conversation_id": "x"}, 404),
+        ({"conversation_id": f"conv_{ABSENT}"}, 404),
+        ({"conversation_id": 7}, 422),
+        ({"conversation_id": f"conv_{ABSENT}", "turn_ids": ["x"]}, 404),
+        ({"conversation_id": f"conv_{ABSENT}", "limit": 0}, 422),
+        ({"conversation_id": f"conv_{ABSENT}", "materialize": True}, 422),
+    ],
+)
+async def test_bad_fetches_are_refused(
+    client: httpx2.AsyncClient, refused: Refused, body: dict[str, Any], status: int
+) -> None:
+    refused(await client.post(f"{BASE}/fetch", json=body), status)
+
+
+async def test_a_cursor_that_is_none_of_ours_is_refused(client: httpx2.AsyncClient, chat: Any, refused: Refused) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+
+    for cursor in ("x", "-1", "1e3", "\u0661", "9" * 30):
+        refused(await client.post(f"{BASE}/fetch", json={"conversation_id": conversation, "cursor": cursor}), 422)
+
+
+async def test_judged_turns_are_told_with_their_feedback(client: httpx2.AsyncClient, chat: Any) -> None:
+    sent = await chat.send("hello")
+    url = f"{BASE}/{sent['conversation_id']}"
+
+    before = await client.post(f"{url}/turns-with-feedbacks", json={})
+    await client.post(f"{url}/turns/{sent['turn_id']}/feedback", json={"reaction": "ok", "text": "good"})
+    after = await client.post(f"{url}/turns-with-feedbacks", json={"turn_ids": [sent["turn_id"]]})
+
+    assert before.json()["turns"] == []
+    (turn,) = after.json()["turns"]
+    assert turn["feedback"][0]["reaction"] == "ok"

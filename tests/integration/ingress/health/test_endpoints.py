@@ -1,0 +1,50 @@
+"""Health over HTTP."""
+
+import httpx2
+from typing import Any
+
+
+async def test_the_process_is_alive_ready_and_counts(client: httpx2.AsyncClient) -> None:
+    alive = await client.get("/healthz")
+    ready = await client.get("/readyz")
+    metrics = await client.get("/metrics")
+
+    assert alive.json() == {"status": "ok"}
+    assert ready.status_code == 200
+    assert ready.json()["status"] == "ready"
+    parts = ready.json()["parts"]
+    assert set(parts) == {"postgres", "redis", "objects", "antivirus"}
+    assert parts["antivirus"]["detail"] == "not scanned"
+    assert 'ingress_requests_total{method="GET",route="/readyz",status="200"}' in metrics.text
+
+
+async def test_without_an_antivirus_outside_development_files_are_refused_and_readiness_says_so(
+    start_ingress: Any, refused: Any
+) -> None:
+    ingress = start_ingress(APP_AV_SCAN="1")
+    message = {"text": "a", "attachments": [{"filename": "a.txt", "data_base64": "YQ=="}]}
+
+    async with httpx2.AsyncClient(base_url=ingress.url) as http:
+        ready = await http.get("/readyz")
+        answer = await http.post("/conversations/default/default/new/messages", json=message)
+        plain = await http.post("/conversations/default/default/new/messages", json={"text": "a"})
+
+    assert ready.json()["status"] == "degraded"
+    assert ready.json()["parts"]["antivirus"]["ok"] is False
+    refused(answer, 503)
+    assert plain.status_code == 202
+    assert ingress.ready["antivirus"] == "missing"
+
+
+async def test_a_database_that_is_away_makes_it_unready(start_ingress: Any, ingress_env: dict[str, str]) -> None:
+    away = ingress_env["DATABASE_URL"].rpartition("@")[0] + "@127.0.0.1:9/none"
+    ingress = start_ingress(DATABASE_URL=away)
+
+    async with httpx2.AsyncClient(base_url=ingress.url, timeout=20) as http:
+        ready = await http.get("/readyz")
+        answer = await http.get("/conversations/default/default")
+
+    assert ready.status_code == 503
+    assert ready.json()["parts"]["postgres"]["ok"] is False
+    assert answer.status_code == 503
+    assert "Retry-After" in answer.headers

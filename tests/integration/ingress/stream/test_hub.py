@@ -1,0 +1,162 @@
+"""The hub when things are lost: gap and snapshot, never silence and never a broken sequence."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+from everturn_local.servers.redis import EmbeddedRedis
+
+from everturn.model.ids import ConversationId
+from everturn.model.leases import EventCursor
+from everturn.ports.event_stream import EncodedEvent, Entry
+from everturn.redis.wire import Wire, open_wire
+from everturn.wire.events import ChatRewind
+from everturn.wire.views import TurnView
+
+BASE = "/conversations/default/default"
+Refused = Callable[..., dict[str, Any]]
+HINTS = (":", "conv_status", "chat_signal", "conv_title")
+
+
+async def test_a_cursor_below_the_buffer_gets_gap_snapshot_and_live(chat: Any, follow: Any, worker: Any, wire: Wire) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    await worker.claim(conversation)
+    for n in range(300):
+        ids = await worker.say(conversation, str(n))
+    await worker.commit(conversation)
+    client = wire.event_writer._client  # pyright: ignore[reportPrivateUsage]
+    await client.xtrim(f"events:{{{conversation}}}", maxlen=2, approximate=False)
+
+    async with follow(conversation, after=f"{ids[0].split('-')[0]}-3") as stream:
+        gap = await stream.until("stream_gap", skip=("ready",))
+        snapshot = await stream.until("stream_snapshot")
+        (live,) = await worker.say(conversation, "live")
+        assert (await stream.until("chat_delta", skip=HINTS)).id == live
+
+    fence = ids[0].split("-")[0]
+    assert (gap.data.data.after, gap.data.data.oldest) == (f"{fence}-3", f"{fence}-299")
+    assert snapshot.id == f"{fence}-300"
+
+
+async def test_a_hole_in_the_chain_gets_gap_snapshot_and_live(chat: Any, follow: Any, worker: Any) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    await worker.claim(conversation)
+
+    async with follow(conversation) as stream:
+        await stream.until("stream_snapshot", skip=("ready",))
+        await worker.say(conversation, "a")
+        await stream.until("chat_delta", skip=HINTS)
+        worker.skip(conversation, 3)
+        await worker.commit(conversation)
+        (after,) = await worker.say(conversation, "b", first=True)
+        await stream.until("stream_gap", skip=HINTS)
+        await stream.until("stream_snapshot")
+        assert (await stream.until("chat_delta", skip=HINTS)).id == after
+
+
+async def test_redis_emptied_under_a_running_turn_is_mended_by_the_rewind(
+    chat: Any, follow: Any, worker: Any, redis_server: EmbeddedRedis
+) -> None:
+    sent = await chat.send("hello")
+    conversation = sent["conversation_id"]
+    await worker.claim(conversation)
+    rewind = ChatRewind(turn=TurnView(turn_id=sent["turn_id"], ordinal=1, status="running", text="hello"))
+
+    async with follow(conversation) as stream:
+        await stream.until("stream_snapshot", skip=("ready",))
+        await worker.say(conversation, "a")
+        await stream.until("chat_delta", skip=HINTS)
+        redis_server.empty()
+        worker.skip(conversation, 2)
+        (mended,) = await worker.publish(conversation, rewind, first=True, turn_id=sent["turn_id"])
+        await stream.until("stream_gap", skip=HINTS)
+        await stream.until("stream_snapshot")
+        assert (await stream.until("chat_rewind", skip=HINTS)).id == mended
+        (live,) = await worker.say(conversation, "b")
+        assert (await stream.until("chat_delta", skip=HINTS)).id == live
+
+
+async def test_a_client_with_a_cursor_of_an_emptied_redis_is_resynced(
+    chat: Any, follow: Any, worker: Any, redis_server: EmbeddedRedis
+) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    await worker.claim(conversation)
+    (seen,) = await worker.say(conversation, "a")
+    redis_server.empty()
+
+    async with follow(conversation, after=seen) as stream:
+        await stream.until("stream_gap", skip=("ready",))
+        await stream.until("stream_snapshot")
+
+
+async def test_a_message_and_a_signal_are_told_to_open_streams(chat: Any, follow: Any) -> None:
+    conversation = (await chat.http.post(BASE, json={"title": "t"})).json()["conversation_id"]
+
+    async with follow(conversation) as stream:
+        await stream.until("stream_snapshot", skip=("ready",))
+        sent = await chat.send("hello", conversation)
+        status = await stream.until("conv_status", skip=(":", "conv_title"))
+        await chat.send("more", conversation)
+        signal = await stream.until("chat_signal", skip=HINTS)
+
+    assert (status.id, status.data.data.state, status.data.data.turn_id) == (None, "queued", sent["turn_id"])
+    assert (signal.id, signal.data.turn_id, signal.data.data.text) == (None, sent["turn_id"], "more")
+
+
+async def test_the_streams_of_an_erased_conversation_end(chat: Any, follow: Any, refused: Refused) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+
+    async with follow(conversation) as stream:
+        await stream.until("stream_snapshot", skip=("ready",))
+        await chat.http.delete(f"{BASE}/{conversation}")
+        async with asyncio.timeout(5):
+            rest = await stream.rest()
+
+    assert not [frame for frame in rest if frame.event not in HINTS]
+    refused(await chat.http.get(f"{BASE}/{conversation}/events"), 404)
+
+
+async def test_streams_outlive_a_redis_that_goes_away_and_are_resynced_when_it_is_back(
+    start_ingress: Any, ingress_env: dict[str, str], tmp_path_factory: Any, refused: Refused
+) -> None:
+    own = EmbeddedRedis(tmp_path_factory.mktemp("redis"), password="secret", durable=False)
+    own.start()
+    ingress = start_ingress(REDIS_URL=own.url, STREAM_HEARTBEAT_S="0.5")
+    from_fixture = httpx2.AsyncClient(base_url=ingress.url, timeout=20)
+    try:
+        async with from_fixture as http, asyncio.timeout(60):
+            made = await http.post(f"{BASE}/new/messages", json={"text": "hello"})
+            conversation = made.json()["conversation_id"]
+            async with http.stream("GET", f"{BASE}/{conversation}/events") as response:
+                lines = response.aiter_lines()
+                await wait_for(lines, "event: stream_snapshot")
+                own.stop()
+                await wait_for(lines, ": ping", count=3)
+                answer = await http.post(f"{BASE}/new/messages", json={"text": "no"})
+                assert "Retry-After" in answer.headers
+                refused(answer, 503)
+                assert (await http.get("/readyz")).json()["parts"]["redis"]["ok"] is False
+                own.start()
+                await wait_for(lines, "event: stream_gap")
+                await wait_for(lines, "event: stream_snapshot")
+                async with open_wire(own.url, name="test") as wire:
+                    await publish_one(wire, conversation)
+                await wait_for(lines, "event: conv_title")
+    finally:
+        own.stop()
+
+
+async def wait_for(lines: Any, wanted: str, *, count: int = 1) -> None:
+    async for line in lines:
+        count -= line == wanted
+        if not count:
+            return
+    raise AssertionError(f"the stream ended before {wanted}")
+
+
+async def publish_one(wire: Wire, conversation: str) -> None:
+    from_worker = EventCursor(1, 1)
+    payload = f'{{"id":"1-1","type":"conv.title","ts":"t","conversation_id":"{conversation}","data":{{"title":"x"}}}}'
+    event = EncodedEvent(from_worker, "conv.title", payload.encode())
+    await wire.event_writer.publish(ConversationId(conversation), Entry(EventCursor(0, 0), (event,)), first=True)

@@ -1,0 +1,50 @@
+"""What streams read from the rows."""
+
+import pytest
+
+from everturn.errors import NotFound
+from everturn.model.identity import Principal
+from everturn.model.ids import RandomIds, SignalId
+from everturn.model.leases import ORIGIN
+from everturn.model.signals import SignalKind
+from everturn.ports.clock import SystemClock
+from everturn.ports.inbox import IncomingMessage, IncomingSignal
+from everturn.postgres.conversations import PostgresConversations
+from everturn.postgres.database import open_database
+from everturn.postgres.inbox import PostgresInbox
+from everturn.postgres.turns import PostgresTurns
+from everturn_local.servers.databases import DatabaseUrls
+from ingress.stream.rows import StreamRows
+
+ME, OTHER = Principal("t", "p", "me"), Principal("t", "p", "other")
+IDS = RandomIds(lambda: 1_767_000_000_000)
+
+
+async def test_a_streams_rows_are_its_owners(database: DatabaseUrls) -> None:
+    async with open_database(database.ingress, pool_size=2, application_name="test") as opened:
+        inbox = PostgresInbox(opened)
+        rows = StreamRows(
+            conversations=PostgresConversations(opened), turns=PostgresTurns(opened), inbox=inbox, clock=SystemClock()
+        )
+        conversation, signal_id = IDS.conversation(), IDS.signal()
+        message = IncomingMessage(conversation, True, "hello", (), IDS.turn(), IDS.signal())
+        accepted = await inbox.accept_message(ME, message, None)
+        await inbox.accept_signal(ME, conversation, IncomingSignal(signal_id, SignalKind.STEER, "stop"), None)
+
+        await rows.check_owner(ME, conversation)
+        snapshot = await rows.load_snapshot(ME, conversation)
+        head = await rows.load_head(ME, conversation)
+        signal = await rows.load_signal(ME, conversation, signal_id)
+
+        assert snapshot.cursor == ORIGIN == await rows.load_cursor(ME, conversation)
+        assert snapshot.frame.startswith(b"event: stream_snapshot\n")
+        assert b'"text":"hello"' in snapshot.frame
+        assert head.startswith(b"event: conv_status\n")
+        assert accepted.turn_id.encode() in head
+        assert head.endswith(signal[signal.index(b'"conversation_id"') :])
+        assert await rows.load_status(ME, conversation)
+        for read in (rows.check_owner, rows.load_snapshot, rows.load_head, rows.load_status, rows.load_cursor):
+            with pytest.raises(NotFound):
+                await read(OTHER, conversation)
+        with pytest.raises(NotFound):
+            await rows.load_signal(OTHER, conversation, SignalId(signal_id))

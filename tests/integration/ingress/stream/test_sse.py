@@ -1,0 +1,182 @@
+"""Event streams over HTTP, on real servers."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from everturn.model.turns import TurnUsage
+from everturn.wire.events import ChatComplete
+
+BASE = "/conversations/default/default"
+Refused = Callable[..., dict[str, Any]]
+ENDED = ChatComplete(outcome="completed", answer="a", rounds=1, usage=TurnUsage(), elapsed_ms=1)
+
+
+async def test_a_stream_without_a_cursor_begins_with_ready_and_a_snapshot_and_goes_on_live(
+    chat: Any, follow: Any, worker: Any
+) -> None:
+    sent = await chat.send("hello")
+
+    async with follow(sent["conversation_id"]) as stream:
+        assert stream.response.headers["content-type"].startswith("text/event-stream")
+        assert stream.response.headers["x-accel-buffering"] == "no"
+        assert (await stream.next()).event == "ready"
+        snapshot = await stream.until("stream_snapshot")
+        assert snapshot.data.data.state.turns[0].text == "hello"
+        await worker.claim(sent["conversation_id"])
+        ids = await worker.say(sent["conversation_id"], "a", "b")
+        first, second = await stream.until("chat_delta", skip=(":", "conv_status")), await stream.until("chat_delta")
+
+    assert [first.id, second.id] == ids
+    assert (first.data.data.text, second.data.data.text) == ("a", "b")
+
+
+async def test_any_cut_point_goes_on_exactly_after_it(chat: Any, follow: Any, worker: Any) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    await worker.claim(conversation)
+    ids = [each for n in range(5) for each in await worker.say(conversation, *(f"{n}{k}" for k in range(3)))]
+
+    for cut in range(len(ids)):
+        async with follow(conversation, last_event_id=ids[cut]) as stream:
+            ready = await stream.next()
+            got = [(await stream.until("chat_delta")).id for _ in ids[cut + 1 :]]
+            assert ready.data.data.cursor == ids[cut]
+            assert got == ids[cut + 1 :]
+
+
+async def test_a_snapshot_is_a_place_to_resume_from(chat: Any, follow: Any, worker: Any) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    await worker.claim(conversation)
+    await worker.say(conversation, "committed")
+    committed = await worker.commit(conversation)
+    (after,) = await worker.say(conversation, "later")
+
+    async with follow(conversation) as stream:
+        snapshot = await stream.until("stream_snapshot", skip=("ready",))
+        first = await stream.until("chat_delta", skip=(":", "conv_status"))
+    async with follow(conversation, last_event_id=snapshot.id) as stream:
+        again = await stream.until("chat_delta", skip=("ready",))
+
+    assert snapshot.id == snapshot.data.data.state.cursor == committed
+    assert first.id == again.id == after
+
+
+async def test_the_header_wins_over_the_parameter(chat: Any, follow: Any, worker: Any) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    await worker.claim(conversation)
+    ids = await worker.say(conversation, "a", "b", "c")
+
+    async with follow(conversation, last_event_id=ids[1], after=ids[0]) as stream:
+        assert (await stream.until("chat_delta", skip=("ready",))).id == ids[2]
+
+
+async def test_from_the_oldest_event_kept(chat: Any, follow: Any, worker: Any) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    await worker.claim(conversation)
+    ids = await worker.say(conversation, "a", "b")
+
+    async with follow(conversation, after="0-0") as stream:
+        assert [(await stream.until("chat_delta", skip=("ready",))).id for _ in ids] == ids
+
+
+async def test_a_resumed_client_hears_the_present_state_and_receipts_once_it_is_live(
+    client: httpx2.AsyncClient, chat: Any, follow: Any, worker: Any
+) -> None:
+    sent = await chat.send("hello")
+    conversation = sent["conversation_id"]
+    await worker.claim(conversation)
+    (cursor,) = await worker.say(conversation, "a")
+    await chat.send("more", conversation)
+
+    async with follow(conversation, after=cursor) as stream:
+        status = await stream.until("conv_status", skip=("ready",))
+        signal = await stream.until("chat_signal")
+
+    assert (status.id, status.data.data.state, status.data.data.turn_id) == (None, "running", sent["turn_id"])
+    assert (signal.data.data.text, signal.data.data.state) == ("more", "accepted")
+
+
+@pytest.mark.parametrize("cursor", ["x", "1", "1-", "-1", "1-1-1", "1-1 ", "\u0661-1", "1-" + "9" * 30, "$", "*", "1.0-1"])
+async def test_a_malformed_cursor_is_400(chat: Any, follow: Any, refused: Refused, cursor: str) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+
+    async with follow(conversation, after=cursor) as stream:
+        refused(stream.response, 400)
+
+
+@pytest.mark.parametrize("cursor", ["99-1", "1-99", "9223372036854775807-1"])
+async def test_a_cursor_from_the_future_is_400(chat: Any, follow: Any, worker: Any, refused: Refused, cursor: str) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    await worker.claim(conversation)
+    await worker.say(conversation, "a")
+
+    async with follow(conversation, after=cursor) as stream:
+        refused(stream.response, 400)
+
+
+async def test_a_foreign_or_absent_conversation_has_no_stream(
+    client: httpx2.AsyncClient, chat: Any, refused: Refused
+) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+
+    foreign = await client.get(f"{BASE}/{conversation}/events", headers={"X-Dev-User": "bob"})
+    absent = await client.get(f"{BASE}/conv_01890a5d-ac96-774b-bcce-b302099a8057/events")
+
+    assert refused(foreign, 404) == refused(absent, 404)
+
+
+async def test_a_silent_stream_gets_comments(chat: Any, follow: Any) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+
+    async with follow(conversation) as stream, asyncio.timeout(5):
+        while (await stream.next()).event != ":":
+            pass
+
+
+async def test_two_clients_get_the_same(chat: Any, follow: Any, worker: Any) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    await worker.claim(conversation)
+
+    async with follow(conversation) as one, follow(conversation) as other:
+        for stream in (one, other):
+            await stream.until("stream_snapshot", skip=("ready",))
+        ids = await worker.say(conversation, "a", "b", "c")
+        got = [[(await stream.until("chat_delta", skip=(":", "conv_status"))).id for _ in ids] for stream in (one, other)]
+
+    assert got == [ids, ids]
+
+
+async def test_a_second_end_of_a_turn_is_dropped(chat: Any, follow: Any, worker: Any) -> None:
+    sent = await chat.send("hello")
+    conversation, turn = sent["conversation_id"], sent["turn_id"]
+    await worker.claim(conversation)
+
+    async with follow(conversation) as stream:
+        await stream.until("stream_snapshot", skip=("ready",))
+        await worker.publish(conversation, ENDED, turn_id=turn)
+        await worker.publish(conversation, ENDED, turn_id=turn)
+        (last,) = await worker.say(conversation, "after")
+        await stream.until("chat_complete", skip=(":", "conv_status"))
+        assert (await stream.until("chat_delta")).id == last
+
+    async with follow(conversation, after="0-0") as stream:
+        await stream.until("chat_complete", skip=("ready",))
+        assert (await stream.until("chat_delta")).id == last
+
+
+async def test_the_streams_of_one_user_are_capped(start_ingress: Any, chat: Any, refused: Refused) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    capped = start_ingress(STREAMS_MAX_PER_USER="2")
+    url = f"{BASE}/{conversation}/events"
+
+    async with httpx2.AsyncClient(base_url=capped.url) as http:
+        async with http.stream("GET", url), http.stream("GET", url):
+            refused(await http.get(url), 429)
+        async with asyncio.timeout(5):
+            while (await http.get("/metrics")).text.find("ingress_streams 0.0") < 0:
+                await asyncio.sleep(0.05)
+        async with http.stream("GET", url) as again:
+            assert again.status_code == 200

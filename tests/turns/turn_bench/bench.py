@@ -1,0 +1,249 @@
+"""Real turns over rows in memory: accept messages, let workers claim and run, look at what they wrote and published."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from chat_proc.agent.closing import ClosingCall
+from chat_proc.agent.execution import ToolRunner
+from chat_proc.agent.generation import Generator
+from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.loop import AgentLoop
+from chat_proc.agent.prompting import PromptBuilder
+from chat_proc.agent.round import RoundRunner
+from chat_proc.tools.context.write import WriteTool
+from chat_proc.tools.plan.plan import PlanTool
+from chat_proc.tools.registry import ToolRegistry
+from chat_proc.turn.announcing import Announcer
+from chat_proc.turn.runner import ClaimedTurn, RunnerParts, TurnRunner
+from turn_bench.drivers import GatedEvents, GatedModel, GatedTimelines, Gate, MemoryTurns, NoSweeps
+
+from everturn.errors import StaleFence
+from everturn.model.block_bodies import ExitBody
+from everturn.model.blocks import Block
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId, SignalId, TurnId
+from everturn.model.signals import SignalKind
+from everturn.model.turns import Turn
+from everturn.ports.inbox import IncomingMessage, IncomingSignal
+from everturn.ports.tool import Tool
+from everturn.telemetry.failpoints import Failpoints
+from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.memory.doorbells import MemoryDoorbells
+from everturn.testing.memory.events import MemoryEvents
+from everturn.testing.memory.inbox import MemoryInbox
+from everturn.testing.memory.leases import MemoryLeases
+from everturn.testing.memory.objects import MemoryObjects
+from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.memory.timelines import MemoryTimelines
+from everturn.testing.scripted_model import Script, ScriptedModel
+from everturn.testing.sequential_ids import SequentialIds
+from everturn.timeline.conversation_state import build_state
+from everturn.wire.events import Envelope, parse_envelope
+from everturn.wire.views import StateView
+
+ANN = Principal("acme", "main", "ann")
+LEASE_S = 15.0
+
+
+class Bench:
+    """One conversation and everything around it. Scripts are played in order, whoever asks."""
+
+    def __init__(
+        self,
+        *scripts: Script,
+        tools: Iterable[Tool] = (),
+        limits: TurnLimits | None = None,
+        model: ScriptedModel | None = None,
+        chunk_chars: int = 16,
+    ) -> None:
+        self.clock = FixedClock()
+        self.ids = SequentialIds()
+        self.platform = MemoryPlatform(self.clock)
+        self.inbox = MemoryInbox(self.platform)
+        self.events = MemoryEvents()
+        self.objects = MemoryObjects()
+        self.doorbells = MemoryDoorbells()
+        self.turns = MemoryTurns(self.platform)
+        self.model = model or ScriptedModel(scripts, chunk_chars=chunk_chars)
+        self.limits = limits or TurnLimits()
+        self.registry = ToolRegistry([*tools, WriteTool(self.objects), PlanTool()])
+        self.conversation_id = self.ids.conversation()
+        self.snapshots: list[StateView] = []
+        self.workers: list[BenchWorker] = []
+
+    async def say(self, text: str, kind: SignalKind | None = None) -> TurnId | SignalId:
+        """A message of the person: a turn when the conversation is idle, else a signal."""
+        message = IncomingMessage(
+            conversation_id=self.conversation_id,
+            create=self.conversation_id not in self.platform.conversations,
+            text=text,
+            uploads=(),
+            turn_id=self.ids.turn(),
+            signal_id=self.ids.signal(),
+            kind=kind,
+        )
+        receipt = await self.inbox.accept_message(ANN, message, None)
+        if receipt.signal_id is None:
+            self.keep_snapshot()
+        self._ring()
+        return receipt.signal_id or receipt.turn_id
+
+    async def signal(self, kind: SignalKind, text: str = "") -> SignalId:
+        """A followup, steer or cancel into the open turn."""
+        signal = IncomingSignal(self.ids.signal(), kind, text)
+        receipt = await self.inbox.accept_signal(ANN, self.conversation_id, signal, None)
+        self._ring()
+        assert receipt.signal_id is not None
+        return receipt.signal_id
+
+    def hire(self, *, dies_at: int | None = None, failpoint: str = "") -> "BenchWorker":
+        """One more worker; `dies_at` counts its calls to the outside."""
+        worker = BenchWorker(self, f"worker-{len(self.workers) + 1}", Gate(dies_at), Failpoints(failpoint))
+        self.workers.append(worker)
+        return worker
+
+    async def work(self) -> None:
+        """A worker runs whatever there is to do, to the last turn."""
+        await self.hire().work()
+
+    def expire_lease(self) -> None:
+        self.clock.advance(LEASE_S + 1)
+
+    def keep_snapshot(self) -> None:
+        self.snapshots.append(self.state())
+
+    def state(self) -> StateView:
+        """What REST reads now."""
+        page = self.turns.read(self.conversation_id)
+        return build_state(page, tenant=ANN.tenant, project=ANN.project)
+
+    @property
+    def blocks(self) -> list[Block]:
+        return self.platform.conversations[self.conversation_id].blocks
+
+    @property
+    def types(self) -> list[str]:
+        """The types of all blocks, without those before the first round."""
+        return [block.type.value for block in self.blocks if block.round > 0]
+
+    @property
+    def turn_rows(self) -> list[Turn]:
+        return [row.turn for row in self.platform.turns_of(self.conversation_id)]
+
+    @property
+    def exits(self) -> list[ExitBody]:
+        """The terminal blocks, in order."""
+        return [block.body for block in self.blocks if isinstance(block.body, ExitBody)]
+
+    async def published(self) -> list[Envelope]:
+        """Everything in the event stream."""
+        entries = self.events._entries.get(self.conversation_id, ())
+        return [parse_envelope(event.payload) for entry in entries for event in entry.events]
+
+    def texts(self, kind: type) -> list[str]:
+        """The texts of all blocks with this body."""
+        return [block.body.text for block in self.blocks if isinstance(block.body, kind)]  # pyright: ignore
+
+    def _ring(self) -> None:
+        for worker in self.workers:
+            worker.ring()
+
+
+class BenchWorker:
+    """A worker process as far as turns are concerned."""
+
+    def __init__(self, bench: Bench, owner: str, gate: Gate, failpoints: Failpoints) -> None:
+        self.bench = bench
+        self.gate = gate
+        self.leases = MemoryLeases(bench.platform, owner=owner, ttl_s=LEASE_S)
+        self.timelines = GatedTimelines(MemoryTimelines(bench.platform), gate, bench.keep_snapshot)
+        self.writer = GatedEvents(bench.events, gate)
+        self.current: ClaimedTurn | None = None
+        self.deaf = False
+        """Whether bells don't reach it."""
+        self.runner = TurnRunner(
+            RunnerParts(
+                leases=self.leases,
+                timelines=self.timelines,
+                writer=self.writer,
+                objects=bench.objects,
+                loop=build_loop(bench, GatedModel(bench.model, gate), failpoints),
+                announcer=Announcer(
+                    leases=self.leases,
+                    timelines=self.timelines,
+                    turns=bench.turns,
+                    writer=self.writer,
+                    sweeps=NoSweeps(),
+                    doorbells=bench.doorbells,
+                    clock=bench.clock,
+                ),
+                clock=bench.clock,
+                failpoints=failpoints,
+            )
+        )
+
+    def ring(self) -> None:
+        if self.current is not None and not self.deaf:
+            self.current.ring_inbox()
+
+    async def work(self) -> None:
+        """Claim and run until there is nothing to do, or this worker dies."""
+        while not self.gate.dead.is_set() and await self.run_one():
+            pass
+
+    async def run_one(self) -> bool:
+        """One claim; False when there is nothing to claim, or the worker died or lost its lease."""
+        claim = await self.leases.try_claim(self.bench.conversation_id)
+        if claim is None:
+            return False
+        self.current = self.runner.hold(claim)
+        working = asyncio.create_task(self.current.run())
+        dying = asyncio.create_task(self.gate.dead.wait())
+        try:
+            await asyncio.wait({working, dying}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.current = None
+            working.cancel()
+            dying.cancel()
+            await asyncio.wait({working, dying})
+        if working.cancelled():
+            return False
+        try:
+            working.result()
+        except StaleFence:
+            return False
+        return True
+
+
+def build_loop(bench: Bench, model: GatedModel, failpoints: Failpoints) -> AgentLoop:
+    generator = Generator(model, failpoints)
+    return AgentLoop(
+        prompts=PromptBuilder(
+            system_prompt="You are the agent.",
+            closing_prompt="Close now: {cap}.",
+            traits=model.traits,
+            limits=bench.limits,
+            code="no programs here",
+        ),
+        rounds=RoundRunner(
+            generator=generator,
+            catalog=bench.registry,
+            limits=bench.limits,
+            next_call_id=bench.ids.call,
+            failpoints=failpoints,
+        ),
+        closing=ClosingCall(generator),
+        tools=ToolRunner(bench.registry, failpoints, monotonic=bench.clock.monotonic),
+        limits=bench.limits,
+        next_turn_id=bench.ids.turn,
+        failpoints=failpoints,
+    )
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the other tasks go on until the condition holds."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("The condition never came true.")

@@ -1,0 +1,85 @@
+"""What must hold of a conversation whose turns have ended, whatever happened on the way."""
+
+from collections import Counter
+from functools import reduce
+
+import pytest
+from turn_bench.bench import Bench
+
+from everturn.model.block_bodies import ExitBody, ToolCallBody, ToolResultBody
+from everturn.model.blocks import BlockType, first_broken_link
+from everturn.model.commits import EffectState
+from everturn.model.leases import try_parse_cursor
+from everturn.model.signals import SignalState
+from everturn.model.turns import TurnUsage
+from everturn.testing.states import comparable_state
+from everturn.timeline.event_fold import fold_event
+from everturn.wire.events import TERMINAL
+
+
+async def check_conversation(bench: Bench, *, ends_may_repeat: bool = False) -> None:
+    """The central properties. `ends_may_repeat`: a worker died between publishing an end and noting that it did."""
+    check_blocks(bench)
+    check_ledgers(bench)
+    await check_events(bench, ends_may_repeat=ends_may_repeat)
+
+
+def check_blocks(bench: Bench) -> None:
+    """The chain holds, and each turn is one run of blocks with its exit last."""
+    blocks = bench.blocks
+    assert [block.seq for block in blocks] == list(range(1, len(blocks) + 1))
+    assert first_broken_link(blocks) is None
+    turn_ids = [block.turn_id for block in blocks]
+    assert list(dict.fromkeys(turn_ids)) == [turn.id for turn in bench.turn_rows]
+    for turn in bench.turn_rows:
+        assert not turn.status.is_open, turn
+        own = [block for block in blocks if block.turn_id == turn.id]
+        assert turn_ids[own[0].seq - 1 : own[-1].seq] == [turn.id] * len(own)
+        assert [block.type for block in own].count(BlockType.EXIT) == 1
+        assert own[-1].type is BlockType.EXIT
+        assert own[0].type is BlockType.TURN_HEADER
+        starts = [block.round for block in own if block.type is BlockType.ROUND_START]
+        assert starts == sorted(set(starts))
+
+
+def check_ledgers(bench: Bench) -> None:
+    """Usage adds up everywhere; no call and no signal is left open."""
+    for turn in bench.turn_rows:
+        own = [block for block in bench.blocks if block.turn_id == turn.id]
+        exit_body = own[-1].body
+        assert isinstance(exit_body, ExitBody)
+        events = [event for owner, event in bench.platform.usage if owner == turn.id]
+        total = TurnUsage(
+            input_tokens=sum(event.input_tokens for event in events),
+            output_tokens=sum(event.output_tokens for event in events),
+            cache_read_tokens=sum(event.cache_read_tokens for event in events),
+            cost_usd=sum(event.cost_usd for event in events),
+        )
+        for told in (exit_body.usage, turn.usage):
+            assert told is not None
+            assert told.model_copy(update={"cost_usd": 0}) == total.model_copy(update={"cost_usd": 0})
+            assert told.cost_usd == pytest.approx(total.cost_usd)
+        calls = [block.call_id for block in own if isinstance(block.body, ToolCallBody)]
+        results = [block.call_id for block in own if isinstance(block.body, ToolResultBody)]
+        assert len(set(calls)) == len(calls)
+        assert results == (calls if exit_body.error is None else calls[: len(results)])
+        for call_id in results:
+            assert call_id is not None
+            assert bench.platform.effects[turn.id, call_id].state is not EffectState.INTENDED
+    for row in bench.platform.signals.values():
+        assert row.signal.state is not SignalState.ACCEPTED, row
+
+
+async def check_events(bench: Bench, *, ends_may_repeat: bool = False) -> None:
+    """Ids increase, each turn ends once, and folding from any snapshot gives what REST reads."""
+    published = await bench.published()
+    ids = [try_parse_cursor(event.id or "") for event in published]
+    assert None not in ids
+    assert all(one < other for one, other in zip(ids, ids[1:], strict=False)), ids
+    ends = Counter(event.turn_id for event in published if isinstance(event.data, TERMINAL))
+    assert set(ends) == {turn.id for turn in bench.turn_rows}
+    assert ends_may_repeat or set(ends.values()) == {1}, ends
+    final = comparable_state(bench.state())
+    for snapshot in bench.snapshots:
+        folded = comparable_state(reduce(fold_event, published, snapshot))
+        assert folded == final, f"from {snapshot.cursor}"

@@ -1,0 +1,192 @@
+"""The in-memory drivers as one worker reaches them: through a gate at which it can die, freeze, or be interrupted."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+
+from everturn.model.blocks import Block
+from everturn.model.commits import Commit
+from everturn.model.conversations import Conversation
+from everturn.model.feedback import Feedback
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId, TurnId
+from everturn.model.leases import EventCursor, Lease
+from everturn.model.prompts import ModelRequest
+from everturn.model.signals import Signal
+from everturn.model.turns import Turn, TurnUsage
+from everturn.ports.event_stream import Entry
+from everturn.ports.language_model import LanguageModel, ModelPiece, ModelTraits
+from everturn.ports.sweeps import Ring
+from everturn.ports.turns import TurnPage, TurnRecord
+from everturn.testing.fixed_clock import BEGINNING
+from everturn.testing.memory.events import MemoryEvents
+from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.memory.timelines import MemoryTimelines
+
+Hook = Callable[[Commit], Awaitable[None]]
+
+
+class Gate:
+    """Every call of a worker to the outside passes here, before and after it takes effect.
+
+    At step `dies_at` the worker is gone: that call and all later ones never return. `freeze` holds calls until `thaw`.
+    """
+
+    def __init__(self, dies_at: int | None = None) -> None:
+        self.steps = 0
+        self.dead = asyncio.Event()
+        self._dies_at = dies_at
+        self._open = asyncio.Event()
+        self._open.set()
+
+    def freeze(self) -> None:
+        self._open.clear()
+
+    def thaw(self) -> None:
+        self._open.set()
+
+    async def cross(self) -> None:
+        self.steps += 1
+        if self.steps == self._dies_at:
+            self.dead.set()
+        if self.dead.is_set():
+            await asyncio.Event().wait()
+        await asyncio.sleep(0)
+        await self._open.wait()
+
+
+class GatedTimelines:
+    """Implements Timelines for one worker. `before_commit` is awaited with each commit before it is written."""
+
+    def __init__(self, inner: MemoryTimelines, gate: Gate, after_commit: Callable[[], None]) -> None:
+        self._inner = inner
+        self._gate = gate
+        self._after_commit = after_commit
+        self.before_commit: Hook | None = None
+        self.failures: list[Exception] = []
+        """Raised by the next commits, one each, in place of writing."""
+
+    async def load_blocks(
+        self, principal: Principal, conversation_id: ConversationId, *, after_seq: int = 0
+    ) -> tuple[Block, ...]:
+        await self._gate.cross()
+        return await self._inner.load_blocks(principal, conversation_id, after_seq=after_seq)
+
+    async def load_turn(self, principal: Principal, turn_id: TurnId) -> Turn:
+        await self._gate.cross()
+        return await self._inner.load_turn(principal, turn_id)
+
+    async def load_signals(self, principal: Principal, turn_id: TurnId) -> tuple[Signal, ...]:
+        await self._gate.cross()
+        signals = await self._inner.load_signals(principal, turn_id)
+        await self._gate.cross()
+        return signals
+
+    async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
+        await self._gate.cross()
+        return await self._inner.load_usage(principal, turn_id)
+
+    async def load_fresh_feedback(self, principal: Principal, conversation_id: ConversationId) -> tuple[Feedback, ...]:
+        await self._gate.cross()
+        return await self._inner.load_fresh_feedback(principal, conversation_id)
+
+    async def commit(self, lease: Lease, commit: Commit) -> int:
+        await self._gate.cross()
+        if self.before_commit is not None:
+            await self.before_commit(commit)
+        if self.failures:
+            raise self.failures.pop(0)
+        inbox_seq = await self._inner.commit(lease, commit)
+        self._after_commit()
+        await self._gate.cross()
+        return inbox_seq
+
+    async def save_announced(self, lease: Lease, turn_id: TurnId) -> None:
+        await self._gate.cross()
+        await self._inner.save_announced(lease, turn_id)
+        await self._gate.cross()
+
+
+class GatedEvents:
+    """Implements EventWriter for one worker."""
+
+    def __init__(self, inner: MemoryEvents, gate: Gate) -> None:
+        self._inner = inner
+        self._gate = gate
+
+    async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
+        await self._gate.cross()
+        return await self._inner.load_last(conversation_id)
+
+    async def publish(self, conversation_id: ConversationId, entry: Entry, *, first: bool) -> None:
+        await self._gate.cross()
+        await self._inner.publish(conversation_id, entry, first=first)
+        await self._gate.cross()
+
+    async def trim(self, conversation_id: ConversationId, before: EventCursor) -> None:
+        await self._inner.trim(conversation_id, before)
+
+
+class GatedModel:
+    """Implements LanguageModel for one worker."""
+
+    def __init__(self, inner: LanguageModel, gate: Gate) -> None:
+        self._inner = inner
+        self._gate = gate
+
+    @property
+    def traits(self) -> ModelTraits:
+        return self._inner.traits
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        async with aclosing(self._inner.generate(request)) as pieces:
+            async for piece in pieces:
+                await self._gate.cross()
+                yield piece
+
+
+class MemoryTurns:
+    """Implements Turns: what REST reads, from the rows as they are."""
+
+    def __init__(self, platform: MemoryPlatform) -> None:
+        self._platform = platform
+
+    async def load_page(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        *,
+        turn_ids: Sequence[TurnId] | None = None,
+        cursor: str | None = None,
+        limit: int = 20,
+    ) -> TurnPage:
+        return self.read(conversation_id, turn_ids)
+
+    def read(self, conversation_id: ConversationId, turn_ids: Sequence[TurnId] | None = None) -> TurnPage:
+        row = self._platform.conversations[conversation_id]
+        turns = [item.turn for item in self._platform.turns_of(conversation_id)]
+        conversation = Conversation(row.id, row.title, row.state, row.bundle_id, False, BEGINNING, BEGINNING)
+        records = tuple(self._record(turn) for turn in turns if turn_ids is None or turn.id in turn_ids)
+        return TurnPage(conversation, records, row.cursor, None)
+
+    def _record(self, turn: Turn) -> TurnRecord:
+        blocks = self._platform.conversations[turn.conversation_id].blocks
+        signals = sorted(
+            (row for row in self._platform.signals.values() if row.signal.turn_id == turn.id),
+            key=lambda row: row.inbox_seq,
+        )
+        return TurnRecord(
+            turn,
+            tuple(block for block in blocks if block.turn_id == turn.id),
+            tuple(row.signal for row in signals),
+        )
+
+
+class NoSweeps:
+    """Implements Sweeps: nothing waits elsewhere."""
+
+    async def due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
+        return ()
+
+    async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
+        return ()

@@ -1,0 +1,57 @@
+"""Small tools that do what a test needs, and count what they did."""
+
+import asyncio
+from collections import Counter
+
+from pydantic import BaseModel, ConfigDict
+
+from everturn.model.commits import Effect
+from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
+
+
+class TextParams(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: str = ""
+
+
+class DemoTool:
+    """Answers with its text. `calls` counts by call id; `effects` what was carried through."""
+
+    def __init__(
+        self,
+        name: str = "demo.echo",
+        *,
+        effect: Effect = Effect.PURE,
+        cancellable: bool = True,
+        timeout_s: float = 60.0,
+        takes_code: bool = False,
+    ) -> None:
+        self.spec = ToolSpec(
+            tool_id=name,
+            summary="Says it again.",
+            guide="",
+            params=TextParams,
+            effect=effect,
+            takes_code=takes_code,
+            cancellable=cancellable,
+            timeout_s=timeout_s,
+        )
+        self.calls: Counter[str] = Counter()
+        self.effects: Counter[str] = Counter()
+        self.programs: list[str | None] = []
+        self.error: Exception | None = None
+        self.started = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        self.calls[call.call_id] += 1
+        self.programs.append(call.code)
+        self.started.set()
+        await self.go_on.wait()
+        if self.error is not None:
+            raise self.error
+        self.effects[call.call_id] += 1
+        params = TextParams.model_validate(call.params)
+        return ToolOutcome("ok", f"echo: {params.text}")

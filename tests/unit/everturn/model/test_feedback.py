@@ -1,0 +1,16 @@
+"""Feedback is a value; two judgements that say the same are equal."""
+
+from everturn.model.feedback import Feedback, Reaction
+from everturn.model.ids import TurnId
+from everturn.testing.fixed_clock import BEGINNING
+
+
+def test_judgements_that_say_the_same_are_equal() -> None:
+    one = Feedback(TurnId("turn_1"), "user", Reaction.OK, "", BEGINNING)
+
+    assert one == Feedback(TurnId("turn_1"), "user", Reaction.OK, "", BEGINNING)
+    assert one != Feedback(TurnId("turn_1"), "machine", Reaction.OK, "", BEGINNING)
+
+
+def test_the_reactions_are_those_of_the_api() -> None:
+    assert [reaction.value for reaction in Reaction] == ["ok", "not_ok", "neutral"]

@@ -1,0 +1,12 @@
+"""The drivers of Artifacts take the calls that are written for the port."""
+
+import pytest
+
+from everturn.ports.artifacts import Artifacts
+from everturn.postgres.artifacts import PostgresArtifacts
+from everturn.testing.port_shape import find_differences
+
+
+@pytest.mark.parametrize("driver", [PostgresArtifacts])
+def test_a_driver_takes_the_ports_calls(driver: type) -> None:
+    assert find_differences(Artifacts, driver) == []

@@ -1,0 +1,13 @@
+"""The drivers of Leases take the calls that are written for the port."""
+
+import pytest
+
+from everturn.ports.leases import Leases
+from everturn.postgres.leases import PostgresLeases
+from everturn.testing.memory.leases import MemoryLeases
+from everturn.testing.port_shape import find_differences
+
+
+@pytest.mark.parametrize("driver", [PostgresLeases, MemoryLeases])
+def test_a_driver_takes_the_ports_calls(driver: type) -> None:
+    assert find_differences(Leases, driver) == []

@@ -1,0 +1,13 @@
+"""The drivers of Objects take the calls that are written for the port."""
+
+import pytest
+
+from everturn.objects.files import FileObjects
+from everturn.ports.objects import Objects
+from everturn.testing.memory.objects import MemoryObjects
+from everturn.testing.port_shape import find_differences
+
+
+@pytest.mark.parametrize("driver", [FileObjects, MemoryObjects])
+def test_a_driver_takes_the_ports_calls(driver: type) -> None:
+    assert find_differences(Objects, driver) == []

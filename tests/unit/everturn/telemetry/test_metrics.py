@@ -1,0 +1,25 @@
+"""Metrics are defined once, with names that operators can find."""
+
+from prometheus_client import Counter, generate_latest
+
+from everturn.telemetry import metrics
+
+
+def test_every_counter_is_ours_by_name_and_says_what_it_counts() -> None:
+    text = generate_latest().decode()
+
+    counters = [value for value in vars(metrics).values() if isinstance(value, Counter)]
+    assert counters
+    for counter in counters:
+        (described,) = counter.describe()
+        assert described.name.startswith("everturn_")
+        assert described.documentation.endswith(".")
+        assert f"# HELP {described.name}_total" in text
+
+
+def test_counting_shows() -> None:
+    before = metrics.ROUNDS._value.get()
+
+    metrics.ROUNDS.inc()
+
+    assert metrics.ROUNDS._value.get() == before + 1

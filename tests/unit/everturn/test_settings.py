@@ -1,0 +1,52 @@
+"""What every service reads from its environment, and the example file made from it."""
+
+from typing import Any
+
+import pytest
+from pydantic import Field, ValidationError
+
+from everturn.settings import CommonSettings, render_env_example
+
+REQUIRED = {"DATABASE_URL": "postgresql://x", "REDIS_URL": "redis://x", "OBJECTS_URL": "file:///x"}
+
+
+class OwnSettings(CommonSettings):
+    slots: int = Field(default=4, validation_alias="WORKER_SLOTS", description="Turns at once.")
+
+
+def load(monkeypatch: pytest.MonkeyPatch, **changes: str) -> CommonSettings:
+    for name, value in (REQUIRED | changes).items():
+        monkeypatch.setenv(name, value)
+    return CommonSettings()  # type: ignore[call-arg] the fields come from the environment
+
+
+def test_a_service_is_in_production_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load(monkeypatch)
+
+    assert (settings.mode, settings.log_format, settings.failpoint) == ("production", "json", "")
+
+
+@pytest.mark.parametrize("changes", [{"EVERTURN_MODE": "staging"}, {"LOG_LEVEL": "loud"}, {"READY_FD": "-1"}])
+def test_a_value_that_means_nothing_is_refused(changes: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValidationError):
+        load(monkeypatch, **changes)
+
+
+def test_what_has_no_default_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in REQUIRED:
+        monkeypatch.delenv(name, raising=False)
+
+    with pytest.raises(ValidationError) as refused:
+        CommonSettings()  # type: ignore[call-arg] that is the point
+
+    missing: list[Any] = [error["loc"][0] for error in refused.value.errors()]
+    assert set(missing) == set(REQUIRED)
+
+
+def test_the_example_names_every_setting_once_with_its_description() -> None:
+    text = render_env_example([("All services", CommonSettings), ("Worker", OwnSettings)])
+
+    lines = text.splitlines()
+    assert lines.count("DATABASE_URL=") == 1
+    assert lines[lines.index("# WORKER_SLOTS=4") - 1] == "# Turns at once."
+    assert lines.index("# --- Worker ---") > lines.index("# LOG_LEVEL=info")

@@ -1,0 +1,39 @@
+"""Timelines that ignore the fence or the inbox break the contract."""
+
+from dataclasses import replace
+
+import pytest
+
+from everturn.model.commits import Commit
+from everturn.model.leases import Lease
+from everturn.testing.contracts.stage import Stage
+from everturn.testing.contracts.timelines import TimelinesContract
+from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.memory.timelines import MemoryTimelines
+
+
+class Fenceless(MemoryTimelines):
+    async def commit(self, lease: Lease, commit: Commit) -> int:
+        fence = self._platform.conversations[lease.conversation_id].fence
+        return await super().commit(replace(lease, fence=fence), commit)
+
+
+class Deaf(MemoryTimelines):
+    async def commit(self, lease: Lease, commit: Commit) -> int:
+        seen = self._platform.conversations[lease.conversation_id].inbox_seq
+        close = commit.close and replace(commit.close, seen_inbox=seen)
+        return await super().commit(lease, replace(commit, close=close))
+
+
+async def test_timelines_that_ignore_the_fence_are_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+    broken = replace(stage, timelines=Fenceless(platform))
+
+    with pytest.raises(pytest.fail.Exception):
+        await TimelinesContract().test_a_stale_fence_writes_nothing(broken)
+
+
+async def test_timelines_that_ignore_the_inbox_are_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+    broken = replace(stage, timelines=Deaf(platform))
+
+    with pytest.raises(pytest.fail.Exception):
+        await TimelinesContract().test_a_close_that_missed_a_message_writes_nothing(broken)

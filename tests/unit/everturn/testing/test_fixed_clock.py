@@ -1,0 +1,12 @@
+"""A test's clock moves when it is told to."""
+
+from everturn.testing.fixed_clock import BEGINNING, FixedClock
+
+
+def test_both_times_move_together_and_only_when_told() -> None:
+    clock = FixedClock()
+    assert (clock.now(), clock.monotonic()) == (BEGINNING, 0.0)
+
+    clock.advance(1.5)
+
+    assert ((clock.now() - BEGINNING).total_seconds(), clock.monotonic()) == (1.5, 1.5)
