@@ -7,11 +7,11 @@ import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import executor
 import pytest
-from chat_proc.sandbox.bubblewrap import BubblewrapSandbox, open_bubblewrap_sandbox
 
 import everturn
+import executor
+from chat_proc.sandbox.bubblewrap import BubblewrapSandbox, open_bubblewrap_sandbox
 from everturn.ports.sandbox import ContractItem, RunRequest, RunResult, SandboxUnavailable, ToolCaller
 from everturn.wire.execution import Capability, GatewayCall, RunLimits, ToolReply
 

@@ -1,4 +1,4 @@
-"""The gateway as programs use and abuse it, on the real sandbox: what is granted works, the rest costs the connection."""
+"""The gateway as programs use and abuse it, on the real sandbox: what is granted works, abuse costs the connection."""
 
 import asyncio
 
@@ -138,12 +138,14 @@ async def test_abuse_costs_the_connection_and_the_valid_session_goes_on(run):
         RAW
         + """
 good = hello()
-for nonsense in (struct.pack(">I", 100 << 20), struct.pack(">I", 0x80000005) + b"hello", struct.pack(">I", 3) + b"{x}",
-                 struct.pack(">I", 2) + b"[]", encode_frame({"kind": "call", "id": 1}), encode_frame({"kind": "launch"})):
+for nonsense in (struct.pack(">I", 100 << 20), struct.pack(">I", 0x80000005) + b"hello",
+                 struct.pack(">I", 3) + b"{x}", struct.pack(">I", 2) + b"[]",
+                 encode_frame({"kind": "call", "id": 1}), encode_frame({"kind": "launch"})):
     for s in (connect(), hello()):
         s.sendall(nonsense)
         print(cut(s), end=" ")
-deep = b'{"kind":"call","id":1,"tool_id":"a.b","arguments":{"a":' + b"[" * 200000 + b"]" * 200000 + b"}}"
+deep = b'{"kind":"call","id":1,"tool_id":"a.b","arguments":{"a":'
+deep += b"[" * 200000 + b"]" * 200000 + b"}}"
 s = hello(); s.sendall(struct.pack(">I", len(deep)) + deep)
 print(cut(s), ask(good, 1)["ok"])
 """
@@ -204,14 +206,13 @@ async def test_ten_thousand_calls_are_bounded(run):
 s = hello(); sent = 0
 try:
     for number in range(10000):
-        ask(s, number); sent += 1
-        if cut is None: break
+        ask(s, number)['ok']; sent += 1
 except (OSError, TypeError): pass
 print(sent < 10000)
 """
     )
 
-    result = await run(program.replace("ask(s, number)", "ask(s, number)['ok']"), capability=ONE_TOOL, call_tool=echo)
+    result = await run(program, capability=ONE_TOOL, call_tool=echo)
 
     assert result.user_out_tail == "True\n", result.report_text
     assert len(result.receipt.calls) == 5

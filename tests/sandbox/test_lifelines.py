@@ -127,7 +127,7 @@ def parent_of(pid: int) -> int:
 
 async def wait_until_dead(pid: int, timeout_s: float) -> float:
     started = time.monotonic()
-    while is_alive(pid) and time.monotonic() - started < timeout_s:
+    while is_alive(pid) and time.monotonic() - started < timeout_s:  # noqa: ASYNC110 - another's process has no event
         await asyncio.sleep(0.02)
     return time.monotonic() - started
 

@@ -102,7 +102,11 @@ async def test_files_outside_the_contract_are_named_and_not_kept(run):
 
 async def test_nested_and_unusual_names_come_out(run):
     paths = ("turn_1/outputs/über sicht.txt", "a" * 200 + ".txt")
-    program = f"import os\nos.makedirs(OUTPUT_DIR + '/turn_1/outputs')\nfor p in {paths!r}: open(OUTPUT_DIR + '/' + p, 'w').write(p)"
+    program = f"""
+import os
+os.makedirs(OUTPUT_DIR + "/turn_1/outputs")
+for path in {paths!r}: open(OUTPUT_DIR + "/" + path, "w").write(path)
+"""
 
     result = await run(program, outputs=paths)
 

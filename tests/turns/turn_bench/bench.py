@@ -22,6 +22,7 @@ from everturn.model.block_bodies import ExitBody
 from everturn.model.blocks import Block
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, SignalId, TurnId
+from everturn.model.leases import ORIGIN
 from everturn.model.signals import SignalKind
 from everturn.model.turns import Turn
 from everturn.ports.inbox import IncomingMessage, IncomingSignal
@@ -97,8 +98,9 @@ class Bench:
         return receipt.signal_id
 
     def hire(self, *, dies_at: int | None = None, failpoint: str = "") -> "BenchWorker":
-        """One more worker; `dies_at` counts its calls to the outside."""
+        """One more worker; `dies_at` counts its calls to the outside, a `failpoint` that raises makes it crash."""
         worker = BenchWorker(self, f"worker-{len(self.workers) + 1}", Gate(dies_at), Failpoints(failpoint))
+        worker.may_crash = bool(failpoint)
         self.workers.append(worker)
         return worker
 
@@ -137,7 +139,7 @@ class Bench:
 
     async def published(self) -> list[Envelope]:
         """Everything in the event stream."""
-        entries = self.events._entries.get(self.conversation_id, ())
+        entries = await self.events.load_after(self.conversation_id, ORIGIN, max_entries=1_000_000)
         return [parse_envelope(event.payload) for entry in entries for event in entry.events]
 
     def texts(self, kind: type) -> list[str]:
@@ -159,6 +161,7 @@ class BenchWorker:
         self.timelines = GatedTimelines(MemoryTimelines(bench.platform), gate, bench.keep_snapshot)
         self.writer = GatedEvents(bench.events, gate)
         self.current: ClaimedTurn | None = None
+        self.may_crash = False
         self.deaf = False
         """Whether bells don't reach it."""
         self.runner = TurnRunner(
@@ -206,13 +209,10 @@ class BenchWorker:
             working.cancel()
             dying.cancel()
             await asyncio.wait({working, dying})
-        if working.cancelled():
-            return False
-        try:
-            working.result()
-        except StaleFence:
-            return False
-        return True
+        error = None if working.cancelled() else working.exception()
+        if error is not None and not isinstance(error, StaleFence) and not self.may_crash:
+            raise error
+        return error is None and not working.cancelled()
 
 
 def build_loop(bench: Bench, model: GatedModel, failpoints: Failpoints) -> AgentLoop:

@@ -9,7 +9,7 @@ from turn_bench.bench import Bench
 from everturn.model.block_bodies import ExitBody, ToolCallBody, ToolResultBody
 from everturn.model.blocks import BlockType, first_broken_link
 from everturn.model.commits import EffectState
-from everturn.model.leases import try_parse_cursor
+from everturn.model.leases import ORIGIN, try_parse_cursor
 from everturn.model.signals import SignalState
 from everturn.model.turns import TurnUsage
 from everturn.testing.states import comparable_state
@@ -17,11 +17,16 @@ from everturn.timeline.event_fold import fold_event
 from everturn.wire.events import TERMINAL
 
 
-async def check_conversation(bench: Bench, *, ends_may_repeat: bool = False) -> None:
-    """The central properties. `ends_may_repeat`: a worker died between publishing an end and noting that it did."""
+async def check_conversation(
+    bench: Bench, *, ends_may_repeat: bool = False, events_may_be_lost: bool = False
+) -> None:
+    """The central properties. `ends_may_repeat`: a worker died between publishing an end and noting that it did.
+
+    `events_may_be_lost`: the stream was emptied, so that a client takes a snapshot when it finds a gap.
+    """
     check_blocks(bench)
     check_ledgers(bench)
-    await check_events(bench, ends_may_repeat=ends_may_repeat)
+    await check_events(bench, ends_may_repeat=ends_may_repeat, events_may_be_lost=events_may_be_lost)
 
 
 def check_blocks(bench: Bench) -> None:
@@ -70,16 +75,24 @@ def check_ledgers(bench: Bench) -> None:
         assert row.signal.state is not SignalState.ACCEPTED, row
 
 
-async def check_events(bench: Bench, *, ends_may_repeat: bool = False) -> None:
+async def check_events(
+    bench: Bench, *, ends_may_repeat: bool = False, events_may_be_lost: bool = False
+) -> None:
     """Ids increase, each turn ends once, and folding from any snapshot gives what REST reads."""
     published = await bench.published()
-    ids = [try_parse_cursor(event.id or "") for event in published]
-    assert None not in ids
-    assert all(one < other for one, other in zip(ids, ids[1:], strict=False)), ids
+    ids = [try_parse_cursor(event.id or "") or ORIGIN for event in published]
+    assert all(one < other for one, other in zip([ORIGIN, *ids], ids, strict=False)), ids
     ends = Counter(event.turn_id for event in published if isinstance(event.data, TERMINAL))
-    assert set(ends) == {turn.id for turn in bench.turn_rows}
-    assert ends_may_repeat or set(ends.values()) == {1}, ends
+    if not events_may_be_lost:
+        assert set(ends) == {turn.id for turn in bench.turn_rows}
+        assert ends_may_repeat or set(ends.values()) == {1}, ends
+    kept = await bench.events.load_after(bench.conversation_id, ORIGIN, max_entries=1)
+    first_kept = kept[0].prev if kept else ORIGIN
     final = comparable_state(bench.state())
     for snapshot in bench.snapshots:
+        if events_may_be_lost and (try_parse_cursor(snapshot.cursor) or ORIGIN) < first_kept:
+            # There is a gap: a client that finds it takes a newer snapshot.
+            continue
         folded = comparable_state(reduce(fold_event, published, snapshot))
         assert folded == final, f"from {snapshot.cursor}"
+

@@ -35,6 +35,8 @@ class Gate:
     def __init__(self, dies_at: int | None = None) -> None:
         self.steps = 0
         self.dead = asyncio.Event()
+        self.at: dict[int, Callable[[], Awaitable[None]]] = {}
+        """What happens elsewhere just when this step is made."""
         self._dies_at = dies_at
         self._open = asyncio.Event()
         self._open.set()
@@ -51,6 +53,8 @@ class Gate:
             self.dead.set()
         if self.dead.is_set():
             await asyncio.Event().wait()
+        if (happens := self.at.pop(self.steps, None)) is not None:
+            await happens()
         await asyncio.sleep(0)
         await self._open.wait()
 

@@ -38,7 +38,7 @@ class CommonSettings(BaseSettings):
 
 def render_env_example(settings: Sequence[tuple[str, type[BaseSettings]]]) -> str:
     """The text of `.env.example`: for each (title, class) its own settings, each once, with description and default."""
-    lines = ["# Every setting, with its default. Made from the code by `make env-example`; a test keeps it so.", ""]
+    lines = ["# Every setting, with its default. Made from the code; a test keeps it so.", ""]
     seen: set[str] = set()
     for title, kind in settings:
         lines.append(f"# --- {title} ---")

@@ -75,6 +75,15 @@ class Readiness:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Drivers:
+    """What the worker reaches the world with."""
+
+    database: Database
+    wire: Wire
+    objects: Objects
+
+
 @asynccontextmanager
 async def open_worker(settings: WorkerSettings) -> AsyncGenerator[tuple[Worker, Readiness]]:
     """A worker ready to run; its connections close with it. Raises Invalid when a setting can't be used."""
@@ -89,7 +98,7 @@ async def open_worker(settings: WorkerSettings) -> AsyncGenerator[tuple[Worker, 
         tools = offer_tools(objects, await open_sandbox(settings.sandbox_python))
         model = build_model(choice, settings)
         loop = build_loop(settings, model, tools)
-        worker = build_worker(settings, owner, database, wire, objects, loop)
+        worker = build_worker(settings, owner, Drivers(database, wire, objects), loop)
         yield worker, Readiness(model.traits.name, choice.why, tools.sandbox, tools.sandbox_why)
 
 
@@ -146,10 +155,9 @@ def build_loop(settings: WorkerSettings, model: LanguageModel, tools: OfferedToo
     )
 
 
-def build_worker(
-    settings: WorkerSettings, owner: str, database: Database, wire: Wire, objects: Objects, loop: AgentLoop
-) -> Worker:
-    """The worker over its drivers."""
+def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: AgentLoop) -> Worker:
+    """The worker over its drivers; `owner` names it in its leases."""
+    database, wire = drivers.database, drivers.wire
     clock, failpoints = SystemClock(), Failpoints(settings.failpoint)
     leases = PostgresLeases(database, owner=owner, ttl_s=settings.lease_s)
     timelines, sweeps = PostgresTimelines(database), PostgresSweeps(database)
@@ -166,7 +174,7 @@ def build_worker(
         leases=leases,
         timelines=timelines,
         writer=wire.event_writer,
-        objects=objects,
+        objects=drivers.objects,
         loop=loop,
         announcer=announcer,
         clock=clock,

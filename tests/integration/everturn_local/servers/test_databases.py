@@ -32,6 +32,13 @@ def test_only_the_dispatch_role_cannot_log_in(postgres_server: EmbeddedPostgres)
     assert found == "everturn_dispatch"
 
 
+def test_the_owner_may_become_the_dispatch_role_but_never_has_its_rights_by_itself(postgres_server: EmbeddedPostgres):
+    rights = "SELECT pg_has_role('everturn_owner', 'everturn_dispatch', '{}')"
+
+    assert postgres_server.run_sql(rights.format("SET")) == "t"
+    assert postgres_server.run_sql(rights.format("USAGE")) == "f"
+
+
 def test_creating_roles_and_database_again_changes_nothing(postgres_server: EmbeddedPostgres, passwords: Secrets):
     save_database(postgres_server, "created_twice")
     postgres_server.run_sql("CREATE TABLE kept (id int)", database="created_twice")
@@ -51,8 +58,10 @@ def test_the_owner_can_hand_a_function_to_the_dispatch_role_and_replace_it(postg
         create.format(1),
         "GRANT CREATE ON SCHEMA public TO everturn_dispatch",
         "ALTER FUNCTION f() OWNER TO everturn_dispatch",
-        "REVOKE CREATE ON SCHEMA public FROM everturn_dispatch",
+        "SET ROLE everturn_dispatch",
         create.format(2),
+        "SET ROLE everturn_owner",
+        "REVOKE CREATE ON SCHEMA public FROM everturn_dispatch",
     ]
 
     postgres_server.run_sql(";\n".join(steps), database="hand_over")

@@ -6,6 +6,7 @@ from turn_bench.replies import NONSENSE, answer, call, cut_answer
 from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
+from chat_proc.tools.registry import ToolRegistry
 from everturn.model.block_bodies import CompletionBody, NoticeBody, PlanAckBody, ThinkingBody, ToolResultBody
 from everturn.model.plans import PlanStatus
 from everturn.model.turns import Outcome
@@ -298,13 +299,9 @@ async def test_deltas_join_to_the_texts_of_the_blocks() -> None:
 async def test_a_tool_that_is_gone_after_a_takeover_is_an_error_result() -> None:
     bench = Bench(call("demo.echo", {}), answer("Without it."), tools=[DemoTool()])
     await bench.say("Hello.")
-    first = bench.hire(failpoint="turn.after_c1:1:raise")
-    try:
-        await first.work()
-    except Exception as crash:  # noqa: BLE001 - the worker loop would log it
-        assert "failpoint" in str(crash) or crash
+    await bench.hire(failpoint="turn.after_c1:1:raise").work()
     bench.expire_lease()
-    bench.registry = type(bench.registry)([])
+    bench.registry = ToolRegistry([])
 
     await bench.work()
 

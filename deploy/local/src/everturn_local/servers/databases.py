@@ -29,8 +29,8 @@ def save_roles(postgres: EmbeddedPostgres, passwords: Secrets) -> None:
     }
     statements = [build_role_statement(role, login="LOGIN", password=word) for role, word in logins.items()]
     statements.append(build_role_statement(DISPATCH, login="NOLOGIN", password=None))
-    # The owner's migrations hand functions to the dispatch role and replace them later, by SET ROLE. It must not inherit
-    # the role: it would see all tenants' rows through the policies that are made for dispatch.
+    # The owner's migrations hand functions to the dispatch role and replace them later, by SET ROLE. It must not
+    # inherit the role: it would see all tenants' rows through the policies that are made for dispatch.
     statements.append(f"GRANT {DISPATCH} TO {OWNER} WITH ADMIN FALSE, SET TRUE, INHERIT FALSE;")
     postgres.run_sql("\n".join(statements))
 

@@ -1,6 +1,5 @@
 """Turns one action channel into what can be shown while it is written: notes, the cited answer, and written content."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
@@ -75,7 +74,9 @@ class ActionStream:
         self._raw_answer: list[str] = []
         self._shown_answer: list[str] = []
         self._waiting_answer: list[str] = []
-        self._answer_ended: FieldEnd | None = None
+        self._answer_end: FieldEnd | None = None
+        self._is_final = False
+        self._pieces: list[ActionPiece] = []
 
     @property
     def answer(self) -> StreamedAnswer | None:
@@ -86,69 +87,76 @@ class ActionStream:
 
     def feed(self, text: str) -> list[ActionPiece]:
         """What `text` adds."""
-        fields = self._reader.feed(text)
-        return [piece for field in fields for piece in self._read(field)] if fields else []
+        for field in self._reader.feed(text):
+            self._read(field)
+        return self._take_pieces()
 
     def finish(self) -> tuple[list[ActionPiece], Action | ActionRefusal]:
         """The channel is over."""
         fields, action = self._reader.finish()
-        return [piece for field in fields for piece in self._read(field)], action
+        for field in fields:
+            self._read(field)
+        return self._take_pieces(), action
 
-    def _read(self, field: FieldPiece) -> Iterator[ActionPiece]:
+    def _take_pieces(self) -> list[ActionPiece]:
+        pieces = self._pieces
+        self._pieces = []
+        return pieces
+
+    def _read(self, field: FieldPiece) -> None:
         match field:
-            case FieldText(path, text):
-                yield from self._grow(path, text)
-            case FieldEnd(path):
-                yield from self._end(path, field)
+            case FieldText():
+                self._grow(field.path, field.text)
+            case FieldEnd():
+                self._end(field)
             case _:
                 assert_never(field)
 
-    def _grow(self, path: Path, text: str) -> Iterator[ActionPiece]:
+    def _grow(self, path: Path, text: str) -> None:
         if path == ANSWER_PATH:
-            yield from self._show_answer(text)
+            self._waiting_answer.append(text)
+            self._show_answer()
         elif path == NOTES_PATH:
             self._begun.add(path)
-            yield NotesText(text, self._instance)
+            self._pieces.append(NotesText(text, self._instance))
         elif _is_content(path):
             self._begun.add(path)
-            yield self._content(str(path[-1]), text)
+            self._pieces.append(self._content(str(path[-1]), text))
         else:
             self._known[path] = (self._known.get(path, "") + text)[:_MAX_KNOWN_CHARS]
 
-    def _end(self, path: Path, end: FieldEnd) -> Iterator[ActionPiece]:
-        if path == ANSWER_PATH:
-            self._answer_ended = end
-            yield from self._end_answer()
-        elif path in self._begun:
-            yield FieldClosed("notes" if path == NOTES_PATH else "content", self._instance, end.complete)
-        elif path == ACTION_PATH and end.complete:
-            self._begun.add(path)
-            yield from self._show_answer("")
-            yield from self._end_answer()
+    def _end(self, end: FieldEnd) -> None:
+        if end.path == ANSWER_PATH:
+            self._answer_end = end
+            self._end_answer()
+        elif end.path in self._begun:
+            field = "notes" if end.path == NOTES_PATH else "content"
+            self._pieces.append(FieldClosed(field, self._instance, end.complete))
+        elif end.path == ACTION_PATH and end.complete:
+            self._is_final = self._known.get(ACTION_PATH) in _FINAL_KINDS
+            self._show_answer()
+            self._end_answer()
 
-    def _show_answer(self, text: str) -> Iterator[ActionPiece]:
-        self._waiting_answer.append(text)
-        if self._cite is None or not self._is_final():
+    def _show_answer(self) -> None:
+        """What was written of the answer before its action was known to be final waits here."""
+        if self._cite is None or not self._is_final:
             return
         raw = "".join(self._waiting_answer)
         self._waiting_answer.clear()
         self._raw_answer.append(raw)
-        yield from self._shown(self._cite.feed(raw))
+        self._show(self._cite.feed(raw))
 
-    def _end_answer(self) -> Iterator[ActionPiece]:
-        if self._answer_ended is None or self._cite is None or not self._is_final():
+    def _end_answer(self) -> None:
+        if self._answer_end is None or self._cite is None or not self._is_final:
             return
-        yield from self._shown(self._cite.finish())
+        self._show(self._cite.finish())
         if self._shown_answer:
-            yield FieldClosed("answer", self._instance, self._answer_ended.complete)
+            self._pieces.append(FieldClosed("answer", self._instance, self._answer_end.complete))
 
-    def _shown(self, text: str) -> Iterator[ActionPiece]:
+    def _show(self, text: str) -> None:
         if text:
             self._shown_answer.append(text)
-            yield AnswerText(text, self._instance)
-
-    def _is_final(self) -> bool:
-        return ACTION_PATH in self._begun and self._known.get(ACTION_PATH) in _FINAL_KINDS
+            self._pieces.append(AnswerText(text, self._instance))
 
     def _content(self, param: str, text: str) -> ContentText:
         known = self._known

@@ -1,7 +1,7 @@
 """Reads one reply of the deciding model: pieces to show while it is written, and the `Decision` when it is over."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -70,6 +70,8 @@ class DecisionStream:
         self._readings: list[Action | ActionRefusal] = []
         self._answer: StreamedAnswer | None = None
         self._any_channel = False
+        self._in_thinking = False
+        self._thinking_instance = 0
 
     @property
     def capped(self) -> bool:
@@ -81,9 +83,11 @@ class DecisionStream:
         if len(text) > self._raw_chars_left:
             text = text[: self._raw_chars_left]
             self._capped = True
-        text = storable(text)
         self._raw_chars_left -= len(text)
+        text = storable(text)
         self._raw.append(text)
+        if self._in_thinking and self._parser.is_plain(text):
+            return self._read_thinking(text)
         return self._read_all(self._parser.feed(text))
 
     def finish(self) -> tuple[list[DecisionPiece], Decision]:
@@ -92,75 +96,74 @@ class DecisionStream:
         return pieces, self._build_decision()
 
     def _read_all(self, pieces: list[Piece]) -> list[DecisionPiece]:
-        return [shown for piece in pieces for shown in self._read(piece)]
+        shown: list[DecisionPiece] = []
+        for piece in pieces:
+            match piece:
+                case ChannelText():
+                    shown += self._read_text(piece)
+                case OutsideText():
+                    self._outside.append(piece.text)
+                case ChannelOpened():
+                    self._open(piece)
+                    shown.append(piece)
+                case ChannelClosed():
+                    shown += self._close(piece)
+                    shown.append(piece)
+                case _:
+                    assert_never(piece)
+        return shown
 
-    def _read(self, piece: Piece) -> Iterable[DecisionPiece]:
-        match piece:
-            case ChannelText():
-                return self._read_text(piece)
-            case OutsideText(text):
-                self._outside.append(text)
-                return ()
-            case ChannelOpened():
-                self._open(piece)
-                return (piece,)
-            case ChannelClosed():
-                return (*self._close(piece), piece)
-            case _:
-                assert_never(piece)
+    def _read_text(self, piece: ChannelText) -> Sequence[DecisionPiece]:
+        if self._action is not None:
+            pieces = self._action.feed(piece.text)
+            return pieces if piece.instance < self._limits.max_actions else ()
+        if self._in_thinking:
+            return self._read_thinking(piece.text)
+        self._texts.append(piece.text)
+        return (CodeText(piece.text, piece.instance),) if piece.channel == "code" else ()
 
-    def _read_text(self, piece: ChannelText) -> Iterable[DecisionPiece]:
-        match piece.channel:
-            case "thinking":
-                return self._read_thinking(piece)
-            case "action" if self._action is not None:
-                pieces = self._action.feed(piece.text)
-                return pieces if piece.instance < self._limits.max_actions else ()
-            case "code":
-                self._texts.append(piece.text)
-                return (CodeText(piece.text, piece.instance),)
-            case _:
-                self._texts.append(piece.text)
-                return ()
-
-    def _read_thinking(self, piece: ChannelText) -> Iterable[DecisionPiece]:
-        text = piece.text[: self._thinking_chars_left]
-        self._thinking_chars_left -= len(text)
-        self._thinking_capped = self._thinking_capped or len(text) < len(piece.text)
+    def _read_thinking(self, text: str) -> list[DecisionPiece]:
+        if len(text) > self._thinking_chars_left:
+            text = text[: self._thinking_chars_left]
+            self._thinking_capped = True
         if not text:
-            return ()
+            return []
+        self._thinking_chars_left -= len(text)
         self._texts.append(text)
-        return (ThinkingText(text, piece.instance),)
+        return [ThinkingText(text, self._thinking_instance)]
 
     def _open(self, piece: ChannelOpened) -> None:
         self._any_channel = True
-        if piece.channel == "action":
+        self._in_thinking = piece.channel == "thinking"
+        if self._in_thinking:
+            self._thinking_instance = piece.instance
+        elif piece.channel == "action":
             may_answer = self._answer is None and piece.instance < self._limits.max_actions
-            cite = CitationReplacer(self._sources) if may_answer else None
-            self._action = ActionStream(piece.instance, cite)
+            self._action = ActionStream(piece.instance, CitationReplacer(self._sources) if may_answer else None)
 
-    def _close(self, piece: ChannelClosed) -> Iterator[DecisionPiece]:
+    def _close(self, piece: ChannelClosed) -> Sequence[DecisionPiece]:
         text = "".join(self._texts)
         self._texts.clear()
+        self._in_thinking = False
         match piece.channel:
             case "action":
-                yield from self._close_action(piece.instance)
+                return self._close_action(piece.instance)
             case "code":
                 self._close_code(text, complete=piece.complete)
             case "thinking":
                 self._thinking.append(text.strip())
             case _:
                 self._summaries.append(text.strip())
+        return ()
 
-    def _close_action(self, instance: int) -> Iterator[DecisionPiece]:
+    def _close_action(self, instance: int) -> Sequence[DecisionPiece]:
         if self._action is None:
-            return
+            return ()
         pieces, reading = self._action.finish()
         self._readings.append(reading)
         self._answer = self._answer or self._action.answer
         self._action = None
-        if instance < self._limits.max_actions:
-            yield from pieces
+        return pieces if instance < self._limits.max_actions else ()
 
     def _close_code(self, text: str, *, complete: bool) -> None:
         program = clean_program(text)

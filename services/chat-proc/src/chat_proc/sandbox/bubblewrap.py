@@ -124,7 +124,7 @@ async def _offer_no_tool(call: GatewayCall) -> ToolReply:
 def _run_dir(execution_id: str) -> Generator[str]:
     """Where the supervisor makes the run's folder. It also removes it; if it was killed, what it left is removed here.
 
-    Only one of the two has to survive: a folder made here would stay if we were killed before the supervisor knew of it.
+    A folder made here would stay if we were killed before the supervisor knew of it.
     """
     run_dir = os.path.join(_choose_parent(), f"everturn-run-{execution_id}-{secrets.token_hex(4)}")
     try:

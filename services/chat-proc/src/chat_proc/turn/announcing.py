@@ -18,7 +18,7 @@ from everturn.ports.sweeps import Sweeps
 from everturn.ports.timelines import Timelines
 from everturn.ports.turns import Turns
 from everturn.timeline.turn_view import build_turn_view
-from everturn.wire.events import ChatRewind
+from everturn.wire.events import ChatRewind, ConvTitle
 
 _log = structlog.get_logger(__name__)
 
@@ -65,6 +65,8 @@ class Announcer:
             cursor=cursor,
         )
         emitter.emit(ChatRewind(turn=build_turn_view(record, tenant=who.tenant, project=who.project)))
+        if record.turn.ordinal == 1:
+            emitter.emit(ConvTitle(title=page.conversation.title))
         emitter.emit(build_terminal_event(record.blocks))
         if claim.turn_id is None:
             emitter.emit(build_status_after(record.turn.status))

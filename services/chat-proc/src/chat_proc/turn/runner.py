@@ -192,6 +192,9 @@ class ClaimedTurn:
     async def _load(self, turn_id: TurnId, emitter: Emitter) -> LeasedTurn:
         timelines, lease = self._parts.timelines, self._claim.lease
         row = await timelines.load_turn(lease.principal, turn_id)
+        if not row.status.is_open:
+            # This worker was frozen since its claim, and another one has ended the turn.
+            raise StaleFence(lease.conversation_id)
         blocks = await timelines.load_blocks(lease.principal, lease.conversation_id)
         self._inbox = LeasedInbox(timelines, lease.principal, turn_id, self._claim.inbox_seq)
         self._turn = LeasedTurn(

@@ -20,6 +20,8 @@ class JsonDepth:
 
     def advance(self, text: str) -> int:
         """Read `text`; returns how many of its characters end the first value that became complete, or -1."""
+        if self._in_string and not self._after_backslash and '"' not in text and "\\" not in text:
+            return -1
         completed_at = -1
         position = 0
         while position < len(text):

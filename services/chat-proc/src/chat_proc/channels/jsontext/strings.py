@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _WHOLE_UNITS = re.compile(r'(?>(?:[^"\\]++|\\(?:[^u]|u[0-9a-fA-F]{4}))*)', re.DOTALL)
 _ESCAPE_BEGINNING = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
@@ -12,8 +12,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _DECODER = json.JSONDecoder(strict=False)
 
 
-@dataclass(frozen=True, slots=True)
-class StringRun:
+class StringRun(NamedTuple):
     """`text` is decoded; reading goes on at `end`. `closed`: the quote was met; `broken`: an escape is none."""
 
     text: str

@@ -22,6 +22,9 @@ _ITERATION = re.compile(r"Iteration (\d+)/(\d+)")
 _PLAN = re.compile(r"plan_id=(\S+)(.*)")
 _STEP = re.compile(r"([□…✓✗])\s*\[(\d+)\]\s*(.*)")
 _ATTACHMENT = re.compile(r"^(?P<ref>fi:.+?)(?: mime=(?P<mime>\S*))?(?: size=\d*)?(?: path=(?P<path>.+))?$")
+_NOW = re.compile(r"^now \(UTC\): (\S+)", re.MULTILINE)
+_ZONE = re.compile(r"^user timezone: (\S+)", re.MULTILINE)
+_CODE_STATE = re.compile(r"^code: (.+)", re.MULTILINE)
 _PROG_NAME = re.compile(r'"prog_name"\s*:\s*"([^"\\]+)"')
 
 StepMark = Literal["pending", "in_progress", "done", "failed"]
@@ -88,13 +91,19 @@ class OpenPlan:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What the prompt tells. `turns[-1]` is the current one; `rounds_left` are those after this round."""
+    """What the prompt tells. `turns[-1]` is the current one; `rounds_left` are those after this round.
+
+    `now_utc` is ISO 8601, `code_state` says how programs run or why they can't; all three are "" when not told.
+    """
 
     turns: tuple[Turn, ...]
     memories: tuple[str, ...]
     tools: frozenset[str]
     plan: OpenPlan | None
     rounds_left: int
+    now_utc: str = ""
+    timezone: str = ""
+    code_state: str = ""
 
     @property
     def now(self) -> Turn:
@@ -109,10 +118,13 @@ def read_conversation(request: ModelRequest) -> Conversation:
     announce = announced[-1] if announced else ""
     return Conversation(
         turns=turns,
-        memories=tuple(block.body for block in blocks if block.kind.endswith(".summary")),
+        memories=tuple(block.body for block in blocks if block.kind == "conv.range.summary"),
         tools=frozenset(_TOOL.findall("\n".join(_texts(request, system=True)))),
         plan=_read_plan(announce),
         rounds_left=_read_rounds_left(announce),
+        now_utc=_read_last(_NOW, announce),
+        timezone=_read_last(_ZONE, announce),
+        code_state=_read_last(_CODE_STATE, announce),
     )
 
 
@@ -230,6 +242,11 @@ def _read_prog_name(params: str) -> str:
 def _read_rounds_left(announce: str) -> int:
     found = _ITERATION.findall(announce)
     return max(0, int(found[-1][1]) - int(found[-1][0])) if found else 1
+
+
+def _read_last(pattern: re.Pattern[str], announce: str) -> str:
+    found = pattern.findall(announce)
+    return str(found[-1]) if found else ""
 
 
 def _read_plan(announce: str) -> OpenPlan | None:

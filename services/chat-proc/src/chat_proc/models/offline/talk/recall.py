@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from functools import cache
-from importlib.resources import files
 
 from chat_proc.models.offline.columns import plain
 from chat_proc.models.offline.reading import Conversation, Turn
+from chat_proc.models.offline.words import significant_words
 
 _ASKED = re.compile(
     r"\b(?:what|which)\b.{0,30}\b(?:i (?:\w+ )?(?:ask|say|said|want|tell|write)"
@@ -20,6 +19,9 @@ _MEMORY = re.compile(
 )
 _NOTED = re.compile(r"^\W*(?:please )?(?:remember|note|keep in mind)\b|\bmy \w+ is\b", re.I)
 _PAST = re.compile(r"\b(?:what|which|how (?:much|many)|who|where)\b.{0,30}\b(?:was|were|did)\b", re.I)
+_SAYS_NOTHING = re.compile(
+    r"\?$|^\||^[“>#`_]|^(?:Goal|Outcome|Facts): |^(?:From|Files|Noted|Earlier|Before this|You (?:first )?asked)\b|offline model"
+)
 _MAX_QUOTE_CHARS = 300
 
 
@@ -60,7 +62,7 @@ def _recall_prompts(question: str, earlier: tuple[Turn, ...]) -> str | None:
 
 def _find_lines(question: str, conversation: Conversation, *, every_word: bool) -> list[str]:
     """The lines said earlier that share the most words with the question, newest first, at most three."""
-    words = set(plain(question).split()) - _load_stop_words()
+    words = significant_words(question)
     scored = [(len(words & set(plain(line).split())), line) for line in _earlier_lines(conversation)]
     best = max((score for score, _ in scored), default=0)
     if not words or best == 0 or (every_word and best < len(words)):
@@ -70,24 +72,22 @@ def _find_lines(question: str, conversation: Conversation, *, every_word: bool) 
 
 
 def _earlier_lines(conversation: Conversation) -> Iterator[str]:
+    """What was told, by either side. Questions tell nothing, nor do we quote our own quotes, tables and summaries."""
     texts = list(conversation.memories)
     for turn in conversation.turns[:-1]:
         texts += [*(ask.text for ask in turn.asks), turn.completion]
     for text in texts:
-        yield from (line.strip(" -*•") for line in re.split(r"\n|(?<=[.!?])\s+", text) if line.strip())
+        for line in re.split(r"\n|(?<=[.!?])\s+", text):
+            told = line.strip(" -*•")
+            if told and not _SAYS_NOTHING.search(told):
+                yield told
 
 
 def _quote(lines: list[str]) -> str | None:
     if not lines:
         return None
     quotes = "\n".join(f"- “{_shorten(line)}”" for line in lines)
-    return f"From earlier in this conversation:\n{quotes}"
-
-
-@cache
-def _load_stop_words() -> frozenset[str]:
-    text = files("chat_proc.models.offline").joinpath("stop_words.txt").read_text(encoding="utf-8")
-    return frozenset(plain(text).split())
+    return f"Earlier in this conversation:\n{quotes}"
 
 
 def _shorten(text: str) -> str:

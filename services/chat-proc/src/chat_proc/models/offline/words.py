@@ -1,0 +1,17 @@
+"""The words that carry meaning: those of a text without the small ones that every question has."""
+
+from functools import cache
+from importlib.resources import files
+
+from chat_proc.models.offline.columns import plain
+
+
+def significant_words(text: str) -> set[str]:
+    """Lower-case words without plural endings and without stop words."""
+    return set(plain(text).split()) - _load_stop_words()
+
+
+@cache
+def _load_stop_words() -> frozenset[str]:
+    text = files("chat_proc.models.offline").joinpath("templates/stop_words.txt").read_text(encoding="utf-8")
+    return frozenset(plain(text).split())

@@ -1,0 +1,141 @@
+"""Files of messages: caps, types, names, and that a refused message leaves nothing."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+BASE = "/conversations/default/default"
+Refused = Callable[..., dict[str, Any]]
+PNG_HEAD = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde"
+PDF = b"%PDF-1.4\n1 0 obj\n<</Type/Catalog>>\nendobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
+
+
+def file(name: str, data: bytes, mime: str = "") -> dict[str, str]:
+    return {"filename": name, "mime": mime, "data_base64": base64.b64encode(data).decode()}
+
+
+def stored(env: dict[str, str]) -> int:
+    return sum(path.is_file() for path in Path(urlsplit(env["OBJECTS_URL"]).path).rglob("*"))
+
+
+async def post(client: httpx2.AsyncClient, *files: dict[str, str], **headers: str) -> httpx2.Response:
+    body = {"text": "see", "attachments": list(files)}
+    return await client.post(f"{BASE}/new/messages", json=body, headers=headers)
+
+
+async def test_files_of_all_accepted_families_are_kept_and_read_back(client: httpx2.AsyncClient, chat: Any) -> None:
+    sent = {"a.csv": b"a,b\n1,2\n", "b.txt": "grüße".encode(), "c.png": PNG_HEAD, "d.pdf": PDF}
+
+    answer = await post(client, *(file(name, data) for name, data in sent.items()))
+
+    assert answer.status_code == 202, answer.text
+    kept = (await chat.state(answer.json()["conversation_id"]))["turns"][0]["attachments"]
+    assert [item["filename"] for item in kept] == list(sent)
+    assert [item["mime"] for item in kept] == ["text/csv", "text/plain", "image/png", "application/pdf"]
+    for item in kept:
+        assert (await client.get(item["url"])).content == sent[item["filename"]]
+        assert item["rn"].startswith("ef:default:default:chatbot:upload:dev:conv_")
+
+
+@pytest.mark.parametrize(
+    ("bad", "status"),
+    [
+        (file("x.txt", b""), 422),
+        (file("x.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>", "image/svg+xml"), 415),
+        (file("x.html", b"<html></html>", "text/html"), 415),
+        (file("x.zip", b"PK\x05\x06" + b"\x00" * 18), 415),
+        (file("x.png", b"no image"), 415),
+        (file("x.csv", PNG_HEAD), 415),
+        (file("x.txt", b"caf\xe9"), 422),
+        (file("x.png", PNG_HEAD + b"x" * 5_000_000), 413),
+        (file("x.pdf", PDF + b"x" * 10_000_000), 413),
+        (file("x.txt", b"x" * 10_000_001), 413),
+    ],
+)
+async def test_one_bad_file_refuses_the_message_by_name_and_leaves_nothing(
+    client: httpx2.AsyncClient, refused: Refused, ingress_env: dict[str, str], bad: dict[str, str], status: int
+) -> None:
+    before, listed = stored(ingress_env), (await client.get(BASE, params={"limit": 100})).text
+
+    answer = await post(client, file("good.csv", b"a,b\n"), bad)
+
+    body = refused(answer, status)
+    assert bad["filename"] in body["detail"]
+    assert stored(ingress_env) == before
+    assert (await client.get(BASE, params={"limit": 100})).text == listed
+
+
+async def test_files_at_their_caps_are_taken(client: httpx2.AsyncClient) -> None:
+    image = PNG_HEAD + b"x" * (5_000_000 - len(PNG_HEAD))
+
+    assert (await post(client, file("x.png", image), file("x.txt", b"x" * 10_000_000))).status_code == 202
+
+
+async def test_a_message_above_its_cap_is_413(client: httpx2.AsyncClient, refused: Refused) -> None:
+    message = ("message", (None, json.dumps({"text": "a"}), "application/json"))
+    files = [("files", (f"{n}.txt", b"x" * 9_000_000, "text/plain")) for n in range(3)]
+
+    refused(await client.post(f"{BASE}/new/messages", files=[message, *files]), 413)
+    refused(await post(client, *(file(f"{n}.txt", b"x") for n in range(21))), 413)
+
+
+async def test_a_message_to_an_absent_conversation_leaves_no_object(
+    client: httpx2.AsyncClient, refused: Refused, ingress_env: dict[str, str]
+) -> None:
+    before = stored(ingress_env)
+    absent = f"{BASE}/conv_01890a5d-ac96-774b-bcce-b302099a8057/messages"
+
+    refused(await client.post(absent, json={"text": "a", "attachments": [file("a.csv", b"a,b\n")]}), 404)
+
+    assert stored(ingress_env) == before
+
+
+async def test_a_refused_message_does_not_take_the_objects_of_another_along(
+    client: httpx2.AsyncClient, chat: Any, refused: Refused
+) -> None:
+    sent = await chat.send("see", attachments=[file("a.csv", b"shared,1\n")])
+    body = {"text": "b", "attachments": [file("b.csv", b"shared,1\n")], "target_turn_id": _other_turn()}
+
+    refused(await client.post(f"{BASE}/{sent['conversation_id']}/messages", json=body), 409)
+
+    kept = (await chat.state(sent["conversation_id"]))["turns"][0]["attachments"][0]
+    assert (await client.get(kept["url"])).content == b"shared,1\n"
+
+
+async def test_equal_messages_under_one_key_keep_one_set_of_objects(
+    client: httpx2.AsyncClient, ingress_env: dict[str, str]
+) -> None:
+    before = stored(ingress_env)
+
+    answers = await asyncio.gather(
+        *(post(client, file("a.csv", b"keyed,1\n"), **{"Idempotency-Key": "files"}) for _ in range(8))
+    )
+
+    assert len({answer.text for answer in answers}) == 1
+    assert stored(ingress_env) == before + 1
+    other = await post(client, file("a.csv", b"keyed,2\n"), **{"Idempotency-Key": "files"})
+    assert other.status_code == 422
+    assert stored(ingress_env) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("raw", "kept"),
+    [("../../etc/passwd.txt", "passwd.txt"), ("a\x01\u202eb.txt", "ab.txt"), ("x" * 300 + ".txt", "x" * 251 + ".txt"), ("..", "file")],
+)
+async def test_names_are_cleaned(client: httpx2.AsyncClient, chat: Any, raw: str, kept: str) -> None:
+    answer = await post(client, file(raw, b"words\n"))
+
+    assert answer.status_code == 202, answer.text
+    (item,) = (await chat.state(answer.json()["conversation_id"]))["turns"][0]["attachments"]
+    assert item["filename"] == kept
+
+
+def _other_turn() -> str:
+    return "turn_01890a5d-ac96-774b-bcce-b302099a8057"

@@ -1,0 +1,290 @@
+"""Workers that die, freeze, leave, or can't reach their servers: another one goes on, and nothing shows it."""
+
+import asyncio
+
+import pytest
+from turn_bench.bench import Bench, until
+from turn_bench.checks import check_conversation
+from turn_bench.replies import answer, call, cut_answer
+from turn_bench.tools import DemoTool
+
+from everturn.errors import Unavailable
+from everturn.model.block_bodies import CompletionBody, PromptBody, ToolResultBody
+from everturn.model.commits import Effect, EffectState
+from everturn.model.signals import SignalKind
+from everturn.model.turns import Outcome, TurnStatus
+from everturn.testing.scripted_model import Pause, Say
+from everturn.wire.events import ChatRewind
+
+STORY = (call("demo.echo", {"text": "x"}, notes="Look.", thinking="Hm."), answer("Done.", thinking="Good."))
+
+
+def build(*, effect: Effect = Effect.PURE) -> tuple[Bench, DemoTool]:
+    echo = DemoTool(effect=effect)
+    return Bench(*STORY, *STORY, tools=[echo]), echo
+
+
+async def steps_of_the_story() -> int:
+    bench, _ = build()
+    await bench.say("Hello.")
+    worker = bench.hire()
+    await worker.work()
+    return worker.gate.steps
+
+
+async def test_a_worker_may_die_at_any_step() -> None:
+    for step in range(1, await steps_of_the_story() + 1):
+        bench, _ = build()
+        await bench.say("Hello.")
+        await bench.hire(dies_at=step).work()
+        bench.expire_lease()
+
+        await bench.work()
+
+        assert bench.exits[0].outcome is Outcome.COMPLETED, step
+        assert bench.texts(CompletionBody) == ["Done."], step
+        await check_conversation(bench, ends_may_repeat=True)
+
+
+async def test_a_worker_may_die_in_the_middle_of_what_another_left() -> None:
+    for step in range(1, await steps_of_the_story() + 1, 5):
+        bench = Bench(*STORY, *STORY, *STORY, tools=[DemoTool()])
+        await bench.say("Hello.")
+        await bench.hire(dies_at=step).work()
+        bench.expire_lease()
+        await bench.hire(dies_at=step // 2 + 1).work()
+        bench.expire_lease()
+
+        await bench.work()
+
+        assert bench.exits[0].outcome is Outcome.COMPLETED, step
+        await check_conversation(bench, ends_may_repeat=True)
+
+
+async def test_a_pure_call_that_was_begun_runs_again_with_the_same_id() -> None:
+    bench, echo = build()
+    await bench.say("Hello.")
+    await bench.hire(failpoint="turn.before_c2:1:raise").work()
+    bench.expire_lease()
+
+    await bench.work()
+
+    assert list(echo.calls.values()) == [2]
+    await check_conversation(bench)
+
+
+async def test_an_irreversible_call_that_was_begun_is_ambiguous() -> None:
+    bench, echo = build(effect=Effect.IRREVERSIBLE)
+    await bench.say("Hello.")
+    await bench.hire(failpoint="turn.in_tool:1:raise").work()
+    bench.expire_lease()
+
+    await bench.work()
+
+    assert echo.calls.total() == 0
+    (result,) = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    assert result.status == "ambiguous"
+    assert [row.state for row in bench.platform.effects.values()] == [EffectState.AMBIGUOUS]
+    assert "Nobody knows" in str(bench.model.requests[1])
+    await check_conversation(bench)
+
+
+async def test_an_irreversible_call_that_a_drain_cut_short_is_ambiguous_too() -> None:
+    bench, echo = build(effect=Effect.IRREVERSIBLE)
+    echo.go_on.clear()
+    await bench.say("Hello.")
+    worker = bench.hire()
+    task = asyncio.create_task(worker.run_one())
+    await echo.started.wait()
+    assert worker.current is not None
+
+    worker.current.cut_short()
+    await task
+    await bench.work()
+
+    assert echo.calls.total() == 1
+    (result,) = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    assert result.status == "ambiguous"
+    await check_conversation(bench)
+
+
+async def test_the_model_call_that_died_with_its_worker_is_booked() -> None:
+    bench, _ = build()
+    await bench.say("Hello.")
+    await bench.hire(failpoint="turn.mid_stream:2:raise").work()
+    bench.expire_lease()
+
+    await bench.work()
+
+    assert [event.estimated for _, event in bench.platform.usage] == [True, False]
+    await check_conversation(bench)
+
+
+async def test_a_turn_that_kills_its_workers_in_the_model_call_is_given_up() -> None:
+    bench = Bench(*[cut_answer("x" * 40)] * 9)
+    await bench.say("Hello.")
+    for _ in range(3):
+        await bench.hire(failpoint="turn.mid_stream:2:raise").work()
+        bench.expire_lease()
+
+    await bench.work()
+
+    assert len(bench.model.requests) == 3
+    assert bench.exits[0].error is not None
+    assert bench.exits[0].error.type.endswith("turn-given-up")
+    await check_conversation(bench)
+
+
+async def test_a_turn_that_kills_its_workers_in_a_tool_is_given_up() -> None:
+    bench, _ = build()
+    await bench.say("Hello.")
+    for _ in range(4):
+        await bench.hire(failpoint="turn.in_tool:1:raise").work()
+        bench.expire_lease()
+
+    await bench.work()
+
+    assert bench.turn_rows[0].status is TurnStatus.FAILED
+    await check_conversation(bench)
+
+
+async def test_a_turn_that_kills_its_workers_before_it_begins_is_given_up() -> None:
+    bench = Bench()
+    await bench.say("Hello.")
+    for _ in range(3):
+        await bench.hire(dies_at=1).work()
+        bench.expire_lease()
+
+    await bench.work()
+
+    assert bench.texts(PromptBody) == ["Hello."]
+    assert bench.turn_rows[0].status is TurnStatus.FAILED
+    await check_conversation(bench)
+
+
+async def test_a_worker_that_leaves_hands_the_turn_on_at_a_round_boundary() -> None:
+    bench, echo = build()
+    echo.go_on.clear()
+    await bench.say("Hello.")
+    worker = bench.hire()
+    task = asyncio.create_task(worker.run_one())
+    await echo.started.wait()
+    assert worker.current is not None
+
+    worker.current.request_handover()
+    echo.go_on.set()
+    await task
+
+    assert bench.turn_rows[0].status is TurnStatus.QUEUED
+    assert await bench.doorbells.depth() == 1
+    await bench.work()
+    assert list(echo.calls.values()) == [1]
+    assert bench.exits[0].outcome is Outcome.COMPLETED
+    await check_conversation(bench)
+
+
+async def test_a_turn_cut_short_in_a_generation_is_handed_on() -> None:
+    bench = Bench([Say(cut_answer("Half")), Pause(asyncio.Event())], answer("Whole."))
+    await bench.say("Hello.")
+    worker = bench.hire()
+    task = asyncio.create_task(worker.run_one())
+    await until(lambda: bench.model.unfinished == 1)
+    assert worker.current is not None
+
+    worker.current.cut_short()
+    await task
+    await bench.work()
+
+    assert bench.texts(CompletionBody) == ["Whole."]
+    assert bench.turn_rows[0].attempt == 0
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize("step", range(1, 60, 3))
+async def test_a_frozen_worker_writes_nothing_more_when_it_comes_back(step: int) -> None:
+    bench = Bench(*STORY, *STORY, tools=[DemoTool()])
+    await bench.say("Hello.")
+    zombie = bench.hire()
+    task = asyncio.create_task(zombie.run_one())
+    await until(lambda: zombie.gate.steps >= step or task.done())
+    zombie.gate.freeze()
+    bench.expire_lease()
+    await bench.work()
+    blocks, entries = list(bench.blocks), await bench.published()
+
+    zombie.gate.thaw()
+    await task
+
+    assert bench.blocks == blocks
+    assert await bench.published() == entries
+    await check_conversation(bench, ends_may_repeat=True)
+
+
+async def test_a_lost_lease_stops_the_work_at_once() -> None:
+    bench = Bench([Say(cut_answer("Half")), Pause(asyncio.Event())], answer("Whole."))
+    await bench.say("Hello.")
+    worker = bench.hire()
+    task = asyncio.create_task(worker.run_one())
+    await until(lambda: bench.model.unfinished == 1)
+    assert worker.current is not None
+
+    worker.current.lose_lease()
+
+    assert not await task
+    assert bench.turn_rows[0].status is TurnStatus.RUNNING
+
+
+async def test_losing_all_events_in_the_middle_is_made_up_for() -> None:
+    bench, echo = build()
+    echo.go_on.clear()
+    await bench.say("Hello.")
+    task = asyncio.create_task(bench.work())
+    await echo.started.wait()
+
+    bench.events.lose_all()
+    echo.go_on.set()
+    await task
+
+    published = await bench.published()
+    assert isinstance(published[0].data, ChatRewind)
+    await check_conversation(bench)
+
+
+async def test_a_wire_that_is_down_does_not_stop_the_turn_and_the_end_is_announced_later() -> None:
+    bench, _ = build()
+    await bench.say("Hello.")
+    bench.events.down = True
+    worker = bench.hire()
+    task = asyncio.create_task(worker.run_one())
+    await until(lambda: bool(bench.exits))
+
+    bench.events.down = False
+    await task
+
+    assert bench.platform.turns[bench.turn_rows[0].id].announced
+    await check_conversation(bench, ends_may_repeat=True)
+
+
+async def test_a_commit_that_the_database_could_not_take_is_tried_again() -> None:
+    bench, echo = build()
+    await bench.say("Hello.")
+    worker = bench.hire()
+    worker.timelines.failures = [Unavailable("restarting"), Unavailable("restarting")]
+
+    await worker.work()
+
+    assert echo.calls.total() == 1
+    await check_conversation(bench)
+
+
+async def test_a_signal_that_came_while_nobody_worked_is_folded_by_the_next_worker() -> None:
+    bench, _ = build()
+    await bench.say("Hello.")
+    await bench.hire(failpoint="turn.after_c2:1:raise").work()
+    await bench.signal(SignalKind.FOLLOWUP, "And this.")
+    bench.expire_lease()
+
+    await bench.work()
+
+    assert "And this." in str(bench.model.requests[1])
+    await check_conversation(bench)
