@@ -27,7 +27,9 @@ def _url() -> str:
     """`postgresql://` as the services have it, with the role that owns the tables."""
     url = os.environ.get("DATABASE_OWNER_URL", "")
     if not url:
-        raise SystemExit("DATABASE_OWNER_URL is not set. Example: postgresql://everturn_owner:password@localhost/everturn")
+        raise SystemExit(
+            "DATABASE_OWNER_URL is not set. Example: postgresql://everturn_owner:password@localhost/everturn"
+        )
     return url.replace("postgresql://", "postgresql+asyncpg://", 1)
 
 

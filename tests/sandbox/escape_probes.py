@@ -13,11 +13,10 @@ import time
 
 # ruff: noqa: SIM115, T201 - it probes what opens, in a process that ends right after, and its answer is what it prints
 
-CHECKOUT: str
-SECRET: str
-ABSTRACT: str
-"""Set in front of this text by the test."""
+CHECKOUT, SECRET, ABSTRACT = sys.argv[1:]
+"""Known outside: the folder of the checkout, a text in our environment, the name of a listening socket."""
 
+CLONE_FIELDS = ("flags", "pidfd", "child", "parent", "exit", "stack", "size", "tls")
 LIBC = ctypes.CDLL(None, use_errno=True)
 PROBES = {}
 
@@ -242,9 +241,7 @@ def new_user_namespace_by_clone():
 @probe
 def new_user_namespace_by_clone3():
     class Args(ctypes.Structure):
-        _fields_ = [
-            (name, ctypes.c_uint64) for name in ("flags", "pidfd", "child", "parent", "exit", "stack", "size", "tls")
-        ]
+        _fields_ = [(name, ctypes.c_uint64) for name in CLONE_FIELDS]
 
     args = Args(flags=0x10000000, exit=17)
     call(435, ctypes.byref(args), ctypes.sizeof(args))

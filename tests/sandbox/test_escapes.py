@@ -20,7 +20,8 @@ async def test_every_way_out_is_denied(run, repository, monkeypatch):
     with socket.socket(socket.AF_UNIX) as abstract:
         abstract.bind("\0everturn-escape-test")
         abstract.listen()
-        head = f"CHECKOUT={str(repository)!r}; SECRET='only-outside-' + str(4711); ABSTRACT='everturn-escape-test'\n"
+        known = [str(repository), "only-outside-4711", "everturn-escape-test"]
+        head = f"import sys\nsys.argv = ['program', *{known!r}]\n"
 
         result = await run(head + PROBES.read_text(), timeout_s=30, limits=RunLimits(tail_chars=20000))
 

@@ -71,7 +71,9 @@ def spawn_ingress(folder: Path, env: dict[str, str]) -> IngressProcess:
 
 
 @pytest.fixture(scope="module")
-def ingress_env(database: DatabaseUrls, redis_server: EmbeddedRedis, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def ingress_env(
+    database: DatabaseUrls, redis_server: EmbeddedRedis, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
     """The environment of an ingress in development mode; its Redis is the session's."""
     return {
         "EVERTURN_MODE": "development",

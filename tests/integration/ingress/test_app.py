@@ -97,7 +97,9 @@ async def owned(production: Any, ingress: Any) -> AsyncIterator[Owned]:
         ids = {"tenant": "acme", "project": "one", **sent.json()}
         ann = bearer("ann", tenant="acme", project="one")
         signal = await http.post(
-            f"/conversations/acme/one/{ids['conversation_id']}/signals", json={"kind": "steer", "text": "x"}, headers=ann
+            f"/conversations/acme/one/{ids['conversation_id']}/signals",
+            json={"kind": "steer", "text": "x"},
+            headers=ann,
         )
         ids["signal_id"] = signal.json()["signal_id"]
         turn = await http.get(f"/conversations/acme/one/{ids['conversation_id']}/turns/{ids['turn_id']}", headers=ann)

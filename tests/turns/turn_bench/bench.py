@@ -22,7 +22,7 @@ from everturn.model.block_bodies import ExitBody
 from everturn.model.blocks import Block
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, SignalId, TurnId
-from everturn.model.leases import ORIGIN
+from everturn.model.leases import ORIGIN, EventCursor
 from everturn.model.signals import SignalKind
 from everturn.model.turns import Turn
 from everturn.ports.inbox import IncomingMessage, IncomingSignal
@@ -71,6 +71,8 @@ class Bench:
         self.conversation_id = self.ids.conversation()
         self.snapshots: list[StateView] = []
         self.workers: list[BenchWorker] = []
+        self.last_published = ORIGIN
+        """The newest id that was ever in the event stream."""
 
     async def say(self, text: str, kind: SignalKind | None = None) -> TurnId | SignalId:
         """A message of the person: a turn when the conversation is idle, else a signal."""
@@ -110,6 +112,9 @@ class Bench:
 
     def expire_lease(self) -> None:
         self.clock.advance(LEASE_S + 1)
+
+    def note_published(self, cursor: EventCursor) -> None:
+        self.last_published = max(self.last_published, cursor)
 
     def keep_snapshot(self) -> None:
         self.snapshots.append(self.state())
@@ -159,7 +164,7 @@ class BenchWorker:
         self.gate = gate
         self.leases = MemoryLeases(bench.platform, owner=owner, ttl_s=LEASE_S)
         self.timelines = GatedTimelines(MemoryTimelines(bench.platform), gate, bench.keep_snapshot)
-        self.writer = GatedEvents(bench.events, gate)
+        self.writer = GatedEvents(bench.events, gate, bench.note_published)
         self.current: ClaimedTurn | None = None
         self.may_crash = False
         self.deaf = False

@@ -114,9 +114,10 @@ class GatedTimelines:
 class GatedEvents:
     """Implements EventWriter for one worker."""
 
-    def __init__(self, inner: MemoryEvents, gate: Gate) -> None:
+    def __init__(self, inner: MemoryEvents, gate: Gate, note_published: Callable[[EventCursor], None]) -> None:
         self._inner = inner
         self._gate = gate
+        self._note_published = note_published
 
     async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
         await self._gate.cross()
@@ -125,6 +126,7 @@ class GatedEvents:
     async def publish(self, conversation_id: ConversationId, entry: Entry, *, first: bool) -> None:
         await self._gate.cross()
         await self._inner.publish(conversation_id, entry, first=first)
+        self._note_published(entry.events[-1].id)
         await self._gate.cross()
 
     async def trim(self, conversation_id: ConversationId, before: EventCursor) -> None:

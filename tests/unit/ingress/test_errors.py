@@ -55,7 +55,14 @@ def test_refusals_for_now_say_when_to_come_back() -> None:
 
 
 def test_each_refusal_has_its_status() -> None:
-    made = [errors.malformed, errors.unauthorized, errors.forbidden, errors.absent, errors.too_large, errors.unsupported]
+    made = [
+        errors.malformed,
+        errors.unauthorized,
+        errors.forbidden,
+        errors.absent,
+        errors.too_large,
+        errors.unsupported,
+    ]
 
     assert [make("x").status_code for make in made] == [400, 401, 403, 404, 413, 415]
     assert errors.ProblemError(problem("a", "b", 418)).status_code == 418

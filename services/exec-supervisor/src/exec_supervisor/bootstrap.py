@@ -28,6 +28,8 @@ async def _run() -> int:
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout)
+    # Without a buffer `drain` means written: what is still held here when the process ends would be lost.
+    transport.set_write_buffer_limits(high=0)
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)
     stream = FrameStream(reader, writer, FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True))
     return await run_supervisor(WorkerLine(stream), _INPUT)

@@ -57,6 +57,13 @@ def too_large(detail: str) -> ProblemError:
     return ProblemError(problem("too-large", "The request is too large", 413, detail))
 
 
+def too_slow(detail: str) -> ProblemError:
+    """408: the body does not come."""
+    return ProblemError(
+        problem("too-slow", "The request did not come in time", 408, detail), headers={"Connection": "close"}
+    )
+
+
 def unsupported(detail: str) -> ProblemError:
     """415: a media type that is not taken here."""
     return ProblemError(problem("unsupported-type", "This type of content is not accepted", 415, detail))

@@ -1,6 +1,7 @@
 """Transactions, limits, and what the driver's errors become."""
 
 import asyncio
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -10,6 +11,7 @@ from everturn.postgres.database import LockTimeout, open_database, translated
 from everturn.testing.contracts.stage import ANN, Stage
 from everturn.testing.database_roles import Roles
 from everturn_local.servers.databases import DatabaseUrls
+from everturn_local.servers.postgres import EmbeddedPostgres
 
 
 async def test_opening_needs_no_server_and_using_it_says_unavailable() -> None:
@@ -40,7 +42,7 @@ async def test_a_connection_that_was_ended_is_unavailable_once_and_then_replaced
     await roles.worker.check()
 
 
-async def test_an_exhausted_pool_is_unavailable(database: DatabaseUrls, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_exhausted_pool_is_unavailable(database: DatabaseUrls) -> None:
     async with open_database(database.worker, pool_size=1, application_name="test") as opened, opened.connection():
         with pytest.raises(Unavailable):
             async with asyncio.timeout(10), opened.connection():
@@ -96,3 +98,21 @@ async def test_an_exception_rolls_back(roles: Roles, postgres_stage: Stage) -> N
 def test_a_bug_of_ours_stays_what_it_is() -> None:
     with pytest.raises(asyncpg.UndefinedTableError), translated():
         raise asyncpg.UndefinedTableError("no such table")
+
+
+async def test_a_server_that_was_killed_is_used_again_when_it_is_back(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path / "postgres", password="x", durable=False)
+    server.start()
+    try:
+        async with open_database(server.superuser_url(), pool_size=2, application_name="test") as database:
+            await database.check()
+            server.kill()
+            server.stop()
+            with pytest.raises(Unavailable):
+                await database.check()
+
+            server.start()
+
+            await database.check()
+    finally:
+        server.stop()

@@ -1,5 +1,8 @@
 """Turns read back in one snapshot, page by page, with what hangs on them."""
 
+import subprocess
+import sys
+
 import pytest
 
 from everturn.errors import Invalid, NotFound
@@ -12,9 +15,9 @@ from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
 
 
-@pytest.fixture
-def turns(roles: Roles) -> PostgresTurns:
-    return PostgresTurns(roles.ingress)
+@pytest.fixture(params=["ingress", "worker"])
+def turns(request: pytest.FixtureRequest, roles: Roles) -> PostgresTurns:
+    return PostgresTurns(getattr(roles, request.param))
 
 
 async def run_turns(stage: Stage, count: int) -> tuple[ConversationId, list[TurnId]]:
@@ -98,3 +101,13 @@ async def test_a_cursor_that_is_none_of_ours_is_invalid(
 
     with pytest.raises(Invalid):
         await turns.load_page(ANN, receipt.conversation_id, cursor=cursor)
+
+
+def test_a_worker_does_not_load_what_only_the_ingress_needs() -> None:
+    program = (
+        "import sys\n"
+        "from everturn.postgres import artifacts, leases, sweeps, timelines, turns\n"
+        "sys.exit('sqlalchemy' in sys.modules)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode == 0

@@ -1,7 +1,19 @@
 """Opening the wire needs no server; closing it leaves no connection."""
 
+import asyncio
+import signal
+import time
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from everturn.errors import Unavailable
 from everturn.redis.calls import build_client
-from everturn.redis.wire import open_wire
+from everturn.redis.wire import Wire, open_wire
+from everturn.testing.contracts.events import Follows, entry
+from everturn.testing.sequential_ids import SequentialIds
+from everturn_local.servers.redis import EmbeddedRedis
 
 
 async def test_closing_leaves_no_connection(redis_url: str) -> None:
@@ -19,3 +31,48 @@ async def test_closing_leaves_no_connection(redis_url: str) -> None:
 async def test_opening_needs_no_server() -> None:
     async with open_wire("redis://127.0.0.1:1/0", name="test") as wire:
         assert wire.doorbells is not None
+
+
+async def test_a_stalled_server_is_unavailable_in_time_and_used_again_when_it_goes_on(tmp_path: Path) -> None:
+    server = EmbeddedRedis(tmp_path / "redis", password="x", durable=False)
+    server.start()
+    try:
+        async with open_wire(server.url, name="test") as wire:
+            await wire.doorbells.check()
+            server.kill(signal.SIGSTOP)
+            began = time.monotonic()
+            with pytest.raises(Unavailable):
+                await wire.doorbells.check()
+            assert time.monotonic() - began < 2
+
+            server.kill(signal.SIGCONT)
+
+            await wire.doorbells.check()
+    finally:
+        server.stop()
+
+
+async def test_a_server_that_was_killed_is_used_again_when_it_is_back(tmp_path: Path) -> None:
+    server = EmbeddedRedis(tmp_path / "redis", password="x", durable=False)
+    server.start()
+    conversation_id = SequentialIds().conversation()
+    try:
+        async with open_wire(server.url, name="test") as wire:
+            await wire.event_writer.publish(conversation_id, entry(1, 1, 1), first=True)
+            following = asyncio.create_task(_fails_following(wire))
+            server.kill()
+            server.stop()
+            assert await following
+
+            server.start()
+
+            await wire.event_writer.publish(conversation_id, entry(1, 2, 2), first=True)
+    finally:
+        server.stop()
+
+
+async def _fails_following(wire: Wire) -> bool:
+    with pytest.raises(Unavailable):
+        async with asyncio.timeout(20), aclosing(wire.event_reader.follow(Follows())) as following:
+            await anext(following)
+    return True

@@ -127,7 +127,12 @@ async def test_equal_messages_under_one_key_keep_one_set_of_objects(
 
 @pytest.mark.parametrize(
     ("raw", "kept"),
-    [("../../etc/passwd.txt", "passwd.txt"), ("a\x01\u202eb.txt", "ab.txt"), ("x" * 300 + ".txt", "x" * 251 + ".txt"), ("..", "file")],
+    [
+        ("../../etc/passwd.txt", "passwd.txt"),
+        ("a\x01\u202eb.txt", "ab.txt"),
+        ("x" * 300 + ".txt", "x" * 251 + ".txt"),
+        ("..", "file"),
+    ],
 )
 async def test_names_are_cleaned(client: httpx2.AsyncClient, chat: Any, raw: str, kept: str) -> None:
     answer = await post(client, file(raw, b"words\n"))

@@ -34,7 +34,10 @@ async def test_a_message_to_a_busy_conversation_becomes_a_followup_into_its_turn
     assert followup["turn_id"] == steer["turn_id"] == first["turn_id"]
     assert followup["receipt"] == {"state": "accepted"}
     signals = (await chat.state(first["conversation_id"]))["turns"][0]["signals"]
-    assert [(signal["kind"], signal["text"]) for signal in signals] == [("followup", "and more"), ("steer", "only less")]
+    assert [(signal["kind"], signal["text"]) for signal in signals] == [
+        ("followup", "and more"),
+        ("steer", "only less"),
+    ]
 
 
 async def test_a_target_that_is_not_the_open_turn_is_a_conflict(
@@ -50,7 +53,9 @@ async def test_a_target_that_is_not_the_open_turn_is_a_conflict(
     refused(await client.post(f"{BASE}/new/messages", json={"text": "a", "target_turn_id": "turn_x"}), 422)
 
 
-async def test_twenty_equal_submits_at_once_make_one_turn_and_give_one_answer(client: httpx2.AsyncClient, chat: Any) -> None:
+async def test_twenty_equal_submits_at_once_make_one_turn_and_give_one_answer(
+    client: httpx2.AsyncClient, chat: Any
+) -> None:
     headers = {"Idempotency-Key": '"f11"'}
 
     answers = await asyncio.gather(

@@ -16,7 +16,9 @@ async def post(client: httpx2.AsyncClient, conversation: str, **body: Any) -> ht
     return await client.post(f"{BASE}/{conversation}/signals", json=body)
 
 
-async def test_a_signal_goes_into_the_open_turn_and_its_receipt_can_be_read(client: httpx2.AsyncClient, chat: Any) -> None:
+async def test_a_signal_goes_into_the_open_turn_and_its_receipt_can_be_read(
+    client: httpx2.AsyncClient, chat: Any
+) -> None:
     first = await chat.send("hello")
 
     answer = await post(client, first["conversation_id"], kind="steer", text="shorter")
@@ -63,7 +65,9 @@ async def test_an_edit_to_nothing_is_refused(client: httpx2.AsyncClient, chat: A
     first = await chat.send("hello")
     accepted = (await post(client, first["conversation_id"], kind="followup", text="a")).json()
 
-    answer = await client.patch(f"{BASE}/{first['conversation_id']}/signals/{accepted['signal_id']}", json={"text": " "})
+    answer = await client.patch(
+        f"{BASE}/{first['conversation_id']}/signals/{accepted['signal_id']}", json={"text": " "}
+    )
 
     refused(answer, 422)
 
@@ -104,7 +108,9 @@ async def test_the_files_of_a_followup_stand_under_its_signal(client: httpx2.Asy
     assert (await client.get(file["url"])).content == b"a,b\n"
 
 
-@pytest.mark.parametrize("body", [{"kind": "cancel", "attachments": [{"filename": "a.txt", "data_base64": "YQ=="}]}, {}])
+@pytest.mark.parametrize(
+    "body", [{"kind": "cancel", "attachments": [{"filename": "a.txt", "data_base64": "YQ=="}]}, {}]
+)
 async def test_senseless_signals_are_refused(
     client: httpx2.AsyncClient, chat: Any, refused: Refused, body: dict[str, Any]
 ) -> None:

@@ -13,7 +13,9 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def stored_files(objects_url: str, conversation: str) -> list[Path]:
-    return [path for path in Path(urlsplit(objects_url).path).rglob("*") if path.is_file() and conversation in str(path)]
+    return [
+        path for path in Path(urlsplit(objects_url).path).rglob("*") if path.is_file() and conversation in str(path)
+    ]
 
 
 async def test_an_erased_conversation_leaves_nothing(

@@ -22,7 +22,9 @@ async def test_a_turn_is_the_one_that_fetch_shows(client: httpx2.AsyncClient, ch
     assert turn.json() == named.json()["turns"][0] == (await chat.state(sent["conversation_id"]))["turns"][0]
 
 
-async def test_absent_and_foreign_turns_are_the_same_404(client: httpx2.AsyncClient, chat: Any, refused: Refused) -> None:
+async def test_absent_and_foreign_turns_are_the_same_404(
+    client: httpx2.AsyncClient, chat: Any, refused: Refused
+) -> None:
     mine, other = await chat.send("a"), await chat.send("b")
     conversation = mine["conversation_id"]
     paths = [f"turn_{ABSENT}", other["turn_id"], "x", "turn_*", "%00"]
@@ -50,7 +52,9 @@ async def test_bad_fetches_are_refused(
     refused(await client.post(f"{BASE}/fetch", json=body), status)
 
 
-async def test_a_cursor_that_is_none_of_ours_is_refused(client: httpx2.AsyncClient, chat: Any, refused: Refused) -> None:
+async def test_a_cursor_that_is_none_of_ours_is_refused(
+    client: httpx2.AsyncClient, chat: Any, refused: Refused
+) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
 
     for cursor in ("x", "-1", "1e3", "\u0661", "9" * 30):

@@ -41,7 +41,9 @@ async def test_judgements_of_machines_add_up(client: httpx2.AsyncClient, url: st
     assert sorted(item["origin"] for item in await told(client, url)) == ["machine", "machine", "user"]
 
 
-@pytest.mark.parametrize("body", [{}, {"reaction": "x"}, {"reaction": "ok", "confidence": 1}, {"reaction": "ok", "ts": "x"}])
+@pytest.mark.parametrize(
+    "body", [{}, {"reaction": "x"}, {"reaction": "ok", "confidence": 1}, {"reaction": "ok", "ts": "x"}]
+)
 async def test_senseless_feedback_is_refused(
     client: httpx2.AsyncClient, url: str, refused: Refused, body: dict[str, Any]
 ) -> None:

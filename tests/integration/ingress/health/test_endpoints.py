@@ -1,7 +1,8 @@
 """Health over HTTP."""
 
-import httpx2
 from typing import Any
+
+import httpx2
 
 
 async def test_the_process_is_alive_ready_and_counts(client: httpx2.AsyncClient) -> None:

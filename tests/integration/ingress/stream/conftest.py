@@ -128,7 +128,9 @@ class Publisher:
         for _ in range(count):
             self._last[conversation] = self._next(conversation)
 
-    async def publish(self, conversation: str, *data: AnyEvent, first: bool = False, turn_id: str | None = None) -> list[str]:
+    async def publish(
+        self, conversation: str, *data: AnyEvent, first: bool = False, turn_id: str | None = None
+    ) -> list[str]:
         """One entry with these events; returns their ids."""
         prev = self._last[conversation]
         events: list[EncodedEvent] = []

@@ -94,7 +94,10 @@ async def test_a_stream_ends_when_its_token_does(start_ingress: Any) -> None:
             f"{BASE}/new/messages", json={"text": "hello"}, headers={"Authorization": f"Bearer {fresh}"}
         )
         url = f"{BASE}/{made.json()['conversation_id']}/events"
-        async with asyncio.timeout(10), http.stream("GET", url, headers={"Authorization": f"Bearer {dying}"}) as response:
+        async with (
+            asyncio.timeout(10),
+            http.stream("GET", url, headers={"Authorization": f"Bearer {dying}"}) as response,
+        ):
             told = [line async for line in response.aiter_lines()]
 
     assert "event: stream_snapshot" in told

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx2
-from everturn_local.servers.redis import EmbeddedRedis
 
 from everturn.model.ids import ConversationId
 from everturn.model.leases import EventCursor
@@ -13,13 +12,16 @@ from everturn.ports.event_stream import EncodedEvent, Entry
 from everturn.redis.wire import Wire, open_wire
 from everturn.wire.events import ChatRewind
 from everturn.wire.views import TurnView
+from everturn_local.servers.redis import EmbeddedRedis
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]
 HINTS = (":", "conv_status", "chat_signal", "conv_title")
 
 
-async def test_a_cursor_below_the_buffer_gets_gap_snapshot_and_live(chat: Any, follow: Any, worker: Any, wire: Wire) -> None:
+async def test_a_cursor_below_the_buffer_gets_gap_snapshot_and_live(
+    chat: Any, follow: Any, worker: Any, wire: Wire
+) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
     await worker.claim(conversation)
     for n in range(300):

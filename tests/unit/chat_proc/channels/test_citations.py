@@ -142,7 +142,7 @@ def test_without_sources_nothing_changes(text: str) -> None:
 def test_work_grows_in_step_with_the_input(
     unit: str, size: int, count_characters: Callable[[Callable[[], object]], int]
 ) -> None:
-    text = unit * (20_000 // len(unit))
+    text = unit * (6_000 // len(unit))
 
     handled = count_characters(lambda: replaced(text, size=size))
 

@@ -209,7 +209,7 @@ def test_a_program_loses_its_fence_and_blank_edges(written: str, program: str) -
 
 @pytest.mark.parametrize("size", [1, 16])
 def test_work_grows_in_step_with_the_input(size: int, count_characters: Callable[[Callable[[], object]], int]) -> None:
-    reply = (FINAL_REPLY + call("react.write", content="line\n\u00e9" * 200)) * 20
+    reply = (FINAL_REPLY + call("react.write", content="line\n\u00e9" * 200)) * 6
 
     handled = count_characters(lambda: read(reply, size, DecisionLimits(max_actions=40)))
 

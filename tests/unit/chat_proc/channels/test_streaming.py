@@ -248,3 +248,20 @@ async def test_declared_channels_that_do_not_occur_have_empty_results() -> None:
     assert {name: result.raw for name, result in results.items()} == dict.fromkeys(
         ["thinking", "answer", "followup", "usage"], ""
     )
+
+
+@pytest.mark.parametrize(
+    ("channels", "composite"),
+    [([ChannelSpec("answer"), ChannelSpec("Answer")], None), ([ChannelSpec("answer")], "canvas"), ([], None)],
+)
+async def test_channels_that_make_no_sense_are_refused_before_the_call(
+    channels: list[ChannelSpec], composite: str | None
+) -> None:
+    svc = service()
+
+    with pytest.raises(ValueError):
+        await stream_with_channels(
+            svc=svc, messages=[USER], role="r", channels=channels, emit=Emitted(), composite_channel=composite
+        )
+
+    assert svc.model.requests == []

@@ -1,34 +1,39 @@
-"""Uploads get their addresses from where they belong."""
+"""Uploads get their addresses once it is known where they belong."""
 
+from everturn.model.artifacts import ArtifactKind, parse_rn
 from everturn.model.identity import Principal
+from everturn.model.ids import ArtifactId, ConversationId, SignalId, TurnId
 from everturn.model.signals import SignalKind
 from everturn.model.uploads import Upload, UploadPlace, build_attachments
-from everturn.testing.sequential_ids import SequentialIds
 
-ANN = Principal("acme", "support", "ann")
-
-
-def build_upload(ids: SequentialIds) -> Upload:
-    return Upload(ids.artifact(), "sales.csv", "text/csv", 3, "0" * 64, "conv_x/0", "not scanned")
+TURN, CONVERSATION = TurnId("turn_1"), ConversationId("conv_1")
+ME = Principal("t", "p", "ann@example.org")
+FILE = Upload(ArtifactId("art_1"), "a b.csv", "text/csv", 3, "ab" * 32, "conv_1/abab", "clean ClamAV 1")
 
 
-def test_the_files_of_a_turn_lie_under_the_turn() -> None:
-    ids = SequentialIds()
-    place = UploadPlace(ANN, ids.conversation(), ids.turn())
+def test_the_files_of_a_turns_own_message_stand_under_the_turn() -> None:
+    (artifact,) = build_attachments([FILE], UploadPlace(ME, CONVERSATION, TURN))
 
-    (artifact,) = build_attachments([build_upload(ids)], place)
+    assert artifact.ref == "fi:turn_1.user.attachments/a b.csv"
+    assert artifact.path == "turn_1/attachments/a b.csv"
+    assert artifact.rn == "ef:t:p:chatbot:upload:ann%40example.org:conv_1:turn_1:attachment:a%20b.csv"
+    assert (artifact.kind, artifact.visibility) == (ArtifactKind.ATTACHMENT, "external")
+    assert (artifact.object_key, artifact.size, artifact.verdict) == (FILE.object_key, FILE.size, FILE.verdict)
 
-    assert artifact.path == f"{place.turn_id}/attachments/sales.csv"
-    assert artifact.rn.startswith("ef:acme:support:chatbot:upload:ann:")
-    assert (artifact.turn_id, artifact.visibility) == (place.turn_id, "external")
+
+def test_the_files_of_a_signal_stand_under_the_signal() -> None:
+    place = UploadPlace(ME, CONVERSATION, TURN, (SignalKind.STEER, SignalId("sig_1")))
+
+    (artifact,) = build_attachments([FILE], place)
+
+    assert artifact.ref == "fi:turn_1.external.steer.attachments/sig_1/a b.csv"
+    assert artifact.path == "turn_1/external/steer/attachments/sig_1/a b.csv"
 
 
-def test_files_of_one_name_in_two_signals_have_different_addresses() -> None:
-    ids = SequentialIds()
-    conversation_id, turn_id = ids.conversation(), ids.turn()
-    places = [UploadPlace(ANN, conversation_id, turn_id, (SignalKind.FOLLOWUP, ids.signal())) for _ in range(2)]
+def test_files_of_one_name_in_two_signals_have_different_rns() -> None:
+    places = [UploadPlace(ME, CONVERSATION, TURN, (SignalKind.FOLLOWUP, SignalId(f"sig_{n}"))) for n in (1, 2)]
 
-    built = [build_attachments([build_upload(ids)], place)[0] for place in places]
+    rns = [build_attachments([FILE], place)[0].rn for place in places]
 
-    for field in ("ref", "rn", "path"):
-        assert len({getattr(artifact, field) for artifact in built}) == 2
+    assert len(set(rns)) == 2
+    assert [parse_rn(rn).path for rn in rns] == ["sig_1/a b.csv", "sig_2/a b.csv"]

@@ -1,5 +1,7 @@
 """Bodies are capped while they stream, and their type is checked."""
 
+import asyncio
+
 import pytest
 from fastapi import FastAPI
 from starlette.types import Message
@@ -28,6 +30,29 @@ async def test_a_body_one_byte_above_is_refused_while_it_streams() -> None:
         await build([b"12345", b"67890", b"1"]).body()
 
     assert refused.value.status_code == 413
+
+
+async def test_a_body_that_stops_coming_is_given_up() -> None:
+    async def never() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    stalled = AdmittedRequest(build([b""]).scope, never)
+    stalled.idle_timeout_s = 0.01
+    with pytest.raises(ProblemError) as refused:
+        await stalled.body()
+
+    assert refused.value.status_code == 408
+
+
+async def test_a_client_that_goes_away_is_no_error_of_ours() -> None:
+    async def gone() -> Message:
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(ProblemError) as refused:
+        await AdmittedRequest(build([b""]).scope, gone).body()
+
+    assert refused.value.status_code == 400
 
 
 @pytest.mark.parametrize("announced", ["11", "99999999999999999999999", "-1", "1e3", "\u0661"])

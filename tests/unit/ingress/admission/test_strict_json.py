@@ -11,7 +11,11 @@ from ingress.admission.strict_json import MAX_DEPTH, MAX_TOKENS, BadJson, parse_
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63) + 1, 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63) + 1, 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
     max_leaves=20,
 )

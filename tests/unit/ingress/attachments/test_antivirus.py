@@ -100,7 +100,9 @@ async def test_an_infected_file_is_named(serve: object) -> None:
         await Clamd(server.url).scan(b"x")
 
 
-@pytest.mark.parametrize("reply", [b"INSTREAM size limit exceeded. ERROR\n", b"", b"stream: broken ERROR\n", b"\xff\n", b"OK\n"])
+@pytest.mark.parametrize(
+    "reply", [b"INSTREAM size limit exceeded. ERROR\n", b"", b"stream: broken ERROR\n", b"\xff\n", b"OK\n"]
+)
 async def test_anything_but_a_verdict_is_no_clean_file(serve: object, reply: bytes) -> None:
     server = serve(reply, b"ClamAV 1\n")  # type: ignore[operator]
 

@@ -1,5 +1,7 @@
 """Multipart messages, whatever pieces they come in."""
 
+from itertools import pairwise
+
 import pytest
 from fastapi import FastAPI
 from hypothesis import given
@@ -26,7 +28,7 @@ def body(*parts: bytes) -> bytes:
 
 def request(raw: bytes, *, cuts: list[int] | None = None, content_type: str | None = None) -> AdmittedRequest:
     edges = sorted({0, len(raw), *(cut % (len(raw) + 1) for cut in cuts or [])})
-    waiting = [raw[start:end] for start, end in zip(edges, edges[1:], strict=False)] or [b""]
+    waiting = [raw[start:end] for start, end in pairwise(edges)] or [b""]
 
     async def receive() -> Message:
         return {"type": "http.request", "body": waiting.pop(0), "more_body": bool(waiting)}
@@ -66,13 +68,21 @@ async def test_names_may_be_utf8_and_keep_what_cleaning_will_drop() -> None:
 
 @pytest.mark.parametrize(
     "raw",
-    [b"", b"junk", body(MESSAGE)[:-10], b"--" + BOUNDARY.encode() + b"\r\n\r\n", body(MESSAGE).replace(b":", b"\x00", 1)],
+    [
+        b"",
+        b"junk",
+        body(MESSAGE)[:-10],
+        b"--" + BOUNDARY.encode() + b"\r\n\r\n",
+        body(MESSAGE).replace(b":", b"\x00", 1),
+    ],
 )
 async def test_a_body_that_is_no_multipart_is_malformed(raw: bytes) -> None:
     assert await status(raw) == 400
 
 
-@pytest.mark.parametrize("kind", ["multipart/form-data", "multipart/form-data; boundary=", f"multipart/form-data; boundary={'x' * 300}"])
+@pytest.mark.parametrize(
+    "kind", ["multipart/form-data", "multipart/form-data; boundary=", f"multipart/form-data; boundary={'x' * 300}"]
+)
 async def test_a_type_without_a_usable_boundary_is_malformed(kind: str) -> None:
     assert await status(body(MESSAGE), content_type=kind) == 400
 
@@ -86,7 +96,8 @@ async def test_endless_part_headers_are_malformed() -> None:
 
 
 @pytest.mark.parametrize(
-    "parts", [[file_part()], [MESSAGE, MESSAGE], [MESSAGE, MESSAGE.replace(b'"message"', b'"other"')], [MESSAGE, b"\r\nx"]]
+    "parts",
+    [[file_part()], [MESSAGE, MESSAGE], [MESSAGE, MESSAGE.replace(b'"message"', b'"other"')], [MESSAGE, b"\r\nx"]],
 )
 async def test_other_parts_than_one_message_and_files_are_not_acceptable(parts: list[bytes]) -> None:
     assert await status(body(*parts)) == 422

@@ -55,7 +55,9 @@ async def test_a_bad_token_is_401_also_in_development_and_never_dev() -> None:
         gate = AuthGate(development=True, verifier=verifier)
         for credential in ("Bearer x", "Bearer", "Basic YTpi", "x"):
             assert (await refusal(gate, LOCAL, ("authorization", credential))).status_code == 401
-        assert (await refusal(gate, LOCAL, ("authorization", "Bearer x"), ("authorization", "Bearer y"))).status_code == 401
+        assert (
+            await refusal(gate, LOCAL, ("authorization", "Bearer x"), ("authorization", "Bearer y"))
+        ).status_code == 401
 
 
 async def test_a_token_speaks_for_its_subject_and_not_for_the_header() -> None:

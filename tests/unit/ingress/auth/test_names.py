@@ -17,7 +17,24 @@ def test_user_names_may_look_like_subjects_and_addresses(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "x" * 129, "a:b", "a{b}", "a b", "a\n", "a\x00", "../x", "a/b", "a\\b", "*", "a%", "\u0661", "\u202ea", "é", ".a"],
+    [
+        "",
+        "x" * 129,
+        "a:b",
+        "a{b}",
+        "a b",
+        "a\n",
+        "a\x00",
+        "../x",
+        "a/b",
+        "a\\b",
+        "*",
+        "a%",
+        "\u0661",
+        "\u202ea",
+        "é",
+        ".a",
+    ],
 )
 def test_what_could_change_a_key_or_a_path_is_no_name(name: str) -> None:
     assert not is_scope_name(name)

@@ -133,7 +133,9 @@ async def test_a_shared_secret_verifies_hs256_only(private_key: RSAPrivateKey) -
     assert await refusal(verifier, jwt.encode(payload(), private_key, "RS256")) == 401
 
 
-async def test_a_key_set_that_cannot_be_fetched_is_a_503_and_a_kid_is_only_looked_up(private_key: RSAPrivateKey) -> None:
+async def test_a_key_set_that_cannot_be_fetched_is_a_503_and_a_kid_is_only_looked_up(
+    private_key: RSAPrivateKey,
+) -> None:
     keys = JwksKeys("http://127.0.0.1:9/keys")
     verifier = TokenVerifier(keys, issuer=ISSUER, audience=AUDIENCE, algorithms=("RS256",))
     token = jwt.encode(payload(), private_key, "RS256", headers={"kid": "../../etc/passwd"})

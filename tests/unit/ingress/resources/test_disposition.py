@@ -8,7 +8,9 @@ from ingress.attachments.names import clean_name
 from ingress.resources.disposition import build_disposition, content_type
 
 
-@pytest.mark.parametrize("mime", ["text/html", "image/svg+xml", "application/xml", "text/javascript", "text/csv", "x/y"])
+@pytest.mark.parametrize(
+    "mime", ["text/html", "image/svg+xml", "application/xml", "text/javascript", "text/csv", "x/y"]
+)
 def test_types_that_could_run_are_downloads(mime: str) -> None:
     assert build_disposition("a", mime, download=False).startswith("attachment;")
 

@@ -33,7 +33,9 @@ def test_one_range_is_read_and_all_else_means_the_whole_file(header: str | None,
     assert try_read_range(header, 10) == wanted
 
 
-@pytest.mark.parametrize(("header", "size"), [("bytes=10-", 10), ("bytes=-0", 10), ("bytes=0-", 0), ("bytes=99-100", 10)])
+@pytest.mark.parametrize(
+    ("header", "size"), [("bytes=10-", 10), ("bytes=-0", 10), ("bytes=0-", 0), ("bytes=99-100", 10)]
+)
 def test_a_range_outside_the_file_cannot_be_satisfied(header: str, size: int) -> None:
     with pytest.raises(NotSatisfiable):
         try_read_range(header, size)

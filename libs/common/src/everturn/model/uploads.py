@@ -12,7 +12,7 @@ from everturn.model.signals import SignalKind
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One checked and stored file. `filename` is clean and unlike the other ones of its message; size in bytes, sha256 in hex."""
+    """One checked and stored file. `filename` is clean and its message's only one; size in bytes, sha256 in hex."""
 
     id: ArtifactId
     filename: str

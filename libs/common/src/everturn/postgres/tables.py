@@ -1,6 +1,6 @@
-"""The tables that reading and CRUD repositories name, as SQLAlchemy sees them. The migrations make them."""
+"""What the repositories of the ingress alone name of the tables, as SQLAlchemy sees them. The migrations make them."""
 
-from sqlalchemy import BigInteger, Boolean, Column, DateTime, Double, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, DateTime, Double, MetaData, Table, Text
 
 _METADATA = MetaData()
 _MOMENT = DateTime(timezone=True)
@@ -19,7 +19,6 @@ conversations = Table(
     Column("title", Text),
     Column("state", Text),
     Column("archived", Boolean),
-    Column("event_cursor", Text),
     Column("created_at", _MOMENT),
     Column("last_activity_at", _MOMENT),
 )
@@ -28,46 +27,6 @@ turns = Table(
     _METADATA,
     Column("id", Text, primary_key=True),
     Column("conversation_id", Text),
-    Column("ordinal", Integer),
-    Column("first_seq", BigInteger),
-    Column("status", Text),
-    Column("attempt", Integer),
-    Column("request", Text),
-    Column("outcome", Text),
-    Column("usage", Text),
-    Column("error", Text),
-    Column("created_at", _MOMENT),
-    Column("started_at", _MOMENT),
-    Column("ended_at", _MOMENT),
-)
-blocks = Table(
-    "block",
-    _METADATA,
-    Column("conversation_id", Text, primary_key=True),
-    Column("seq", BigInteger, primary_key=True),
-    Column("turn_id", Text),
-    Column("round", Integer),
-    Column("type", Text),
-    Column("ref", Text),
-    Column("call_id", Text),
-    Column("body", Text),
-    Column("ts", Text),
-    Column("ts_first", Text),
-    Column("hash", Text),
-)
-signals = Table(
-    "signal",
-    _METADATA,
-    Column("id", Text, primary_key=True),
-    Column("conversation_id", Text),
-    Column("turn_id", Text),
-    Column("inbox_seq", BigInteger),
-    Column("kind", Text),
-    Column("payload", Text),
-    Column("state", Text),
-    Column("round", Integer),
-    Column("promoted_to", Text),
-    Column("created_at", _MOMENT),
 )
 feedback = Table(
     "feedback",

@@ -1,28 +1,43 @@
-"""Turns in Postgres as clients read them back: rows, blocks, signals and feedback in one snapshot of the database."""
+"""Turns in Postgres as clients read them back: rows, blocks, signals and feedback in one snapshot of the database.
+Workers read them too, so this is plain SQL: SQLAlchemy would cost every worker 14 MB and 0.2 s at its start."""
 
 from collections.abc import Sequence
-
-from sqlalchemy import ARRAY, ColumnElement, Select, Text, any_, func, literal, select
 
 from everturn.errors import Invalid, NotFound
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
 from everturn.postgres.database import Connection, Database, Row
-from everturn.postgres.rows import (
-    read_block,
-    read_conversation,
-    read_cursor,
-    read_feedback,
-    read_signal,
-    read_turn,
-)
-from everturn.postgres.statements import fetch_row, fetch_rows
-from everturn.postgres.tables import blocks, conversations, feedback, signals, turns
+from everturn.postgres.rows import read_block, read_conversation, read_cursor, read_feedback, read_signal, read_turn
 from everturn.timeline.conversation_state import TurnPage
 from everturn.timeline.turn_view import TurnRecord
 
 _MAX_ORDINAL_DIGITS = 9
-_MAX_SEQ = (1 << 63) - 1
+_CONVERSATION = """
+SELECT id, title, state, bundle_id, archived, created_at, last_activity_at, event_cursor
+  FROM conversation WHERE id = $1
+"""
+_PAGE = """
+SELECT id, conversation_id, ordinal, first_seq, status, attempt, request, created_at, started_at, ended_at, outcome,
+       usage, error
+  FROM turn
+ WHERE conversation_id = $1 AND ($2::text[] IS NULL OR id = ANY($2)) AND ($3::integer IS NULL OR ordinal < $3)
+ ORDER BY ordinal DESC LIMIT $4
+"""
+# By seq, which the primary key finds: from where the first turn begins to where the one after the last does.
+_BLOCKS = """
+SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
+  FROM block
+ WHERE conversation_id = $1 AND seq >= $2 AND turn_id = ANY($3)
+   AND seq < COALESCE((SELECT first_seq FROM turn WHERE conversation_id = $1 AND ordinal = $4 + 1), 9223372036854775807)
+ ORDER BY seq
+"""
+_SIGNALS = """
+SELECT id, turn_id, kind, payload, state, round, promoted_to, created_at
+  FROM signal WHERE turn_id = ANY($1) ORDER BY inbox_seq
+"""
+_FEEDBACK = """
+SELECT turn_id, origin, reaction, text, confidence, ts FROM feedback WHERE turn_id = ANY($1) ORDER BY ts, id
+"""
 
 
 class PostgresTurns:
@@ -40,14 +55,13 @@ class PostgresTurns:
         cursor: str | None = None,
         limit: int = 20,
     ) -> TurnPage:
-        page_query = _build_page_query(conversation_id, turn_ids, cursor).limit(limit + 1)
+        named = None if turn_ids is None else list(turn_ids)
+        before = None if cursor is None else _read_ordinal(cursor)
         async with self._database.transaction(principal, isolation="repeatable_read", readonly=True) as transaction:
-            conversation = await fetch_row(
-                transaction, select(conversations).where(conversations.c.id == conversation_id)
-            )
+            conversation = await transaction.fetchrow(_CONVERSATION, conversation_id)
             if conversation is None:
                 raise NotFound(conversation_id)
-            newest_first = await fetch_rows(transaction, page_query)
+            newest_first = await transaction.fetch(_PAGE, conversation_id, named, before, limit + 1)
             page = newest_first[:limit][::-1]
             records = await _load_records(transaction, conversation_id, page)
         return TurnPage(
@@ -56,17 +70,6 @@ class PostgresTurns:
             cursor=read_cursor(conversation["event_cursor"]),
             next_cursor=str(page[0]["ordinal"]) if len(newest_first) > limit else None,
         )
-
-
-def _build_page_query(
-    conversation_id: ConversationId, turn_ids: Sequence[TurnId] | None, cursor: str | None
-) -> Select[*tuple[object, ...]]:
-    statement = select(turns).where(turns.c.conversation_id == conversation_id)
-    if turn_ids is not None:
-        statement = statement.where(turns.c.id == any_(_ids(turn_ids)))
-    if cursor is not None:
-        statement = statement.where(turns.c.ordinal < _read_ordinal(cursor))
-    return statement.order_by(turns.c.ordinal.desc())
 
 
 def _read_ordinal(cursor: str) -> int:
@@ -78,44 +81,20 @@ def _read_ordinal(cursor: str) -> int:
 async def _load_records(
     transaction: Connection, conversation_id: ConversationId, page: Sequence[Row]
 ) -> tuple[TurnRecord, ...]:
-    ids = _ids([row["id"] for row in page])
-    block_rows = await fetch_rows(transaction, _build_block_query(conversation_id, page)) if page else ()
-    signal_rows = await fetch_rows(
-        transaction, select(signals).where(signals.c.turn_id == any_(ids)).order_by(signals.c.inbox_seq)
-    )
-    feedback_rows = await fetch_rows(
-        transaction, select(feedback).where(feedback.c.turn_id == any_(ids)).order_by(feedback.c.ts, feedback.c.id)
-    )
+    if not page:
+        return ()
+    ids = [row["id"] for row in page]
+    begins = [row["first_seq"] for row in page if row["first_seq"] is not None]
+    last_ordinal = page[-1]["ordinal"]
+    blocks = await transaction.fetch(_BLOCKS, conversation_id, min(begins), ids, last_ordinal) if begins else ()
+    signals = await transaction.fetch(_SIGNALS, ids)
+    feedback = await transaction.fetch(_FEEDBACK, ids)
     return tuple(
         TurnRecord(
             turn=read_turn(row),
-            blocks=tuple(read_block(block) for block in block_rows if block["turn_id"] == row["id"]),
-            signals=tuple(read_signal(signal) for signal in signal_rows if signal["turn_id"] == row["id"]),
-            feedback=tuple(read_feedback(judged) for judged in feedback_rows if judged["turn_id"] == row["id"]),
+            blocks=tuple(read_block(block) for block in blocks if block["turn_id"] == row["id"]),
+            signals=tuple(read_signal(signal) for signal in signals if signal["turn_id"] == row["id"]),
+            feedback=tuple(read_feedback(judged) for judged in feedback if judged["turn_id"] == row["id"]),
         )
         for row in page
     )
-
-
-def _build_block_query(conversation_id: ConversationId, page: Sequence[Row]) -> Select[*tuple[object, ...]]:
-    """By seq, which the primary key finds: from where the first turn begins to where the one after the last does."""
-    begins = [row["first_seq"] for row in page if row["first_seq"] is not None]
-    next_begin = (
-        select(turns.c.first_seq)
-        .where(turns.c.conversation_id == conversation_id, turns.c.ordinal == page[-1]["ordinal"] + 1)
-        .scalar_subquery()
-    )
-    return (
-        select(blocks)
-        .where(
-            blocks.c.conversation_id == conversation_id,
-            blocks.c.seq >= min(begins, default=_MAX_SEQ),
-            blocks.c.seq < func.coalesce(next_begin, _MAX_SEQ),
-            blocks.c.turn_id == any_(_ids([row["id"] for row in page])),
-        )
-        .order_by(blocks.c.seq)
-    )
-
-
-def _ids(ids: Sequence[str]) -> ColumnElement[Sequence[str]]:
-    return literal(list(ids), ARRAY(Text))

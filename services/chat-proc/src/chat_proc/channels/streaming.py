@@ -43,8 +43,12 @@ async def stream_with_channels(
     fields of `composite_channel` go to `composite_marker` as artifacts (those in `composite_cfg`, or all).
     The results have one entry for each declared channel. A model that fails is no exception: what it wrote is in the
     results and `service_error` says why it stopped. What `emit` raises ends the call; a subscriber that raises is
-    logged. Rows of `sources_list` without a usable `sid` are passed over.
+    logged. Rows of `sources_list` without a usable `sid` are passed over. Channels that are declared twice, and a
+    `composite_channel` that is not declared, are ValueErrors.
     """
+    if composite_channel is not None and composite_channel not in {spec.name for spec in channels}:
+        raise ValueError(f"composite_channel {composite_channel!r} is not among the channels")
+    parser = ChannelParser(spec.syntax for spec in channels)
     model = svc.model_for(role)
     sources = index_sources(_read_sources(sources_list))
     composite = CompositeRoute(composite_cfg, composite_marker, sources)
@@ -59,7 +63,7 @@ async def stream_with_channels(
         )
         for spec in channels
     }
-    reply = _Reply(outputs, max_reply_chars)
+    reply = _Reply(parser, outputs, max_reply_chars)
     await reply.run(model, build_request(messages, max_output_tokens=max_output_tokens))
     results = {name: output.build_result() for name, output in outputs.items()}
     return results, reply.build_meta(model_name=model.traits.name, agent=agent, with_raw=return_full_raw)
@@ -68,10 +72,10 @@ async def stream_with_channels(
 class _Reply:
     """One reply on its way through the parser to the outputs."""
 
-    def __init__(self, outputs: Mapping[str, ChannelOutput], max_chars: int) -> None:
+    def __init__(self, parser: ChannelParser, outputs: Mapping[str, ChannelOutput], max_chars: int) -> None:
+        self._parser = parser
         self._outputs = outputs
         self._open: ChannelOutput | None = None
-        self._parser = ChannelParser(output.spec.syntax for output in outputs.values())
         self._chars_left = max_chars
         self._raw: list[str] = []
         self._outside: list[str] = []

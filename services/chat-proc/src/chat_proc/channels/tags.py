@@ -41,6 +41,8 @@ class TagTable:
         self._names: dict[str, str] = {}
         for channel in channels:
             self._declare(channel)
+        if not self._names:
+            raise ValueError("no channel is declared")
         self._pattern = re.compile(
             "<(/?)channel:(" + "|".join(re.escape(name) for name in self._names) + ")>", re.IGNORECASE | re.ASCII
         )

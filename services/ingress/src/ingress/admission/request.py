@@ -1,28 +1,44 @@
 """The request as endpoints get it: its body is capped while it streams, and its JSON is strict."""
 
+import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from email.message import Message
 from typing import Any
 
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 from ingress.admission.strict_json import BadJson, parse_strict
-from ingress.errors import malformed, too_large, unsupported
+from ingress.errors import malformed, too_large, too_slow, unsupported
 
 _CAP_KEY = "everturn.max_body_bytes"
 
 
 class AdmittedRequest(Request):
-    """A request whose body may have at most so many bytes as its route says."""
+    """A request whose body may have at most so many bytes as its route says, and has to keep coming."""
+
+    idle_timeout_s: float = 30
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """The body as it comes. Raises a 413 problem at the first byte too many, whatever Content-Length said."""
         cap, taken = self.scope[_CAP_KEY], 0
-        async for chunk in super().stream():
-            taken += len(chunk)
-            if taken > cap:
-                raise too_large(f"The body has more than {cap} bytes.")
-            yield chunk
+        chunks = super().stream()
+        async with aclosing(chunks):
+            while (chunk := await self._next_chunk(chunks)) is not None:
+                taken += len(chunk)
+                if taken > cap:
+                    raise too_large(f"The body has more than {cap} bytes.")
+                yield chunk
+
+    async def _next_chunk(self, chunks: AsyncGenerator[bytes, None]) -> bytes | None:
+        try:
+            async with asyncio.timeout(self.idle_timeout_s):
+                return await anext(chunks, None)
+        except TimeoutError as error:
+            raise too_slow(f"No byte of the body came for {self.idle_timeout_s:g} s.") from error
+        except ClientDisconnect as error:
+            raise malformed("The client went away before its body was complete.") from error
 
     async def json(self) -> Any:
         """The body as strict JSON."""

@@ -10,6 +10,7 @@ _REASONS = {
     401: "The credential is missing or bad.",
     403: "Refused by the checks of development mode.",
     404: "There is no such thing for this caller; also the answer to what belongs to others.",
+    408: "The body did not come in time.",
     409: "The request contradicts the present state.",
     413: "The body, a file or a text is above its cap.",
     415: "The type of the content is not accepted.",
@@ -20,7 +21,7 @@ _REASONS = {
     500: "An error of ours.",
     503: "Not now; `Retry-After` says when.",
 }
-_ALWAYS = (400, 401, 403, 404, 431, 500, 503)
+_ALWAYS = (400, 401, 403, 404, 422, 431, 500, 503)
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -25,7 +25,7 @@ router = APIRouter(prefix=PREFIX, route_class=AdmittedRoute, tags=["signals"])
 @submit_router.post(
     "",
     status_code=202,
-    responses=problems(409, 413, 415, 422),
+    responses=problems(408, 409, 413, 415),
     openapi_extra=describe_submission(SignalIn, {"kind": "steer", "text": "Only the north, please."}),
 )
 async def post_signal(
@@ -42,7 +42,7 @@ async def get_signal(me: Me, service: Service, conversation_id: ConversationPath
     return _build_signal(me, conversation_id, await service.load_signal(me, conversation_id, signal_id))
 
 
-@router.patch("/{signal_id}", responses=problems(409, 413, 415, 422))
+@router.patch("/{signal_id}", responses=problems(408, 409, 413, 415))
 async def patch_signal(
     *,
     patch: SignalPatch,

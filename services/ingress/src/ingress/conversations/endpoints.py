@@ -28,7 +28,7 @@ router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=Admit
 Service = Annotated[ConversationService, Depends(conversation_service)]
 
 
-@router.get("", responses=problems(422))
+@router.get("", responses=problems())
 async def list_conversations(
     *,
     me: Me,
@@ -47,7 +47,7 @@ async def list_conversations(
     return ConversationList(items=items, next_cursor=page.next_cursor)
 
 
-@router.post("", status_code=201, responses=problems(413, 415, 422))
+@router.post("", status_code=201, responses=problems(408, 413, 415))
 async def create_conversation(body: ConversationIn, me: Me, service: Service) -> ConversationView:
     """Begin a conversation. The first message to `new` does so too."""
     return build_conversation_view(await service.create(me, title=body.title, bundle_id=body.bundle_id))
@@ -59,7 +59,7 @@ async def get_conversation(me: Me, service: Service, conversation_id: Conversati
     return build_conversation_view(await service.load(me, conversation_id))
 
 
-@router.patch("/{conversation_id}", responses=problems(413, 415, 422))
+@router.patch("/{conversation_id}", responses=problems(408, 413, 415))
 async def patch_conversation(
     body: ConversationPatch, me: Me, service: Service, conversation_id: ConversationPath
 ) -> ConversationView:

@@ -13,7 +13,7 @@ from ingress.conversations.schemas import FetchIn, TurnsIn, TurnsOut
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["turns"])
 
 
-@router.post("/fetch", responses=problems(413, 415, 422), response_model_exclude_none=True)
+@router.post("/fetch", responses=problems(408, 413, 415), response_model_exclude_none=True)
 async def fetch(body: FetchIn, me: Me, service: Service) -> StateView:
     """A conversation with its last turns, or the named ones, oldest first."""
     return await service.fetch(me, body)
@@ -26,7 +26,7 @@ async def get_turn(me: Me, service: Service, conversation_id: ConversationPath, 
 
 
 @router.post(
-    "/{conversation_id}/turns-with-feedbacks", responses=problems(413, 415, 422), response_model_exclude_none=True
+    "/{conversation_id}/turns-with-feedbacks", responses=problems(408, 413, 415), response_model_exclude_none=True
 )
 async def turns_with_feedbacks(body: TurnsIn, me: Me, service: Service, conversation_id: ConversationPath) -> TurnsOut:
     """The turns that somebody judged: of the named ones, or of the last hundred."""

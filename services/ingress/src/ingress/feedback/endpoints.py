@@ -50,7 +50,7 @@ def feedback_service(request: Request) -> FeedbackService:
     return cast(FeedbackService, request.app.state.feedback)
 
 
-@router.post("", responses=problems(413, 415, 422), response_model_exclude_none=True)
+@router.post("", responses=problems(408, 413, 415), response_model_exclude_none=True)
 async def post_feedback(
     body: FeedbackIn,
     me: Me,

@@ -1,5 +1,6 @@
 """Files: the content of attachments and of what turns produced."""
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -37,12 +38,12 @@ class FileService:
         """The row of one of the caller's files."""
         return await self._artifacts.load(principal, artifact_id)
 
-    async def open(self, artifact: Artifact, piece: Slice) -> Any:
+    async def open(self, artifact: Artifact, piece: Slice) -> AsyncIterator[bytes]:
         """The bytes of a file; errors of the store show before the response begins."""
         chunks = self._objects.load_range(artifact.object_key, start=piece.start, end=piece.end)
         first = await anext(chunks, b"")
 
-        async def rest() -> Any:
+        async def rest() -> AsyncIterator[bytes]:
             yield first
             async for chunk in chunks:
                 yield chunk
@@ -58,7 +59,7 @@ def file_service(request: Request) -> FileService:
 @router.get(
     "/{artifact_id}",
     response_class=Response,
-    responses={**problems(416, 422), 200: _CONTENT, 206: {**_CONTENT, "description": "The range asked for."}},
+    responses={**problems(416), 200: _CONTENT, 206: {**_CONTENT, "description": "The range asked for."}},
 )
 async def get_file(
     request: Request,

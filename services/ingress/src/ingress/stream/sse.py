@@ -70,7 +70,7 @@ class StreamResponse(EventSourceResponse):
 @router.get(
     "/{conversation_id}/events",
     response_class=EventSourceResponse,
-    responses={**problems(422, 429), 200: _STREAM},
+    responses={**problems(429), 200: _STREAM},
 )
 async def get_events(
     request: Request,

@@ -1,87 +1,38 @@
 """Puts what was found into plain language: figures of a table, output of a program, and what can be done at all."""
 
-import re
 from collections.abc import Sequence
 from importlib.resources import files
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from chat_proc.models.offline.reading import Attachment
+from chat_proc.models.offline.results import ColumnProfile, Figures, GroupRow, TableResult
 
 FOOTNOTE = "_Answered by the offline model: rules, no language model._"
-_RESULT = re.compile(r"^RESULT (\{.*\})\s*$", re.MULTILINE)
-_LABELS = {"total": "total", "mean": "mean", "min": "lowest", "max": "highest", "median": "median"}
+LABELS = {"total": "total", "mean": "average", "min": "lowest", "max": "highest", "median": "median"}
 _MAX_OUTPUT_CHARS = 3_000
 _MAX_ERROR_CHARS = 800
-
-
-class Figures(BaseModel):
-    """Figures of one column; None where there are no numbers."""
-
-    model_config = ConfigDict(frozen=True)
-
-    total: float | None = None
-    mean: float | None = None
-    min: float | None = None
-    max: float | None = None
-    median: float | None = None
-    count: int = 0
-    missing: int = 0
-
-
-class GroupRow(BaseModel):
-    """Figures of one group, by column."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    rows: int
-    values: dict[str, Figures]
-
-
-class TableResult(BaseModel):
-    """What the analysis program prints."""
-
-    model_config = ConfigDict(frozen=True)
-
-    error: str | None = None
-    file: str = ""
-    rows: int = 0
-    used_rows: int = 0
-    columns: tuple[str, ...] = ()
-    filters: dict[str, tuple[str, ...]] = {}
-    figures: tuple[str, ...] = ()
-    totals: dict[str, Figures] = {}
-    group: str | None = None
-    group_count: int = 0
-    groups: tuple[GroupRow, ...] = ()
-
-
-def try_read_result(report: str) -> TableResult | None:
-    """The result in a tool's report, or None when it is not there or was cut."""
-    found = _RESULT.findall(report)
-    try:
-        return TableResult.model_validate_json(found[-1]) if found else None
-    except ValidationError:
-        return None
+_MAX_MEASURES = 3
 
 
 def render_table_answer(result: TableResult, outputs: Sequence[str]) -> str:
     """The answer to a question about a table. `outputs` are the files that were written."""
     if result.error is not None:
         return f"I could not analyse the file. {result.error}"
-    lines = [f"**{result.file}** has {format_number(result.rows)} rows and the columns {', '.join(result.columns)}."]
-    if result.filters:
-        names = "; ".join(f"{column} is {' or '.join(values)}" for column, values in result.filters.items())
-        lines.append(f"Only the {format_number(result.used_rows)} rows where {names} count below.")
-    lines += [_render_column(name, figures, result.figures) for name, figures in result.totals.items()]
+    lines = [_render_ranking(result), _render_source(result)]
+    if result.profile:
+        lines += _render_profile(result.profile, result)
+    lines += [_render_column(name, figures, result) for name, figures in result.totals.items()]
     if "count" in result.figures or not result.totals:
         lines.append(f"- number of rows: {format_number(result.used_rows)}")
+    if result.correlation is not None:
+        first, second = list(result.totals)[:2]
+        lines.append(f"- correlation of {first} and {second}: {result.correlation:.2f} ({_judge(result.correlation)})")
+    if result.head:
+        lines += ["", f"The first {len(result.head)} rows:", "", *_render_rows(result.columns[:8], result.head), ""]
     if result.group is not None:
         lines += _render_groups(result)
     if outputs:
         lines.append("Files: " + ", ".join(f"`{name}`" for name in outputs) + ".")
-    return "\n".join(lines)
+    return "\n".join(line for at, line in enumerate(lines) if line or at > 1)
 
 
 def render_failure(what: str, report: str) -> str:
@@ -102,15 +53,18 @@ def render_program_output(report: str, *, ok: bool) -> str:
 
 def render_capabilities() -> str:
     """What the offline model can do, and how to attach a real one."""
-    return files("chat_proc.models.offline").joinpath("capabilities.md").read_text(encoding="utf-8").strip()
+    folder = files("chat_proc.models.offline").joinpath("templates")
+    return folder.joinpath("capabilities.md").read_text(encoding="utf-8").strip()
 
 
 def suggest_questions(result: TableResult) -> tuple[str, ...]:
     """Questions about the same table that the rules can answer, at most three."""
-    measures = list(result.totals)
-    others = [name for name in result.columns if name not in measures and not (result.group or "").startswith(name)]
-    asks = [f"Show {measures[0]} by {name}" for name in others[:2]] if measures else []
-    return (*asks, *(f"What is the average {name}?" for name in measures[:1]))[:3]
+    measures, grouped = list(result.totals), [name for name, _ in result.by]
+    others = [name for name in result.columns if name not in measures and name not in grouped]
+    best = ["Which was best?"] if result.group and len(result.groups) > 1 and not result.ranking else []
+    asks = [f"Show {measures[0]} by {name}" for name in others[: 2 - len(best)]] if measures else []
+    averages = [f"What is the average {name}?" for name in measures[:1] if "mean" not in result.figures]
+    return (*best, *asks, *averages)[:3]
 
 
 def describe_preview(table: Attachment, columns: Sequence[str]) -> str:
@@ -125,43 +79,124 @@ def format_number(value: float | None) -> str:
         return "-"
     if value == int(value):
         return f"{int(value):,}"
-    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4f}".rstrip("0")
+    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4f}".rstrip("0").rstrip(".")
 
 
-def _render_column(name: str, figures: Figures, asked: Sequence[str]) -> str:
-    wanted = [figure for figure in asked if figure in _LABELS] or ["total", "mean", "min", "max"]
-    values = ", ".join(f"{_LABELS[figure]} {format_number(getattr(figures, figure))}" for figure in wanted)
+def choose_figure(figures: Sequence[str]) -> str:
+    """The figure that groups are compared by: the first one asked for, else the total."""
+    return next((figure for figure in figures if figure in LABELS), "total")
+
+
+def render_filters(result: TableResult) -> str:
+    """`region is South or West; date is not March`."""
+    parts: list[str] = []
+    for column, values in result.filters.items():
+        told = [value for value in values if value]
+        if told[:1] and told[0].startswith("not "):
+            parts.append(f"{column} is not {' or '.join(value[4:] for value in told)}")
+        elif "" in values:
+            parts.append(f"{column} is in {' '.join(told)}")
+        else:
+            parts.append(f"{column} is {' or '.join(told)}")
+    return "; ".join(parts)
+
+
+def _render_source(result: TableResult) -> str:
+    if result.profile:
+        count = result.column_count or len(result.columns)
+        columns = f"{count} column{'s' if count != 1 else ''}"
+        rows = f"{format_number(result.rows)} row{'s' if result.rows != 1 else ''}"
+        return f"**{result.file}** has {rows} and {columns}."
+    rows = f"{format_number(result.rows)} row{'s' if result.rows != 1 else ''}"
+    if result.filters:
+        return f"From **{result.file}**, {format_number(result.used_rows)} of {rows}, where {render_filters(result)}:"
+    return f"From **{result.file}**, {rows}:"
+
+
+def _render_profile(profile: Sequence[ColumnProfile], result: TableResult) -> list[str]:
+    rows = [
+        (column.name, column.kind, column.told, format_number(column.distinct), format_number(column.missing))
+        for column in profile
+    ]
+    rest = (result.column_count or len(result.columns)) - len(profile)
+    more = [f"{rest} more columns are not shown.", ""] if rest > 0 else []
+    return ["", *_render_rows(("column", "kind", "values", "different", "missing"), rows), "", *more]
+
+
+def _render_column(name: str, figures: Figures, result: TableResult) -> str:
+    wanted = [figure for figure in result.figures if figure in LABELS] or ["total", "mean", "min", "max"]
+    peaks = result.peaks.get(name, {})
+    values = ", ".join(
+        f"{LABELS[figure]} {format_number(figures.figure(figure))}"
+        + (f" ({peaks[figure]})" if peaks.get(figure) and not result.by else "")
+        for figure in wanted
+    )
     missing = f", {format_number(figures.missing)} missing" if figures.missing else ""
-    return f"- **{name}**: {values} ({format_number(figures.count)} values{missing})"
+    return f"- **{name}**: {values} ({format_number(figures.count)} value{'s' if figures.count != 1 else ''}{missing})"
 
 
 def _render_groups(result: TableResult) -> list[str]:
-    measures = [name for name in result.totals if any(name in row.values for row in result.groups)][:3]
-    wanted = [figure for figure in result.figures if figure in ("total", "mean")] or ["total", "mean"]
-    heads = [f"{_LABELS[figure]} {name}" for name in measures for figure in wanted]
-    lines = ["", f"By {result.group}:", "", _row([str(result.group), "rows", *heads]), _row(["---"] * (2 + len(heads)))]
-    for row in result.groups:
-        cells = [format_number(_figure(row, name, figure)) for name in measures for figure in wanted]
-        lines.append(_row([row.name, format_number(row.rows), *cells]))
-    lines.append("")
+    measures = result.measures[:_MAX_MEASURES]
+    have = {figure for row in result.groups for each in row.values.values() for figure in each.model_fields_set}
+    wanted = [figure for figure in result.figures if figure in LABELS and figure in have] or ["total", "mean"]
+    heads = [f"{LABELS[figure]} {name}" for name in measures for figure in wanted]
+    rows = [
+        [
+            row.name,
+            format_number(row.rows),
+            *(format_number(_figure(row, name, figure)) for name in measures for figure in wanted),
+        ]
+        for row in result.groups
+    ]
+    lines = ["", f"By {result.group}:", "", *_render_rows((str(result.group), "rows", *heads), rows), ""]
     if result.group_count > len(result.groups):
         lines.append(f"Shown are {len(result.groups)} of {format_number(result.group_count)}; the table file has all.")
-    return lines + (_render_extremes(result, measures[0], wanted[0]) if measures else [])
+    return lines if result.ranking else [*lines, *_render_extremes(result)]
 
 
-def _render_extremes(result: TableResult, measure: str, figure: str) -> list[str]:
+def _render_ranking(result: TableResult) -> str:
+    """The direct answer to "which was best?"."""
+    if result.ranking is None or not result.groups:
+        return ""
+    first, figure = result.groups[0], choose_figure(result.figures)
+    word = "highest" if result.ranking[0] == "high" else "lowest"
+    if not result.measures:
+        many = "most" if word == "highest" else "fewest"
+        return f"**{first.name}** has the {many} rows: {format_number(first.rows)}.\n"
+    measure = result.measures[0]
+    value = format_number(_figure(first, measure, figure))
+    return f"**{first.name}** has the {word} {_name_figure(figure)}{measure}: {value}.\n"
+
+
+def _render_extremes(result: TableResult) -> list[str]:
+    if not result.measures:
+        return []
+    measure, figure = result.measures[0], choose_figure(result.figures)
     values = [(_figure(row, measure, figure), row.name) for row in result.groups]
     ranked = [(value, name) for value, name in values if value is not None]
     if len(ranked) < 2 or result.group_count > len(result.groups):
         return []
     (high, best), (low, worst) = max(ranked), min(ranked)
-    kind = f"{_LABELS[figure]} {measure} by {result.group}"
+    kind = f"{_name_figure(figure)}{measure} by {result.group}"
     return [f"Highest {kind}: {best} with {format_number(high)}. Lowest: {worst} with {format_number(low)}."]
+
+
+def _name_figure(figure: str) -> str:
+    return "" if figure in ("min", "max") else f"{LABELS[figure]} "
 
 
 def _figure(row: GroupRow, measure: str, figure: str) -> float | None:
     figures = row.values.get(measure)
-    return None if figures is None else figures.total if figure == "total" else figures.mean
+    return None if figures is None else figures.figure(figure)
+
+
+def _judge(correlation: float) -> str:
+    strength = "strong" if abs(correlation) >= 0.7 else "moderate" if abs(correlation) >= 0.4 else "weak"
+    return "none" if abs(correlation) < 0.1 else f"{strength}, {'positive' if correlation > 0 else 'negative'}"
+
+
+def _render_rows(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [_row(heads), _row(["---"] * len(heads)), *(_row(row) for row in rows)]
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -1,15 +1,28 @@
-"""Builds the programs that the offline model runs, from a template in a data file and parameters as a JSON literal."""
+"""Builds the programs that the offline model runs, from templates in data files and parameters as a JSON literal."""
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 
+from chat_proc.models.offline.columns import match_chart
 from chat_proc.models.offline.reading import Attachment
 
 _PACKAGE = "chat_proc.models.offline"
 _PARAMS_MARK = "__PARAMS__"
-_MAIN_MARK = "\ndef main():"
+_PARTS = ("templates/read_table.txt", "templates/pick_rows.txt", "templates/draw_chart.txt", "columns.py")
+_OVERVIEW = re.compile(
+    r"\b(?:describe|summar\w*|overview|profile|look like|explore|(?:missing|unique|distinct|different) values?"
+    r"|(?:what|which|list|show)(?:'s| is| are| do| does)? (?:me )?(?:the )?(?:columns|fields|headers|variables)"
+    r"|what(?:'s| is| do you see)\b.{0,20}\b(?:in|this|it|file|data|table|csv)|what do you see|tell me about"
+    r"|(?:analy[sz]e|look at|read|open|load|check|explain|understand) (?:\w+ ){0,3}(?:file|data|dataset|csv|table|it|this|\S+\.[ct]sv))\b",
+    re.IGNORECASE,
+)
+_HEAD = re.compile(
+    r"\b(?:first|top|show|see|print|list)\b.{0,12}\b(?:(\d{1,2}|three|five|ten) )?(?:rows|lines|records)\b|\bpreview\b|\bhead\b", re.I
+)
+_COUNTS = {"three": 3, "five": 5, "ten": 10}
+_MAX_HEAD_ROWS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +34,39 @@ class Program:
     outputs: tuple[tuple[str, str], ...]
 
 
-def build_analysis(table: Attachment, *, name: str, question: str, before: str, with_chart: bool) -> Program:
-    """The program that answers a question about a table. `before` is the question before, for what this one omits."""
-    stem = name.removeprefix("analyse_")
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What a question leaves out because the analysis before it said so. `by` are columns with a period or None."""
+
+    by: tuple[tuple[str, str | None], ...] = ()
+    measures: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
+    filters: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """A question about a table. `about` is what it names as if it were a value of the table ("what about X?")."""
+
+    table: Attachment
+    question: str
+    base: Base = field(default_factory=Base)
+    about: str | None = None
+
+
+def build_analysis(analysis: Analysis, *, name: str, with_chart: bool) -> Program:
+    """The program that answers a question about a table."""
+    stem, question, table = name.removeprefix("analyse_"), analysis.question[:2_000], analysis.table
     chart_file, table_file = f"outputs/{stem}.png", f"outputs/{stem}.csv"
     params = {
         "path": table.path,
-        "question": question[:2_000],
-        "before": before[:2_000],
+        "question": question,
+        "base": asdict(analysis.base),
+        "about": analysis.about,
+        "overview": is_overview(question),
+        "head_rows": _read_head_rows(question),
         "chart_file": chart_file if with_chart else None,
+        "chart_kind": match_chart(question),
         "table_file": table_file,
     }
     outputs = [(chart_file, f"Chart of {table.name}")] if with_chart else []
@@ -47,11 +84,23 @@ def build_name(table: Attachment, number: int) -> str:
     return f"analyse_{stem}" if number == 1 else f"analyse_{stem}_{number}"
 
 
-def _fill_template(params: dict[str, str | None]) -> str:
-    template = _load("analyse_table.txt")
+def is_overview(question: str) -> bool:
+    """Whether the question is about what is in the table rather than about figures."""
+    return _OVERVIEW.search(question) is not None or _HEAD.search(question) is not None
+
+
+def _read_head_rows(question: str) -> int:
+    found = _HEAD.search(question)
+    asked = re.search(r"\b(\d{1,2}|three|five|ten)\b", found[0]) if found else None
+    count = 5 if asked is None else _COUNTS.get(asked[1]) or int(asked[1])
+    return min(count, _MAX_HEAD_ROWS) if found else 0
+
+
+def _fill_template(params: dict[str, object]) -> str:
     literal = repr(json.dumps(params, ensure_ascii=True))
-    head, main, rest = template.replace(_PARAMS_MARK, literal).partition(_MAIN_MARK)
-    return f"{head}\n{_load('columns.py').strip()}\n\n{main}{rest}"
+    main = _load("templates/analyse_table.txt").replace(_PARAMS_MARK, literal)
+    parts = "\n\n\n".join(_load(name).strip() for name in _PARTS)
+    return f'{main.strip()}\n\n\n{parts}\n\n\nprint("RESULT " + json.dumps(main(), ensure_ascii=False))\n'
 
 
 def _load(name: str) -> str:

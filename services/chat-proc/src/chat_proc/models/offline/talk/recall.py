@@ -17,7 +17,8 @@ _MEMORY = re.compile(
     r"|(?:i|you) (?:said|told|mentioned|found)|what(?:'s| is| was| were) (?:my|your))\b",
     re.I,
 )
-_NOTED = re.compile(r"^\W*(?:please )?(?:remember|note|keep in mind)\b|\bmy \w+ is\b", re.I)
+_NOTED = re.compile(r"^\W*(?:please )?(?:remember|note|keep in mind)\b|\bmy \w+ is\b|\bcall me \w", re.I)
+_TELLS = re.compile(r"\b(?:i|my|we|our|is|are|was|were|has|have|remember|note)\b", re.I)
 _PAST = re.compile(r"\b(?:what|which|how (?:much|many)|who|where)\b.{0,30}\b(?:was|were|did)\b", re.I)
 _SAYS_NOTHING = re.compile(
     r"\?$|^\||^[“>#`_]|^(?:Goal|Outcome|Facts): |^(?:From|Files|Noted|Earlier|Before this|You (?:first )?asked)\b|offline model"
@@ -28,7 +29,7 @@ _MAX_QUOTE_CHARS = 300
 def recall(question: str, conversation: Conversation) -> str | None:
     """An answer from earlier turns, or None when the question is not about them or nothing fits."""
     earlier = conversation.turns[:-1]
-    if _ASKED.search(question):
+    if _ASKED.search(question) and " about " not in question.casefold():
         return _recall_prompts(question, earlier)
     if is_note(question):
         return None
@@ -75,7 +76,7 @@ def _earlier_lines(conversation: Conversation) -> Iterator[str]:
     """What was told, by either side. Questions tell nothing, nor do we quote our own quotes, tables and summaries."""
     texts = list(conversation.memories)
     for turn in conversation.turns[:-1]:
-        texts += [*(ask.text for ask in turn.asks), turn.completion]
+        texts += [*(ask.text for ask in turn.asks if _TELLS.search(ask.text)), turn.completion]
     for text in texts:
         for line in re.split(r"\n|(?<=[.!?])\s+", text):
             told = line.strip(" -*•")

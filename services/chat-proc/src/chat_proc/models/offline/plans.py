@@ -1,0 +1,52 @@
+"""Plans: whether the user wants one, and which steps the message names for it."""
+
+import re
+
+_PLAN = re.compile(
+    r"\b(?:make|create|write|draw up|give|with|need|want|follow|use|do|prepare)\b.{0,30}\bplan\b"
+    r"|\bplan\b.{0,40}\bsteps?\b|\bstep[- ]by[- ]step\b|^\s*plan\b|\b(?:in|these|following|with) (?:\w+ )?steps\s*:",
+    re.IGNORECASE,
+)
+_LISTED = re.compile(r"^\s*(?:\(?\d+[.):]|\(?[a-h][.)]|[-*•])\s+(.{2,200})$", re.MULTILINE)
+_INLINE = re.compile(r"(?:^|[\s:,;])\(?\d{1,2}[.)]\s+(.+?)(?=[\s,;.]*(?:[\s,;]\(?\d{1,2}[.)]\s|$))", re.DOTALL)
+_COLON = re.compile(r"\b(?:plans?|steps?|do|things|tasks)\b[^:\n]{0,60}:\s*(?P<steps>\S.*)", re.IGNORECASE | re.DOTALL)
+_ORDER = re.compile(
+    r"(?:^|[\s,;.:]+)(?:and\s+)?(?:first(?:ly)?(?: of all)?|second(?:ly)?|third(?:ly)?|then|next|after(?:wards| that)?|finally|lastly|at last)"
+    r"\b[\s,:]*(?:then\b\s*)?",
+    re.IGNORECASE,
+)
+_BETWEEN = re.compile(r"\s*[;\n]\s*(?:and\s+)?(?:then\s+)?|\s*,\s+(?:and\s+)?(?:then\s+)?|\s+and then\s+|\s+then\s+", re.IGNORECASE)
+_MAX_STEPS = 10
+_MAX_STEP_CHARS = 200
+
+
+def wants_plan(text: str) -> bool:
+    """Whether the user asks for a plan, or names what to do first and what then."""
+    return _PLAN.search(text) is not None or bool(_read_ordered(text))
+
+
+def read_steps(text: str) -> tuple[str, ...]:
+    """The steps that the user names, when there are at least two: a list, after a colon, or "first..., then..."."""
+    colon = _COLON.search(text)
+    found = [step for step in _LISTED.findall(text)]
+    for steps in (found, _INLINE.findall(text), _read_ordered(text), _split(colon["steps"]) if colon else []):
+        cleaned = [step.strip(" \t\n.,;") for step in steps]
+        named = tuple(step[:_MAX_STEP_CHARS] for step in cleaned if step)[:_MAX_STEPS]
+        if len(named) > 1:
+            return named
+    return ()
+
+
+def _read_ordered(text: str) -> list[str]:
+    """What follows "first", "then", "finally"; it must begin with "first" and go on."""
+    begin = re.search(r"\bfirst(?:ly)?(?: of all)?\b[\s,:]+(?=\w)", text, re.IGNORECASE)
+    if begin is None or not re.search(r"\b(?:then|next|finally|lastly|after that|second(?:ly)?)\b", text[begin.end() :], re.IGNORECASE):
+        return []
+    steps = [step for step in _ORDER.split(text[begin.end() :]) if step.strip(" .,;")]
+    return steps if len(steps) > 1 else []
+
+
+def _split(text: str) -> list[str]:
+    first = text.strip().split("\n\n")[0]
+    steps = [step for step in _BETWEEN.split(first.rstrip(" .!")) if step.strip()]
+    return steps if len(steps) > 1 else re.split(r"\s+and\s+", first.rstrip(" .!"))

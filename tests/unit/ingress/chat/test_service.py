@@ -1,0 +1,171 @@
+"""Accepting when parts fail: waiting for twins, bells that can't be rung, objects of refused messages."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from starlette.datastructures import Headers
+
+from everturn.errors import NotFound, Unavailable
+from everturn.model.identity import Lane, Principal
+from everturn.model.ids import ConversationId, SignalId, TurnId
+from everturn.model.signals import SignalState
+from everturn.ports.event_stream import Hint
+from everturn.ports.inbox import KeyBusy, Receipt
+from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.sequential_ids import SequentialIds
+from ingress.admission.gate import WorkGate
+from ingress.admission.metrics import IngressMetrics
+from ingress.attachments.antivirus import NoScan
+from ingress.attachments.intake import FileCaps, IncomingFile, Intake
+from ingress.chat.schemas import MessageIn
+from ingress.chat.service import ChatService, Wires, parse_turn_id
+from ingress.chat.submission import Submission
+from ingress.errors import ProblemError
+
+ME = Principal("t", "p", "me")
+CSV = IncomingFile("a.csv", "text/csv", b"a,b\n")
+RECEIPT = Receipt(ConversationId("conv_1"), TurnId("turn_1"), None, None, ring=True, lane=Lane.REGISTERED)
+
+
+class World:
+    """All that the service touches, in memory; `outcomes` are what accepting does in turn."""
+
+    def __init__(self, *outcomes: Receipt | Exception, depth: int = 0, wire_down: bool = False) -> None:
+        self.outcomes = list(outcomes)
+        self.clock = FixedClock()
+        self.sent: list[object] = []
+        self.objects: dict[str, bytes] = {}
+        self._depth = depth
+        self._wire_down = wire_down
+        metrics = IngressMetrics()
+        world: Any = self
+        intake = Intake(
+            objects=world,
+            artifacts=world,
+            antivirus=NoScan(),
+            caps=FileCaps(1000, 1000, 1000, 3),
+            ids=SequentialIds(),
+            metrics=metrics,
+        )
+        self.service = ChatService(
+            inbox=world,
+            wires=Wires(world, world, world),
+            gate=WorkGate(world, queue_max=10),
+            intake=intake,
+            ids=SequentialIds(),
+            clock=self.clock,
+            metrics=metrics,
+        )
+        self.metrics = metrics
+
+    async def accept_message(self, *_: object) -> Receipt:
+        self.clock.advance(2)
+        outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def depth(self) -> int:
+        return self._depth
+
+    async def ring(self, *what: object) -> None:
+        await self._send(what)
+
+    async def send(self, hint: Hint) -> None:
+        await self._send(hint)
+
+    async def _send(self, what: object) -> None:
+        if self._wire_down:
+            raise Unavailable("Redis")
+        self.sent.append(what)
+
+    async def save(self, key: str, data: bytes) -> None:
+        self.objects[key] = data
+
+    async def delete(self, keys: tuple[str, ...]) -> int:
+        return sum(self.objects.pop(key, None) is not None for key in keys)
+
+    async def load_unreferenced(self, _: Principal, __: ConversationId, keys: list[str]) -> tuple[str, ...]:
+        return tuple(keys)
+
+    async def accept(self, *files: IncomingFile) -> Receipt:
+        submission = Submission(MessageIn(text="hello"), files)
+        return await self.service.accept_message(ME, "new", submission, Headers({"idempotency-key": "k"}))
+
+
+async def test_an_accepted_message_rings_and_tells_and_keeps_its_objects() -> None:
+    world = World(RECEIPT)
+
+    assert await world.accept(CSV) == RECEIPT
+
+    assert world.sent == [(Lane.REGISTERED, "conv_1"), Hint("status", ConversationId("conv_1"))]
+    assert list(world.objects.values()) == [CSV.data]
+
+
+async def test_after_the_commit_bells_that_fail_change_nothing_for_the_client() -> None:
+    world = World(RECEIPT, wire_down=True)
+
+    assert await world.accept() == RECEIPT
+
+    assert world.metrics.registry.get_sample_value("ingress_unrung_total") == 2
+
+
+async def test_a_signal_rings_the_running_turn_and_is_told() -> None:
+    receipt = Receipt(
+        ConversationId("conv_1"), TurnId("turn_1"), SignalId("sig_1"), SignalState.ACCEPTED, ring=False, lane=Lane.PAID
+    )
+    world = World(receipt)
+
+    await world.accept()
+
+    assert world.sent == [("conv_1",), Hint("signal", ConversationId("conv_1"), "sig_1")]
+
+
+async def test_a_twin_is_waited_for_and_its_answer_is_given_without_ringing_again() -> None:
+    replay = Receipt(ConversationId("conv_2"), TurnId("t"), None, None, ring=False, lane=Lane.PAID, replayed=True)
+    world = World(KeyBusy(), KeyBusy(), replay)
+
+    assert await world.accept(CSV) == replay
+
+    assert world.sent == []
+    assert world.objects == {}
+
+
+async def test_a_twin_that_takes_longer_than_five_seconds_is_a_conflict() -> None:
+    world = World(KeyBusy())
+
+    with pytest.raises(KeyBusy):
+        await world.accept()
+
+    assert 5 <= world.clock.monotonic() <= 9
+
+
+@pytest.mark.parametrize("failure", [NotFound("x"), Unavailable("Postgres")])
+async def test_a_message_that_is_not_accepted_leaves_no_object(failure: Exception) -> None:
+    world = World(failure)
+
+    with pytest.raises(type(failure)):
+        await world.accept(CSV)
+
+    assert world.objects == {}
+    assert world.sent == []
+
+
+async def test_a_full_queue_refuses_before_anything_is_stored() -> None:
+    world = World(RECEIPT, depth=10)
+
+    with pytest.raises(ProblemError) as refused:
+        await world.accept(CSV)
+
+    assert refused.value.status_code == 503
+    assert world.objects == {}
+    assert world.outcomes == [RECEIPT]
+
+
+def test_a_target_must_be_a_turns_id() -> None:
+    refusing: Callable[[str], object] = parse_turn_id
+
+    assert parse_turn_id(None) is None
+    with pytest.raises(ProblemError):
+        refusing("turn_x")
