@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.channels.specs import ChannelSpec
 from chat_proc.channels.streaming import stream_with_channels
-from everturn.model.prompts import ModelRequest
-from everturn.model.sources import Source
+from everturn.model.llm.prompts import ModelRequest
+from everturn.model.llm.sources import Source
 from everturn.ports.language_model import ModelPiece, ModelTraits, ModelUsage, ReplyFinished, TextDelta
 
 CHUNK_SIZES = (1, 4, 16, 64)

@@ -10,18 +10,17 @@ from chat_proc.agent.limits import TurnLimits
 from chat_proc.agent.loop import AgentLoop
 from chat_proc.agent.prompting import PromptBuilder
 from chat_proc.agent.round import RoundRunner
+from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.tools.context.write import WriteTool
 from chat_proc.tools.plan.plan import PlanTool
 from chat_proc.tools.registry import ToolRegistry
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.runner import ClaimedTurn, RunnerParts, TurnRunner
-from turn_bench.drivers import GatedEvents, GatedModel, GatedTimelines, Gate, MemoryTurns, NoSweeps
-
 from everturn.errors import StaleFence
-from everturn.model.block_bodies import ExitBody
+from everturn.model.block_bodies import Body, ExitBody
 from everturn.model.blocks import Block
 from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, SignalId, TurnId
+from everturn.model.ids import SignalId, TurnId
 from everturn.model.leases import ORIGIN, EventCursor
 from everturn.model.signals import SignalKind
 from everturn.model.turns import Turn
@@ -41,6 +40,7 @@ from everturn.testing.sequential_ids import SequentialIds
 from everturn.timeline.conversation_state import build_state
 from everturn.wire.events import Envelope, parse_envelope
 from everturn.wire.views import StateView
+from turn_bench.drivers import Gate, GatedEvents, GatedModel, GatedTimelines, MemoryTurns, NoSweeps
 
 ANN = Principal("acme", "main", "ann")
 LEASE_S = 15.0
@@ -147,9 +147,9 @@ class Bench:
         entries = await self.events.load_after(self.conversation_id, ORIGIN, max_entries=1_000_000)
         return [parse_envelope(event.payload) for entry in entries for event in entry.events]
 
-    def texts(self, kind: type) -> list[str]:
+    def texts(self, kind: type[Body]) -> list[str]:
         """The texts of all blocks with this body."""
-        return [block.body.text for block in self.blocks if isinstance(block.body, kind)]  # pyright: ignore
+        return [getattr(block.body, "text", "") for block in self.blocks if isinstance(block.body, kind)]
 
     def _ring(self) -> None:
         for worker in self.workers:
@@ -221,7 +221,8 @@ class BenchWorker:
 
 
 def build_loop(bench: Bench, model: GatedModel, failpoints: Failpoints) -> AgentLoop:
-    generator = Generator(model, failpoints)
+    code_tools = frozenset(spec.tool_id for spec in bench.registry.specs if spec.takes_code)
+    generator = Generator(model, failpoints, limits=DecisionLimits(code_tools=code_tools))
     return AgentLoop(
         prompts=PromptBuilder(
             system_prompt="You are the agent.",

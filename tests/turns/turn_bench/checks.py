@@ -4,7 +4,6 @@ from collections import Counter
 from functools import reduce
 
 import pytest
-from turn_bench.bench import Bench
 
 from everturn.model.block_bodies import ExitBody, ToolCallBody, ToolResultBody
 from everturn.model.blocks import BlockType, first_broken_link
@@ -15,11 +14,10 @@ from everturn.model.turns import TurnUsage
 from everturn.testing.states import comparable_state
 from everturn.timeline.event_fold import fold_event
 from everturn.wire.events import TERMINAL
+from turn_bench.bench import Bench
 
 
-async def check_conversation(
-    bench: Bench, *, ends_may_repeat: bool = False, events_may_be_lost: bool = False
-) -> None:
+async def check_conversation(bench: Bench, *, ends_may_repeat: bool = False, events_may_be_lost: bool = False) -> None:
     """The central properties. `ends_may_repeat`: a worker died between publishing an end and noting that it did.
 
     `events_may_be_lost`: the stream was emptied, so that a client takes a snapshot when it finds a gap.
@@ -75,9 +73,7 @@ def check_ledgers(bench: Bench) -> None:
         assert row.signal.state is not SignalState.ACCEPTED, row
 
 
-async def check_events(
-    bench: Bench, *, ends_may_repeat: bool = False, events_may_be_lost: bool = False
-) -> None:
+async def check_events(bench: Bench, *, ends_may_repeat: bool = False, events_may_be_lost: bool = False) -> None:
     """Ids increase, each turn ends once, and folding from any snapshot gives what REST reads."""
     published = await bench.published()
     ids = [try_parse_cursor(event.id or "") or ORIGIN for event in published]
@@ -93,7 +89,6 @@ async def check_events(
             continue
         folded = comparable_state(reduce(fold_event, published, snapshot))
         assert folded == final, f"from {snapshot.cursor}"
-
 
 
 async def finds_gap(bench: Bench, cursor: EventCursor) -> bool:

@@ -11,7 +11,7 @@ from everturn.model.feedback import Feedback
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import EventCursor, Lease
-from everturn.model.prompts import ModelRequest
+from everturn.model.llm.prompts import ModelRequest
 from everturn.model.signals import Signal
 from everturn.model.turns import Turn, TurnUsage
 from everturn.ports.event_stream import Entry

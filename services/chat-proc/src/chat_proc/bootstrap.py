@@ -18,6 +18,7 @@ from chat_proc.agent.loop import AgentLoop
 from chat_proc.agent.prompt.system import build_system_prompt, load_topic
 from chat_proc.agent.prompting import PromptBuilder
 from chat_proc.agent.round import RoundRunner
+from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.models.choice import ModelChoice, choose_model
 from chat_proc.models.retry import RetryingModel
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
@@ -131,7 +132,8 @@ def build_loop(settings: WorkerSettings, model: LanguageModel, tools: OfferedToo
         cost_usd=settings.turn_cost_usd,
         max_output_tokens=settings.max_output_tokens,
     )
-    generator = Generator(model, failpoints)
+    code_tools = frozenset(spec.tool_id for spec in tools.registry.specs if spec.takes_code)
+    generator = Generator(model, failpoints, limits=DecisionLimits(code_tools=code_tools))
     return AgentLoop(
         prompts=PromptBuilder(
             system_prompt=build_system_prompt(tools.registry.specs),

@@ -35,8 +35,7 @@ class Gateway:
     def __init__(self, path: str, nonce: str) -> None:
         self._path = path
         self._nonce = nonce
-        self._connecting = asyncio.Lock()
-        self._session: _Session | None = None
+        self._opening: asyncio.Task[_Session] | None = None
 
     async def call(self, tool_id: str, arguments: dict[str, object]) -> object:
         """The tool's value. Raises ToolError."""
@@ -44,10 +43,18 @@ class Gateway:
         return await session.call(tool_id, arguments)
 
     async def _connect(self) -> "_Session":
-        async with self._connecting:
-            if self._session is None or not self._session.usable:
-                self._session = await _Session.open(self._path, self._nonce)
-            return self._session
+        # One task opens for all calls that come meanwhile; a task belongs to its event loop, and so does its session.
+        loop = asyncio.get_running_loop()
+        if self._opening is None or self._opening.get_loop() is not loop or _is_spent(self._opening):
+            self._opening = loop.create_task(_Session.open(self._path, self._nonce))
+        return await asyncio.shield(self._opening)
+
+
+def _is_spent(opening: "asyncio.Task[_Session]") -> bool:
+    """Whether it failed, or its connection has been closed."""
+    if not opening.done():
+        return False
+    return opening.cancelled() or opening.exception() is not None or not opening.result().usable
 
 
 class _Session:
@@ -76,7 +83,8 @@ class _Session:
 
     @property
     def usable(self) -> bool:
-        return self._loop is asyncio.get_running_loop() and not self._reading.done()
+        """Whether it can still bring answers."""
+        return not self._reading.done()
 
     async def call(self, tool_id: str, arguments: dict[str, object]) -> object:
         self._calls += 1

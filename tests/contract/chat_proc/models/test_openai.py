@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 
 from chat_proc.models.openai import OpenAIModel, build_model
 from chat_proc.models.retry import RetryingModel, RetryLimits
-from everturn.model.prompts import MediaPart, ModelRequest, PromptMessage, TextPart
+from everturn.model.llm.prompts import MediaPart, ModelRequest, PromptMessage, TextPart
 from everturn.ports.language_model import (
     ContextLimitExceeded,
     ModelFailed,

@@ -1,4 +1,4 @@
-from chat_proc.agent.limits import TurnLimits, reached_cap, round_limit
+from chat_proc.agent.limits import Spent, TurnLimits, reached_cap, round_limit
 from everturn.model.block_bodies import SignalBody
 from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.model.ids import SignalId, TurnId
@@ -20,10 +20,10 @@ def test_each_followup_gives_one_round_of_credit_and_at_most_doubles_them() -> N
 
 
 def test_nothing_is_reached_below_the_caps() -> None:
-    assert reached_cap(LIMITS, TurnUsage(input_tokens=50, output_tokens=49, cost_usd=0.9), 9.9) is None
+    assert reached_cap(LIMITS, Spent(TurnUsage(input_tokens=50, output_tokens=49, cost_usd=0.9), 9.9)) is None
 
 
 def test_time_tokens_and_money_are_caps() -> None:
-    assert "10 s" in (reached_cap(LIMITS, TurnUsage(), 10.0) or "")
-    assert "100 tokens" in (reached_cap(LIMITS, TurnUsage(input_tokens=60, output_tokens=40), 0.0) or "")
-    assert "1.00 USD" in (reached_cap(LIMITS, TurnUsage(cost_usd=1.0), 0.0) or "")
+    assert "10 s" in (reached_cap(LIMITS, Spent(TurnUsage(), 10.0)) or "")
+    assert "100 tokens" in (reached_cap(LIMITS, Spent(TurnUsage(input_tokens=60, output_tokens=40), 0.0)) or "")
+    assert "1.00 USD" in (reached_cap(LIMITS, Spent(TurnUsage(cost_usd=1.0), 0.0)) or "")

@@ -129,7 +129,9 @@ async def test_the_closing_call_takes_plain_text_for_the_answer() -> None:
 
 
 async def test_a_closing_call_that_wants_a_tool_fails_the_turn() -> None:
-    bench = Bench(NONSENSE, call("demo.echo", {}, notes="once more"), tools=[DemoTool()], limits=TurnLimits(max_repairs=0))
+    bench = Bench(
+        NONSENSE, call("demo.echo", {}, notes="once more"), tools=[DemoTool()], limits=TurnLimits(max_repairs=0)
+    )
 
     await run(bench)
 
@@ -265,7 +267,9 @@ async def test_reasoning_apart_from_the_reply_is_thinking() -> None:
 
 async def test_marks_in_notes_move_the_plan_and_a_new_plan_ignores_them() -> None:
     plan = call("react.plan", {"mode": "new", "steps": ["look", "tell"]}, notes="✓ [1] not yet")
-    bench = Bench(plan, call("demo.echo", {}, notes="✓ [1] looked"), answer("Told.", notes="✓ [2] told"), tools=[DemoTool()])
+    bench = Bench(
+        plan, call("demo.echo", {}, notes="✓ [1] looked"), answer("Told.", notes="✓ [2] told"), tools=[DemoTool()]
+    )
 
     await run(bench)
 

@@ -12,12 +12,12 @@ from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
 from everturn.model.commits import Effect
-from everturn.model.prompts import ModelRequest
+from everturn.model.llm.prompts import ModelRequest
 from everturn.model.signals import SignalKind
 from everturn.ports.language_model import ModelFailed
 from everturn.testing.scripted_model import Fail, Say, Script, ScriptedModel, Think
 
-WORDS = st.text(alphabet="ab \n[]{}\"\\<é", max_size=12)
+WORDS = st.text(alphabet='ab \n[]{}"\\<é', max_size=12)
 
 
 class TirelessModel(ScriptedModel):

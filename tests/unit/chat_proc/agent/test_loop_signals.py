@@ -72,7 +72,9 @@ async def test_a_followup_between_two_rounds_is_folded_into_the_next() -> None:
 async def test_a_followup_in_the_last_round_opens_one_more_round() -> None:
     echo = DemoTool()
     echo.go_on.clear()
-    bench = Bench(call("demo.echo", {}), call("demo.echo", {}), answer("Both."), tools=[echo], limits=TurnLimits(rounds=2))
+    bench = Bench(
+        call("demo.echo", {}), call("demo.echo", {}), answer("Both."), tools=[echo], limits=TurnLimits(rounds=2)
+    )
     await bench.say("Hello.")
     task = asyncio.create_task(bench.work())
     await echo.started.wait()
@@ -133,7 +135,9 @@ async def test_followups_give_at_most_as_many_rounds_as_the_turn_had() -> None:
 
 
 async def test_a_followup_after_a_cap_becomes_the_next_turn() -> None:
-    bench = Bench(call("demo.echo", {}), answer("Capped."), answer("Next."), tools=[DemoTool()], limits=TurnLimits(rounds=1))
+    bench = Bench(
+        call("demo.echo", {}), answer("Capped."), answer("Next."), tools=[DemoTool()], limits=TurnLimits(rounds=1)
+    )
     await bench.say("Hello.")
     worker = bench.hire()
     say_before_close(bench, worker, (FOLLOWUP, "Late"), (FOLLOWUP, "and later."))

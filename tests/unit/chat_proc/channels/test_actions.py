@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from chat_proc.channels.actions import ActionReader, ActionRefusal, read_action
 from chat_proc.channels.jsontext.fields import FieldText
-from everturn.model.decisions import Action, ToolCall
+from everturn.model.llm.decisions import Action, ToolCall
 
 
 def test_a_tool_call_is_read() -> None:

@@ -2,7 +2,7 @@ from typing import Any
 
 from chat_proc.channels.channel_output import ChannelOutput, CompositeRoute
 from chat_proc.channels.specs import ChannelSpec, Subscriber
-from everturn.model.sources import Source
+from everturn.model.llm.sources import Source
 from everturn.wire.events import ChatDelta
 
 SOURCES = {1: Source(1, "One", "https://one.example")}

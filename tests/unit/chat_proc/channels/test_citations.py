@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.channels.citations import CitationFormat, CitationReplacer, index_sources, parse_sids
-from everturn.model.sources import Source
+from everturn.model.llm.sources import Source
 
 SOURCES = (
     Source(1, "One", "https://one.example/a"),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from chat_proc.channels.composite import CompositeJsonArtifactStreamer
-from everturn.model.sources import Source
+from everturn.model.llm.sources import Source
 from everturn.wire.events import ChatDelta
 
 SOURCES = {1: Source(1, "One", "https://one.example")}

@@ -4,7 +4,7 @@ import pytest
 
 from chat_proc.channels.actions import ActionRefusal
 from chat_proc.channels.decision_problems import DecisionLimits, ReplyFacts, find_problems
-from everturn.model.decisions import Action, Program, ToolCall
+from everturn.model.llm.decisions import Action, Program, ToolCall
 
 CALL = Action("call_tool", tool_call=ToolCall("react.read", {}))
 RUN = Action("call_tool", tool_call=ToolCall("run_code", {}))

@@ -7,8 +7,8 @@ from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClose
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import CodeText, DecisionPiece, DecisionStream, ThinkingText, clean_program
 from chat_proc.channels.parser import ChannelClosed, ChannelOpened
-from everturn.model.decisions import Action, Decision, Program, ToolCall
-from everturn.model.sources import Source
+from everturn.model.llm.decisions import Action, Decision, Program, ToolCall
+from everturn.model.llm.sources import Source
 
 SOURCES = (Source(1, "One", "https://one.example"),)
 

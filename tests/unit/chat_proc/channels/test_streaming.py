@@ -7,8 +7,8 @@ from pydantic import BaseModel
 from chat_proc.channels.composite import CompositeJsonArtifactStreamer
 from chat_proc.channels.specs import ChannelSpec, ChannelSubscribers
 from chat_proc.channels.streaming import stream_with_channels
-from everturn.model.prompts import PromptMessage, TextPart
-from everturn.model.sources import Source
+from everturn.model.llm.prompts import PromptMessage, TextPart
+from everturn.model.llm.sources import Source
 from everturn.ports.language_model import LanguageModel, ModelFailed
 from everturn.testing.scripted_model import SCRIPTED_USAGE, Fail, Say, Script, ScriptedModel, Think
 from everturn.wire.events import ChatDelta

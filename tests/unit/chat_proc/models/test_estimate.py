@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.models.estimate import CharsPerToken, count_chars, estimate_media, estimate_request
-from everturn.model.prompts import MediaPart
+from everturn.model.llm.prompts import MediaPart
 from everturn.testing.model_contract import build_request
 
 

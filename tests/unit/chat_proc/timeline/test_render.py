@@ -11,8 +11,8 @@ from chat_proc.timeline.render import MAX_MEDIA_PARTS, PromptRenderer
 from everturn.model.block_bodies import AttachmentTextBody, PlanBody
 from everturn.model.blocks import Block, BlockType
 from everturn.model.ids import PlanId, TurnId
+from everturn.model.llm.prompts import MediaPart, ModelRequest, PromptMessage, TextPart
 from everturn.model.plans import PlanMoment, new_plan
-from everturn.model.prompts import MediaPart, ModelRequest, PromptMessage, TextPart
 from everturn.ports.language_model import ModelTraits
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
 

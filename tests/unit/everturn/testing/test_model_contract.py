@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from everturn.model.prompts import ModelRequest
+from everturn.model.llm.prompts import ModelRequest
 from everturn.ports.language_model import ModelPiece, ReplyFinished
 from everturn.testing.model_contract import LanguageModelContract, build_request, collect_pieces
 from everturn.testing.scripted_model import (

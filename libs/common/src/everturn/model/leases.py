@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from everturn.model.ids import ConversationId, TurnId
 from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId, TurnId
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from everturn.errors import EverturnError
-from everturn.model.prompts import ModelRequest
+from everturn.model.llm.prompts import ModelRequest
 
 
 @dataclass(frozen=True, slots=True)

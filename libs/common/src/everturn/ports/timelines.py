@@ -6,8 +6,8 @@ from everturn.errors import Conflict
 from everturn.model.blocks import Block
 from everturn.model.commits import Commit
 from everturn.model.feedback import Feedback
-from everturn.model.ids import ConversationId, TurnId
 from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import Lease
 from everturn.model.signals import Signal
 from everturn.model.turns import Turn, TurnUsage

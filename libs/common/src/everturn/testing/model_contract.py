@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
-from everturn.model.prompts import ModelRequest, PromptMessage, TextPart
+from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
 from everturn.ports.language_model import LanguageModel, ModelPiece, ReplyFinished, TextDelta
 
 _TIMEOUT_S = 10.0

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import assert_never
 
-from everturn.model.prompts import ModelRequest
+from everturn.model.llm.prompts import ModelRequest
 from everturn.ports.language_model import (
     FinishReason,
     ModelPiece,

@@ -6,8 +6,8 @@ from pydantic import BaseModel
 
 from chat_proc.agent.catalog import ToolCatalog
 from everturn.errors import Invalid
-from everturn.model.decisions import Action, Decision
-from everturn.model.decisions import ToolCall as DecidedCall
+from everturn.model.llm.decisions import Action, Decision
+from everturn.model.llm.decisions import ToolCall as DecidedCall
 from everturn.ports.tool import ToolSpec
 
 MAX_SENTENCES = 3

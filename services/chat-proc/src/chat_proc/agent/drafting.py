@@ -23,8 +23,8 @@ from everturn.model.block_bodies import (
 )
 from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.model.commits import UsageEvent
-from everturn.model.decisions import Decision
 from everturn.model.ids import CallId, TurnId
+from everturn.model.llm.decisions import Decision
 from everturn.model.plans import PlanSnapshot
 from everturn.model.refs import (
     call_ref,

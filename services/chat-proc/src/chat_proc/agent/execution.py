@@ -11,7 +11,7 @@ import structlog
 
 from chat_proc.agent.catalog import ToolCatalog
 from chat_proc.agent.drafting import RoundPlace
-from chat_proc.agent.open_turn import OpenTurn, Writing
+from chat_proc.agent.open_turn import OpenTurn, Writing, show_files
 from chat_proc.agent.race import Stopped, run_until
 from everturn.errors import Invalid
 from everturn.model.block_bodies import PlanBody, ToolCallBody, ToolResultBody
@@ -81,7 +81,7 @@ class ToolRunner:
     async def _call(self, turn: OpenTurn, spec: ToolSpec, pending: PendingCall) -> _Outcome:
         params = self._catalog.check_params(spec.tool_id, pending.body.params)
         context = ToolContext(
-            turn.principal, turn.conversation_id, turn.turn_id, pending.block.round, turn.blocks, turn.now()
+            turn.lease.principal, turn.lease.conversation_id, turn.turn_id, pending.block.round, turn.blocks, turn.now()
         )
         work = self._bounded(spec, ToolCall(pending.block.call_id or CallId(""), params, pending.code, context))
         if not spec.cancellable:
@@ -117,7 +117,7 @@ class ToolRunner:
         events: list[AnyEvent] = [step_event(build_ended_step(build_started_step(pending.block, pending.body), result))]
         external = [artifact for artifact in result.artifacts if artifact.visibility == "external"]
         if external:
-            events.append(ChatFiles(files=turn.file_views(external)))
+            events.append(ChatFiles(files=show_files(turn, external)))
         events += [ChatPlan(plan=record.body.plan) for record in records if isinstance(record.body, PlanBody)]
         change = effect_change(call_id, pending.body, self._effect(pending.body), _EFFECT_STATES[result.status])
         return Writing(

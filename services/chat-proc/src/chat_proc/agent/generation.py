@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from chat_proc.agent.open_turn import OpenTurn
 from chat_proc.agent.race import Stopped, run_until
 from chat_proc.channels.action_stream import AnswerText, ContentText, NotesText
+from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream, ThinkingText
 from chat_proc.models.estimate import CharsPerToken, estimate_request
 from chat_proc.stream.texts import RoundTexts
 from everturn.model.commits import UsageEvent
-from everturn.model.decisions import Decision
-from everturn.model.prompts import ModelRequest
-from everturn.model.sources import Source
+from everturn.model.llm.decisions import Decision
+from everturn.model.llm.prompts import ModelRequest
+from everturn.model.llm.sources import Source
 from everturn.ports.language_model import (
     LanguageModel,
     ModelFailed,
@@ -44,16 +45,17 @@ class Generated:
 class Generator:
     """Makes model calls. Learns how many characters a token has; holds nothing else between calls."""
 
-    def __init__(self, model: LanguageModel, failpoints: Failpoints) -> None:
+    def __init__(self, model: LanguageModel, failpoints: Failpoints, *, limits: DecisionLimits | None = None) -> None:
         self._model = model
         self._failpoints = failpoints
+        self._limits = limits or DecisionLimits()
         self._ratio = CharsPerToken()
 
     async def generate(
         self, turn: OpenTurn, request: ModelRequest, round_number: int, sources: Sequence[Source] = ()
     ) -> Generated:
         """Raises ModelFailed when there is no whole reply; what was shown is then void, and what it cost is booked."""
-        reply = _Reply(turn, round_number, sources)
+        reply = _Reply(turn, round_number, DecisionStream(sources=sources, limits=self._limits))
         self._failpoints.hit("turn.before_first_token")
         try:
             ran = await run_until(turn.inbox.wait_for_control(), self._stream(request, reply))
@@ -94,8 +96,8 @@ class Generator:
 class _Reply:
     """One reply on its way."""
 
-    def __init__(self, turn: OpenTurn, round_number: int, sources: Sequence[Source]) -> None:
-        self._stream = DecisionStream(sources=sources)
+    def __init__(self, turn: OpenTurn, round_number: int, stream: DecisionStream) -> None:
+        self._stream = stream
         self.texts = RoundTexts(turn.emit, round_number, turn.now)
         self.usage: ModelUsage | None = None
         self.chars = 0

@@ -23,15 +23,24 @@ class TurnLimits:
     """Replies of one round that may break off while they stream before the turn fails."""
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a turn has used so far, also by workers that died. `elapsed_s` counts from the turn's start."""
+
+    usage: TurnUsage
+    elapsed_s: float
+
+
 def round_limit(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:
     """The rounds this turn may have, with the credit of the followups folded so far."""
     followups = sum(1 for block in turn_blocks if block.type is BlockType.USER_FOLLOWUP)
     return limits.rounds + min(followups, limits.rounds)
 
 
-def reached_cap(limits: TurnLimits, usage: TurnUsage, elapsed_s: float) -> str | None:
+def reached_cap(limits: TurnLimits, spent: Spent) -> str | None:
     """The cap that leaves no room for another ordinary round, in words; None when there is room."""
-    if elapsed_s >= limits.wall_time_s:
+    usage = spent.usage
+    if spent.elapsed_s >= limits.wall_time_s:
         return f"the time limit of {limits.wall_time_s:.0f} s"
     if usage.input_tokens + usage.output_tokens >= limits.tokens:
         return f"the limit of {limits.tokens} tokens"

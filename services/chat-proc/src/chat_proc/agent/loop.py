@@ -5,6 +5,7 @@ Every step is committed before the next begins, so that any worker can go on fro
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 
@@ -13,7 +14,7 @@ from chat_proc.agent.drafting import RoundPlace, draft_missing_start
 from chat_proc.agent.execution import ToolRunner
 from chat_proc.agent.folding import Folded, fold_signals, settle_leftover, through_last_end
 from chat_proc.agent.limits import TurnLimits, reached_cap, round_limit
-from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
+from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing, show_files
 from chat_proc.agent.prompting import PromptBuilder, TurnPrompts
 from chat_proc.agent.round import RoundRunner
 from everturn.errors import Conflict
@@ -112,7 +113,7 @@ class AgentLoop:
             return f"the limit of {place.limit} rounds"
         if failure_streak(turn.turn_blocks) > self._limits.max_repairs:
             return "too many replies that could not be used"
-        return reached_cap(self._limits, turn.usage, turn.elapsed_s)
+        return reached_cap(self._limits, turn.spent)
 
     async def _fold(self, turn: OpenTurn, number: int) -> TurnEnd | None:
         """Make what was said part of the round that begins; the end of the turn if that ends it."""
@@ -120,13 +121,13 @@ class AgentLoop:
             signals = await turn.inbox.load_unseen()
             if ending := through_last_end(signals):
                 # No round begins: what was said goes with the last one.
-                return _end_with(fold_signals(ending, self._place(turn, number - 1), turn.file_views))
+                return _end_with(fold_signals(ending, self._place(turn, number - 1), partial(show_files, turn)))
             if not signals:
                 return None
             place = self._place(turn, number)
             start = Writing(drafts=tuple(draft_missing_start(place, turn.turn_blocks)))
             try:
-                await turn.commit(start.plus(fold_signals(signals, place, turn.file_views).writing))
+                await turn.commit(start.plus(fold_signals(signals, place, partial(show_files, turn)).writing))
             except InboxMoved:
                 # Edited or taken back between the read and the commit.
                 continue
@@ -148,7 +149,7 @@ class AgentLoop:
             final, leftover = end, news
             if end.error is None and (cancelling := _through_last_cancel(news)):
                 place = self._place(turn, _last_round(turn, end))
-                folded = fold_signals(cancelling, place, turn.file_views)
+                folded = fold_signals(cancelling, place, partial(show_files, turn))
                 final = TurnEnd(Outcome.CANCELLED, writing=end.writing.plus(folded.writing))
                 leftover = news[len(cancelling) :]
             elif news and self._goes_on(turn, end):
@@ -165,7 +166,7 @@ class AgentLoop:
         raise Conflict(f"{MAX_TRIES} signals came while the turn was ending.")
 
     async def _close_once(self, turn: OpenTurn, end: TurnEnd, leftover: tuple[Signal, ...]) -> TurnEnd:
-        settled = settle_leftover(leftover, self._next_turn_id, turn.file_views)
+        settled = settle_leftover(leftover, self._next_turn_id, partial(show_files, turn))
         final = TurnEnd(end.outcome, end.error, end.writing.plus(settled.writing))
         await turn.close(final, promote=settled.promote)
         return final

@@ -4,14 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from chat_proc.agent.limits import Spent
 from everturn.model.artifacts import Artifact
 from everturn.model.blocks import Block, BlockDraft
 from everturn.model.commits import EffectChange, Promotion, SignalChange, UsageEvent
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
+from everturn.model.ids import TurnId
+from everturn.model.leases import Lease
 from everturn.model.problems import Problem
 from everturn.model.signals import Signal
-from everturn.model.turns import Outcome, TurnUsage
+from everturn.model.turns import Outcome
+from everturn.timeline.view_parts import build_file_view
 from everturn.wire.events import AnyEvent
 from everturn.wire.views import FileView
 
@@ -68,9 +70,10 @@ class OpenTurn(Protocol):
     """A leased turn. Every write raises StaleFence when the lease is lost."""
 
     @property
-    def principal(self) -> Principal: ...
-    @property
-    def conversation_id(self) -> ConversationId: ...
+    def lease(self) -> Lease:
+        """Names the conversation and the principal."""
+        ...
+
     @property
     def turn_id(self) -> TurnId: ...
     @property
@@ -84,12 +87,7 @@ class OpenTurn(Protocol):
         ...
 
     @property
-    def usage(self) -> TurnUsage:
-        """The sum over all model calls of the turn so far, also those of workers that died."""
-        ...
-
-    @property
-    def elapsed_s(self) -> float: ...
+    def spent(self) -> Spent: ...
     @property
     def media(self) -> Mapping[str, bytes]:
         """Images and documents of this turn by sha256."""
@@ -104,10 +102,6 @@ class OpenTurn(Protocol):
 
     async def load_media(self, artifacts: Sequence[Artifact]) -> None:
         """Fetch the images and documents among these into `media`."""
-        ...
-
-    def file_views(self, artifacts: Sequence[Artifact]) -> tuple[FileView, ...]:
-        """Files as clients see them."""
         ...
 
     def now(self) -> str:
@@ -131,3 +125,9 @@ class OpenTurn(Protocol):
     async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
         """Write the end. Raises InboxMoved also when a signal came that `load_unseen` has not told of."""
         ...
+
+
+def show_files(turn: OpenTurn, artifacts: Sequence[Artifact]) -> tuple[FileView, ...]:
+    """Files of this turn as clients see them."""
+    who = turn.lease.principal
+    return tuple(build_file_view(item, tenant=who.tenant, project=who.project) for item in artifacts)

@@ -6,7 +6,7 @@ from chat_proc.agent.open_turn import OpenTurn
 from chat_proc.timeline.announce import Budget, build_announce, build_announce_state
 from chat_proc.timeline.files import wanted_media
 from chat_proc.timeline.render import PromptRenderer
-from everturn.model.prompts import ModelRequest
+from everturn.model.llm.prompts import ModelRequest
 from everturn.ports.language_model import ModelTraits
 
 
@@ -54,11 +54,11 @@ class TurnPrompts:
             round=place.round,
             round_limit=place.limit,
             bonus_rounds=place.limit - limits.rounds,
-            elapsed_s=turn.elapsed_s,
+            elapsed_s=turn.spent.elapsed_s,
             wall_time_s=limits.wall_time_s,
-            tokens=turn.usage.input_tokens + turn.usage.output_tokens,
+            tokens=turn.spent.usage.input_tokens + turn.spent.usage.output_tokens,
             token_limit=limits.tokens,
-            cost_usd=turn.usage.cost_usd,
+            cost_usd=turn.spent.usage.cost_usd,
             cost_limit_usd=limits.cost_usd,
         )
         state = build_announce_state(turn.blocks, turn.turn_id, budget=budget, code=self._shared.code, now=place.now)

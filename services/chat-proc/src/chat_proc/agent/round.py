@@ -29,9 +29,9 @@ from everturn.model.block_bodies import ToolCallBody
 from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.model.commits import EffectState
 from everturn.model.ids import CallId
+from everturn.model.llm.prompts import ModelRequest
 from everturn.model.plans import PlanMoment, build_ack, mark_steps
 from everturn.model.problems import problem
-from everturn.model.prompts import ModelRequest
 from everturn.model.turns import Outcome
 from everturn.ports.language_model import ContextLimitExceeded, ModelFailed
 from everturn.telemetry.failpoints import Failpoints

@@ -14,7 +14,7 @@ from chat_proc.channels.actions import (
 )
 from chat_proc.channels.citations import CitationReplacer
 from chat_proc.channels.jsontext.fields import FieldEnd, FieldPiece, FieldText, Path
-from everturn.model.decisions import Action, StreamedAnswer
+from everturn.model.llm.decisions import Action, StreamedAnswer
 
 CONTENT_PARAMS = frozenset({"content", "patch", "replacement"})
 _FINAL_KINDS = frozenset({"complete", "exit"})

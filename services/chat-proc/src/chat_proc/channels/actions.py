@@ -6,7 +6,7 @@ from typing import cast, get_args
 
 from chat_proc.channels.jsontext.fields import FieldPiece, JsonFieldReader, Path
 from chat_proc.channels.jsontext.values import JsonFault, JsonRefusal, read_json
-from everturn.model.decisions import Action, ActionKind, ProblemKind, ToolCall
+from everturn.model.llm.decisions import Action, ActionKind, ProblemKind, ToolCall
 
 ACTION_PATH: Path = ("action",)
 NOTES_PATH: Path = ("notes",)

@@ -12,7 +12,7 @@ from chat_proc.channels.citations import CitationReplacer
 from chat_proc.channels.composite import CompositeJsonArtifactStreamer
 from chat_proc.channels.results import ChannelInstance, ChannelResult, build_result
 from chat_proc.channels.specs import ChannelFormat, ChannelSpec, EmitDelta, Subscriber
-from everturn.model.sources import Source
+from everturn.model.llm.sources import Source
 
 SUBSCRIBER_TIMEOUT_S = 10.0
 

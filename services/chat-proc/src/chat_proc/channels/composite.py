@@ -6,7 +6,7 @@ from typing import get_args
 from chat_proc.channels.citations import CitationReplacer
 from chat_proc.channels.jsontext.fields import FieldPiece, FieldText, JsonFieldReader, Path
 from chat_proc.channels.specs import CITED_FORMATS, ChannelFormat, EmitDelta
-from everturn.model.sources import Source
+from everturn.model.llm.sources import Source
 
 
 class CompositeJsonArtifactStreamer:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chat_proc.channels.actions import ActionRefusal
-from everturn.model.decisions import Action, Problem, ProblemKind, Program
+from everturn.model.llm.decisions import Action, Problem, ProblemKind, Program
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from chat_proc.channels.decision_problems import DecisionLimits, ReplyFacts, fin
 from chat_proc.channels.jsontext.strings import storable
 from chat_proc.channels.parser import ChannelClosed, ChannelOpened, ChannelParser, ChannelText, OutsideText, Piece
 from chat_proc.channels.tags import ChannelSyntax
-from everturn.model.decisions import Action, Decision, Program, StreamedAnswer
-from everturn.model.sources import Source
+from everturn.model.llm.decisions import Action, Decision, Program, StreamedAnswer
+from everturn.model.llm.sources import Source
 
 DECISION_CHANNELS = (
     ChannelSyntax("thinking"),

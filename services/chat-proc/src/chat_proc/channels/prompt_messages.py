@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import cast, get_args
 
 from everturn.errors import Invalid
-from everturn.model.prompts import ModelRequest, PromptMessage, Role, TextPart
+from everturn.model.llm.prompts import ModelRequest, PromptMessage, Role, TextPart
 
 MessageLike = PromptMessage | Mapping[str, object]
 

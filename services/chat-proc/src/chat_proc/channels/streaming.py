@@ -11,8 +11,8 @@ from chat_proc.channels.parser import ChannelClosed, ChannelOpened, ChannelParse
 from chat_proc.channels.prompt_messages import MessageLike, build_request
 from chat_proc.channels.results import ChannelResult, ServiceError, StreamMeta
 from chat_proc.channels.specs import ChannelSpec, ChannelSubscribers, EmitDelta, ModelService
-from everturn.model.prompts import ModelRequest
-from everturn.model.sources import Source, try_source
+from everturn.model.llm.prompts import ModelRequest
+from everturn.model.llm.sources import Source, try_source
 from everturn.ports.language_model import LanguageModel, ModelFailed, ReasoningDelta, ReplyFinished, TextDelta
 
 DEFAULT_OUTPUT_TOKENS = 16_000

@@ -14,7 +14,7 @@ from anthropic.types.raw_message_delta_event import Delta
 from chat_proc.models.cache_points import keep_last_cache_points
 from chat_proc.models.failures import build_failure, build_transport_failure
 from chat_proc.models.pricing import build_traits, find_card, price_usage
-from everturn.model.prompts import MediaPart, ModelRequest, Part, PromptMessage, TextPart
+from everturn.model.llm.prompts import MediaPart, ModelRequest, Part, PromptMessage, TextPart
 from everturn.ports.language_model import (
     FinishReason,
     ModelFailed,

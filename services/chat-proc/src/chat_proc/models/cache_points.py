@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from everturn.model.prompts import Part, PromptMessage, TextPart
+from everturn.model.llm.prompts import Part, PromptMessage, TextPart
 
 MAX_CACHE_POINTS = 4
 """The limit of both providers."""

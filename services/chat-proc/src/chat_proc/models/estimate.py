@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from everturn.model.prompts import MediaPart, ModelRequest, TextPart
+from everturn.model.llm.prompts import MediaPart, ModelRequest, TextPart
 
 _FIRST_CHARS_PER_TOKEN = 3.5
 """Below the four of plain English, because prompts here hold JSON, code and tables."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from everturn.model.prompts import ModelRequest
+from everturn.model.llm.prompts import ModelRequest
 from everturn.ports.language_model import (
     ContextLimitExceeded,
     LanguageModel,

@@ -7,7 +7,7 @@ from chat_proc.timeline.cache_points import choose_cache_points
 from chat_proc.timeline.files import IMAGE_MIMES, PDF_MIME, AttachedMedia, block_media
 from chat_proc.timeline.projection import project_blocks
 from everturn.model.blocks import Block
-from everturn.model.prompts import MediaPart, Part, PromptMessage, TextPart
+from everturn.model.llm.prompts import MediaPart, Part, PromptMessage, TextPart
 from everturn.ports.language_model import ModelTraits
 
 MAX_MEDIA_PARTS = 20

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import structlog
 
+from chat_proc.agent.limits import Spent
 from chat_proc.agent.open_turn import TurnEnd, Writing
 from chat_proc.stream.emitter import Emitter
 from chat_proc.turn.finish import build_status_after, build_terminal_event, draft_exit, status_of
@@ -15,18 +16,16 @@ from everturn.errors import EverturnError
 from everturn.model.artifacts import Artifact
 from everturn.model.blocks import GENESIS_HASH, Block, BlockDraft, chain_blocks
 from everturn.model.commits import Commit, Promotion, TurnClose, UsageEvent
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import Claim
+from everturn.model.ids import TurnId
+from everturn.model.leases import Claim, Lease
 from everturn.model.turns import Turn, TurnUsage
 from everturn.ports.clock import Clock, iso
 from everturn.ports.objects import Objects
 from everturn.ports.timelines import InboxMoved, Timelines
 from everturn.telemetry.metrics import TOKENS
 from everturn.timeline.turn_view import TurnRecord, build_turn_view
-from everturn.timeline.view_parts import build_file_view
 from everturn.wire.events import AnyEvent, ConvTitle
-from everturn.wire.views import FileView, TurnView
+from everturn.wire.views import TurnView
 
 _log = structlog.get_logger(__name__)
 
@@ -71,12 +70,8 @@ class LeasedTurn:
         emitter.show_committed(self._build_view)
 
     @property
-    def principal(self) -> Principal:
-        return self._claim.lease.principal
-
-    @property
-    def conversation_id(self) -> ConversationId:
-        return self._claim.lease.conversation_id
+    def lease(self) -> Lease:
+        return self._claim.lease
 
     @property
     def turn_id(self) -> TurnId:
@@ -91,13 +86,10 @@ class LeasedTurn:
         return self._blocks[self._turn_start :]
 
     @property
-    def usage(self) -> TurnUsage:
-        return add_usage(self._usage, self._booked)
-
-    @property
-    def elapsed_s(self) -> float:
+    def spent(self) -> Spent:
         # Wall time, not monotonic: the turn may have begun on another machine.
-        return max(0.0, (self._clock.now() - self._started).total_seconds())
+        elapsed_s = max(0.0, (self._clock.now() - self._started).total_seconds())
+        return Spent(add_usage(self._usage, self._booked), elapsed_s)
 
     @property
     def media(self) -> Mapping[str, bytes]:
@@ -112,11 +104,6 @@ class LeasedTurn:
                 self._media[artifact.sha256] = await self._objects.load(artifact.object_key, max_bytes=MAX_MEDIA_BYTES)
             except EverturnError as error:
                 _log.warning("media_unreadable", ref=artifact.ref, error=str(error))
-
-    def file_views(self, artifacts: Sequence[Artifact]) -> tuple[FileView, ...]:
-        """Files as clients see them."""
-        who = self.principal
-        return tuple(build_file_view(item, tenant=who.tenant, project=who.project) for item in artifacts)
 
     def now(self) -> str:
         return iso(self._clock.now())
@@ -146,7 +133,7 @@ class LeasedTurn:
             self.turn_id,
             rounds=max(rounds, last_round(self.turn_blocks)),
             usage=usage,
-            elapsed_ms=int(self.elapsed_s * 1000),
+            elapsed_ms=int(self.spent.elapsed_s * 1000),
             now=self.now(),
         )
         title = make_title(self.turn.request.text) if self.turn.ordinal == 1 else None
@@ -191,7 +178,7 @@ class LeasedTurn:
 
     def _build_view(self) -> TurnView:
         record = TurnRecord(self.turn, tuple(self.turn_blocks), self.inbox.receipts)
-        return build_turn_view(record, tenant=self.principal.tenant, project=self.principal.project)
+        return build_turn_view(record, tenant=self.lease.principal.tenant, project=self.lease.principal.project)
 
     def _chain(self, drafts: tuple[BlockDraft, ...]) -> tuple[Block, ...]:
         return chain_blocks(drafts, next_seq=self._next_seq, last_hash=self._last_hash)

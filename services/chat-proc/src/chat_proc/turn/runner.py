@@ -213,9 +213,9 @@ class ClaimedTurn:
 
     async def _open(self, turn: LeasedTurn, *, given_up: bool) -> TurnEnd | None:
         """Write how the turn begins; its end when it can't go on from there, with the beginning in it."""
-        feedback = await self._parts.timelines.load_fresh_feedback(turn.principal, turn.conversation_id)
+        feedback = await self._parts.timelines.load_fresh_feedback(turn.lease.principal, turn.lease.conversation_id)
         row = turn.turn
-        turn.emit(build_start_event(row, tenant=turn.principal.tenant, project=turn.principal.project))
+        turn.emit(build_start_event(row, tenant=turn.lease.principal.tenant, project=turn.lease.principal.project))
         if given_up:
             # What killed the workers may be an attachment: none is read.
             return replace(_given_up(), writing=draft_opening(row, feedback, {}, turn.now()))

@@ -13,7 +13,7 @@ from chat_proc.tools.code.run_code import RunCodeParams, RunCodeTool
 from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.write import WriteTool
 from chat_proc.tools.plan.plan import PlanTool
-from everturn.model.decisions import Action
+from everturn.model.llm.decisions import Action
 from everturn.ports.objects import Objects
 from everturn.ports.sandbox import Sandbox
 from everturn.ports.tool import ToolSpec

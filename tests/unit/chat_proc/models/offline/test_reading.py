@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.models.offline.reading import Ask, Attachment, Call, OpenPlan, read_conversation
-from everturn.model.prompts import ModelRequest, PromptMessage, TextPart
+from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
 
 if TYPE_CHECKING:
     from tests.unit.chat_proc.models.offline.conftest import PromptBuilder

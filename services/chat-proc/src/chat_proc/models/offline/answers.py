@@ -20,7 +20,8 @@ def render_table_answer(result: TableResult, outputs: Sequence[str]) -> str:
     lines = [_render_ranking(result), _render_source(result)]
     if result.profile:
         lines += _render_profile(result.profile, result)
-    lines += [_render_column(name, figures, result) for name, figures in result.totals.items()]
+    if not result.head or result.figures:
+        lines += [_render_column(name, figures, result) for name, figures in result.totals.items()]
     if "count" in result.figures or not result.totals:
         lines.append(f"- number of rows: {format_number(result.used_rows)}")
     if result.correlation is not None:
@@ -60,11 +61,12 @@ def render_capabilities() -> str:
 def suggest_questions(result: TableResult) -> tuple[str, ...]:
     """Questions about the same table that the rules can answer, at most three."""
     measures, grouped = list(result.totals), [name for name, _ in result.by]
-    others = [name for name in result.columns if name not in measures and name not in grouped]
-    best = ["Which was best?"] if result.group and len(result.groups) > 1 and not result.ranking else []
-    asks = [f"Show {measures[0]} by {name}" for name in others[: 2 - len(best)]] if measures else []
+    ranks = bool(result.measures) and len(result.groups) > 1 and not result.ranking
+    what = measures[0] if measures else "the number of rows"
+    asks = [f"Show {what} by {name}" for name in result.labels if name not in grouped][:1]
+    asks += [f"Show {what} per month" for name in result.dates if name not in grouped][:1]
     averages = [f"What is the average {name}?" for name in measures[:1] if "mean" not in result.figures]
-    return (*best, *asks, *averages)[:3]
+    return (*["Which was best?"] * ranks, *asks, *averages)[:3]
 
 
 def describe_preview(table: Attachment, columns: Sequence[str]) -> str:

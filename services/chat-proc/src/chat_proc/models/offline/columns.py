@@ -36,12 +36,15 @@ def match_columns(question: str, columns: list[str]) -> list[str]:
 
 
 def match_group(question: str, columns: list[str], labels: list[str] | None = None) -> str | None:
-    """The column after "by", "per", "each"..., the one named first; one of `labels` also after "which", "top 5"..."""
+    """The column after "by", "per", "each"..., the one named first; one of `labels` also after "which", "top 5"...
+
+    Of "top 5 customers by amount" it is the customer, of "revenue by region" the region.
+    """
     named = [(at, name) for name in columns if (at := _find_after(_GROUP, question, name)) is not None]
-    if not named:
-        asked = columns if labels is None else labels
-        named = [(at, name) for name in asked if (at := _find_after(_ASKED, question, name)) is not None]
-    return min(named)[1] if named else None
+    asked = columns if labels is None else labels
+    ranked = [(at, name) for name in asked if (at := _find_after(_ASKED, question, name)) is not None]
+    found = (ranked or named) if match_ranking(question) else (named or ranked)
+    return min(found)[1] if found else None
 
 
 def match_second_group(question: str, first: str, columns: list[str]) -> str | None:
@@ -65,9 +68,11 @@ def match_period(question: str) -> str | None:
     """`D`, `W`, `M`, `Q` or `Y` when the question asks for figures over time; `auto` when it does not say how."""
     asked = plain(question)
     for code, word in PERIOD_WORDS.items():
-        if re.search(rf" (by|per|each|every|which|what|best|worst) (the )?(calendar )?{word} ", asked) or f" {word}ly " in asked:
+        if re.search(rf" (by|per|each|every|which|what|best|worst) (the )?{word} | {word}ly ", asked):
             return code
-    return "D" if " daily " in asked else "auto" if re.search(r" (trend|over time|timeline|development) ", asked) else None
+    if " daily " in asked:
+        return "D"
+    return "auto" if re.search(r" (trend|over time|timeline|development) ", asked) else None
 
 
 def match_figures(question: str) -> list[str]:

@@ -1,9 +1,11 @@
 """Understands questions that lean on the analysis before: answers them from its result, or says what they leave out."""
 
 import re
+from collections.abc import Iterable
 
-from chat_proc.models.offline.answers import LABELS, choose_figure, format_number
+from chat_proc.models.offline.answers import LABELS, choose_figure, format_number, render_filters
 from chat_proc.models.offline.columns import (
+    PERIOD_WORDS,
     match_chart,
     match_columns,
     match_figures,
@@ -30,17 +32,18 @@ _ABOUT = re.compile(
 )
 _BARE = re.compile(r"^\W*(?:and|or)\s+(?P<what>[^?!.\s]{2,30})[?!.\s]*$", re.IGNORECASE)
 _NEEDS_PROGRAM = re.compile(r"\b(?:chart|plot|graph|diagram|draw|table|file|show|csv|download|list)\b", re.IGNORECASE)
-_SMALL_WORDS = frozenset(
+_SMALL_WORDS = (
     "one now only just ok okay so but also then please total sum average mean highest lowest best worst most least "
     "make made do did perform sell sold come get got had have value figure number group top bottom maximum minimum "
     "max min largest smallest biggest compare compared comparison versus v than between difference came out exactly "
-    "again give me overall row strongest weakest all together altogether result higher lower more less".split()
+    "again give me overall row strongest weakest all together altogether result higher lower more less as with into "
+    "by per see want like look median instead same two three five ten first second third"
 )
 
 
 def read_known(question: str, last: TableResult) -> str | None:
     """The answer if the last result holds it: the best or worst group, one or two groups by name, or one figure."""
-    if _NEEDS_PROGRAM.search(question) or not _is_only_about(question, last):
+    if _NEEDS_PROGRAM.search(question) or not is_only_about(question, _names(last)):
         return None
     columns = list(last.columns)
     grouped = {name for name, _ in last.by}
@@ -58,7 +61,7 @@ def read_known(question: str, last: TableResult) -> str | None:
                 return _tell_groups(names, measure, figure, last)
             if (ranking := match_ranking(question)) is not None:
                 return _tell_ranking(ranking, measure, figure, last)
-    if names or match_group(question, columns) or match_period(question) or last.filters:
+    if names or match_group(question, columns) or match_period(question):
         return None
     return _tell_figures(match_figures(question), named, last)
 
@@ -68,8 +71,10 @@ def build_base(question: str, last: TableResult) -> Base:
     if is_overview(question):
         return Base()
     measures = tuple(last.measures or last.totals)
-    if not leans(question) and (match_columns(question, list(last.columns)) or "count" in match_figures(question)):
-        return Base(measures=measures, figures=tuple(figure for figure in last.figures if figure in ("total", "mean")))
+    named = match_columns(question, list(last.columns))
+    if not leans(question) and (named or "count" in match_figures(question)):
+        figures = () if any(name in last.numbers for name in named) else last.figures
+        return Base(measures=measures, figures=tuple(figure for figure in figures if figure in ("total", "mean")))
     overall = re.search(r"\b(?:overall|in total|altogether|all together|everything)\b", question, re.IGNORECASE)
     ranked = match_ranking(question) is not None
     figures = tuple(figure for figure in last.figures if not (ranked and figure in ("min", "max")))
@@ -88,23 +93,28 @@ def read_about(question: str) -> str | None:
     return what if 0 < len(what.split()) <= 4 and not match_period(f"per {what}") else None
 
 
+def is_only_about(question: str, names: Iterable[str]) -> bool:
+    """Whether every word that carries meaning is one of these names or belongs to the language of figures."""
+    return not significant_words(question) - set(plain(" ".join((*names, _SMALL_WORDS))).split())
+
+
 def fits(question: str, last: TableResult) -> bool:
     """Whether a question that names no column may still be about the last analysis."""
     if read_about(question) is not None:
         return True
-    return leans(question) and _is_only_about(_NEEDS_PROGRAM.sub("", question), last)
+    return leans(question) and is_only_about(_NEEDS_PROGRAM.sub("", question), _names(last))
 
 
-def _is_only_about(question: str, last: TableResult) -> bool:
-    """Whether every word that carries meaning belongs to the last analysis or to the language of figures."""
-    known = set(plain(" ".join([*last.columns, *(row.name for row in last.groups), last.group or ""])).split())
-    return not significant_words(question) - _SMALL_WORDS - known - {plain(word).strip() for word in _SMALL_WORDS}
+def _names(last: TableResult) -> list[str]:
+    return [*last.columns, *(row.name for row in last.groups), last.group or "", *PERIOD_WORDS.values()]
 
 
 def _asks_same_groups(question: str, last: TableResult) -> bool:
     columns = list(last.columns)
-    group, period = match_group(question, columns, [name for name in columns if name not in last.totals]), match_period(question)
-    return (group is None or [group] == [name for name, _ in last.by]) and (period is None or period in [each for _, each in last.by])
+    group = match_group(question, columns, [name for name in columns if name not in last.numbers])
+    period = match_period(question)
+    same_group = group is None or [group] == [name for name, _ in last.by]
+    return same_group and (period is None or period in [each for _, each in last.by])
 
 
 def _tell_groups(rows: list[GroupRow], measure: str, figure: str, last: TableResult) -> str:
@@ -142,13 +152,22 @@ def _tell_figures(figures: list[str], named: list[str], last: TableResult) -> st
     wanted = [figure for figure in figures if figure in LABELS]
     measures = named or (list(last.totals) if len(last.totals) == 1 else [])
     if figures == ["count"] and not named:
-        return f"{last.file} has {format_number(last.rows)} rows."
-    if not wanted or not measures or "count" in figures:
+        return _tell_rows(last)
+    if last.filters or not wanted or not measures or "count" in figures:
         return None
     return "\n".join(
         f"The {LABELS[figure]} {name} is {format_number(last.totals[name].figure(figure))}."
         for name in measures
         for figure in wanted
+    )
+
+
+def _tell_rows(last: TableResult) -> str:
+    every = f"{last.file} has {format_number(last.rows)} rows"
+    return (
+        f"{every}; {format_number(last.used_rows)} of them where {render_filters(last)}."
+        if last.filters
+        else f"{every}."
     )
 
 

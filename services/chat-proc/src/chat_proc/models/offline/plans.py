@@ -11,11 +11,14 @@ _LISTED = re.compile(r"^\s*(?:\(?\d+[.):]|\(?[a-h][.)]|[-*•])\s+(.{2,200})$", 
 _INLINE = re.compile(r"(?:^|[\s:,;])\(?\d{1,2}[.)]\s+(.+?)(?=[\s,;.]*(?:[\s,;]\(?\d{1,2}[.)]\s|$))", re.DOTALL)
 _COLON = re.compile(r"\b(?:plans?|steps?|do|things|tasks)\b[^:\n]{0,60}:\s*(?P<steps>\S.*)", re.IGNORECASE | re.DOTALL)
 _ORDER = re.compile(
-    r"(?:^|[\s,;.:]+)(?:and\s+)?(?:first(?:ly)?(?: of all)?|second(?:ly)?|third(?:ly)?|then|next|after(?:wards| that)?|finally|lastly|at last)"
+    r"(?:^|[\s,;.:]+)(?:and\s+)?(?:secondly|thirdly|then|next|afterwards|after that|finally|lastly|at last)"
     r"\b[\s,:]*(?:then\b\s*)?",
     re.IGNORECASE,
 )
-_BETWEEN = re.compile(r"\s*[;\n]\s*(?:and\s+)?(?:then\s+)?|\s*,\s+(?:and\s+)?(?:then\s+)?|\s+and then\s+|\s+then\s+", re.IGNORECASE)
+_BEGIN = re.compile(r"(?:^|[.:!,\n]\s*|\bplease\s+)first(?:ly)?(?: of all)?\b[\s,:]+(?=\w)", re.IGNORECASE)
+_BETWEEN = re.compile(
+    r"\s*[;\n]\s*(?:and\s+)?(?:then\s+)?|\s*,\s+(?:and\s+)?(?:then\s+)?|\s+and then\s+|\s+then\s+", re.IGNORECASE
+)
 _MAX_STEPS = 10
 _MAX_STEP_CHARS = 200
 
@@ -28,8 +31,8 @@ def wants_plan(text: str) -> bool:
 def read_steps(text: str) -> tuple[str, ...]:
     """The steps that the user names, when there are at least two: a list, after a colon, or "first..., then..."."""
     colon = _COLON.search(text)
-    found = [step for step in _LISTED.findall(text)]
-    for steps in (found, _INLINE.findall(text), _read_ordered(text), _split(colon["steps"]) if colon else []):
+    listed = list(_LISTED.findall(text))
+    for steps in (listed, _INLINE.findall(text), _read_ordered(text), _split(colon["steps"]) if colon else []):
         cleaned = [step.strip(" \t\n.,;") for step in steps]
         named = tuple(step[:_MAX_STEP_CHARS] for step in cleaned if step)[:_MAX_STEPS]
         if len(named) > 1:
@@ -39,8 +42,8 @@ def read_steps(text: str) -> tuple[str, ...]:
 
 def _read_ordered(text: str) -> list[str]:
     """What follows "first", "then", "finally"; it must begin with "first" and go on."""
-    begin = re.search(r"\bfirst(?:ly)?(?: of all)?\b[\s,:]+(?=\w)", text, re.IGNORECASE)
-    if begin is None or not re.search(r"\b(?:then|next|finally|lastly|after that|second(?:ly)?)\b", text[begin.end() :], re.IGNORECASE):
+    begin = _BEGIN.search(text)
+    if begin is None:
         return []
     steps = [step for step in _ORDER.split(text[begin.end() :]) if step.strip(" .,;")]
     return steps if len(steps) > 1 else []

@@ -11,15 +11,20 @@ from chat_proc.models.offline.reading import Attachment
 _PACKAGE = "chat_proc.models.offline"
 _PARAMS_MARK = "__PARAMS__"
 _PARTS = ("templates/read_table.txt", "templates/pick_rows.txt", "templates/draw_chart.txt", "columns.py")
+_THING = r"(?:file|data|dataset|csv|table|it|this|that|\S+\.[ct]sv)"
 _OVERVIEW = re.compile(
-    r"\b(?:describe|summar\w*|overview|profile|look like|explore|(?:missing|unique|distinct|different) values?"
-    r"|(?:what|which|list|show)(?:'s| is| are| do| does)? (?:me )?(?:the )?(?:columns|fields|headers|variables)"
-    r"|what(?:'s| is| do you see)\b.{0,20}\b(?:in|this|it|file|data|table|csv)|what do you see|tell me about"
-    r"|(?:analy[sz]e|look at|read|open|load|check|explain|understand) (?:\w+ ){0,3}(?:file|data|dataset|csv|table|it|this|\S+\.[ct]sv))\b",
+    r"\b(?:describe|summar\w*|overview|profile|explore|what do you see)\b"
+    r"|\b(?:missing|unique|distinct|different|empty) (?:values?|cells?)\b"
+    r"|\b(?:what|which|list|show)(?:'s| is| are| do| does)? (?:me )?(?:all )?(?:the )?(?:columns|fields|headers|variables)\b"
+    rf"|\bwhat(?:'s| is| does)\b.{{0,15}}\b(?:in|inside) (?:the |this |my |that )?{_THING}"
+    rf"|\bwhat(?:'s| is) (?:this|that|it)\b(?: {_THING})?(?: about)?\W*$|\blook like\b"
+    rf"|\b(?:analy[sz]e|look at|read|open|load|check|explain|understand|tell me about) (?:\w+ ){{0,2}}{_THING}(?=\W*$|[.!?])",
     re.IGNORECASE,
 )
 _HEAD = re.compile(
-    r"\b(?:first|top|show|see|print|list)\b.{0,12}\b(?:(\d{1,2}|three|five|ten) )?(?:rows|lines|records)\b|\bpreview\b|\bhead\b", re.I
+    r"\b(?:first|top|show|see|print|list)\b.{0,12}\b(?:(\d{1,2}|three|five|ten) )?(?:rows|lines|records)\b"
+    r"|\bpreview\b|\bhead\b",
+    re.IGNORECASE,
 )
 _COUNTS = {"three": 3, "five": 5, "ten": 10}
 _MAX_HEAD_ROWS = 10
@@ -58,7 +63,7 @@ def build_analysis(analysis: Analysis, *, name: str, with_chart: bool) -> Progra
     """The program that answers a question about a table."""
     stem, question, table = name.removeprefix("analyse_"), analysis.question[:2_000], analysis.table
     chart_file, table_file = f"outputs/{stem}.png", f"outputs/{stem}.csv"
-    params = {
+    params: dict[str, object] = {
         "path": table.path,
         "question": question,
         "base": asdict(analysis.base),

@@ -1,34 +1,38 @@
-"""Understands by rules what the user wants: a program run, a table analysed, something recalled, a plan, or talk."""
+"""Understands by rules what the user wants: a program run, a table analysed, a known figure, or talk."""
 
 import csv
 import re
 from dataclasses import dataclass
 
 from chat_proc.models.offline.columns import match_columns, match_figures, match_group, match_period, plain
+from chat_proc.models.offline.followups import build_base, fits, is_only_about, read_about, read_known
+from chat_proc.models.offline.programs import Analysis, Base, build_name, is_overview
 from chat_proc.models.offline.reading import Ask, Attachment, Conversation
-from chat_proc.models.offline.recall import recall
+from chat_proc.models.offline.results import TableResult, try_read_result
+from chat_proc.models.offline.talk.arithmetic import try_compute
+from chat_proc.models.offline.talk.clock import try_tell_time
+from chat_proc.models.offline.talk.courtesy import asks_who, drop_greeting, try_reply
+from chat_proc.models.offline.talk.recall import is_about_memory, is_about_prompts, is_note, recall
 
 _FENCE = re.compile(r"```(?:python3?|py)[ \t]*\n", re.IGNORECASE)
-_PLAN = re.compile(
-    r"\b(?:make|create|write|draw up|give|with|need|want|follow|use)\b.{0,30}\bplan\b"
-    r"|\bplan\b.{0,40}\bsteps?\b|\bstep[- ]by[- ]step\b|^\s*plan\b",
-    re.IGNORECASE,
-)
-_LISTED = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+(.{2,200})$", re.MULTILINE)
 _TABLE_WORDS = re.compile(
-    r"\b(csv|table|file|data|dataset|rows?|columns?|chart|plot|graph|diagram|analy[sz]e|analysis|trend|compare|breakdown)\b",
+    r"\b(csv|table|file|data|dataset|rows?|columns?|chart|plot|graph|diagram|histogram|analy[sz]e|analysis|trend"
+    r"|breakdown)\b",
     re.IGNORECASE,
 )
-_MAX_STEPS = 10
+_RUN_IT = re.compile(
+    r"\b(?:run|execute|try|start)\b.{0,30}\b(?:program|code|script|it|this|that|snippet)\b", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramTask:
-    """Run the program that the user gave."""
+    """Run the program that the user gave. `step` is the number of the plan's step this task is, 0 for none."""
 
     ask: Ask
     number: int
     code: str
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,39 +41,64 @@ class TableTask:
 
     ask: Ask
     number: int
-    table: Attachment
-    before: str
+    analysis: Analysis
     columns: tuple[str, ...]
+    step: int = 0
+
+    @property
+    def table(self) -> Attachment:
+        return self.analysis.table
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTask:
+    """The last result holds the answer."""
+
+    ask: Ask
+    number: int
+    text: str
+    last: TableResult
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TalkTask:
-    """Nothing to run: recall, or say what can be done."""
+    """Nothing to run: courtesy, arithmetic, the time, recall, or say what can be done."""
 
     ask: Ask
     number: int
+    step: int = 0
 
 
-Task = ProgramTask | TableTask | TalkTask
+Task = ProgramTask | TableTask | KnownTask | TalkTask
 
 
-def read_tasks(conversation: Conversation) -> list[Task]:
-    """One task for each thing said in this turn, in order; what a steer interrupted is left out."""
-    asks = list(conversation.now.asks)
-    steers = [at for at, ask in enumerate(asks) if ask.kind == "steer"]
-    start = steers[-1] if steers else 0
-    return [read_task(asks[at], conversation, at + 1) for at in range(start, len(asks))]
+def read_task(ask: Ask, conversation: Conversation, number: int, *, step: int = 0, alone: bool = True) -> Task:
+    """What one thing asks for. `number` counts the tasks of this turn from 1, 0 is before all of them.
 
-
-def read_task(ask: Ask, conversation: Conversation, number: int) -> Task:
-    """What this one thing asks for. `number` counts the things said in this turn, from 1."""
+    What is not `alone` in its message is only about a file when it says so.
+    """
     program, _ = split_program(ask.text)
     if program is not None:
-        return ProgramTask(ask, number, program)
-    table = _choose_table(ask, conversation)
-    if table is None or ask.kind == "steer" or _is_remembered(ask, conversation):
-        return TalkTask(ask, number)
-    return TableTask(ask, number, table, _question_before(conversation, number), tuple(read_columns(table.preview)))
+        return ProgramTask(ask, number, program, step)
+    text = drop_greeting(ask.text)
+    if ask.kind == "steer" or _is_talk(text, conversation, alone=alone and not step):
+        return TalkTask(ask, number, step)
+    last = find_last_result(conversation, number)
+    table = _choose_table(text, conversation, last, alone=alone and not step)
+    same = last is not None and (table is None or table.name == last.file)
+    if last is not None and same and (known := read_known(text, last)) is not None:
+        return KnownTask(ask, number, known, last, step)
+    if table is None or (not same and _is_recalled(text, conversation)):
+        return TalkTask(ask, number, step)
+    base = build_base(text, last) if last is not None and same else Base()
+    analysis = Analysis(table, text, base, read_about(text) if same else None)
+    return TableTask(ask, number, analysis, tuple(read_columns(table.preview)), step)
+
+
+def read_program_step(label: str, program: str | None) -> str | None:
+    """The program of the message, when this step of its plan is to run it."""
+    return program if program is not None and _RUN_IT.search(label) else None
 
 
 def split_program(text: str) -> tuple[str | None, str]:
@@ -79,17 +108,6 @@ def split_program(text: str) -> tuple[str | None, str]:
     if fence is None or end < 0:
         return None, text
     return text[fence.end() : end], text[: fence.start()] + text[end + 3 :]
-
-
-def wants_plan(text: str) -> bool:
-    """Whether the user asks for a plan."""
-    return _PLAN.search(split_program(text)[1]) is not None
-
-
-def read_steps(text: str) -> tuple[str, ...]:
-    """The steps that the user lists, when there are at least two."""
-    steps = tuple(step.strip() for step in _LISTED.findall(split_program(text)[1]))[:_MAX_STEPS]
-    return steps if len(steps) > 1 else ()
 
 
 def read_columns(preview: str) -> list[str]:
@@ -106,36 +124,61 @@ def is_table(file: Attachment) -> bool:
     return file.name.lower().endswith((".csv", ".tsv")) or file.mime in ("text/csv", "text/tab-separated-values")
 
 
-def _is_remembered(ask: Ask, conversation: Conversation) -> bool:
+def find_last_result(conversation: Conversation, number: int) -> TableResult | None:
+    """The newest analysis before task `number` of this turn that found something."""
+    tables = _known_tables(conversation)
+    names = {build_name(table, at) + again for table in tables for at in range(1, number) for again in ("", "_again")}
+    calls = [call for turn in conversation.turns[:-1] for call in turn.calls]
+    calls += [call for call in conversation.now.calls if call.prog_name in names]
+    results = (try_read_result(call.report or "") for call in reversed(calls))
+    return next((result for result in results if result is not None and result.error is None), None)
+
+
+def _is_talk(text: str, conversation: Conversation, *, alone: bool) -> bool:
+    if try_compute(text) is not None or try_tell_time(text, conversation.now_utc, conversation.timezone) is not None:
+        return True
+    if alone and any(map(is_table, conversation.now.attachments)):
+        return False
+    is_memory = is_about_prompts(text) or is_note(text) or is_about_memory(text)
+    return is_memory or asks_who(text) or try_reply(text) is not None
+
+
+def _is_recalled(text: str, conversation: Conversation) -> bool:
     """Whether the answer was already given; a file that is new in this turn is always looked at."""
-    return not any(map(is_table, conversation.now.attachments)) and recall(ask.text, conversation) is not None
+    return not any(map(is_table, conversation.now.attachments)) and recall(text, conversation) is not None
 
 
-def _choose_table(ask: Ask, conversation: Conversation) -> Attachment | None:
-    """The table that is named, else the newest; one of an earlier turn only for a question that fits a table."""
-    fresh = [file for file in conversation.now.attachments if is_table(file)]
-    known = [file for turn in conversation.turns for file in turn.attachments if is_table(file)]
-    named = [file for file in known if file.name.casefold() in ask.text.casefold()]
+def _known_tables(conversation: Conversation) -> list[Attachment]:
+    return [file for turn in conversation.turns for file in turn.attachments if is_table(file)]
+
+
+def _choose_table(text: str, conversation: Conversation, last: TableResult | None, *, alone: bool) -> Attachment | None:
+    """The table that is named, else a new one, else the one of the last analysis; not for talk about other things."""
+    known = _known_tables(conversation)
+    named = [file for file in known if file.name.casefold() in text.casefold()]
     if named:
         return named[-1]
-    if fresh:
-        return fresh[-1]
-    return known[-1] if known and _fits_table(ask.text, known[-1]) else None
+    fresh = [file for file in conversation.now.attachments if is_table(file)]
+    before = [file for file in known if last is not None and file.name == last.file]
+    for tables in (fresh, before, known):
+        if tables:
+            best = max(
+                tables, key=lambda file: (len(match_columns(text, read_columns(file.preview))), tables.index(file))
+            )
+            if (alone and tables is fresh) or _fits_table(text, best, last):
+                return best
+    return None
 
 
-def _fits_table(question: str, table: Attachment) -> bool:
+def _fits_table(question: str, table: Attachment, last: TableResult | None) -> bool:
     columns = read_columns(table.preview)
-    return bool(
-        _TABLE_WORDS.search(question)
-        or match_figures(question)
-        or match_period(question)
-        or match_group(question, columns)
-        or match_columns(question, columns)
-        or re.search(r"\b(by|per|each) \w+", plain(question))
+    if _TABLE_WORDS.search(question) or is_overview(question):
+        return True
+    if match_group(question, columns) or match_columns(question, columns):
+        return True
+    if last is not None and last.file == table.name and fits(question, last):
+        return True
+    figures = bool(match_figures(question) or match_period(question))
+    return (figures and is_only_about(question, columns)) or bool(
+        re.search(r" (per|each) \w+ $| by \w+ $", plain(question))
     )
-
-
-def _question_before(conversation: Conversation, number: int) -> str:
-    """What was asked before this: earlier in the turn, else the prompt of the turn before."""
-    asks = conversation.now.asks[: number - 1] or (conversation.turns[-2].asks if len(conversation.turns) > 1 else ())
-    return asks[-1].text if asks else ""

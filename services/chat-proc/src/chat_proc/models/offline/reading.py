@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from everturn.model.prompts import ModelRequest, TextPart
+from everturn.model.llm.prompts import ModelRequest, TextPart
 
 _HEADER = re.compile(
     r"^\[(?P<kind>TURN|ANNOUNCE|SOURCES POOL|COMPACTED PRIOR CONVERSATION MEMORY"

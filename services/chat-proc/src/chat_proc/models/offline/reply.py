@@ -9,6 +9,7 @@ from chat_proc.models.offline.programs import Program
 
 RUN_PROGRAM = "exec_tools.execute_code_python"
 MAKE_PLAN = "react.plan"
+WRITE_FILE = "react.write"
 _PROGRAM_TIMEOUT_S = 60
 _CODE = re.compile(r"(<channel:code>.*</channel:code>)", re.DOTALL)
 
@@ -32,6 +33,16 @@ class NewPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteNote:
+    """Write down what became of a step that words alone can do; the user sees the notes, not the file."""
+
+    thinking: str
+    notes: str
+    path: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """End the turn. `summary` is the working summary for later turns."""
 
@@ -42,7 +53,7 @@ class Answer:
     summary: str
 
 
-Reply = RunCode | NewPlan | Answer
+Reply = RunCode | NewPlan | WriteNote | Answer
 
 
 def render_reply(reply: Reply) -> str:
@@ -62,6 +73,9 @@ def render_reply(reply: Reply) -> str:
             return thinking + _render_call(reply.notes, RUN_PROGRAM, params) + code
         case NewPlan(steps=steps):
             return thinking + _render_call(reply.notes, MAKE_PLAN, {"mode": "new", "steps": list(steps)})
+        case WriteNote(path=path, content=content):
+            written: dict[str, object] = {"path": path, "channel": "internal", "kind": "display", "content": content}
+            return thinking + _render_call(reply.notes, WRITE_FILE, written)
         case Answer():
             action: dict[str, object] = {
                 "action": "complete",

@@ -59,7 +59,10 @@ class ColumnProfile(BaseModel):
 
 
 class TableResult(BaseModel):
-    """What the analysis program prints. `by` are the columns of the groups, each with its period or None."""
+    """What the analysis program prints. `by` are the columns of the groups, each with its period or None.
+
+    `numbers` are the columns that have figures, `dates` and `labels` those that groups can be made of.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -79,6 +82,9 @@ class TableResult(BaseModel):
     group_count: int = 0
     groups: tuple[GroupRow, ...] = ()
     ranking: tuple[Literal["high", "low"], int] | None = None
+    numbers: tuple[str, ...] = ()
+    dates: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     profile: tuple[ColumnProfile, ...] = ()
     head: tuple[tuple[str, ...], ...] = ()
 

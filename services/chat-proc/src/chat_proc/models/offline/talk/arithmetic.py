@@ -11,7 +11,8 @@ _LEAD = re.compile(
 )
 _TAIL = re.compile(r"[\s?!.=]*(?:please|equal|equals)?[\s?!.=]*$", re.IGNORECASE)
 _LIST = re.compile(
-    r"^(?:the )?(sum|total|average|mean|minimum|maximum|min|max|product) of ([-\d.,\s]+(?:and [-\d.]+)?)$", re.IGNORECASE
+    r"^(?:the )?(sum|total|average|mean|minimum|maximum|min|max|product) of ([-\d.,\s]+(?:and [-\d.]+)?)$",
+    re.IGNORECASE,
 )
 _WORDS = (
     (r"(\d)\s*%\s*of\b", r"\1/100*"),
@@ -19,10 +20,10 @@ _WORDS = (
     (r"(\d)\s*%(?!\s*[\d(])", r"\1/100"),
     (r"\bthe\s+", ""),
     (r"\bsquare root of\s*", "sqrt "),
-    (r"\bdivided by\b|÷", "/"),
-    (r"\bmultiplied by\b|\btimes\b|×|·|(?<=\d)\s*x\s*(?=\d)", "*"),
+    (r"\bdivided by\b|\u00f7", "/"),
+    (r"\bmultiplied by\b|\btimes\b|\u00d7|\u00b7|(?<=\d)\s*x\s*(?=\d)", "*"),
     (r"\bplus\b", "+"),
-    (r"\bminus\b|−|\u2013", "-"),
+    (r"\bminus\b|\u2212|\u2013", "-"),
     (r"\bto the power of\b|\*\*", "^"),
     (r"\bsquared\b", "^2"),
     (r"\bcubed\b", "^3"),
@@ -74,10 +75,10 @@ def _compute(asked: str) -> str | None:
     for pattern, put in _WORDS:
         written = re.sub(pattern, put, written, flags=re.IGNORECASE)
     try:
-        tokens = _split(written)
-        if not any(token in "+-*/%^" or token == "sqrt" for token in tokens[1:] or tokens):
+        marks = _split(written)
+        if "sqrt" not in marks and not set(marks[1:]) & set("+-*/%^"):
             return None
-        result = _Reader(tokens).read()
+        result = _Reader(marks).read()
         shown = re.sub(r"\s*([+*/^]|(?<=[\d)])\s*-)\s*", lambda mark: f" {mark[1].strip()} ", asked)
         told = _format(result)
     except _Unreadable:

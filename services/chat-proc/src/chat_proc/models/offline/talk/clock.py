@@ -4,7 +4,9 @@ import re
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-_TIME = re.compile(r"\bwhat(?:'s| is) the (?:current )?time\b|\bwhat time is it\b|\bcurrent time\b|^\W*(?:the )?time\W*$", re.I)
+_TIME = re.compile(
+    r"\bwhat(?:'s| is) the (?:current )?time\b|\bwhat time is it\b|\bcurrent time\b|^\W*(?:the )?time\W*$", re.I
+)
 _DAY = re.compile(
     r"\b(?:what|which)(?:'s| is| are| was| will be)? ?(?:the |today'?s |tomorrow'?s |yesterday'?s |current )*"
     r"(?:date|day of the week|weekday)\b"

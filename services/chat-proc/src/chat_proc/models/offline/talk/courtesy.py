@@ -22,7 +22,8 @@ _REPLIES = (
 )
 _OPENING = re.compile(rf"^\W*{_HELLO}{_NAME}\s*[,.!:\-]+\s+(?=\S)", re.IGNORECASE)
 _WHO = re.compile(
-    r"\b(?:what (?:else )?can you do|who are you|what are you|what can i (?:ask|do)|how (?:do|can) (?:you|i) (?:work|use you)"
+    r"\b(?:what (?:else )?can you do|who are you|what are you|what can i (?:ask|do)"
+    r"|how (?:do|can) (?:you|i) (?:work|use you)"
     r"|are you (?:a|an|real|human|chatgpt|claude|gpt)|which model|what model|help me get started)\b|^\W*help\W*$",
     re.IGNORECASE,
 )

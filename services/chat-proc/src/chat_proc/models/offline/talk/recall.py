@@ -21,15 +21,18 @@ _NOTED = re.compile(r"^\W*(?:please )?(?:remember|note|keep in mind)\b|\bmy \w+ 
 _TELLS = re.compile(r"\b(?:i|my|we|our|is|are|was|were|has|have|remember|note)\b", re.I)
 _PAST = re.compile(r"\b(?:what|which|how (?:much|many)|who|where)\b.{0,30}\b(?:was|were|did)\b", re.I)
 _SAYS_NOTHING = re.compile(
-    r"\?$|^\||^[“>#`_]|^(?:Goal|Outcome|Facts): |^(?:From|Files|Noted|Earlier|Before this|You (?:first )?asked)\b|offline model"
+    r"\?$|^\||^[“>#`_]|^(?:Goal|Outcome|Facts): |offline model"
+    r"|^(?:From|Files|Noted|Earlier|Before this|You (?:first )?asked)\b"
 )
+INTRODUCTION = "I am Everturn's offline model"
+"""An answer that introduces the model tells nothing of the conversation."""
 _MAX_QUOTE_CHARS = 300
 
 
 def recall(question: str, conversation: Conversation) -> str | None:
     """An answer from earlier turns, or None when the question is not about them or nothing fits."""
     earlier = conversation.turns[:-1]
-    if _ASKED.search(question) and " about " not in question.casefold():
+    if is_about_prompts(question):
         return _recall_prompts(question, earlier)
     if is_note(question):
         return None
@@ -40,6 +43,11 @@ def recall(question: str, conversation: Conversation) -> str | None:
     return None
 
 
+def is_about_prompts(question: str) -> bool:
+    """Whether the question is which messages the user sent."""
+    return _ASKED.search(question) is not None and " about " not in question.casefold()
+
+
 def is_about_memory(question: str) -> bool:
     """Whether the question is about what was said, found or not."""
     return _MEMORY.search(question) is not None
@@ -48,6 +56,13 @@ def is_about_memory(question: str) -> bool:
 def is_note(text: str) -> bool:
     """Whether the user tells something to be remembered rather than asks."""
     return _NOTED.search(text) is not None and "?" not in text
+
+
+def recall_note(question: str, conversation: Conversation) -> str | None:
+    """What the user told to be remembered, when it shares a word with the question."""
+    notes = [ask.text for turn in conversation.turns[:-1] for ask in turn.asks if is_note(ask.text)]
+    words = significant_words(question)
+    return _quote([note for note in notes if words & significant_words(note)][-3:])
 
 
 def _recall_prompts(question: str, earlier: tuple[Turn, ...]) -> str | None:
@@ -76,6 +91,8 @@ def _earlier_lines(conversation: Conversation) -> Iterator[str]:
     """What was told, by either side. Questions tell nothing, nor do we quote our own quotes, tables and summaries."""
     texts = list(conversation.memories)
     for turn in conversation.turns[:-1]:
+        if INTRODUCTION in turn.completion:
+            continue
         texts += [*(ask.text for ask in turn.asks if _TELLS.search(ask.text)), turn.completion]
     for text in texts:
         for line in re.split(r"\n|(?<=[.!?])\s+", text):

@@ -1,6 +1,6 @@
 import pytest
 
-from everturn.model.sources import Source, try_source
+from everturn.model.llm.sources import Source, try_source
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The sandbox where less is to be had: no control group, and a checkout that other users can't reach."""
+"""The bubblewrap launcher where less is to be had: no control group, a closed folder, a part missing."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ def plain_sandbox(sandbox, repository) -> BubblewrapSandbox:
 
 @pytest.fixture(scope="module")
 def repository() -> Path:
-    return Path(__file__).parents[2]
+    return Path(__file__).parents[4]
 
 
 async def run_program(sandbox: BubblewrapSandbox, program: str, timeout_s: float = 6.0) -> RunResult:

@@ -1,6 +1,6 @@
 """Prompts are values in order."""
 
-from everturn.model.prompts import MediaPart, ModelRequest, PromptMessage, TextPart
+from everturn.model.llm.prompts import MediaPart, ModelRequest, PromptMessage, TextPart
 
 
 def test_a_request_keeps_messages_and_parts_in_order() -> None:

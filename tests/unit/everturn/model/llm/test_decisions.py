@@ -1,4 +1,4 @@
-from everturn.model.decisions import Decision, Problem
+from everturn.model.llm.decisions import Decision, Problem
 
 
 def test_only_fatal_problems_ask_for_another_try() -> None:

@@ -1,0 +1,11 @@
+from turn_bench.tools import DemoTool
+
+from chat_proc.agent.catalog import ToolCatalog
+from chat_proc.tools.registry import ToolRegistry
+
+
+def test_the_registry_of_tools_is_a_catalog() -> None:
+    catalog: ToolCatalog = ToolRegistry([DemoTool()])
+
+    assert [spec.tool_id for spec in catalog.specs] == ["demo.echo"]
+    assert catalog.spec("demo.echo") is catalog.specs[0]

@@ -1,0 +1,64 @@
+from turn_bench.bench import Bench
+from turn_bench.checks import check_conversation
+from turn_bench.replies import NONSENSE, answer
+
+from chat_proc.agent.limits import TurnLimits
+from everturn.model.block_bodies import CompletionBody, ThinkingBody
+from everturn.model.turns import Outcome
+from everturn.wire.events import ChatDelta
+
+
+def build(closing_reply: str) -> Bench:
+    return Bench(NONSENSE, closing_reply, limits=TurnLimits(max_repairs=0))
+
+
+async def run(bench: Bench) -> None:
+    await bench.say("Hello.")
+    await bench.work()
+    await check_conversation(bench)
+
+
+async def test_the_model_is_told_what_was_reached() -> None:
+    bench = build(answer("All I have."))
+
+    await run(bench)
+
+    assert "Close now: too many replies that could not be used." in str(bench.model.requests[1])
+
+
+async def test_the_answer_is_streamed_and_kept_with_its_thinking_and_summary() -> None:
+    bench = build(answer("All I have.", thinking="Sum up.", summary="did little"))
+
+    await run(bench)
+
+    assert bench.texts(CompletionBody) == ["All I have."]
+    assert bench.texts(ThinkingBody) == ["Sum up."]
+    assert "conv.working.summary" in bench.types
+    assert bench.exits[0].outcome is Outcome.CAPPED
+
+
+async def test_text_outside_channels_is_shown_as_the_answer_after_all() -> None:
+    bench = build("  Plain words.  ")
+
+    await run(bench)
+
+    deltas = [event.data for event in await bench.published() if isinstance(event.data, ChatDelta)]
+    assert "".join(delta.text for delta in deltas) == "Plain words."
+
+
+async def test_an_empty_reply_fails_the_turn_with_the_cap_in_words() -> None:
+    bench = build("")
+
+    await run(bench)
+
+    error = bench.exits[0].error
+    assert error is not None
+    assert "too many replies" in error.detail
+
+
+async def test_the_round_of_the_closing_call_counts() -> None:
+    bench = build(answer("All I have."))
+
+    await run(bench)
+
+    assert bench.exits[0].rounds == 2

@@ -1,0 +1,116 @@
+from turn_bench.tools import DemoTool, TextParams
+
+from chat_proc.agent.check import GiveAnswer, Repair, UseTool
+from chat_proc.agent.drafting import (
+    MAX_RAW_CHARS,
+    RoundPlace,
+    draft_answer,
+    draft_attempt,
+    draft_call,
+    draft_missing_start,
+    draft_plan_marks,
+    draft_repair,
+    draft_thinking,
+    write_round,
+)
+from chat_proc.stream.texts import RoundTexts
+from everturn.model.block_bodies import CompletionBody, RawDecisionBody
+from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
+from everturn.model.commits import UsageEvent
+from everturn.model.ids import CallId, PlanId, TurnId
+from everturn.model.llm.decisions import Decision, StreamedAnswer
+from everturn.model.plans import PlanMoment, new_plan
+
+PLACE = RoundPlace(TurnId("turn_1"), 2, 15, "t9")
+USAGE = UsageEvent("m", "decision", 1, 1, 0, 0, 0.0, False)
+
+
+def texts(*said: tuple[str, int, str]) -> RoundTexts:
+    made = RoundTexts(lambda _event, _round: None, 2, lambda: "t1")
+    for channel, instance, text in said:
+        made.say(channel, instance, text, marker=channel)
+    return made
+
+
+def types(drafts: list[BlockDraft]) -> list[BlockType]:
+    return [draft.type for draft in drafts]
+
+
+def use(tool_id: str = "demo.echo", params: dict[str, object] | None = None, code: str | None = None) -> UseTool:
+    return UseTool(DemoTool(tool_id).spec, TextParams(), params or {}, code, "")
+
+
+def test_a_round_begins_once() -> None:
+    (start,) = draft_missing_start(PLACE, ())
+
+    assert (start.type, start.round) == (BlockType.ROUND_START, 2)
+    assert draft_missing_start(PLACE, chain_blocks([start], next_seq=1, last_hash="")) == []
+
+
+def test_each_thinking_channel_is_one_block_with_the_time_it_was_first_seen() -> None:
+    drafts = draft_thinking(PLACE, texts(("thinking", 1, "b"), ("thinking", 0, "a")))
+
+    assert [draft.body.model_dump() for draft in drafts] == [
+        {"text": "a", "instance": 0},
+        {"text": "b", "instance": 1},
+    ]
+    assert {draft.ts_first for draft in drafts} == {"t1"}
+
+
+def test_notes_and_program_come_before_their_call() -> None:
+    drafts = draft_call(PLACE, texts(("notes", 0, "n")), use(code="print()"), CallId("call_1"))
+
+    assert types(drafts) == [BlockType.NOTES, BlockType.TOOL_CODE, BlockType.TOOL_CALL]
+    assert {draft.call_id for draft in drafts} == {"call_1"}
+
+
+def test_a_reply_that_is_too_long_to_look_at_is_cut() -> None:
+    raw, notice = draft_repair(PLACE, Repair("not_json", "Mend it."), "x" * (MAX_RAW_CHARS + 1))
+
+    assert isinstance(raw.body, RawDecisionBody)
+    assert len(raw.body.text) == MAX_RAW_CHARS
+    assert notice.type is BlockType.NOTICE
+
+
+def test_an_answer_keeps_what_was_shown_only_where_it_differs() -> None:
+    same = draft_answer(PLACE, texts(("answer", 0, "A")), GiveAnswer("A", "A"), 1)[-1].body
+    cited = draft_answer(PLACE, texts(("answer", 0, "A (1)")), GiveAnswer("A [[S:1]]", "A (1)", summary="s"), 2)
+
+    assert same == CompletionBody(text="A")
+    assert types(cited) == [BlockType.WORKING_SUMMARY, BlockType.COMPLETION]
+    assert cited[-1].body == CompletionBody(text="A [[S:1]]", shown="A (1)")
+
+
+def test_an_attempt_is_kept_when_anything_was_shown_of_it() -> None:
+    decision = Decision(raw="", answer=StreamedAnswer("A [[S:1]]", "A (1)", (1,)))
+
+    assert draft_attempt(PLACE, texts(), decision, "steered") == []
+    (attempt,) = draft_attempt(PLACE, texts(("answer", 0, "A (1)")), decision, "steered")
+    assert attempt.type is BlockType.COMPLETION_ATTEMPT
+
+
+def test_a_marked_plan_is_two_blocks() -> None:
+    (plan,) = new_plan((), plan_id=PlanId("plan_1"), labels=["a"], moment=PlanMoment(PLACE.turn_id, "now"))
+
+    assert types(draft_plan_marks(PLACE, plan, "✓ [1] a", 1)) == [BlockType.PLAN_ACK, BlockType.PLAN]
+
+
+def test_clients_that_saw_what_the_blocks_hold_are_not_rewound() -> None:
+    said = texts(("thinking", 0, "t"), ("notes", 0, "n"), ("answer", 0, "A"))
+    drafts = [*draft_thinking(PLACE, said), *draft_answer(PLACE, said, GiveAnswer("A", "A"), 1)]
+
+    assert not write_round(drafts, said, USAGE).rewind
+
+
+def test_clients_that_saw_more_than_the_blocks_hold_are_rewound() -> None:
+    said = texts(("notes", 0, "n"))
+
+    assert write_round(draft_repair(PLACE, Repair("x", "y"), ""), said, USAGE).rewind
+
+
+def test_clients_that_saw_less_than_the_blocks_hold_are_rewound() -> None:
+    params: dict[str, object] = {"path": "a.md", "channel": "canvas", "content": "whole"}
+    drafts = draft_call(PLACE, texts(), use("react.write", params), CallId("call_1"))
+
+    assert write_round(drafts, texts(), USAGE).rewind
+    assert not write_round(drafts, texts(("canvas", 0, "whole")), USAGE).rewind

@@ -1,0 +1,141 @@
+import asyncio
+
+import pytest
+from turn_bench.bench import Bench
+from turn_bench.checks import check_conversation
+from turn_bench.replies import answer, call
+from turn_bench.tools import DemoTool
+
+from chat_proc.agent.execution import MAX_ERROR_CHARS, effect_change
+from everturn.model.block_bodies import ToolCallBody, ToolResultBody
+from everturn.model.commits import Effect, EffectState
+from everturn.model.ids import CallId
+from everturn.wire.events import ChatFiles, ChatPlan, ChatStep
+
+
+async def run(tool: DemoTool) -> ToolResultBody:
+    bench = Bench(call(tool.spec.tool_id, {"text": "x"}), answer("Done."), tools=[tool])
+    await bench.say("Hello.")
+    await bench.work()
+    await check_conversation(bench)
+    (result,) = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    (effect,) = bench.platform.effects.values()
+    assert (
+        effect.state
+        is {
+            "ok": EffectState.COMMITTED,
+            "error": EffectState.FAILED,
+            "ambiguous": EffectState.AMBIGUOUS,
+        }[result.status]
+    )
+    return result
+
+
+async def test_a_result_is_what_the_tool_returned() -> None:
+    result = await run(DemoTool())
+
+    assert (result.status, result.text) == ("ok", "echo: x")
+
+
+async def test_a_tool_that_raises_is_told_to_the_model() -> None:
+    tool = DemoTool()
+    tool.error = ValueError("bad " * MAX_ERROR_CHARS)
+
+    result = await run(tool)
+
+    assert result.status == "error"
+    assert result.text.startswith("demo.echo failed: ValueError: bad")
+    assert len(result.text) == MAX_ERROR_CHARS
+
+
+async def test_a_tool_that_takes_too_long_is_ended() -> None:
+    tool = DemoTool(timeout_s=0.01)
+    tool.go_on.clear()
+
+    result = await run(tool)
+
+    assert result.status == "error"
+    assert "did not end within 0.01 s" in result.text
+
+
+async def test_a_tools_own_timeout_is_not_taken_for_ours() -> None:
+    tool = DemoTool()
+    tool.error = TimeoutError("upstream")
+
+    result = await run(tool)
+
+    assert "TimeoutError: upstream" in result.text
+
+
+@pytest.mark.parametrize("why", ["raises", "hangs"])
+async def test_an_irreversible_call_without_an_outcome_is_ambiguous(why: str) -> None:
+    tool = DemoTool("demo.send", effect=Effect.IRREVERSIBLE, timeout_s=0.01)
+    if why == "raises":
+        tool.error = ValueError("connection reset")
+    else:
+        tool.go_on.clear()
+
+    result = await run(tool)
+
+    assert result.status == "ambiguous"
+    assert "not repeated" in result.text
+
+
+async def test_a_step_begins_after_its_call_is_committed_and_ends_after_its_result() -> None:
+    bench = Bench(call("demo.echo", {"text": "x"}), answer("Done."), tools=[DemoTool()])
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    steps = [event.data for event in await bench.published() if isinstance(event.data, ChatStep)]
+    assert [step.status for step in steps] == ["started", "completed"]
+    assert steps[1].result_preview == "echo: x"
+    assert steps[0].call_id == steps[1].call_id
+
+
+async def test_files_for_the_person_and_plans_are_told_after_their_call() -> None:
+    write = {"path": "outputs/a.md", "channel": "canvas", "kind": "file", "content": "x"}
+    bench = Bench(call("react.write", write), call("react.plan", {"mode": "new", "steps": ["a"]}), answer("Done."))
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    told = [type(event.data) for event in await bench.published() if isinstance(event.data, ChatFiles | ChatPlan)]
+    assert told == [ChatFiles, ChatPlan]
+    assert [artifact.filename for artifact in bench.platform.conversations[bench.conversation_id].artifacts] == ["a.md"]
+
+
+async def test_the_program_of_a_call_reaches_the_tool() -> None:
+    tool = DemoTool("demo.run", takes_code=True)
+    bench = Bench(call("demo.run", {}, code="print(1)"), answer("Done."), tools=[tool])
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    assert tool.programs == ["print(1)\n"]
+    await check_conversation(bench)
+
+
+async def test_a_cancelled_worker_cancels_its_tool() -> None:
+    tool = DemoTool()
+    tool.go_on.clear()
+    bench = Bench(call("demo.echo", {}), tools=[tool])
+    await bench.say("Hello.")
+    task = asyncio.create_task(bench.work())
+    await tool.started.wait()
+
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert tool.effects.total() == 0
+
+
+def test_the_arguments_hash_does_not_depend_on_their_order() -> None:
+    one, other, changed = (
+        effect_change(CallId("c"), ToolCallBody(tool_id="t", params=params), Effect.PURE, EffectState.INTENDED)
+        for params in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 1})
+    )
+
+    assert one == other
+    assert one.args_hash != changed.args_hash

@@ -1,0 +1,81 @@
+from dataclasses import replace
+
+import pytest
+
+from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.folding import ends_work, fold_signals, settle_leftover, through_last_end
+from everturn.model.block_bodies import SignalBody
+from everturn.model.blocks import BlockType
+from everturn.model.commits import Promotion, SignalChange
+from everturn.model.ids import SignalId, TurnId
+from everturn.model.signals import Signal, SignalKind, SignalState
+from everturn.testing.fixed_clock import BEGINNING
+from everturn.testing.stories import make_artifact
+from everturn.wire.events import ChatSignal
+
+TURN, NEXT = TurnId("turn_1"), TurnId("turn_2")
+PLACE = RoundPlace(TURN, 3, 15, "now")
+
+
+def say(kind: SignalKind, text: str = "", name: str = "sig_1") -> Signal:
+    return Signal(SignalId(name), TURN, kind, text, SignalState.ACCEPTED, BEGINNING)
+
+
+FOLLOWUP = say(SignalKind.FOLLOWUP, "more", "sig_f")
+STEER = say(SignalKind.STEER, "left", "sig_s")
+STOP = say(SignalKind.STEER, "  ", "sig_b")
+CANCEL = say(SignalKind.CANCEL, name="sig_c")
+
+
+@pytest.mark.parametrize(("signal", "ends"), [(FOLLOWUP, False), (STEER, False), (STOP, True), (CANCEL, True)])
+def test_a_cancel_and_a_blank_steer_end_the_work(signal: Signal, ends: bool) -> None:
+    assert ends_work(signal) is ends
+
+
+def test_a_steer_with_a_file_is_not_blank() -> None:
+    assert not ends_work(replace(STOP, attachments=(make_artifact(TURN, "a.txt"),)))
+
+
+def test_words_become_blocks_and_everything_gets_a_receipt() -> None:
+    folded = fold_signals([FOLLOWUP, STEER, CANCEL], PLACE, lambda _: ())
+
+    drafts = folded.writing.drafts
+    assert [draft.type for draft in drafts] == [BlockType.USER_FOLLOWUP, BlockType.USER_STEER]
+    assert [draft.body for draft in drafts] == [
+        SignalBody(signal_id=FOLLOWUP.id, text="more"),
+        SignalBody(signal_id=STEER.id, text="left"),
+    ]
+    assert [change.signal_id for change in folded.writing.signals] == [FOLLOWUP.id, STEER.id, CANCEL.id]
+    assert {change.state for change in folded.writing.signals} == {SignalState.APPLIED}
+    assert {event.round for event, _ in folded.writing.after if isinstance(event, ChatSignal)} == {3}
+
+
+def test_what_signals_mean_for_the_turn() -> None:
+    cancelled = fold_signals([CANCEL], PLACE, lambda _: ())
+    stopped = fold_signals([STOP], PLACE, lambda _: ())
+    goes_on = fold_signals([FOLLOWUP, STEER], PLACE, lambda _: ())
+
+    assert (cancelled.cancel, stopped.cancel, goes_on.cancel) == (True, False, False)
+    assert (stopped.stop, goes_on.stop) == (True, False)
+
+
+def test_what_was_said_after_the_last_end_is_left_for_the_next_turn() -> None:
+    assert through_last_end([FOLLOWUP, STEER]) == ()
+    assert through_last_end([FOLLOWUP, CANCEL, STEER, STOP, FOLLOWUP]) == (FOLLOWUP, CANCEL, STEER, STOP)
+
+
+def test_late_words_become_one_next_turn_and_the_rest_expires() -> None:
+    leftover = settle_leftover([FOLLOWUP, CANCEL, STEER], lambda: NEXT, lambda _: ())
+
+    assert leftover.promote == Promotion((FOLLOWUP.id, STEER.id), NEXT, "more\n\nleft")
+    assert leftover.writing.signals == (SignalChange(CANCEL.id, SignalState.EXPIRED),)
+    receipts = {event.signal_id: event for event, _ in leftover.writing.after if isinstance(event, ChatSignal)}
+    assert (receipts[STEER.id].state, receipts[STEER.id].promoted_to) == ("promoted", NEXT)
+    assert (receipts[CANCEL.id].state, receipts[CANCEL.id].promoted_to) == ("expired", None)
+
+
+def test_without_late_words_no_turn_is_made() -> None:
+    def never() -> TurnId:
+        raise AssertionError("no id is needed")
+
+    assert settle_leftover([CANCEL], never, lambda _: ()).promote is None

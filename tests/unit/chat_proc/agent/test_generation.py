@@ -1,0 +1,100 @@
+import asyncio
+
+import pytest
+from turn_bench.bench import Bench, until
+from turn_bench.replies import answer, call, cut_answer
+
+from everturn.model.block_bodies import CompletionBody, NoticeBody, ThinkingBody
+from everturn.model.signals import SignalKind
+from everturn.ports.language_model import ModelUsage
+from everturn.testing.scripted_model import Finish, Pause, Say, ScriptedModel, Think
+from everturn.wire.events import ChatDelta
+
+
+async def run(bench: Bench) -> list[ChatDelta]:
+    await bench.say("Hello.")
+    await bench.work()
+    return [event.data for event in await bench.published() if isinstance(event.data, ChatDelta)]
+
+
+async def test_thinking_notes_and_answer_are_shown_while_they_are_written() -> None:
+    bench = Bench(answer("The answer.", notes="The notes.", thinking=" Thoughts."), chunk_chars=4)
+
+    deltas = await run(bench)
+
+    shown = {key: "".join(d.text for d in deltas if d.channel == key) for key in ("thinking", "notes", "answer")}
+    assert shown == {"thinking": "Thoughts.", "notes": "The notes.", "answer": "The answer."}
+    assert {delta.marker for delta in deltas} == {"thinking", "timeline_text", "answer"}
+
+
+async def test_what_a_program_writes_to_a_canvas_is_shown_in_the_format_of_its_path() -> None:
+    params = {"path": "files/page.html", "channel": "canvas", "content": "<b>x</b>"}
+    bench = Bench(call("react.write", params), answer("Done."))
+
+    deltas = await run(bench)
+
+    (canvas,) = [delta for delta in deltas if delta.channel == "canvas" and delta.text]
+    assert (canvas.format, canvas.artifact, canvas.text) == ("html", "files/page.html", "<b>x</b>")
+
+
+async def test_what_is_written_for_internal_use_is_not_shown() -> None:
+    bench = Bench(call("react.write", {"path": "files/a.md", "channel": "internal", "content": "x"}), answer("Done."))
+
+    assert {delta.channel for delta in await run(bench)} == {"answer"}
+
+
+async def test_reasoning_stands_after_all_thinking_of_the_reply() -> None:
+    bench = Bench([Think("Deep."), Say(answer("A.", thinking="Aloud."))])
+
+    await run(bench)
+
+    bodies = [block.body for block in bench.blocks if isinstance(block.body, ThinkingBody)]
+    assert [(body.instance, body.text) for body in bodies] == [(0, "Aloud."), (1000, "Deep.")]
+
+
+async def test_the_usage_is_what_the_provider_counted() -> None:
+    bench = Bench([Say(answer("A.")), Finish("stop", ModelUsage(7, 3, 2, 1, 0.5))])
+
+    await run(bench)
+
+    ((_, usage),) = bench.platform.usage
+    assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens) == (7, 3, 2, 1)
+    assert (usage.model, usage.role, usage.cost_usd, usage.estimated) == ("scripted", "decision", 0.5, False)
+
+
+async def test_the_usage_of_a_stopped_reply_is_estimated() -> None:
+    bench = Bench([Say(cut_answer("Half of it")), Pause(asyncio.Event())])
+    await bench.say("Hello.")
+    task = asyncio.create_task(bench.work())
+    await until(lambda: bench.model.unfinished == 1)
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+    await bench.signal(SignalKind.STEER)
+    await task
+
+    ((_, usage),) = bench.platform.usage
+    assert usage.estimated
+    assert usage.input_tokens > 0
+    assert usage.output_tokens > 0
+    assert bench.texts(CompletionBody) == ["Half of it"]
+
+
+@pytest.mark.timeout(30)
+async def test_a_reply_that_never_ends_is_cut_at_its_cap() -> None:
+    class Endless(ScriptedModel):
+        async def _play(self, script: object):
+            while True:
+                async for piece in super()._play([Say("<channel:thinking>" + "x" * 100_000)]):
+                    if not hasattr(piece, "usage"):
+                        yield piece
+
+    bench = Bench(model=Endless([""], chunk_chars=100_000))
+    bench.model.add("")
+    await bench.say("Hello.")
+    task = asyncio.create_task(bench.work())
+
+    await until(lambda: bool(bench.texts(NoticeBody)))
+    task.cancel()
+
+    assert "cut after" in bench.texts(NoticeBody)[0]

@@ -1,0 +1,22 @@
+from chat_proc.agent.open_turn import Writing
+from everturn.model.commits import SignalChange, UsageEvent
+from everturn.model.ids import SignalId
+from everturn.model.signals import SignalState
+from everturn.wire.events import ConvTitle
+
+USAGE = UsageEvent("m", "decision", 1, 1, 0, 0, 0.0, False)
+CHANGE = SignalChange(SignalId("sig_1"), SignalState.APPLIED)
+
+
+def test_two_writings_make_one_in_their_order() -> None:
+    one = Writing(usage=(USAGE,), after=((ConvTitle(title="a"), 1),))
+    other = Writing(signals=(CHANGE,), after=((ConvTitle(title="b"), None),), rewind=True)
+
+    both = one.plus(other)
+
+    assert both == Writing(
+        usage=(USAGE,),
+        signals=(CHANGE,),
+        after=((ConvTitle(title="a"), 1), (ConvTitle(title="b"), None)),
+        rewind=True,
+    )

@@ -1,0 +1,69 @@
+from turn_bench.bench import Bench
+from turn_bench.checks import check_conversation
+from turn_bench.replies import NONSENSE, answer, call
+from turn_bench.tools import DemoTool
+
+from everturn.model.block_bodies import CompletionBody, NoticeBody, RawDecisionBody
+from everturn.model.blocks import BlockType
+from everturn.model.commits import Commit, EffectState
+
+
+async def commits_of(bench: Bench) -> list[Commit]:
+    made: list[Commit] = []
+    await bench.say("Hello.")
+    worker = bench.hire()
+
+    async def keep(commit: Commit) -> None:
+        made.append(commit)
+
+    worker.timelines.before_commit = keep
+    await worker.work()
+    await check_conversation(bench)
+    return made
+
+
+async def test_a_decision_is_committed_with_its_intended_effect_before_the_tool_runs() -> None:
+    tool = DemoTool()
+    bench = Bench(call("demo.echo", {}), answer("Done."), tools=[tool])
+
+    _, decision, result, close = await commits_of(bench)
+
+    assert [effect.state for effect in decision.effects] == [EffectState.INTENDED]
+    assert len(decision.usage) == 1
+    assert [effect.state for effect in result.effects] == [EffectState.COMMITTED]
+    assert close.close is not None
+
+
+async def test_the_last_decision_and_the_end_are_one_commit() -> None:
+    bench = Bench(answer("Done."))
+
+    _, close = await commits_of(bench)
+
+    assert [block.type for block in close.blocks] == [BlockType.ROUND_START, BlockType.COMPLETION, BlockType.EXIT]
+    assert len(close.usage) == 1
+
+
+async def test_an_unusable_reply_is_kept_with_what_is_wrong_with_it() -> None:
+    bench = Bench(NONSENSE, answer("Done."))
+
+    await commits_of(bench)
+
+    assert bench.texts(RawDecisionBody) == [NONSENSE]
+    assert "JSON" in bench.texts(NoticeBody)[0]
+    assert NONSENSE.partition(">")[2].partition("<")[0] in str(bench.model.requests[1])
+
+
+async def test_completions_of_a_turn_are_counted_in_their_refs() -> None:
+    bench = Bench(answer("One."), answer("Two."))
+    await bench.say("Hello.")
+    worker = bench.hire()
+
+    async def one_more(commit: Commit) -> None:
+        if commit.close is not None and not bench.platform.signals:
+            await bench.say("More.")
+
+    worker.timelines.before_commit = one_more
+    await worker.work()
+
+    refs = [block.ref for block in bench.blocks if isinstance(block.body, CompletionBody)]
+    assert len(set(refs)) == 2

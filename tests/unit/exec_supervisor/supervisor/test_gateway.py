@@ -1,0 +1,134 @@
+"""The gateway without a sandbox: what only its own side can see. Programs' use and abuse of it are tried on the real one."""
+
+import asyncio
+import contextlib
+import os
+
+import pytest
+
+from everturn.wire.execution import Capability, GatewayCall, Hello, ToolGrant, ToolReply, Welcome, build_message
+from everturn.wire.framing import FrameDecoder, FrameStream
+from exec_supervisor.supervisor.gateway import MAX_CONNECTIONS, Gateway, hash_arguments, open_listener
+
+CAPABILITY = Capability((ToolGrant("a.b", timeout_s=0.2),))
+
+
+async def echo(call: GatewayCall) -> ToolReply:
+    return ToolReply(call.id, True, call.arguments)
+
+
+@contextlib.asynccontextmanager
+async def serve(path, forward=echo, uid=None):
+    gateway = Gateway(CAPABILITY, "nonce", os.geteuid() if uid is None else uid, forward)
+    serving = asyncio.create_task(gateway.run(open_listener(path, os.geteuid())))
+    try:
+        yield gateway
+    finally:
+        serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+
+
+async def connect(path) -> FrameStream:
+    reader, writer = await asyncio.open_unix_connection(path)
+    return FrameStream(reader, writer, FrameDecoder())
+
+
+async def greet(path) -> FrameStream:
+    stream = await connect(path)
+    await stream.send(build_message(Hello("nonce")))
+    assert await stream.receive() == build_message(Welcome())
+    return stream
+
+
+@pytest.fixture
+def path(tmp_path) -> str:
+    return str(tmp_path / "s")
+
+
+async def is_closed(stream: FrameStream) -> bool:
+    try:
+        return await asyncio.wait_for(stream.receive(), 5) is None
+    except ConnectionError:
+        return True
+
+
+async def test_another_user_is_turned_away(path):
+    async with serve(path, uid=os.geteuid() + 1) as gateway:
+        stream = await connect(path)
+
+        assert await is_closed(stream)
+        assert gateway.refusals == {"wrong_uid": 1}
+
+
+async def test_the_socket_is_open_to_its_user_only(path):
+    async with serve(path):
+        assert os.stat(path).st_mode & 0o777 == 0o600
+
+
+async def test_too_many_connections_at_once_are_turned_away_and_room_is_made_again(path):
+    async with serve(path) as gateway:
+        streams = [await greet(path) for _ in range(MAX_CONNECTIONS)]
+
+        assert await is_closed(await connect(path))
+        assert gateway.refusals == {"too_many_connections": 1}
+
+        for stream in streams:
+            stream._writer.close()
+        await asyncio.sleep(0.05)
+        await greet(path)
+
+
+async def test_a_tool_that_takes_too_long_is_answered_for(path):
+    async def forever(call: GatewayCall) -> ToolReply:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with serve(path, forever) as gateway:
+        stream = await greet(path)
+        await stream.send(build_message(GatewayCall(5, "a.b", {})))
+
+        reply = await asyncio.wait_for(stream.receive(), 5)
+
+        assert (reply["id"], reply["ok"], reply["error_code"]) == (5, False, "timeout")
+        assert [record.error_code for record in gateway.records] == ["timeout"]
+
+
+async def test_the_worker_sees_numbers_of_the_run_and_the_program_its_own(path):
+    seen: list[int] = []
+
+    async def note(call: GatewayCall) -> ToolReply:
+        seen.append(call.id)
+        return ToolReply(call.id, True)
+
+    async with serve(path, note):
+        stream = await greet(path)
+        for number in (70, 71):
+            await stream.send(build_message(GatewayCall(number, "a.b", {})))
+            assert (await stream.receive())["id"] == number
+
+    assert seen == [1, 2]
+
+
+async def test_a_program_that_does_not_read_its_answers_loses_its_connection(path, monkeypatch):
+    monkeypatch.setattr("exec_supervisor.supervisor.gateway.FRAME_TIMEOUT_S", 0.3)
+
+    async def large(call: GatewayCall) -> ToolReply:
+        return ToolReply(call.id, True, "x" * 900_000)
+
+    async with serve(path, large) as gateway:
+        stream = await greet(path)
+        stream._reader._transport.pause_reading()
+        for number in range(4):
+            await stream.send(build_message(GatewayCall(number, "a.b", {})))
+
+        async with asyncio.timeout(5):
+            while not gateway.refusals:
+                await asyncio.sleep(0.02)
+
+        assert gateway.refusals == {"too_slow": 1}
+
+
+def test_the_hash_of_arguments_does_not_depend_on_their_order():
+    assert hash_arguments({"a": 1, "b": b"x"}) == hash_arguments({"b": b"x", "a": 1})
+    assert hash_arguments({"a": 1}) != hash_arguments({"a": 2})

@@ -1,0 +1,51 @@
+"""The executor's own look at its walls; the limits themselves are tried on the real sandbox."""
+
+import pytest
+
+from executor.confine import find_failures, judge_confinement
+
+CLOSED = """Name:	python
+Uid:	1001	1001	1001	1001
+Gid:	1001	1001	1001	1001
+CapInh:	0000000000000000
+CapPrm:	0000000000000000
+CapEff:	0000000000000000
+CapBnd:	0000000000000000
+CapAmb:	0000000000000000
+NoNewPrivs:	1
+Seccomp:	2
+"""
+LOOPBACK = "Inter-| Receive\n face |bytes\n    lo: 0 0\n"
+
+
+def judge(status: str = CLOSED, devices: str = LOOPBACK, read_only: bool = True) -> tuple[str, ...]:
+    return judge_confinement(status=status, devices=devices, root_is_read_only=read_only)
+
+
+def test_a_closed_sandbox_has_no_failures():
+    assert judge() == ()
+
+
+@pytest.mark.parametrize(
+    ("there", "instead", "told"),
+    [
+        ("Uid:	1001	1001	1001	1001", "Uid:	1001	0	1001	1001", "it runs as root"),
+        ("Gid:	1001	1001	1001	1001", "Gid:	1001	1001	0	1001", "it runs as root"),
+        ("CapEff:	0000000000000000", "CapEff:	0000000000200000", "it holds capabilities"),
+        ("CapBnd:	0000000000000000", "CapBnd:	000001ffffffffff", "it holds capabilities"),
+        ("NoNewPrivs:	1", "NoNewPrivs:	0", "it may gain privileges"),
+        ("Seccomp:	2", "Seccomp:	0", "no seccomp filter is loaded"),
+        ("Seccomp:	2\n", "", "no seccomp filter is loaded"),
+    ],
+)
+def test_a_missing_wall_is_named(there, instead, told):
+    assert judge(CLOSED.replace(there, instead)) == (told,)
+
+
+def test_a_network_device_or_a_writable_root_is_named():
+    assert judge(devices=LOOPBACK + "  eth0: 0 0\n") == ("it has a network device",)
+    assert judge(read_only=False) == ("its root is writable",)
+
+
+def test_this_test_process_is_not_confined():
+    assert "no seccomp filter is loaded" in find_failures()

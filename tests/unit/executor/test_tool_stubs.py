@@ -1,0 +1,30 @@
+"""The names a program calls tools by."""
+
+import pytest
+
+from executor.tool_stubs import build_stubs
+
+
+async def echo(tool_id: str, arguments: dict[str, object]) -> object:
+    return tool_id, arguments
+
+
+async def test_a_tool_is_called_by_alias_and_name_with_keyword_arguments():
+    stubs = build_stubs(["web_tools.web_search", "web_tools.web_fetch", "ctx_tools.fetch_ctx"], echo)
+
+    assert sorted(stubs) == ["ctx_tools", "web_tools"]
+    assert await stubs["web_tools"].web_search(query="x", n=2) == ("web_tools.web_search", {"query": "x", "n": 2})
+    assert dir(stubs["web_tools"]) == ["web_fetch", "web_search"]
+
+
+def test_another_name_is_an_attribute_error_that_tells_what_there_is():
+    stubs = build_stubs(["web_tools.web_search"], echo)
+
+    with pytest.raises(AttributeError, match=r"no tool 'delete' in this run; it has: web_search"):
+        stubs["web_tools"].delete()
+    assert repr(stubs["web_tools"]) == "<tools web_tools: web_search>"
+
+
+def test_positional_arguments_are_refused():
+    with pytest.raises(TypeError):
+        build_stubs(["a.b"], echo)["a"].b(1)
