@@ -15,7 +15,7 @@ from everturn.model.block_bodies import ExitBody
 from everturn.model.blocks import first_broken_link
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
-from everturn.model.leases import try_parse_cursor
+from everturn.model.leases import EventCursor, try_parse_cursor
 from everturn.postgres.database import open_database
 from everturn.postgres.timelines import PostgresTimelines
 from everturn.timeline.event_fold import fold_event, is_open
@@ -145,10 +145,21 @@ class Stage:
             await watcher.wait_until(lambda w: w.state is not None and settled(w.state) == settled(state), 10)
         assert watcher.state is not None
         assert differences(settled(watcher.state).model_dump(), settled(state).model_dump()) == []
-        ids = [cursor for e in watcher.seen if e.id and (cursor := try_parse_cursor(e.id))]
-        assert ids == sorted(ids)
+        for ids in id_runs(watcher.seen):
+            assert ids == sorted(set(ids))
         terminal = [e.turn_id for e in watcher.seen if isinstance(e.data, ChatComplete | ChatError)]
         assert len(terminal) == len(set(terminal))
+
+
+def id_runs(seen: list[Envelope]) -> list[list[EventCursor]]:
+    """The ids between two snapshots; a snapshot replaces all the client has, so the ids after it begin anew."""
+    runs: list[list[EventCursor]] = [[]]
+    for envelope in seen:
+        if isinstance(envelope.data, StreamSnapshot):
+            runs.append([])
+        if envelope.id and (cursor := try_parse_cursor(envelope.id)):
+            runs[-1].append(cursor)
+    return runs
 
 
 def differences(seen: object, truth: object, place: str = "") -> list[str]:

@@ -184,6 +184,7 @@ class BenchWorker:
                     sweeps=NoSweeps(),
                     doorbells=bench.doorbells,
                     clock=bench.clock,
+                    publish_s=0.2,
                 ),
                 clock=bench.clock,
                 failpoints=failpoints,

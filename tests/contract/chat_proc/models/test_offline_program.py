@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.models.offline.answers import TableResult, render_table_answer, try_read_result
-from chat_proc.models.offline.programs import build_analysis
+from chat_proc.models.offline.answers import render_table_answer
+from chat_proc.models.offline.programs import Analysis, Base, build_analysis
 from chat_proc.models.offline.reading import Attachment
+from chat_proc.models.offline.results import TableResult, try_read_result
 
 PYTHON = Path(__file__).parents[4] / ".venv-sandbox" / "bin" / "python"
+NOTHING_BEFORE = Base()
 PATH = "turn_1/attachments/sales.csv"
 
 pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="needs the sandbox environment .venv-sandbox (make setup)")
@@ -33,12 +35,21 @@ class Ran:
     out: Path
 
 
-def run(folder: Path, table: str | bytes, question: str, *, before: str = "", with_chart: bool = True) -> Ran:
+def run(
+    folder: Path,
+    table: str | bytes,
+    question: str,
+    *,
+    base: Base = NOTHING_BEFORE,
+    about: str | None = None,
+    with_chart: bool = True,
+) -> Ran:
     source = folder / PATH
     source.parent.mkdir(parents=True)
     source.write_bytes(table if isinstance(table, bytes) else table.encode())
     attachment = Attachment("sales.csv", "text/csv", PATH, "")
-    program = build_analysis(attachment, name="analyse_sales", question=question, before=before, with_chart=with_chart)
+    analysis = Analysis(attachment, question, base, about)
+    program = build_analysis(analysis, name="analyse_sales", with_chart=with_chart)
     (folder / "program.py").write_text(program.code, encoding="utf-8")
     out = folder / "out"
     environment = {"WORKDIR": str(folder), "OUTPUT_DIR": str(out), "MPLCONFIGDIR": str(folder), "PATH": os.defpath}
@@ -69,12 +80,114 @@ def test_figures_over_time_are_in_order_and_a_line(tmp_path: Path) -> None:
     assert json.loads(ran.printed.removeprefix("RESULT "))["chart"] == "line"
 
 
-def test_a_value_in_the_question_filters_and_the_question_before_gives_the_measure(tmp_path: Path) -> None:
-    ran = run(tmp_path, SALES, "And only for North?", before="total revenue by product")
+def test_a_value_in_the_question_filters_and_the_question_before_gives_the_rest(tmp_path: Path) -> None:
+    base = Base(by=(("product", None),), measures=("revenue",), figures=("total",))
+
+    ran = run(tmp_path, SALES, "And only for North?", base=base, about="North")
 
     assert ran.result.filters == {"region": ("North",)}
     assert ran.result.used_rows == 2
     assert ran.result.totals["revenue"].total == pytest.approx(1150.5)
+    assert [row.name for row in ran.result.groups] == ["Tea", "Coffee"]
+
+
+@pytest.mark.parametrize(
+    ("question", "group", "measure", "figures"),
+    [
+        ("now as averages", "product", "revenue", ("mean",)),
+        ("show it per month", "date (month)", "revenue", ("total",)),
+        ("plot units instead", "product", "units", ("total",)),
+        ("and per region?", "region", "revenue", ("total",)),
+    ],
+)
+def test_a_followup_changes_one_thing_and_keeps_the_others(
+    tmp_path: Path, question: str, group: str, measure: str, figures: tuple[str, ...]
+) -> None:
+    base = Base((("product", None),), ("revenue",), ("total",), {"region": ("not West",)})
+
+    ran = run(tmp_path, SALES, question, base=base, with_chart=False)
+
+    assert (ran.result.group, list(ran.result.totals), ran.result.figures) == (group, [measure], figures)
+    assert (ran.result.used_rows, ran.result.filters) == (4, {"region": ("not West",)})
+
+
+def test_a_value_that_is_nowhere_is_told_with_those_there_are(tmp_path: Path) -> None:
+    ran = run(tmp_path, SALES, "what about Atlantis?", about="Atlantis")
+
+    assert "nothing called “Atlantis”" in (ran.result.error or "")
+    assert "region: North, South, West, Süd" in (ran.result.error or "")
+
+
+@pytest.mark.parametrize(
+    ("question", "used_rows"),
+    [
+        ("revenue in February", 2),
+        ("revenue in 2024", 5),
+        ("revenue without North", 3),
+        ("revenue above 600", 2),
+        ("revenue at least 600", 3),
+        ("units under 6", 2),
+    ],
+)
+def test_rows_are_chosen_by_time_by_size_and_by_exception(tmp_path: Path, question: str, used_rows: int) -> None:
+    assert run(tmp_path, SALES, question, with_chart=False).result.used_rows == used_rows
+
+
+def test_when_no_row_is_left_the_answer_says_which_were_asked_for(tmp_path: Path) -> None:
+    assert "revenue is above 9,999,999" in (run(tmp_path, SALES, "revenue above 9,999,999").result.error or "")
+
+
+def test_the_best_come_first_and_are_as_many_as_asked(tmp_path: Path) -> None:
+    ran = run(tmp_path, SALES, "top 2 regions by revenue", with_chart=False)
+
+    assert [row.name for row in ran.result.groups] == ["West", "North"]
+    assert (ran.result.ranking, ran.result.group_count) == (("high", 2), 4)
+
+
+def test_two_columns_group_together(tmp_path: Path) -> None:
+    ran = run(tmp_path, SALES, "revenue by region and product", with_chart=False)
+
+    assert ran.result.group == "region and product"
+    assert "North / Tea" in [row.name for row in ran.result.groups]
+
+
+def test_the_row_of_the_highest_value_is_named(tmp_path: Path) -> None:
+    ran = run(tmp_path, SALES, "what is the highest revenue?", with_chart=False)
+
+    assert ran.result.peaks["revenue"]["max"].startswith("date 2024-02-11, region West")
+
+
+def test_an_overview_tells_kinds_ranges_and_what_is_missing(tmp_path: Path) -> None:
+    profile = {column.name: column for column in run(tmp_path, SALES, "Summarize this file").result.profile}
+
+    assert [column.kind for column in profile.values()] == ["date", "text", "text", "number", "number"]
+    assert profile["date"].told == "2024-01-03 to 2024-03-01"
+    assert (profile["units"].missing, profile["region"].distinct) == (1, 4)
+
+
+def test_the_first_rows_are_shown_as_they_are(tmp_path: Path) -> None:
+    ran = run(tmp_path, SALES, "show the first 2 rows")
+
+    assert ran.result.head[0] == ("2024-01-03", "North", "Tea", "10", "1,200.50")
+    assert len(ran.result.head) == 2
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        ("revenue by region as a pie chart", "bar"),
+        ("units by product as a pie chart", "pie"),
+        ("histogram of units", "hist"),
+        ("scatter plot of units and revenue", "scatter"),
+        ("revenue per month as bars", "bar"),
+        ("average revenue per month", "line"),
+    ],
+)
+def test_the_chart_is_of_the_kind_asked_for_when_that_can_be_drawn(tmp_path: Path, question: str, kind: str) -> None:
+    ran = run(tmp_path, SALES, question)
+
+    assert json.loads(ran.printed.removeprefix("RESULT "))["chart"] == kind
+    assert (ran.out / "sales.png").stat().st_size > 1_000
 
 
 def test_without_named_columns_all_numbers_are_told(tmp_path: Path) -> None:
@@ -97,6 +210,11 @@ def test_without_named_columns_all_numbers_are_told(tmp_path: Path) -> None:
         ("Name,Umsatz\nÄpfel,5\n".encode("cp1252"), 5.0),
         ("Name,Umsatz\nÄpfel,5\n".encode("utf-16"), 5.0),
         ("Umsatz,x\n1,inf\n2,nan\n", 3.0),
+        ("Umsatz\n1.200.000\n2.000.000\n", 3_200_000.0),
+        ("Umsatz\nn/a\n-\n4\n", 4.0),
+        ("Umsatz\n€ 4,50\n5,50 €\n", 10.0),
+        ("Report of 2024\n\nName,Umsatz\na,1\nb,2\n", 3.0),
+        ('Name;Umsatz\n"a; b";1,5\n"c\nd";2,5\n', 4.0),
     ],
 )
 def test_messy_tables_give_right_totals(tmp_path: Path, table: str | bytes, total: float) -> None:

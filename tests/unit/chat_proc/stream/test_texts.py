@@ -37,7 +37,7 @@ def test_an_empty_piece_is_not_sent() -> None:
     texts.say("answer", 0, "", marker="answer")
 
     assert said.events == []
-    assert texts.channels == set()
+    assert texts.shown == {}
 
 
 def test_completing_ends_each_text_once() -> None:
@@ -63,3 +63,13 @@ def test_what_was_said_and_when_it_began_can_be_read_back() -> None:
     assert texts.first_ts("thinking", 1) == "t1"
     assert texts.instances("thinking") == [0, 1]
     assert texts.text("answer") == ""
+
+
+def test_everything_shown_can_be_compared() -> None:
+    texts = RoundTexts(Said().emit, 1, lambda: "t0")
+
+    texts.say("thinking", 0, "  \n", marker="thinking", trim_start=True)
+    texts.say("thinking", 0, " Hm", marker="thinking", trim_start=True)
+    texts.say("answer", 0, "A", marker="answer")
+
+    assert texts.shown == {("thinking", 0): "Hm", ("answer", 0): "A"}

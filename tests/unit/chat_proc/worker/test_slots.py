@@ -44,3 +44,24 @@ async def test_a_control_claim_may_go_over_the_count() -> None:
     slots.take()
 
     assert slots.running == 2
+
+
+async def test_two_suspect_turns_run_one_after_the_other() -> None:
+    slots = Slots(4)
+    slots.take()
+    slots.take()
+    suspects = [asyncio.create_task(slots.wait_alone()) for _ in range(2)]
+
+    assert [await settles(suspect) for suspect in suspects].count(True) == 1
+    slots.end_alone()
+    slots.give_back()
+
+    assert [await settles(suspect) for suspect in suspects] == [True, True]
+
+
+async def test_a_suspect_turn_does_not_wait_for_ever() -> None:
+    slots = Slots(2, alone_wait_s=0.01)
+    slots.take()
+    slots.take()
+
+    await asyncio.wait_for(slots.wait_alone(), 5)

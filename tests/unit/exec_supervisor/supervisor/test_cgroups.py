@@ -73,6 +73,7 @@ def test_where_no_group_can_be_had_there_is_none(tmp_path, own):
 
 def test_a_group_that_is_already_there_is_not_taken_over(tmp_path):
     folder(tmp_path, "system.slice", "memory pids")
+    folder(tmp_path, "system.slice/app.service")
     folder(tmp_path, "system.slice/everturn-run")
 
     assert try_create_cgroup("run", LIMITS, root=tmp_path, own=OWN_V2) is None
@@ -80,6 +81,7 @@ def test_a_group_that_is_already_there_is_not_taken_over(tmp_path):
 
 def test_groups_left_by_killed_supervisors_are_removed(tmp_path):
     folder(tmp_path, "system.slice", "memory pids")
+    folder(tmp_path, "system.slice/app.service")
     old, fresh = tmp_path / "system.slice/everturn-old", tmp_path / "system.slice/everturn-fresh"
     for place in (old, fresh):
         place.mkdir()

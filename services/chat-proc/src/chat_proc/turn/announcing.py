@@ -23,6 +23,7 @@ from everturn.wire.events import ChatRewind, ConvTitle
 _log = structlog.get_logger(__name__)
 
 PUBLISH_S = 5.0
+"""How long an end may take to go out before it is left to the sweeper."""
 
 
 class Announcer:
@@ -38,6 +39,7 @@ class Announcer:
         sweeps: Sweeps,
         doorbells: Doorbells,
         clock: Clock,
+        publish_s: float = PUBLISH_S,
     ) -> None:
         self._leases = leases
         self._timelines = timelines
@@ -46,6 +48,7 @@ class Announcer:
         self._sweeps = sweeps
         self._doorbells = doorbells
         self._clock = clock
+        self._publish_s = publish_s
 
     async def announce_ended(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> EventCursor:
         """Publish the state and the terminal event of a turn from its rows; the sweeper comes again when that fails.
@@ -72,7 +75,7 @@ class Announcer:
             emitter.emit(build_status_after(record.turn.status))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(emitter.run())
-            sent = await emitter.flush(PUBLISH_S)
+            sent = await emitter.flush(self._publish_s)
             emitter.close()
         if sent:
             await self._timelines.save_announced(lease, turn_id)

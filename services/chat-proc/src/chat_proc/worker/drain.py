@@ -22,12 +22,19 @@ class Worker:
     """Owns the tasks of one worker process."""
 
     def __init__(
-        self, claim_loop: ClaimLoop, heartbeat: Heartbeat, sweeper: Sweeper, *, deadline_s: float = DEADLINE_S
+        self,
+        claim_loop: ClaimLoop,
+        heartbeat: Heartbeat,
+        sweeper: Sweeper,
+        *,
+        deadline_s: float = DEADLINE_S,
+        margin_s: float = MARGIN_S,
     ) -> None:
         self._claim_loop = claim_loop
         self._heartbeat = heartbeat
         self._sweeper = sweeper
         self._deadline_s = deadline_s
+        self._margin_s = margin_s
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -48,8 +55,8 @@ class Worker:
             _log.info("draining", deadline_s=self._deadline_s)
             sweeping.cancel()
             self._claim_loop.drain()
-            await asyncio.wait({claiming}, timeout=self._deadline_s - MARGIN_S)
+            await asyncio.wait({claiming}, timeout=self._deadline_s - self._margin_s)
             self._claim_loop.cut_short()
-            await asyncio.wait({claiming}, timeout=MARGIN_S)
+            await asyncio.wait({claiming}, timeout=self._margin_s)
             beating.cancel()
             claiming.cancel()

@@ -9,8 +9,9 @@ ALONE_WAIT_S = 60.0
 class Slots:
     """Counts running turns. A turn that may kill its worker runs alone and takes no other down."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, alone_wait_s: float = ALONE_WAIT_S) -> None:
         self._count = count
+        self._alone_wait_s = alone_wait_s
         self._running = 0
         self._alone = 0
         self._waiting = 0
@@ -39,7 +40,7 @@ class Slots:
         self._alone += 1
         self._waiting += 1
         try:
-            async with asyncio.timeout(ALONE_WAIT_S):
+            async with asyncio.timeout(self._alone_wait_s):
                 # Suspects that wait as well hold slots but don't run: one of them goes first, the others wait for it.
                 while self._running > self._waiting:
                     self._changed.clear()

@@ -44,11 +44,20 @@ ForwardCall = Callable[[GatewayCall], Awaitable[ToolReply]]
 class Gateway:
     """Serves one run until it is cancelled. `records` and `refusals` (a count by code) are its account."""
 
-    def __init__(self, capability: Capability, nonce: str, peer_uid: int, forward: ForwardCall) -> None:
+    def __init__(
+        self,
+        capability: Capability,
+        nonce: str,
+        peer_uid: int,
+        forward: ForwardCall,
+        *,
+        frame_timeout_s: float = FRAME_TIMEOUT_S,
+    ) -> None:
         self._quota = Quota(capability)
         self._nonce = nonce
         self._peer_uid = peer_uid
         self._forward = forward
+        self._frame_timeout_s = frame_timeout_s
         self._open = 0
         self._calls = 0
         self.records: list[CallRecord] = []
@@ -101,7 +110,7 @@ class Gateway:
     async def _serve_calls(self, stream: FrameStream, calls: asyncio.TaskGroup) -> None:
         in_flight = asyncio.Semaphore(MAX_IN_FLIGHT)
         refused = 0
-        while (call := await _receive_call(stream)) is not None:
+        while (call := await self._receive_call(stream)) is not None:
             try:
                 self._quota.take_bytes(_size_of(call))
                 grant = self._quota.take_call(call)
@@ -116,7 +125,7 @@ class Gateway:
 
     async def _refuse(self, stream: FrameStream, call: GatewayCall, refusal: Refused) -> None:
         self.refusals[refusal.code] += 1
-        await _send_reply(stream, ToolReply(call.id, False, None, refusal.code, refusal.message))
+        await self._send_reply(stream, ToolReply(call.id, False, None, refusal.code, refusal.message))
 
     async def _answer(
         self, stream: FrameStream, call: GatewayCall, grant: ToolGrant, in_flight: asyncio.Semaphore
@@ -131,7 +140,9 @@ class Gateway:
             self.records.append(
                 CallRecord(number, call.tool_id, digest, reply.ok, reply.error_code, took_ms, size),
             )
-            await _send_reply(stream, ToolReply(call.id, reply.ok, reply.value, reply.error_code, reply.error_message))
+            await self._send_reply(
+                stream, ToolReply(call.id, reply.ok, reply.value, reply.error_code, reply.error_message)
+            )
         finally:
             in_flight.release()
 
@@ -150,6 +161,20 @@ class Gateway:
             return ToolReply(call.id, False, None, refusal.code, refusal.message)
         return reply
 
+    async def _receive_call(self, stream: FrameStream) -> GatewayCall | None:
+        """The next call; None at the end. A peer may be silent between frames; a begun frame has a time limit."""
+        frame = stream.try_receive()
+        if frame is None and not stream.mid_frame and not await stream.read_more():
+            return None
+        async with asyncio.timeout(self._frame_timeout_s):
+            frame = frame or await stream.receive()
+        return parse_message(frame, GatewayCall) if isinstance(frame, dict) else None
+
+    async def _send_reply(self, stream: FrameStream, reply: ToolReply) -> None:
+        """A program that doesn't read its answers loses the connection (TimeoutError)."""
+        async with asyncio.timeout(self._frame_timeout_s):
+            await stream.send(build_message(reply), GATEWAY_FRAME_BYTES)
+
 
 def open_listener(path: str, mode_uid: int) -> socket.socket:
     """The listening socket; only the program's user may connect."""
@@ -166,22 +191,6 @@ def hash_arguments(arguments: dict[str, object]) -> str:
     """SHA-256 of the arguments' frame with sorted names, in hex."""
     ordered = {name: arguments[name] for name in sorted(arguments)}
     return hashlib.sha256(encode_frame(ordered, 2 * GATEWAY_FRAME_BYTES)).hexdigest()
-
-
-async def _receive_call(stream: FrameStream) -> GatewayCall | None:
-    """The next call; None at the end. A peer may be silent between frames; a begun frame has a time limit."""
-    frame = stream.try_receive()
-    if frame is None and not stream.mid_frame and not await stream.read_more():
-        return None
-    async with asyncio.timeout(FRAME_TIMEOUT_S):
-        frame = frame or await stream.receive()
-    return parse_message(frame, GatewayCall) if isinstance(frame, dict) else None
-
-
-async def _send_reply(stream: FrameStream, reply: ToolReply) -> None:
-    """A program that doesn't read its answers loses the connection (TimeoutError)."""
-    async with asyncio.timeout(FRAME_TIMEOUT_S):
-        await stream.send(build_message(reply), GATEWAY_FRAME_BYTES)
 
 
 def _size_of(call: GatewayCall) -> int:

@@ -19,6 +19,8 @@ class PromptBuilder:
         self.tools: tuple[str, ...] = TOOLS
         self.iteration = "1/15"
         self.plan = ""
+        self.code = "bubblewrap"
+        self.timezone = "Europe/Berlin"
 
     def turn(self, turn_id: str, prompt: str) -> "PromptBuilder":
         self.turn_id = turn_id
@@ -60,7 +62,11 @@ class PromptBuilder:
 
     def build(self) -> ModelRequest:
         system = "Follow the channels.\n" + "\n".join(f"- {tool} does things" for tool in self.tools)
-        announce = f"[ANNOUNCE]\nIteration {self.iteration}\n[BUDGET]\nplenty\n[OPEN PLANS]\n{self.plan}"
+        announce = (
+            f"[ANNOUNCE]\nIteration {self.iteration}\n[BUDGET]\nplenty\n[RUNTIME LIMITS]\ncode: {self.code}\n"
+            f"[TEMPORAL CONTEXT]\nuser timezone: {self.timezone}\nnow (UTC): 2026-11-21T23:35:00Z\n"
+            f"[OPEN PLANS]\n{self.plan}"
+        )
         return ModelRequest(
             (
                 PromptMessage("system", (TextPart(system, cache_point=True),)),

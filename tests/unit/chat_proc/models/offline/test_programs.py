@@ -2,7 +2,9 @@
 
 import ast
 
-from chat_proc.models.offline.programs import build_analysis, build_name, build_user_program
+import pytest
+
+from chat_proc.models.offline.programs import Analysis, Base, build_analysis, build_name, build_user_program, is_overview
 from chat_proc.models.offline.reading import Attachment
 
 TABLE = Attachment("sales.csv", "text/csv", "turn_1/attachments/sales.csv", "")
@@ -11,7 +13,7 @@ TABLE = Attachment("sales.csv", "text/csv", "turn_1/attachments/sales.csv", "")
 def test_the_analysis_is_valid_python_whatever_the_question() -> None:
     question = "'''\"\"\"\\n</channel:code>\n{__PARAMS__} \ud83d\ude00 def main():"
 
-    program = build_analysis(TABLE, name="analyse_sales", question=question, before="", with_chart=True)
+    program = build_analysis(Analysis(TABLE, question, about="x"), name="analyse_sales", with_chart=True)
 
     assert ast.parse(program.code)
     assert program.outputs == (
@@ -22,7 +24,7 @@ def test_the_analysis_is_valid_python_whatever_the_question() -> None:
 
 
 def test_without_a_chart_no_chart_is_promised() -> None:
-    program = build_analysis(TABLE, name="analyse_sales_again", question="", before="", with_chart=False)
+    program = build_analysis(Analysis(TABLE, ""), name="analyse_sales_again", with_chart=False)
 
     assert [path for path, _ in program.outputs] == ["outputs/sales_again.csv"]
     assert '"chart_file": null' in program.code
@@ -41,3 +43,26 @@ def test_program_names_are_plain_words() -> None:
     assert build_name(odd, 1) == "analyse_ums_tze_2024_final"
     assert build_name(odd, 2) == "analyse_ums_tze_2024_final_2"
     assert build_name(Attachment("数据.csv", "", "", ""), 1) == "analyse_table"
+
+
+def test_what_a_followup_leaves_out_is_given_as_data() -> None:
+    base = Base((("date", "M"),), ("revenue",), ("mean",), {"region": ("South",)})
+
+    program = build_analysis(Analysis(TABLE, "plot units instead", base), name="analyse_sales", with_chart=True)
+
+    given = '"base": {"by": [["date", "M"]], "measures": ["revenue"], "figures": ["mean"], "filters": {"region": ["South"]}}'
+    assert given in program.code
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Summarize this file", "What's in it?", "describe", "show the first 3 rows", "any missing values?", "What is this?",
+     "which columns are there?", "Analyse the data", "tell me about this csv", "analyze sales.csv"],
+)  # fmt: skip
+def test_a_question_about_the_whole_file_wants_an_overview(question: str) -> None:
+    assert is_overview(question)
+
+
+@pytest.mark.parametrize("question", ["What is the total revenue in March?", "analyse revenue by region", "best region"])
+def test_a_question_about_figures_wants_no_overview(question: str) -> None:
+    assert not is_overview(question)

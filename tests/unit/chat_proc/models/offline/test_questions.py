@@ -1,5 +1,6 @@
 """What the user wants is understood by rules."""
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -7,18 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.models.offline.questions import (
+    KnownTask,
     ProgramTask,
     TableTask,
     TalkTask,
+    find_last_result,
     is_table,
     read_columns,
-    read_steps,
+    read_program_step,
     read_task,
-    read_tasks,
     split_program,
-    wants_plan,
 )
-from chat_proc.models.offline.reading import Attachment, read_conversation
+from chat_proc.models.offline.reading import Ask, Attachment, read_conversation
+from chat_proc.models.offline.tasks import read_tasks
 
 if TYPE_CHECKING:
     from tests.unit.chat_proc.models.offline.conftest import PromptBuilder
@@ -59,7 +61,6 @@ def test_a_later_question_may_be_about_a_table_of_an_earlier_turn(prompt: "Promp
 
     assert isinstance(task, TableTask)
     assert task.table.path == "turn_1/attachments/a.csv"
-    assert task.before == "Total revenue?"
 
 
 def test_talk_is_not_about_an_old_table(prompt: "PromptBuilder") -> None:
@@ -84,25 +85,37 @@ def test_each_thing_said_is_a_task_and_follows_the_one_before(prompt: "PromptBui
     second = read_task(conversation.now.asks[1], conversation, 2)
 
     assert isinstance(second, TableTask)
-    assert (second.number, second.before) == (2, "Total revenue?")
+    assert (second.number, second.analysis.question) == (2, "By region")
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["Make a plan for it", "first plan the steps", "do it step by step", "plan: buy milk", "I want a short plan"],
-)
-def test_a_wish_for_a_plan_is_heard(text: str) -> None:
-    assert wants_plan(text)
+def test_the_newest_result_of_an_earlier_task_is_the_last_one(prompt: "PromptBuilder") -> None:
+    prompt.turn("turn_1", "Total?").attach("a.csv").ran(1, "analyse_a", 'RESULT {"file": "a.csv", "rows": 1}').answered("1")
+    prompt.turn("turn_2", "And?").ran(1, "analyse_a", 'RESULT {"file": "a.csv", "rows": 2}')
+    prompt.ran(2, "analyse_a_2", 'RESULT {"error": "no rows"}')
+
+    conversation = read_conversation(prompt.build())
+
+    found = [find_last_result(conversation, number) for number in (1, 2, 3)]
+    assert [result.rows if result else 0 for result in found] == [1, 2, 2]
 
 
-@pytest.mark.parametrize("text", ["the planet", "total by plan_type", "```python\nmake_plan = 1 # make a plan\n```"])
-def test_other_words_are_no_wish_for_a_plan(text: str) -> None:
-    assert not wants_plan(text)
+def test_a_known_figure_needs_no_program_but_a_chart_does(prompt: "PromptBuilder") -> None:
+    result = {"file": "a.csv", "columns": ["units"], "numbers": ["units"], "totals": {"units": {"total": 5, "mean": 2.5}}}
+    prompt.turn("turn_1", "Total?").attach("a.csv", "units\n5").ran(1, "analyse_a", f"RESULT {json.dumps(result)}")
+    conversation = read_conversation(prompt.answered("5").turn("turn_2", "…").build())
+
+    known = read_task(Ask("prompt", "What is the average?"), conversation, 1)
+    drawn = read_task(Ask("prompt", "Draw a chart of the average"), conversation, 1)
+
+    assert isinstance(known, KnownTask)
+    assert known.text == "The average units is 2.50."
+    assert isinstance(drawn, TableTask)
 
 
-def test_listed_steps_are_read_when_there_are_two() -> None:
-    assert read_steps("Plan:\n1. Read it\n2) Sum it\n- Tell me") == ("Read it", "Sum it", "Tell me")
-    assert read_steps("1. Only one") == ()
+def test_a_step_that_runs_the_program_gets_it() -> None:
+    assert read_program_step("run the program", "print(1)") == "print(1)"
+    assert read_program_step("say goodbye", "print(1)") is None
+    assert read_program_step("run the program", None) is None
 
 
 @pytest.mark.parametrize(

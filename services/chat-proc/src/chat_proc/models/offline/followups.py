@@ -61,6 +61,8 @@ def read_known(question: str, last: TableResult) -> str | None:
                 return _tell_groups(names, measure, figure, last)
             if (ranking := match_ranking(question)) is not None:
                 return _tell_ranking(ranking, measure, figure, last)
+        if figures and match_ranking(question) is not None:
+            return None
     if names or match_group(question, columns) or match_period(question):
         return None
     return _tell_figures(match_figures(question), named, last)
@@ -95,7 +97,8 @@ def read_about(question: str) -> str | None:
 
 def is_only_about(question: str, names: Iterable[str]) -> bool:
     """Whether every word that carries meaning is one of these names or belongs to the language of figures."""
-    return not significant_words(question) - set(plain(" ".join((*names, _SMALL_WORDS))).split())
+    known = set(plain(" ".join((*names, _SMALL_WORDS))).split())
+    return all(word in known or word.isdigit() for word in significant_words(question))
 
 
 def fits(question: str, last: TableResult) -> bool:

@@ -16,9 +16,9 @@ _ORDER = re.compile(
     re.IGNORECASE,
 )
 _BEGIN = re.compile(r"(?:^|[.:!,\n]\s*|\bplease\s+)first(?:ly)?(?: of all)?\b[\s,:]+(?=\w)", re.IGNORECASE)
-_BETWEEN = re.compile(
-    r"\s*[;\n]\s*(?:and\s+)?(?:then\s+)?|\s*,\s+(?:and\s+)?(?:then\s+)?|\s+and then\s+|\s+then\s+", re.IGNORECASE
-)
+_STRONG = re.compile(r"\s*[;\n]\s*(?:and\s+)?(?:then\s+)?", re.IGNORECASE)
+_COMMA = re.compile(r"\s*,\s+(?:and\s+)?(?:then\s+)?|\s+and then\s+|\s+then\s+", re.IGNORECASE)
+_AND = re.compile(r"\s+and\s+", re.IGNORECASE)
 _MAX_STEPS = 10
 _MAX_STEP_CHARS = 200
 
@@ -50,6 +50,10 @@ def _read_ordered(text: str) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    first = text.strip().split("\n\n")[0]
-    steps = [step for step in _BETWEEN.split(first.rstrip(" .!")) if step.strip()]
-    return steps if len(steps) > 1 else re.split(r"\s+and\s+", first.rstrip(" .!"))
+    """By the strongest separator that the text has: semicolons, then commas, then "and"."""
+    line = text.strip().split("\n\n")[0].rstrip(" .!")
+    for between in (_STRONG, _COMMA, _AND):
+        steps = [step for step in between.split(line) if step.strip()]
+        if len(steps) > 1:
+            return steps
+    return []

@@ -15,10 +15,10 @@ _THING = r"(?:file|data|dataset|csv|table|it|this|that|\S+\.[ct]sv)"
 _OVERVIEW = re.compile(
     r"\b(?:describe|summar\w*|overview|profile|explore|what do you see)\b"
     r"|\b(?:missing|unique|distinct|different|empty) (?:values?|cells?)\b"
-    r"|\b(?:what|which|list|show)(?:'s| is| are| do| does)? (?:me )?(?:all )?(?:the )?(?:columns|fields|headers|variables)\b"
+    r"|\b(?:what|which|list|show)(?:'s| is| are| do| does)? (?:me )?(?:all )?(?:the )?(?:columns|fields|headers)\b"
     rf"|\bwhat(?:'s| is| does)\b.{{0,15}}\b(?:in|inside) (?:the |this |my |that )?{_THING}"
     rf"|\bwhat(?:'s| is) (?:this|that|it)\b(?: {_THING})?(?: about)?\W*$|\blook like\b"
-    rf"|\b(?:analy[sz]e|look at|read|open|load|check|explain|understand|tell me about) (?:\w+ ){{0,2}}{_THING}(?=\W*$|[.!?])",
+    rf"|\b(?:analy[sz]e|look at|read|open|load|check|explain|tell me about) (?:\w+ ){{0,2}}{_THING}(?=\W*$|[.!?])",
     re.IGNORECASE,
 )
 _HEAD = re.compile(

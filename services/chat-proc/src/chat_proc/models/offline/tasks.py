@@ -20,7 +20,7 @@ from chat_proc.models.offline.talk.answering import is_understood
 
 _SENTENCE = re.compile(r"(?<=[.!?])[\"”)]?\s+(?=\S)|\s*\n+\s*")
 _MARKER = re.compile(r"^\s*(?:\(?\d{1,2}[.):]|[-*•])\s+")
-_ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Dr|approx|no|\d)\.$", re.IGNORECASE)
+_ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Dr|approx)\.$|^\d{1,2}\.$", re.IGNORECASE)
 _MAX_TASKS = 12
 
 
@@ -84,12 +84,12 @@ def split_questions(ask: Ask, conversation: Conversation) -> list[str]:
 def _split_sentences(text: str) -> list[str]:
     sentences: list[str] = []
     for part in _SENTENCE.split(text):
-        sentence = _MARKER.sub("", part.strip())
+        sentence = part.strip()
         if sentences and _ABBREVIATION.search(sentences[-1]):
             sentences[-1] += f" {sentence}"
         elif sentence:
             sentences.append(sentence)
-    return sentences
+    return [_MARKER.sub("", sentence) for sentence in sentences]
 
 
 def _belong_together(first: tuple[str, str], second: tuple[str, str]) -> bool:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 import pytest
-from chat_proc.models.offline.recall import is_about_memory, is_note, recall
+from chat_proc.models.offline.talk.recall import is_about_memory, is_note, recall, recall_note
 
 from chat_proc.models.offline.reading import read_conversation
 
@@ -64,3 +64,30 @@ def test_notes_and_questions_about_memory_are_told_apart() -> None:
     assert is_note("Remember that my cat is called Minka.")
     assert not is_note("Do you remember my cat?")
     assert is_about_memory("What did you say about tea?")
+
+
+@pytest.mark.parametrize("question", ["And which region was highest?", "What was the goal?", "Which facts were told?"])
+def test_questions_summaries_and_tables_are_never_quoted(prompt: "PromptBuilder", question: str) -> None:
+    prompt.turn("turn_1", question).answered("| region | goal |\n_Facts: highest region, goal told by a model._")
+    prompt.block(f"[conv.working.summary ws:turn_1.conv.working.summary]\nGoal: {question}\nFacts: the goal")
+
+    conversation = read_conversation(prompt.turn("turn_2", question).build())
+
+    assert recall(question, conversation) is None
+
+
+def test_what_introduces_the_model_is_no_memory(prompt: "PromptBuilder") -> None:
+    prompt.turn("turn_1", "Hm").answered("I am Everturn's offline model: rules.\nI can total revenue by region.")
+
+    conversation = read_conversation(prompt.turn("turn_2", "…").build())
+
+    assert recall("What was the total revenue by region?", conversation) is None
+
+
+def test_a_note_is_found_by_a_word_it_shares_with_the_question(prompt: "PromptBuilder") -> None:
+    prompt.turn("turn_1", "Remember that North is run by Bob").answered("Noted.")
+
+    conversation = read_conversation(prompt.turn("turn_2", "…").build())
+
+    assert "run by Bob" in (recall_note("who looks after North?", conversation) or "")
+    assert recall_note("who looks after South?", conversation) is None

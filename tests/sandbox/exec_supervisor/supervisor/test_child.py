@@ -1,0 +1,66 @@
+"""Starting and ending a child: its user, its group, and that nothing it started stays."""
+
+import asyncio
+import os
+
+import pytest
+
+from exec_supervisor.supervisor.child import SandboxChild, start_child
+from exec_supervisor.supervisor.watchdog import load_children
+
+UID = 1001 if os.geteuid() == 0 else os.geteuid()
+
+
+def start(script: str) -> SandboxChild:
+    return start_child(["/bin/sh", "-c", script], uid=UID, cgroup=None, pass_fds=[])
+
+
+async def test_it_runs_as_the_user_with_an_empty_environment_and_our_pipes():
+    child = start("id -u; id -G; env; cat; echo bad >&2")
+    reader, writer = await child.connect()
+    errors = asyncio.create_task(child.read_errors())
+
+    writer.write(b"typed\n")
+    writer.close()
+    lines = (await asyncio.wait_for(reader.read(), 5)).decode().splitlines()
+
+    assert lines[0] == str(UID)
+    assert "typed" in lines
+    assert not [line for line in lines if "=" in line and not line.startswith(("PWD=", "OLDPWD=", "_=", "SHLVL="))]
+    assert await errors == "bad"
+    await child.end()
+
+
+async def test_ending_kills_it_and_waits():
+    child = start("sleep 50")
+    await child.connect()
+
+    await asyncio.wait_for(child.end(), 2)
+
+    assert child.pid not in load_children(os.getpid())
+    with pytest.raises(ProcessLookupError):
+        os.kill(child.pid, 0)
+
+
+async def test_it_can_be_ended_before_it_is_connected():
+    child = start("sleep 50")
+
+    await asyncio.wait_for(child.end(), 2)
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(child.pid, 0)
+
+
+async def test_many_errors_do_not_block_it():
+    child = start("head -c 3000000 /dev/zero | tr '\\0' x >&2; echo done")
+    reader, _ = await child.connect()
+    errors = asyncio.create_task(child.read_errors())
+
+    assert await asyncio.wait_for(reader.read(), 5) == b"done\n"
+    assert await errors == "x" * 4096
+    await child.end()
+
+
+async def test_a_command_that_can_not_be_run_is_an_os_error():
+    with pytest.raises(OSError, match="nowhere"):
+        start_child(["/nowhere"], uid=UID, cgroup=None, pass_fds=[])

@@ -1,0 +1,62 @@
+"""Why there is no sandbox, in one sentence with one command."""
+
+import pytest
+
+from chat_proc.sandbox.obstacles import (
+    HostSettings,
+    build_missing,
+    check_version,
+    explain_failure,
+    load_host_settings,
+)
+from everturn.ports.sandbox import SandboxUnavailable
+
+PLAIN = HostSettings(None, None, 1000)
+REFUSED = "bwrap: setting up uid map: Permission denied"
+
+
+@pytest.mark.parametrize(
+    ("detail", "settings", "reason", "remedy"),
+    [
+        (
+            REFUSED,
+            HostSettings(0, None, 1000),
+            "forbidden to ordinary users",
+            "sysctl -w kernel.unprivileged_userns_clone=1",
+        ),
+        (REFUSED, HostSettings(1, 1, 1000), "AppArmor", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
+        (REFUSED, HostSettings(1, 1, 0), "switched off", "sysctl -w user.max_user_namespaces=10000"),
+        ("RuntimeError: Unable to find libseccomp", PLAIN, "libseccomp", "apt-get install -y libseccomp2"),
+        ("bwrap: Creating new namespace failed: Operation not permitted", PLAIN, "perhaps a container", ""),
+        ("something\n else.", HostSettings(1, 1, 9), "A trial run in bubblewrap failed: something else.", ""),
+        ("", PLAIN, "no reason given", ""),
+    ],
+)
+def test_a_failed_trial_is_explained(detail, settings, reason, remedy):
+    unavailable = explain_failure(detail, settings)
+
+    assert reason in unavailable.reason
+    assert unavailable.remedy == remedy
+
+
+def test_a_missing_bubblewrap_names_its_package():
+    assert build_missing().remedy == "apt-get install -y bubblewrap"
+
+
+@pytest.mark.parametrize("text", ["bubblewrap 0.8.0\n", "bubblewrap 0.11.0", "bubblewrap 1.0"])
+def test_a_new_enough_bubblewrap_passes(text):
+    check_version(text)
+
+
+@pytest.mark.parametrize("text", ["bubblewrap 0.6.1\n", "", "what"])
+def test_an_old_or_strange_one_does_not(text):
+    with pytest.raises(SandboxUnavailable, match=r"0\.8 or later"):
+        check_version(text)
+
+
+def test_settings_are_read_and_may_be_absent(tmp_path):
+    (tmp_path / "kernel").mkdir()
+    (tmp_path / "kernel" / "unprivileged_userns_clone").write_text("0\n")
+    (tmp_path / "kernel" / "apparmor_restrict_unprivileged_userns").write_text("what\n")
+
+    assert load_host_settings(tmp_path) == HostSettings(0, None, None)

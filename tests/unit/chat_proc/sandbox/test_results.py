@@ -1,0 +1,137 @@
+"""The envelope: equal for every end, the supervisor's findings before the executor's word, partial success kept."""
+
+import pytest
+
+from chat_proc.sandbox.packing import UnpackedOutputs
+from chat_proc.sandbox.results import build_refused, build_result, clean_text, hash_bytes
+from everturn.ports.sandbox import ContractItem, FileHash, RunError, RunRequest
+from everturn.wire.execution import CallRecord, Finished, Posture, ProgramError, Report
+
+REQUEST = RunRequest(
+    "run-1", "turn_1", "print()", (ContractItem("a.txt", "the a", "internal"), ContractItem("b.txt")), timeout_s=5
+)
+POSTURE = Posture("bubblewrap", "cpython", 1001, "", "", "", "", "", "")
+BOTH = UnpackedOutputs({"a.txt": b"aa", "b.txt": b"b"})
+FINE = Report(0, None, None, "out", "err", 3, 3)
+
+
+def finished(verdict="ended", report: Report | None = FINE, **more) -> Finished:
+    return Finished(verdict, more.pop("detail", ""), 12, POSTURE, report, **more)
+
+
+def failed(error: ProgramError | None = None, exit_code=1, signal=None, **more) -> Finished:
+    return finished(report=Report(exit_code, signal, error, "", "", 0, 0, **more))
+
+
+def test_a_good_end_with_all_files_is_ok():
+    result = build_result(REQUEST, finished(), BOTH, (FileHash("in", 1, "ff"),))
+
+    assert (result.ok, result.error, result.duration_ms) == (True, None, 12)
+    assert (result.user_out_tail, result.runtime_err_tail) == ("out", "err")
+    first = result.artifacts[0]
+    assert (first.filepath, first.description, first.visibility) == ("a.txt", "the a", "internal")
+    assert (first.size, first.sha256, first.body) == (2, hash_bytes(b"aa"), b"aa")
+    assert result.receipt.program_sha256 == hash_bytes(b"print()")
+    assert result.receipt.inputs == (FileHash("in", 1, "ff"),)
+    assert [output.path for output in result.receipt.outputs] == ["a.txt", "b.txt"]
+    assert "Wrote a.txt (2 bytes)." in result.report_text
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "where"),
+    [
+        (finished("not_started", None, detail="no way"), "sandbox_failed", "sandbox"),
+        (finished("timeout"), "timeout", "program.py"),
+        (finished("timeout", None), "timeout", "program.py"),
+        (finished("cancelled"), "cancelled", "program.py"),
+        (finished("memory"), "memory_limit", "program.py"),
+        (finished("died", None), "killed", "sandbox"),
+        (finished("died", None, limits=("memory",)), "memory_limit", "program.py"),
+        (finished("ended", None), "killed", "sandbox"),
+        (failed(exit_code=3), "exit_code", "program.py"),
+        (failed(exit_code=None, signal=11), "killed", "program.py"),
+        (failed(exit_code=None, signal=123), "killed", "program.py"),
+        (failed(exit_code=None, signal=24), "cpu_limit", "program.py"),
+        (failed(exit_code=None, signal=9, limits=("memory",)), "memory_limit", "program.py"),
+        (failed(ProgramError("KeyError", "'k'", 3, "T")), "program_error", "program.py line 3"),
+        (failed(ProgramError("KeyError", "'k'", None, "T")), "program_error", "program.py"),
+        (failed(ProgramError("SyntaxError", "bad", 3, "T")), "syntax_error", "program.py line 3"),
+        (failed(ProgramError("MemoryError", "", 3, "T", "memory")), "memory_limit", "program.py line 3"),
+    ],
+)
+def test_every_bad_end_has_a_code_and_keeps_what_came_out(end, code, where):
+    result = build_result(REQUEST, end, BOTH)
+
+    assert not result.ok
+    assert (result.error.code, result.error.where) == (code, where)
+    assert len(result.artifacts) == 2
+    assert result.report_text.startswith(f"The run failed ({code}, {where}): ")
+
+
+def test_missing_files_fail_a_program_that_ended_well():
+    report = Report(0, None, None, "", "", 0, 0, refused=(("b.txt", "missing"),), undeclared=("c.txt",))
+
+    result = build_result(REQUEST, finished(report=report), UnpackedOutputs({"a.txt": b"a"}))
+
+    assert (result.error.code, result.error.where) == ("missing_output_files", "outputs")
+    assert [artifact.filepath for artifact in result.artifacts] == ["a.txt"]
+    assert "Did not deliver b.txt: missing." in result.report_text
+    assert "the contract does not name them: c.txt" in result.report_text
+
+
+def test_files_that_may_not_leave_are_rejected():
+    report = Report(0, None, None, "", "", 0, 0, refused=(("b.txt", "symlink"),))
+
+    result = build_result(REQUEST, finished(report=report), UnpackedOutputs({"a.txt": b"a"}))
+
+    assert result.error.code == "output_rejected"
+
+
+def test_a_file_the_executor_did_not_send_is_missing_whatever_it_says():
+    result = build_result(REQUEST, finished(), UnpackedOutputs({"a.txt": b""}))
+
+    assert result.error.code == "missing_output_files"
+    assert result.artifacts == ()
+
+
+def test_a_failing_program_is_the_error_also_when_files_are_missing():
+    assert build_result(REQUEST, failed(exit_code=2)).error.code == "exit_code"
+
+
+def test_limits_of_both_sides_are_joined_and_do_not_fail_a_run_alone():
+    report = Report(0, None, None, "", "", 0, 0, ("stdout", "processes"))
+
+    result = build_result(REQUEST, finished(report=report, limits=("processes",)), BOTH)
+
+    assert result.ok
+    assert result.limits_hit == ("processes", "stdout")
+    assert "printed bytes" in result.report_text
+
+
+def test_calls_and_refusals_are_on_the_receipt():
+    call = CallRecord(1, "a.b", "ff", True, "", 3, 99)
+
+    result = build_result(REQUEST, finished(calls=(call,), refusals={"not_allowed": 2}), BOTH)
+
+    assert result.receipt.calls == (call,)
+    assert result.receipt.refusals == {"not_allowed": 2}
+    assert "Tool calls refused (not_allowed): 2." in result.report_text
+
+
+def test_texts_are_cleaned():
+    error = ProgramError("E", "a\0b\ud800", 1, "t\0")
+    report = Report(1, None, error, "\0", "\udc80", 0, 0, undeclared=("\udc80",))
+
+    result = build_result(REQUEST, finished(report=report))
+
+    for text in (result.error.message, result.report_text, result.user_out_tail, result.runtime_err_tail):
+        assert "\0" not in text
+        text.encode()
+    assert clean_text("plain ü 🙂") == "plain ü 🙂"
+
+
+def test_a_request_that_is_not_run_gets_an_envelope_too():
+    result = build_refused(REQUEST, RunError("bad_request", "why", "request"))
+
+    assert (result.ok, result.artifacts, result.receipt.posture) == (False, (), None)
+    assert result.report_text == "The program was not run (bad_request): why"

@@ -1,0 +1,253 @@
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from turn_bench.bench import until
+
+from chat_proc.stream.emitter import MAX_ENTRY_BYTES, MAX_PENDING_EVENTS, Emitter
+from everturn.errors import Unavailable
+from everturn.model.ids import ConversationId, TurnId
+from everturn.model.leases import ORIGIN, EventCursor
+from everturn.ports.event_stream import Entry
+from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.memory.events import MemoryEvents
+from everturn.wire.events import ChatDelta, ChatRewind, ConvTitle, Envelope, parse_envelope
+from everturn.wire.views import TurnView
+
+CONVERSATION, TURN = ConversationId("conv_1"), TurnId("turn_1")
+VIEW = TurnView(turn_id=TURN, ordinal=1, status="running", text="Hello.")
+
+
+class Wire(MemoryEvents):
+    """A wire whose publishing a test can hold up, and let fail before or after it took effect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = asyncio.Event()
+        self.open.set()
+        self.entries: list[Entry] = []
+        self.calls = 0
+        self.fail_before: list[Exception] = []
+        self.fail_after: list[Exception] = []
+
+    async def publish(self, conversation_id: ConversationId, entry: Entry, *, first: bool) -> None:
+        self.calls += 1
+        await self.open.wait()
+        if self.fail_before:
+            raise self.fail_before.pop()
+        await super().publish(conversation_id, entry, first=first)
+        self.entries.append(entry)
+        if self.fail_after:
+            raise self.fail_after.pop()
+
+    @property
+    def events(self) -> list[Envelope]:
+        return [parse_envelope(event.payload) for entry in self.entries for event in entry.events]
+
+    @property
+    def told(self) -> list[str]:
+        """Deltas and titles as text, rewinds as such."""
+        texts: list[str] = []
+        for event in self.events:
+            match event.data:
+                case ChatRewind():
+                    texts.append("rewind")
+                case ChatDelta(text=text) | ConvTitle(title=text):
+                    texts.append(text)
+                case _:
+                    pass
+        return texts
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
+def build(wire: Wire, *, fence: int = 1, cursor: EventCursor = ORIGIN) -> Emitter:
+    emitter = Emitter(wire, FixedClock(), conversation_id=CONVERSATION, turn_id=TURN, fence=fence, cursor=cursor)
+    emitter.show_committed(lambda: VIEW)
+    return emitter
+
+
+@pytest.fixture
+async def emitter(wire: Wire) -> AsyncIterator[Emitter]:
+    emitter = build(wire)
+    task = asyncio.create_task(emitter.run())
+    yield emitter
+    wire.open.set()
+    emitter.close()
+    await asyncio.wait_for(task, 5)
+
+
+def say(emitter: Emitter, text: str) -> None:
+    emitter.emit(ChatDelta(channel="answer", instance=0, index=0, text=text, marker="answer"), 1)
+
+
+async def test_events_get_ids_in_order_and_name_the_one_before(wire: Wire, emitter: Emitter) -> None:
+    for text in "abc":
+        say(emitter, text)
+        await emitter.flush(5)
+
+    assert [event.id for event in wire.events] == ["1-1", "1-2", "1-3"]
+    assert [str(entry.prev) for entry in wire.entries] == ["0-0", "1-1", "1-2"]
+    assert wire.events[0].round == 1
+    assert emitter.cursor == EventCursor(1, 3)
+
+
+async def test_what_gathers_while_one_entry_is_on_its_way_makes_the_next(wire: Wire, emitter: Emitter) -> None:
+    wire.open.clear()
+    say(emitter, "a")
+    await until(lambda: wire.calls == 1)
+    for text in "bcd":
+        say(emitter, text)
+
+    wire.open.set()
+    assert await emitter.flush(5)
+
+    assert [len(entry.events) for entry in wire.entries] == [1, 3]
+
+
+async def test_an_entry_is_bounded_and_one_large_event_goes_alone(wire: Wire, emitter: Emitter) -> None:
+    wire.open.clear()
+    say(emitter, "a")
+    await until(lambda: wire.calls == 1)
+    say(emitter, "x" * (MAX_ENTRY_BYTES + 1))
+    say(emitter, "y" * (MAX_ENTRY_BYTES // 2))
+    say(emitter, "z" * (MAX_ENTRY_BYTES // 2))
+
+    wire.open.set()
+    assert await emitter.flush(5)
+
+    assert [len(entry.events) for entry in wire.entries] == [1, 1, 1, 1]
+
+
+async def test_a_failure_of_the_wire_is_made_up_for_by_a_rewind(wire: Wire, emitter: Emitter) -> None:
+    wire.fail_before = [Unavailable("down")]
+    say(emitter, "Hel")
+    say(emitter, "lo")
+
+    assert await emitter.flush(5)
+
+    assert wire.told == ["rewind", "Hello"]
+
+
+async def test_an_entry_that_arrived_although_it_failed_is_followed_on(wire: Wire, emitter: Emitter) -> None:
+    wire.fail_after = [Unavailable("the answer was lost")]
+    say(emitter, "Hello")
+
+    assert await emitter.flush(5)
+
+    assert wire.told == ["Hello", "rewind", "Hello"]
+    assert wire.entries[1].prev == wire.entries[0].events[-1].id
+
+
+async def test_events_gone_from_the_stream_are_said_again(wire: Wire, emitter: Emitter) -> None:
+    say(emitter, "a")
+    await emitter.flush(5)
+    wire.lose_all()
+    say(emitter, "b")
+
+    assert await emitter.flush(5)
+
+    assert wire.told == ["a", "rewind", "ab"]
+
+
+async def test_too_many_unsent_events_become_a_rewind(wire: Wire, emitter: Emitter) -> None:
+    wire.open.clear()
+    say(emitter, "a")
+    await until(lambda: wire.calls == 1)
+    for _ in range(MAX_PENDING_EVENTS + 1):
+        say(emitter, "b")
+
+    wire.open.set()
+    assert await emitter.flush(5)
+
+    assert wire.told == ["a", "rewind", "a" + "b" * (MAX_PENDING_EVENTS + 1)]
+
+
+async def test_a_rewind_voids_what_was_said_since_the_commit(wire: Wire, emitter: Emitter) -> None:
+    say(emitter, "committed")
+    emitter.seal()
+    say(emitter, "void")
+    emitter.rewind()
+    say(emitter, "after")
+
+    assert await emitter.flush(5)
+
+    assert wire.told == ["rewind", "after"]
+
+
+async def test_what_was_said_while_a_rewind_is_prepared_comes_after_it(wire: Wire, emitter: Emitter) -> None:
+    emitter.rewind()
+    await asyncio.sleep(0)
+    say(emitter, "a")
+
+    assert await emitter.flush(5)
+
+    assert wire.told[0] == "rewind"
+    assert wire.told.count("a") == 1
+
+
+async def test_a_newer_fence_makes_it_stale_and_ends_it(wire: Wire) -> None:
+    other = build(wire, fence=2)
+    mine = build(wire, fence=1)
+    tasks = [asyncio.create_task(emitter.run()) for emitter in (other, mine)]
+    say(other, "other")
+    await other.flush(5)
+
+    say(mine, "mine")
+
+    assert not await mine.flush(5)
+    assert mine.stale.is_set()
+    say(mine, "more")
+    assert not await mine.flush(5)
+    assert wire.told == ["other"]
+    other.close()
+    await asyncio.wait_for(asyncio.gather(*tasks), 5)
+
+
+async def test_an_abandoned_emitter_publishes_nothing_more(wire: Wire) -> None:
+    emitter = build(wire)
+    say(emitter, "a")
+    task = asyncio.create_task(emitter.run())
+
+    emitter.abandon()
+    emitter.close()
+    await asyncio.wait_for(task, 5)
+
+    assert wire.told == []
+
+
+async def test_a_flush_gives_up_when_the_time_is_up(wire: Wire, emitter: Emitter) -> None:
+    wire.open.clear()
+    say(emitter, "a")
+
+    assert not await emitter.flush(0.01)
+
+
+async def test_a_closed_emitter_does_not_wait_for_a_wire_that_is_down(wire: Wire) -> None:
+    wire.down = True
+    emitter = build(wire)
+    say(emitter, "a")
+    emitter.close()
+
+    await asyncio.wait_for(emitter.run(), 5)
+
+    assert wire.told == []
+
+
+async def test_an_emitter_goes_on_behind_one_of_the_same_fence(wire: Wire) -> None:
+    emitter = build(wire, fence=3, cursor=EventCursor(3, 7))
+
+    say(emitter, "a")
+
+    assert emitter.cursor == EventCursor(3, 8)
+
+
+async def test_a_new_fence_counts_from_one(wire: Wire) -> None:
+    emitter = build(wire, fence=4, cursor=EventCursor(3, 7))
+
+    say(emitter, "a")
+
+    assert emitter.cursor == EventCursor(4, 1)

@@ -1,0 +1,85 @@
+from turn_bench.bench import Bench
+from turn_bench.checks import check_conversation
+from turn_bench.replies import answer
+
+from everturn.model.identity import Lane
+from everturn.ports.language_model import ModelFailed
+from everturn.testing.scripted_model import Fail
+from everturn.wire.events import ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle
+
+
+async def end_unannounced(bench: Bench) -> None:
+    await bench.say("Hello.")
+    await bench.hire(failpoint="turn.after_c3:1:raise").work()
+    bench.expire_lease()
+
+
+async def test_an_end_that_nobody_published_is_told_from_the_rows() -> None:
+    bench = Bench(answer("Done."))
+    await end_unannounced(bench)
+    bench.events.lose_all()
+
+    await bench.work()
+
+    told = [event.data for event in await bench.published()]
+    assert [type(data) for data in told] == [ChatRewind, ConvTitle, ChatComplete, ConvStatus]
+    assert bench.platform.turns[bench.turn_rows[0].id].announced
+
+
+async def test_a_failed_turn_leaves_its_conversation_in_error() -> None:
+    bench = Bench([Fail(ModelFailed("down"))])
+    await end_unannounced(bench)
+
+    await bench.work()
+
+    published = await bench.published()
+    assert isinstance(published[-2].data, ChatError)
+    assert published[-1].data == ConvStatus(state="error")
+    await check_conversation(bench, ends_may_repeat=True)
+
+
+async def test_two_ends_and_a_new_turn_under_one_fence_number_their_events_on() -> None:
+    bench = Bench(answer("One."), answer("Two."), answer("Three."))
+    await end_unannounced(bench)
+    bench.platform.conversations[bench.conversation_id].lease_owner = None
+    await bench.say("Second.")
+    row = bench.platform.turns[bench.turn_rows[0].id]
+    await bench.hire().run_one()
+    row.announced = False
+    await bench.say("Third.")
+
+    await bench.work()
+
+    await check_conversation(bench, ends_may_repeat=True)
+
+
+async def test_an_end_stays_unannounced_while_the_wire_is_down() -> None:
+    bench = Bench(answer("Done."))
+    await end_unannounced(bench)
+    bench.events.down = True
+
+    await bench.hire().run_one()
+
+    assert not bench.platform.turns[bench.turn_rows[0].id].announced
+    bench.events.down = False
+    await bench.work()
+    await check_conversation(bench, ends_may_repeat=True)
+
+
+async def test_handing_back_rings_for_whoever_came_too_early() -> None:
+    bench = Bench(answer("One."))
+    await bench.say("Hello.")
+
+    await bench.hire().run_one()
+
+    assert await bench.doorbells.next_ring([Lane.REGISTERED], timeout_s=0.01) == bench.conversation_id
+
+
+async def test_a_lane_that_can_not_be_rung_does_not_keep_the_lease() -> None:
+    bench = Bench(answer("One."), answer("Two."))
+    bench.doorbells.down = True
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    assert bench.platform.conversations[bench.conversation_id].lease_owner is None

@@ -1,0 +1,189 @@
+import asyncio
+
+import pytest
+from turn_bench.bench import ANN, Bench, BenchWorker
+
+from chat_proc.agent.open_turn import TurnEnd, Writing
+from chat_proc.stream.emitter import Emitter
+from chat_proc.turn.context import LeasedTurn, add_usage, last_round
+from chat_proc.turn.inbox import LeasedInbox
+from chat_proc.turn.opening import draft_opening
+from chat_proc.turn.patience import Patience
+from everturn.errors import StaleFence, Unavailable
+from everturn.model.block_bodies import NoticeBody
+from everturn.model.blocks import BlockDraft, BlockType
+from everturn.model.commits import UsageEvent
+from everturn.model.ids import TurnId
+from everturn.model.signals import SignalKind
+from everturn.model.turns import Outcome, TurnStatus, TurnUsage
+from everturn.ports.timelines import InboxMoved
+from everturn.testing.stories import make_artifact
+from everturn.wire.events import ConvStatus, ConvTitle
+
+USAGE = UsageEvent("m", "decision", 10, 2, 1, 0, 0.5, False)
+
+
+async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]:
+    claim = await worker.leases.try_claim(bench.conversation_id)
+    assert claim is not None
+    assert claim.turn_id is not None
+    timelines = worker.timelines
+    row = await timelines.load_turn(ANN, claim.turn_id)
+    emitter = Emitter(
+        worker.writer,
+        bench.clock,
+        conversation_id=bench.conversation_id,
+        turn_id=row.id,
+        fence=claim.lease.fence,
+        cursor=claim.cursor,
+    )
+    turn = LeasedTurn(
+        claim,
+        row,
+        await timelines.load_blocks(ANN, bench.conversation_id),
+        timelines=timelines,
+        emitter=emitter,
+        inbox=LeasedInbox(timelines, ANN, row.id, claim.inbox_seq),
+        clock=bench.clock,
+        objects=bench.objects,
+        usage=await timelines.load_usage(ANN, row.id),
+        patience=Patience((0.0,)),
+    )
+    return turn, emitter
+
+
+async def begin() -> tuple[Bench, BenchWorker, LeasedTurn, Emitter]:
+    bench = Bench()
+    await bench.say("Hello.")
+    worker = bench.hire()
+    turn, emitter = await lease(bench, worker)
+    await turn.commit(draft_opening(turn.turn, (), {}, turn.now()))
+    return bench, worker, turn, emitter
+
+
+def notice(turn: LeasedTurn, round_number: int = 1) -> Writing:
+    body = NoticeBody(code="x", text="y")
+    return Writing(drafts=(BlockDraft(turn.turn_id, round_number, BlockType.NOTICE, "ref", body, turn.now()),))
+
+
+async def test_commits_follow_one_another() -> None:
+    bench, _, turn, _ = await begin()
+
+    await turn.commit(notice(turn))
+    await turn.commit(notice(turn, 2))
+
+    assert [block.type.value for block in bench.blocks][-2:] == ["react.notice", "react.notice"]
+    assert list(turn.blocks) == bench.blocks
+    assert last_round(turn.turn_blocks) == 2
+
+
+async def test_the_cursor_of_a_commit_is_the_last_event_before_it() -> None:
+    bench, _, turn, emitter = await begin()
+    turn.emit(ConvStatus(state="running"))
+    before = emitter.cursor
+
+    await turn.commit(Writing(drafts=notice(turn).drafts, after=((ConvTitle(title="after"), None),)))
+
+    assert bench.platform.conversations[bench.conversation_id].cursor == before
+    assert emitter.cursor > before
+
+
+async def test_a_booked_call_goes_with_the_next_commit_and_counts_at_once() -> None:
+    bench, _, turn, _ = await begin()
+
+    turn.book(USAGE)
+    assert bench.platform.usage == []
+    assert turn.spent.usage.input_tokens == 10
+    await turn.commit(notice(turn))
+    await turn.commit(notice(turn))
+
+    assert [event for _, event in bench.platform.usage] == [USAGE]
+    assert turn.spent.usage == TurnUsage(input_tokens=10, output_tokens=2, cache_read_tokens=1, cost_usd=0.5)
+
+
+async def test_a_commit_is_tried_again_while_the_database_is_away() -> None:
+    bench, worker, turn, _ = await begin()
+    worker.timelines.failures = [Unavailable()]
+
+    await turn.commit(notice(turn))
+
+    assert bench.blocks[-1].type is BlockType.NOTICE
+
+
+async def test_a_commit_that_can_not_be_made_leaves_the_turn_as_it_was() -> None:
+    bench, worker, turn, _ = await begin()
+    worker.timelines.failures = [Unavailable(), Unavailable()]
+    blocks = list(turn.blocks)
+
+    with pytest.raises(Unavailable):
+        await turn.commit(notice(turn))
+
+    assert list(turn.blocks) == blocks == bench.blocks
+
+
+async def test_a_stale_fence_writes_nothing() -> None:
+    bench, _, turn, _ = await begin()
+    bench.expire_lease()
+    assert await bench.hire().leases.try_claim(bench.conversation_id) is not None
+    blocks = list(bench.blocks)
+
+    with pytest.raises(StaleFence):
+        await turn.commit(notice(turn))
+
+    assert bench.blocks == blocks
+
+
+async def test_an_end_that_has_not_seen_the_inbox_is_refused_and_then_looks() -> None:
+    bench, _, turn, _ = await begin()
+    await turn.inbox.load_unseen()
+    await bench.signal(SignalKind.FOLLOWUP, "more")
+
+    with pytest.raises(InboxMoved):
+        await turn.close(TurnEnd(Outcome.COMPLETED))
+
+    assert len(await turn.inbox.load_unseen()) == 1
+    assert turn.turn.status is TurnStatus.RUNNING
+
+
+async def test_an_end_sums_up_the_turn() -> None:
+    bench, _, turn, _ = await begin()
+    turn.book(USAGE)
+    await turn.commit(notice(turn, 3))
+    bench.clock.advance(2)
+    await turn.inbox.load_unseen()
+
+    await turn.close(TurnEnd(Outcome.COMPLETED, writing=Writing(usage=(USAGE,))))
+
+    (exit_body,) = bench.exits
+    assert (exit_body.rounds, exit_body.elapsed_ms, exit_body.usage.input_tokens) == (3, 2000, 20)
+    assert bench.turn_rows[0].status is TurnStatus.COMPLETED
+    assert bench.platform.conversations[bench.conversation_id].title == "Hello."
+
+
+async def test_media_that_can_not_be_read_are_left_out() -> None:
+    bench, _, turn, _ = await begin()
+    there, gone = (make_artifact(TurnId("turn_1"), name) for name in ("a.png", "b.png"))
+    gone = gone.model_copy(update={"sha256": "1" * 64})
+    bench.objects.stored[there.object_key] = b"png"
+
+    await turn.load_media([there, gone])
+
+    assert dict(turn.media) == {there.sha256: b"png"}
+
+
+async def test_a_rewind_shows_the_committed_state_with_the_signals() -> None:
+    bench, _, turn, emitter = await begin()
+    await bench.signal(SignalKind.FOLLOWUP, "more")
+    await turn.inbox.load_unseen()
+    publishing = asyncio.create_task(emitter.run())
+
+    turn.rewind()
+    emitter.close()
+    await publishing
+
+    rewind = (await bench.published())[-1].data.model_dump()
+    assert [signal["text"] for signal in rewind["turn"]["signals"]] == ["more"]
+
+
+def test_usage_adds_up() -> None:
+    assert add_usage(TurnUsage(input_tokens=1), [USAGE, USAGE]).input_tokens == 21

@@ -1,0 +1,169 @@
+import asyncio
+
+import pytest
+
+from chat_proc.turn.inbox import LeasedInbox
+from chat_proc.turn.patience import Patience
+from everturn.errors import Unavailable
+from everturn.model.commits import Promotion, SignalChange
+from everturn.model.identity import Principal
+from everturn.model.ids import SignalId, TurnId
+from everturn.model.signals import Signal, SignalKind, SignalState
+from everturn.testing.fixed_clock import BEGINNING
+from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.memory.timelines import MemoryTimelines
+
+ANN, TURN = Principal("acme", "main", "ann"), TurnId("turn_1")
+
+
+def say(kind: SignalKind, name: str = "sig_1") -> Signal:
+    return Signal(SignalId(name), TURN, kind, "text", SignalState.ACCEPTED, BEGINNING)
+
+
+class Rows(MemoryTimelines):
+    """`during_read` happens between asking for the rows and getting them."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryPlatform())
+        self.signals: list[Signal] = []
+        self.reads = 0
+        self.during_read = asyncio.Event()
+        self.during_read.set()
+        self.failures = 0
+
+    async def load_signals(self, principal: Principal, turn_id: TurnId) -> tuple[Signal, ...]:
+        self.reads += 1
+        if self.failures:
+            self.failures -= 1
+            raise Unavailable()
+        found = tuple(self.signals)
+        await self.during_read.wait()
+        return found
+
+
+@pytest.fixture
+def rows() -> Rows:
+    return Rows()
+
+
+@pytest.fixture
+def inbox(rows: Rows) -> LeasedInbox:
+    return LeasedInbox(rows, ANN, TURN, 5, patience=Patience((0.0,)))
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_the_first_wait_looks_for_what_came_before_it(rows: Rows, inbox: LeasedInbox) -> None:
+    rows.signals = [say(SignalKind.CANCEL)]
+
+    await asyncio.wait_for(inbox.wait_for_control(), 1)
+
+
+async def test_a_followup_does_not_end_the_wait_and_a_steer_does(rows: Rows, inbox: LeasedInbox) -> None:
+    rows.signals = [say(SignalKind.FOLLOWUP)]
+    waiting = asyncio.create_task(inbox.wait_for_control())
+    await settle()
+    assert not waiting.done()
+
+    rows.signals.append(say(SignalKind.STEER, "sig_2"))
+    inbox.ring()
+
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_a_ring_during_the_read_is_not_lost(rows: Rows, inbox: LeasedInbox) -> None:
+    rows.during_read.clear()
+    waiting = asyncio.create_task(inbox.wait_for_control())
+    await settle()
+    rows.signals = [say(SignalKind.CANCEL)]
+    inbox.ring()
+
+    rows.during_read.set()
+
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_a_ring_whose_wait_was_cancelled_during_the_read_is_not_lost(rows: Rows, inbox: LeasedInbox) -> None:
+    rows.during_read.clear()
+    waiting = asyncio.create_task(inbox.wait_for_control())
+    await settle()
+    rows.signals = [say(SignalKind.CANCEL)]
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    rows.during_read.set()
+
+    await asyncio.wait_for(inbox.wait_for_control(), 1)
+
+
+async def test_a_control_signal_is_found_by_each_wait_until_it_is_answered(rows: Rows, inbox: LeasedInbox) -> None:
+    rows.signals = [say(SignalKind.STEER)]
+    await asyncio.wait_for(inbox.wait_for_control(), 1)
+    await asyncio.wait_for(inbox.wait_for_control(), 1)
+
+    inbox.settle([SignalChange(SignalId("sig_1"), SignalState.APPLIED, 2)])
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(inbox.wait_for_control(), 0.01)
+
+
+async def test_a_higher_number_from_the_heartbeat_rings(rows: Rows, inbox: LeasedInbox) -> None:
+    waiting = asyncio.create_task(inbox.wait_for_control())
+    await settle()
+    reads = rows.reads
+
+    inbox.notice_seq(5)
+    await settle()
+    assert rows.reads == reads
+    inbox.notice_seq(6)
+    await settle()
+
+    assert rows.reads == reads + 1
+    waiting.cancel()
+
+
+async def test_what_is_seen_is_what_was_known_before_the_read(rows: Rows, inbox: LeasedInbox) -> None:
+    rows.during_read.clear()
+    reading = asyncio.create_task(inbox.load_unseen())
+    await settle()
+    inbox.notice_seq(7)
+    rows.during_read.set()
+    await reading
+
+    assert inbox.seen_seq == 5
+    await inbox.load_unseen()
+    assert inbox.seen_seq == 7
+
+
+async def test_a_database_that_is_away_for_a_moment_is_asked_again(rows: Rows, inbox: LeasedInbox) -> None:
+    rows.failures = 1
+    rows.signals = [say(SignalKind.CANCEL)]
+
+    await asyncio.wait_for(inbox.wait_for_control(), 1)
+
+
+async def test_receipts_tell_what_became_of_each_signal(rows: Rows, inbox: LeasedInbox) -> None:
+    rows.signals = [say(SignalKind.FOLLOWUP, f"sig_{n}") for n in range(3)]
+    await inbox.load_unseen()
+
+    inbox.settle([SignalChange(SignalId("sig_0"), SignalState.APPLIED, 4)])
+    inbox.promote(Promotion((SignalId("sig_1"),), TurnId("turn_2"), "text"))
+
+    told = {signal.id: (signal.state, signal.round, signal.promoted_to) for signal in inbox.receipts}
+    assert told == {
+        "sig_0": (SignalState.APPLIED, 4, None),
+        "sig_1": (SignalState.PROMOTED, None, "turn_2"),
+        "sig_2": (SignalState.ACCEPTED, None, None),
+    }
+
+
+async def test_a_signal_that_was_taken_back_has_no_receipt_any_more(rows: Rows, inbox: LeasedInbox) -> None:
+    rows.signals = [say(SignalKind.FOLLOWUP)]
+    await inbox.load_unseen()
+    rows.signals = []
+
+    await inbox.load_unseen()
+
+    assert inbox.receipts == ()

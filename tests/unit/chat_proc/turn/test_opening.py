@@ -1,0 +1,135 @@
+from dataclasses import replace
+
+import pytest
+
+from chat_proc.turn.opening import (
+    PREVIEW_BYTES,
+    PREVIEW_CHARS,
+    TITLE_CHARS,
+    draft_opening,
+    is_text,
+    load_preview,
+    load_previews,
+    make_title,
+)
+from everturn.errors import NotFound
+from everturn.model.artifacts import Artifact
+from everturn.model.block_bodies import TitleBody
+from everturn.model.feedback import Feedback, Reaction
+from everturn.model.ids import ConversationId, TurnId
+from everturn.model.turns import Turn, TurnRequest, TurnStatus
+from everturn.testing.fixed_clock import BEGINNING
+from everturn.testing.memory.objects import MemoryObjects
+from everturn.testing.stories import make_artifact
+
+
+def build_turn(*attachments: Artifact, ordinal: int = 1) -> Turn:
+    request = TurnRequest("Look at this.", attachments)
+    return Turn(TurnId("turn_1"), ConversationId("conv_1"), ordinal, TurnStatus.RUNNING, 0, request, BEGINNING)
+
+
+def store(objects: MemoryObjects, name: str, data: bytes, mime: str = "text/plain") -> Artifact:
+    artifact = make_artifact(TurnId("turn_1"), name).model_copy(
+        update={"size": len(data), "mime": mime, "object_key": f"conv/{name}"}
+    )
+    objects.stored[artifact.object_key] = data
+    return artifact
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("  Hello,\n Ann ", "Hello, Ann"),
+        ("", "Untitled"),
+        (" \n", "Untitled"),
+        ("word " * 20, "word word word word word word word word word word word word…"),
+        ("x" * 100, "x" * TITLE_CHARS + "…"),
+    ],
+)
+def test_a_title_is_the_beginning_of_the_prompt_cut_at_a_word(text: str, title: str) -> None:
+    assert make_title(text) == title
+
+
+@pytest.mark.parametrize(("mime", "text"), [("text/csv", True), ("application/json", True), ("image/png", False)])
+def test_which_files_are_shown_as_text(mime: str, text: bool) -> None:
+    assert is_text(mime) is text
+
+
+async def test_a_small_file_is_shown_whole() -> None:
+    objects = MemoryObjects()
+
+    preview = await load_preview(objects, store(objects, "a.txt", "Grüße".encode()))
+
+    assert (preview.text, preview.total_chars) == ("Grüße", 5)
+
+
+async def test_a_character_that_the_limit_cuts_is_left_out() -> None:
+    objects = MemoryObjects()
+    data = b"x" + "é".encode() * PREVIEW_BYTES
+
+    preview = await load_preview(objects, store(objects, "a.txt", data))
+
+    assert "\ufffd" not in preview.text
+    assert len(preview.text) == PREVIEW_CHARS
+    assert preview.total_chars is None
+
+
+async def test_bytes_that_are_no_text_at_the_end_of_a_whole_file_are_shown_as_such() -> None:
+    objects = MemoryObjects()
+
+    preview = await load_preview(objects, store(objects, "a.txt", b"ab\xff"))
+
+    assert (preview.text, preview.total_chars) == ("ab\ufffd", 3)
+
+
+async def test_a_longer_file_is_cut_but_its_length_is_told() -> None:
+    objects = MemoryObjects()
+
+    preview = await load_preview(objects, store(objects, "a.txt", b"x" * 10_000))
+
+    assert (len(preview.text), preview.total_chars) == (PREVIEW_CHARS, 10_000)
+
+
+async def test_only_text_attachments_have_previews() -> None:
+    objects = MemoryObjects()
+    note, image = store(objects, "a.txt", b"note"), store(objects, "b.png", b"\x89PNG", "image/png")
+
+    previews = await load_previews(build_turn(note, image), objects)
+
+    assert list(previews) == [note.ref]
+
+
+async def test_an_attachment_whose_bytes_are_gone_is_an_error() -> None:
+    with pytest.raises(NotFound):
+        await load_previews(build_turn(make_artifact(TurnId("turn_1"), "a.txt")), MemoryObjects())
+
+
+async def test_the_opening_is_header_title_prompt_and_attachments() -> None:
+    objects = MemoryObjects()
+    turn = build_turn(store(objects, "a.txt", b"note"))
+
+    drafts = draft_opening(turn, (), await load_previews(turn, objects), "now").drafts
+
+    assert [draft.type.value for draft in drafts] == [
+        "turn.header",
+        "stage.gate",
+        "user.prompt",
+        "user.attachment.meta",
+        "user.attachment.text",
+    ]
+    assert {draft.round for draft in drafts} == {0}
+
+
+def test_only_the_first_turn_has_a_title() -> None:
+    drafts = draft_opening(replace(build_turn(), ordinal=2), (), {}, "now").drafts
+
+    assert not [draft for draft in drafts if isinstance(draft.body, TitleBody)]
+
+
+def test_feedback_is_told_before_the_prompt() -> None:
+    given = Feedback(TurnId("turn_0"), "user", Reaction.OK, "nice", BEGINNING)
+
+    drafts = draft_opening(build_turn(ordinal=2), (given,), {}, "now").drafts
+
+    assert [draft.type.value for draft in drafts] == ["turn.header", "turn.feedback", "user.prompt"]
+    assert drafts[1].body.model_dump()["reaction"] == "ok"

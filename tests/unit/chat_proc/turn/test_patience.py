@@ -1,0 +1,50 @@
+import pytest
+
+from chat_proc.turn.patience import Patience
+from everturn.errors import Conflict, Unavailable
+
+
+class Slept:
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+
+def failing(times: int, error: Exception):
+    left = [error] * times
+
+    async def call() -> str:
+        if left:
+            raise left.pop()
+        return "done"
+
+    return call
+
+
+async def test_a_call_that_works_is_made_once() -> None:
+    slept = Slept()
+
+    assert await Patience(sleep=slept.sleep).call(failing(0, Unavailable())) == "done"
+    assert slept.pauses == []
+
+
+async def test_what_is_unavailable_is_asked_again_after_each_pause() -> None:
+    slept = Slept()
+
+    assert await Patience((1.0, 2.0, 3.0), sleep=slept.sleep).call(failing(2, Unavailable())) == "done"
+    assert slept.pauses == [1.0, 2.0]
+
+
+async def test_after_the_last_pause_it_gives_up() -> None:
+    with pytest.raises(Unavailable):
+        await Patience((1.0,), sleep=Slept().sleep).call(failing(2, Unavailable()))
+
+
+async def test_another_error_is_raised_at_once() -> None:
+    slept = Slept()
+
+    with pytest.raises(Conflict):
+        await Patience(sleep=slept.sleep).call(failing(1, Conflict()))
+    assert slept.pauses == []

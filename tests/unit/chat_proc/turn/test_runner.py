@@ -1,0 +1,125 @@
+import pytest
+from turn_bench.bench import ANN, Bench
+from turn_bench.checks import check_conversation
+from turn_bench.replies import answer
+
+from chat_proc.turn.runner import MAX_ATTEMPTS
+from everturn.errors import StaleFence
+from everturn.model.block_bodies import PromptBody
+from everturn.model.turns import TurnStatus
+from everturn.model.uploads import Upload
+from everturn.ports.inbox import IncomingMessage
+from everturn.wire.events import ChatError, ChatStart, ConvStatus
+
+
+async def say_with_file(bench: Bench, key: str) -> None:
+    upload = Upload(bench.ids.artifact(), "a.txt", "text/plain", 4, "0" * 64, key, "not scanned")
+    message = IncomingMessage(
+        conversation_id=bench.conversation_id,
+        create=True,
+        text="Read it.",
+        uploads=(upload,),
+        turn_id=bench.ids.turn(),
+        signal_id=bench.ids.signal(),
+    )
+    await bench.inbox.accept_message(ANN, message, None)
+    bench.keep_snapshot()
+
+
+async def test_a_turn_begins_with_its_start_and_the_state_of_the_conversation() -> None:
+    bench = Bench(answer("Done."))
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    published = await bench.published()
+    assert isinstance(published[0].data, ChatStart)
+    assert published[1].data == ConvStatus(state="running", turn_id=bench.turn_rows[0].id)
+
+
+async def test_the_preview_of_an_attachment_reaches_the_model() -> None:
+    bench = Bench(answer("Done."))
+    bench.objects.stored["conv/a"] = b"note"
+    await say_with_file(bench, "conv/a")
+
+    await bench.work()
+
+    assert "note" in str(bench.model.requests[0])
+    await check_conversation(bench)
+
+
+async def test_an_attachment_that_can_not_be_read_fails_the_turn_and_keeps_what_was_asked() -> None:
+    bench = Bench()
+    await say_with_file(bench, "conv/gone")
+
+    await bench.work()
+
+    assert bench.texts(PromptBody) == ["Read it."]
+    published = await bench.published()
+    assert isinstance(published[0].data, ChatStart)
+    assert [event for event in published if isinstance(event.data, ChatError)]
+    await check_conversation(bench)
+
+
+async def test_a_turn_without_progress_is_given_up_after_three_takeovers() -> None:
+    bench = Bench()
+    await bench.say("Hello.")
+    for _ in range(MAX_ATTEMPTS):
+        await bench.hire(dies_at=3).work()
+        bench.expire_lease()
+
+    await bench.work()
+
+    error = bench.exits[0].error
+    assert error is not None
+    assert error.type.endswith("turn-given-up")
+    await check_conversation(bench)
+
+
+async def test_a_lost_lease_is_told_as_such() -> None:
+    bench = Bench()
+    await bench.say("Hello.")
+    worker = bench.hire()
+    claim = await worker.leases.try_claim(bench.conversation_id)
+    assert claim is not None
+    turn = worker.runner.hold(claim)
+
+    turn.lose_lease()
+
+    with pytest.raises(StaleFence):
+        await turn.run()
+    assert bench.blocks == []
+
+
+async def test_a_drain_after_the_loss_of_the_lease_writes_nothing_either() -> None:
+    bench = Bench()
+    await bench.say("Hello.")
+    worker = bench.hire()
+    claim = await worker.leases.try_claim(bench.conversation_id)
+    assert claim is not None
+    turn = worker.runner.hold(claim)
+
+    turn.lose_lease()
+    turn.cut_short()
+
+    with pytest.raises(StaleFence):
+        await turn.run()
+    assert bench.turn_rows[0].status is TurnStatus.RUNNING
+
+
+async def test_a_handover_asked_for_before_the_turn_is_loaded_is_kept_in_mind() -> None:
+    bench = Bench(answer("Done."))
+    await bench.say("Hello.")
+    worker = bench.hire()
+    claim = await worker.leases.try_claim(bench.conversation_id)
+    assert claim is not None
+    turn = worker.runner.hold(claim)
+    turn.ring_inbox()
+    turn.notice_inbox(9)
+
+    turn.request_handover()
+    await turn.run()
+
+    assert bench.turn_rows[0].status is TurnStatus.QUEUED
+    await bench.work()
+    await check_conversation(bench)

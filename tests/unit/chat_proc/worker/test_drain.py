@@ -1,0 +1,84 @@
+import asyncio
+import os
+import signal
+
+from chat_proc.worker.drain import Worker
+
+
+class Part:
+    """A part of the worker that runs until it is cancelled, or until it is told that all has ended."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.ended = asyncio.Event()
+        self.hands_over = True
+        self.obeys = True
+
+    async def run(self) -> None:
+        self.told.append("run")
+        try:
+            await self.ended.wait()
+        except asyncio.CancelledError:
+            self.told.append("cancelled")
+            raise
+
+    def drain(self) -> None:
+        self.told.append("drain")
+        if self.hands_over:
+            self.ended.set()
+
+    def cut_short(self) -> None:
+        self.told.append("cut")
+        if self.obeys:
+            self.ended.set()
+
+
+class Desk:
+    def __init__(self, *, deadline_s: float = 8.1) -> None:
+        self.claiming, self.heartbeat, self.sweeper = Part(), Part(), Part()
+        self.worker = Worker(self.claiming, self.heartbeat, self.sweeper, deadline_s=deadline_s, margin_s=8.0)  # type: ignore[arg-type]
+        self.ready = asyncio.Event()
+
+    async def run(self, stop) -> None:
+        task = asyncio.create_task(self.worker.run(self.ready.set))
+        await asyncio.wait_for(self.ready.wait(), 5)
+        await asyncio.sleep(0)
+        stop()
+        await asyncio.wait_for(task, 5)
+
+
+async def test_a_drain_lets_turns_hand_over_and_ends() -> None:
+    desk = Desk()
+
+    await desk.run(desk.worker.stop)
+
+    assert desk.claiming.told == ["run", "drain", "cut"]
+    assert desk.heartbeat.told == ["run", "cancelled"]
+    assert desk.sweeper.told == ["run", "cancelled"]
+
+
+async def test_what_does_not_hand_over_in_time_is_cut_short() -> None:
+    desk = Desk()
+    desk.claiming.hands_over = False
+
+    await desk.run(desk.worker.stop)
+
+    assert desk.claiming.told == ["run", "drain", "cut"]
+
+
+async def test_what_does_not_even_obey_is_cancelled() -> None:
+    desk = Desk()
+    desk.claiming.hands_over = desk.claiming.obeys = False
+    desk.worker = Worker(desk.claiming, desk.heartbeat, desk.sweeper, deadline_s=0.1, margin_s=0.05)  # type: ignore[arg-type]
+
+    await desk.run(desk.worker.stop)
+
+    assert desk.claiming.told == ["run", "drain", "cut", "cancelled"]
+
+
+async def test_a_sigterm_begins_the_drain() -> None:
+    desk = Desk()
+
+    await desk.run(lambda: os.kill(os.getpid(), signal.SIGTERM))
+
+    assert "drain" in desk.claiming.told

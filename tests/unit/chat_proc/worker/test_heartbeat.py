@@ -1,0 +1,193 @@
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from chat_proc.worker.heartbeat import Heartbeat
+from everturn.errors import Unavailable
+from everturn.model.ids import ConversationId
+from everturn.model.leases import Claim, Lease
+from everturn.testing.fixed_clock import FixedClock
+
+ONE, TWO = ConversationId("conv_1"), ConversationId("conv_2")
+
+
+class Turn:
+    def __init__(self, fence: int = 1) -> None:
+        self.fence = fence
+        self.lost = False
+        self.rung = 0
+        self.seen: list[int] = []
+
+    def notice_inbox(self, inbox_seq: int) -> None:
+        self.seen.append(inbox_seq)
+
+    def ring_inbox(self) -> None:
+        self.rung += 1
+
+    def lose_lease(self) -> None:
+        self.lost = True
+
+
+class Leases:
+    """Answers renewals with `held`; `away` and `hanging` are a database out of reach."""
+
+    def __init__(self) -> None:
+        self.held: dict[ConversationId, int] = {}
+        self.asked: list[Mapping[ConversationId, int]] = []
+        self.away = False
+        self.answer = asyncio.Event()
+        self.answer.set()
+
+    async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int]:
+        self.asked.append(held)
+        if self.away:
+            raise Unavailable()
+        await self.answer.wait()
+        return self.held
+
+    async def try_claim(self, conversation_id: ConversationId) -> Claim | None:
+        raise NotImplementedError
+
+    async def release(self, lease: Lease, *, requeue: bool) -> bool:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def leases() -> Leases:
+    return Leases()
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+def heartbeat(leases: Leases, clock: FixedClock) -> Heartbeat:
+    return Heartbeat(leases, clock, lease_s=15.0)
+
+
+async def test_all_leases_are_renewed_in_one_call_and_hear_of_their_inboxes(
+    heartbeat: Heartbeat, leases: Leases
+) -> None:
+    one, two = Turn(3), Turn(4)
+    heartbeat.hold(ONE, one)
+    heartbeat.hold(TWO, two)
+    leases.held = {ONE: 7, TWO: 8}
+
+    await heartbeat.beat()
+
+    assert leases.asked == [{ONE: 3, TWO: 4}]
+    assert (one.seen, two.seen) == ([7], [8])
+
+
+async def test_without_turns_nobody_is_asked(heartbeat: Heartbeat, leases: Leases) -> None:
+    await heartbeat.beat()
+
+    assert leases.asked == []
+
+
+async def test_a_lease_that_was_not_renewed_is_lost(heartbeat: Heartbeat, leases: Leases) -> None:
+    one, two = Turn(), Turn()
+    heartbeat.hold(ONE, one)
+    heartbeat.hold(TWO, two)
+    leases.held = {TWO: 1}
+
+    await heartbeat.beat()
+
+    assert (one.lost, two.lost) == (True, False)
+    await heartbeat.beat()
+    assert list(leases.asked[-1]) == [TWO]
+
+
+async def test_a_lease_that_can_not_be_confirmed_is_given_up_before_it_runs_out(
+    heartbeat: Heartbeat, leases: Leases, clock: FixedClock
+) -> None:
+    turn = Turn()
+    heartbeat.hold(ONE, turn)
+    leases.away = True
+
+    clock.advance(11.9)
+    await heartbeat.beat()
+    assert not turn.lost
+    clock.advance(0.1)
+    await heartbeat.beat()
+
+    assert turn.lost
+
+
+async def test_a_confirmation_counts_from_the_moment_it_was_asked_for(
+    heartbeat: Heartbeat, leases: Leases, clock: FixedClock
+) -> None:
+    turn = Turn()
+    heartbeat.hold(ONE, turn)
+    leases.held = {ONE: 1}
+    leases.answer.clear()
+    beating = asyncio.create_task(heartbeat.beat())
+    await asyncio.sleep(0)
+    clock.advance(2)
+    leases.answer.set()
+    await beating
+    leases.away = True
+
+    clock.advance(10)
+    await heartbeat.beat()
+
+    assert turn.lost
+
+
+async def test_a_database_that_hangs_is_given_up_in_time_too(leases: Leases) -> None:
+    turn = Turn()
+    clock = FixedClock()
+    heartbeat = Heartbeat(leases, clock, lease_s=0.1)
+    heartbeat.hold(ONE, turn)
+    leases.answer.clear()
+    clock.advance(0.079)
+
+    await asyncio.wait_for(heartbeat.beat(), 0.5)
+    clock.advance(0.002)
+    await asyncio.wait_for(heartbeat.beat(), 0.5)
+
+    assert turn.lost
+
+
+async def test_a_turn_that_ended_during_the_renewal_is_left_alone(heartbeat: Heartbeat, leases: Leases) -> None:
+    old, new = Turn(1), Turn(2)
+    heartbeat.hold(ONE, old)
+    leases.answer.clear()
+    beating = asyncio.create_task(heartbeat.beat())
+    await asyncio.sleep(0)
+
+    heartbeat.drop(ONE)
+    heartbeat.hold(ONE, new)
+    leases.answer.set()
+    await beating
+
+    assert not old.lost
+    assert not new.lost
+
+
+async def test_a_bell_reaches_the_turn_that_runs_here(heartbeat: Heartbeat) -> None:
+    turn = Turn()
+    heartbeat.hold(ONE, turn)
+
+    heartbeat.ring_inbox(ONE)
+    heartbeat.ring_inbox(TWO)
+
+    assert turn.rung == 1
+
+
+async def test_it_beats_until_it_is_cancelled(leases: Leases) -> None:
+    heartbeat = Heartbeat(leases, FixedClock(), lease_s=0.01)
+    heartbeat.hold(ONE, Turn())
+    leases.held = {ONE: 1}
+    task = asyncio.create_task(heartbeat.run())
+
+    async with asyncio.timeout(5):
+        while len(leases.asked) < 3:  # noqa: ASYNC110 - the heartbeat has no event for it
+            await asyncio.sleep(0.001)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task

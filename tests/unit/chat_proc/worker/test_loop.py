@@ -1,0 +1,295 @@
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+import pytest
+
+from chat_proc.worker.heartbeat import Heartbeat
+from chat_proc.worker.loop import LANE_WEIGHTS, ClaimLoop, lane_orders
+from chat_proc.worker.slots import Slots
+from everturn.errors import StaleFence, Unavailable
+from everturn.model.identity import Lane, Principal
+from everturn.model.ids import ConversationId, TurnId
+from everturn.model.leases import ORIGIN, Claim, Lease
+from everturn.telemetry.failpoints import Failpoints
+from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.memory.doorbells import MemoryDoorbells
+
+ANN = Principal("acme", "main", "ann")
+
+
+def conversation(n: int) -> ConversationId:
+    return ConversationId(f"conv_{n}")
+
+
+class Leases:
+    """Gives out every lease that is asked for; `attempts` says how often its turn was taken over."""
+
+    def __init__(self) -> None:
+        self.attempts: dict[ConversationId, int] = {}
+        self.claimed: list[ConversationId] = []
+        self.refuses: Exception | None = None
+        self.refused = 0
+
+    async def try_claim(self, conversation_id: ConversationId) -> Claim | None:
+        if self.refuses is not None:
+            self.refused += 1
+            raise self.refuses
+        if conversation_id == conversation(0):
+            return None
+        self.claimed.append(conversation_id)
+        lease = Lease(conversation_id, ANN, "me", 1)
+        return Claim(lease, TurnId("turn_1"), self.attempts.get(conversation_id, 0), 1, "", ORIGIN, 0)
+
+    async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int]:
+        return {}
+
+    async def release(self, lease: Lease, *, requeue: bool) -> bool:
+        return True
+
+
+class Turn:
+    fence = 1
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self.ends = asyncio.Event()
+        self.error: Exception | None = None
+        self.told: list[str] = []
+        self.running = False
+
+    async def run(self) -> None:
+        self.running = True
+        await self.ends.wait()
+        self.running = False
+        if self.error is not None:
+            raise self.error
+
+    def request_handover(self) -> None:
+        self.told.append("handover")
+        self.ends.set()
+
+    def cut_short(self) -> None:
+        self.told.append("cut")
+        self.ends.set()
+
+    def notice_inbox(self, inbox_seq: int) -> None:
+        self.told.append("seq")
+
+    def ring_inbox(self) -> None:
+        self.told.append("ring")
+
+    def lose_lease(self) -> None:
+        self.told.append("lost")
+
+
+class Runner:
+    def __init__(self) -> None:
+        self.turns: list[Turn] = []
+
+    def hold(self, claim: Claim) -> Turn:
+        self.turns.append(Turn(claim))
+        return self.turns[-1]
+
+    @property
+    def running(self) -> list[Turn]:
+        return [turn for turn in self.turns if turn.running]
+
+
+class Bells:
+    def __init__(self) -> None:
+        self.rung: asyncio.Queue[ConversationId | Exception] = asyncio.Queue()
+
+    async def ring(self, conversation_id: ConversationId) -> None:
+        self.rung.put_nowait(conversation_id)
+
+    async def listen(self) -> AsyncIterator[ConversationId]:
+        while True:
+            item = await self.rung.get()
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+
+class QuickDoorbells(MemoryDoorbells):
+    """Waits shorter, so that a drain is noticed soon; keeps the lanes it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.orders: list[tuple[Lane, ...]] = []
+
+    async def next_ring(self, lanes: Sequence[Lane], *, timeout_s: float) -> ConversationId | None:
+        self.orders.append(tuple(lanes))
+        return await super().next_ring(lanes, timeout_s=0.02)
+
+
+class Desk:
+    """A claim loop at work, with everything around it at hand."""
+
+    def __init__(self, slots: int = 2) -> None:
+        self.leases = Leases()
+        self.doorbells = QuickDoorbells()
+        self.bells = Bells()
+        self.runner = Runner()
+        self.slots = Slots(slots)
+        self.loop = ClaimLoop(
+            leases=self.leases,
+            doorbells=self.doorbells,
+            bells=self.bells,
+            heartbeat=Heartbeat(self.leases, FixedClock(), lease_s=15),
+            runner=self.runner,
+            slots=self.slots,
+            failpoints=Failpoints(),
+        )
+
+    async def ring(self, n: int, lane: Lane = Lane.REGISTERED) -> None:
+        await self.doorbells.ring(lane, conversation(n))
+
+    async def until_running(self, count: int) -> None:
+        await self.until(lambda: len(self.runner.running) == count)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not condition():  # noqa: ASYNC110 - the loop under test has no event for it
+                await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+async def desk() -> AsyncIterator[Desk]:
+    desk = Desk()
+    task = asyncio.create_task(desk.loop.run())
+    yield desk
+    for turn in desk.runner.turns:
+        turn.ends.set()
+    desk.loop.drain()
+    desk.loop.cut_short()
+    await asyncio.wait_for(task, 5)
+
+
+def test_lanes_come_first_as_often_as_their_weight_says() -> None:
+    orders = lane_orders()
+
+    assert Counter(order[0] for order in orders) == dict(LANE_WEIGHTS)
+    assert dict(LANE_WEIGHTS) == {Lane.PRIVILEGED: 8, Lane.PAID: 4, Lane.REGISTERED: 2, Lane.ANONYMOUS: 1}
+    assert all(set(order) == {lane for lane, _ in LANE_WEIGHTS} for order in orders)
+
+
+def test_no_lane_waits_for_all_turns_of_another() -> None:
+    firsts = [order[0] for order in lane_orders()]
+
+    assert firsts.index(Lane.ANONYMOUS) < len(firsts) - 1
+    assert firsts[:8] != [Lane.PRIVILEGED] * 8
+
+
+async def test_a_ring_starts_a_turn(desk: Desk) -> None:
+    await desk.ring(1)
+
+    await desk.until_running(1)
+
+    assert desk.leases.claimed == [conversation(1)]
+
+
+async def test_a_ring_for_nothing_takes_no_slot(desk: Desk) -> None:
+    await desk.ring(0)
+    await desk.ring(1)
+
+    await desk.until_running(1)
+
+    assert desk.slots.running == 1
+
+
+async def test_a_full_worker_claims_no_more_but_cancels_still_get_in(desk: Desk) -> None:
+    for n in (1, 2, 3):
+        await desk.ring(n)
+    await desk.until_running(2)
+
+    await desk.ring(4, Lane.CONTROL)
+    await desk.until_running(3)
+
+    assert conversation(3) not in desk.leases.claimed
+    for turn in desk.runner.turns[:2]:
+        turn.ends.set()
+    await desk.until(lambda: conversation(3) in desk.leases.claimed)
+
+
+async def test_a_database_that_is_away_does_not_end_the_claiming(desk: Desk) -> None:
+    desk.leases.refuses = Unavailable()
+    await desk.ring(1)
+    await desk.until(lambda: desk.leases.refused == 1)
+    desk.leases.refuses = None
+
+    await desk.ring(2)
+
+    await desk.until_running(1)
+
+
+@pytest.mark.parametrize("error", [StaleFence(), RuntimeError("a bug")])
+async def test_a_turn_that_fails_gives_its_slot_back_and_takes_nobody_down(desk: Desk, error: Exception) -> None:
+    await desk.ring(1)
+    await desk.ring(2)
+    await desk.until_running(2)
+
+    desk.runner.turns[0].error = error
+    desk.runner.turns[0].ends.set()
+
+    await desk.until_running(1)
+    await desk.until(lambda: desk.slots.running == 1)
+
+
+async def test_a_bell_reaches_its_turn_also_after_the_wire_broke(desk: Desk) -> None:
+    await desk.ring(1)
+    await desk.until_running(1)
+
+    desk.bells.rung.put_nowait(Unavailable())
+    await desk.bells.ring(conversation(1))
+
+    await desk.until(lambda: desk.runner.turns[0].told == ["ring"])
+
+
+async def test_a_suspect_turn_runs_alone(desk: Desk) -> None:
+    desk.leases.attempts[conversation(1)] = 2
+    await desk.ring(2)
+    await desk.until_running(1)
+    await desk.ring(1)
+    await desk.until(lambda: desk.slots.running == 2)
+    assert [turn.claim.attempt for turn in desk.runner.running] == [0]
+
+    desk.runner.turns[0].ends.set()
+    await desk.until(lambda: [turn.claim.attempt for turn in desk.runner.running] == [2])
+    await desk.ring(3)
+    await asyncio.sleep(0.05)
+
+    assert len(desk.runner.running) == 1
+    desk.runner.turns[1].ends.set()
+    await desk.until(lambda: [turn.claim.lease.conversation_id for turn in desk.runner.running] == [conversation(3)])
+
+
+async def test_a_drain_claims_no_more_and_asks_turns_to_hand_over() -> None:
+    desk = Desk()
+    task = asyncio.create_task(desk.loop.run())
+    await desk.ring(1)
+    await desk.until_running(1)
+
+    desk.loop.drain()
+    await desk.ring(2)
+    await asyncio.wait_for(task, 5)
+
+    assert desk.runner.turns[0].told == ["handover"]
+    assert desk.leases.claimed == [conversation(1)]
+
+
+async def test_a_drain_waits_for_its_turns_and_cuts_them_short_in_the_end() -> None:
+    desk = Desk()
+    task = asyncio.create_task(desk.loop.run())
+    await desk.ring(1)
+    await desk.until_running(1)
+    (turn,) = desk.runner.turns
+    turn.request_handover = lambda: None  # type: ignore[method-assign]
+
+    desk.loop.drain()
+    await asyncio.sleep(0.1)
+    assert not task.done()
+    desk.loop.cut_short()
+
+    await asyncio.wait_for(task, 5)
+    assert turn.told == ["cut"]

@@ -1,0 +1,104 @@
+import asyncio
+
+import pytest
+
+from chat_proc.worker.sweeper import Sweeper
+from everturn.errors import Unavailable
+from everturn.model.identity import Lane
+from everturn.model.ids import ConversationId
+from everturn.ports.sweeps import Ring
+from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.memory.doorbells import MemoryDoorbells
+
+RING = Ring(ConversationId("conv_1"), Lane.PAID)
+
+
+class Sweeps:
+    def __init__(self) -> None:
+        self.asked: list[bool] = []
+        self.away = False
+
+    async def due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
+        if self.away:
+            raise Unavailable()
+        self.asked.append(takeovers)
+        return (RING,)
+
+    async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
+        return ()
+
+
+@pytest.fixture
+def sweeps() -> Sweeps:
+    return Sweeps()
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+def doorbells() -> MemoryDoorbells:
+    return MemoryDoorbells()
+
+
+@pytest.fixture
+def sweeper(sweeps: Sweeps, doorbells: MemoryDoorbells, clock: FixedClock) -> Sweeper:
+    return Sweeper(sweeps, doorbells, clock, lease_s=15.0)
+
+
+async def test_what_is_due_is_rung_on_its_lane(sweeper: Sweeper, doorbells: MemoryDoorbells) -> None:
+    await sweeper.sweep()
+
+    assert await doorbells.next_ring([Lane.PAID], timeout_s=0.01) == RING.conversation_id
+
+
+async def test_nothing_is_taken_over_before_the_link_has_held_for_a_lease(
+    sweeper: Sweeper, sweeps: Sweeps, clock: FixedClock
+) -> None:
+    await sweeper.sweep()
+    clock.advance(14.9)
+    await sweeper.sweep()
+    clock.advance(0.1)
+    await sweeper.sweep()
+
+    assert sweeps.asked == [False, False, True]
+
+
+async def test_a_broken_link_begins_the_wait_anew(sweeper: Sweeper, sweeps: Sweeps, clock: FixedClock) -> None:
+    await sweeper.sweep()
+    clock.advance(20)
+    sweeps.away = True
+    await sweeper.sweep()
+    sweeps.away = False
+
+    await sweeper.sweep()
+    clock.advance(10)
+    await sweeper.sweep()
+    clock.advance(5)
+    await sweeper.sweep()
+
+    assert sweeps.asked == [False, False, False, True]
+
+
+async def test_a_wire_that_is_down_does_not_end_the_sweeping(sweeper: Sweeper, doorbells: MemoryDoorbells) -> None:
+    doorbells.down = True
+    await sweeper.sweep()
+    doorbells.down = False
+
+    await sweeper.sweep()
+
+    assert await doorbells.depth() == 1
+
+
+async def test_it_sweeps_at_once_and_until_it_is_cancelled(sweeper: Sweeper, sweeps: Sweeps) -> None:
+    task = asyncio.create_task(sweeper.run())
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert sweeps.asked == [False]
