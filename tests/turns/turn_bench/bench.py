@@ -66,6 +66,7 @@ class Bench:
         self.doorbells = MemoryDoorbells()
         self.turns = MemoryTurns(self.platform)
         self.model = model or ScriptedModel(scripts, chunk_chars=chunk_chars)
+        self.scripts = scripts
         self.limits = limits or TurnLimits()
         self.registry = ToolRegistry([*tools, WriteTool(self.objects), PlanTool()])
         self.conversation_id = self.ids.conversation()

@@ -58,6 +58,7 @@ class Channel:
         return parse_message({} if isinstance(frame, bytes) else frame, *allowed)
 
     def _read_more(self) -> None:
+        self._decoder.check()
         data = os.read(self._read_fd, RAW_CHUNK_BYTES)
         if not data:
             raise LineCut

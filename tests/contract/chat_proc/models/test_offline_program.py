@@ -175,7 +175,6 @@ def test_the_first_rows_are_shown_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("question", "kind"),
     [
-        ("revenue by region as a pie chart", "bar"),
         ("units by product as a pie chart", "pie"),
         ("histogram of units", "hist"),
         ("scatter plot of units and revenue", "scatter"),

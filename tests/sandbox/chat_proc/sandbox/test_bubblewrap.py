@@ -146,7 +146,7 @@ exec {shutil.which("bwrap")} "$@"
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         fake = Path(folder) / "bwrap"
         fake.write_text(script)
-        Path(folder).chmod(0o755)
+        fake.parent.chmod(0o755)
         fake.chmod(0o755)
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 

@@ -1,4 +1,4 @@
-"""What a run owns, as a supervisor's worker sees it: the real supervisor is started and talked to in its own protocol."""
+"""What a run owns, as its worker sees it: the real supervisor is started and talked to in its own protocol."""
 
 import asyncio
 import os
@@ -10,6 +10,7 @@ import pytest
 
 from chat_proc.sandbox.client import run_supervised
 from chat_proc.sandbox.interpreter import load_interpreter
+from chat_proc.sandbox.packing import pack_inputs
 from everturn.wire.execution import Capability, GatewayCall, Launch, RunLimits, ToolReply
 from exec_supervisor.supervisor.cgroups import Cgroup
 from exec_supervisor.supervisor.mounts import Stage
@@ -40,14 +41,18 @@ async def launch_with(**changes: object) -> Launch:
     return Launch(**(values | changes))
 
 
+def exists(place: str) -> bool:
+    return Path(place).exists()
+
+
 async def test_the_room_is_gone_after_the_run(sandbox):
     launch = await launch_with()
 
-    done = await run_supervised(COMMAND, launch, (), refuse, asyncio.Event())
+    done = await run_supervised(COMMAND, launch, list(pack_inputs({})), refuse, asyncio.Event())
 
     assert done.finished.verdict == "ended"
     assert done.finished.posture == sandbox.posture
-    assert not Path(launch.run_dir).exists()
+    assert not exists(launch.run_dir)
 
 
 @pytest.mark.parametrize(
@@ -63,11 +68,11 @@ async def test_the_room_is_gone_after_the_run(sandbox):
 async def test_a_room_that_can_not_be_made_is_a_run_that_did_not_start(sandbox, changes, told):
     launch = await launch_with(**changes)
 
-    done = await run_supervised(COMMAND, launch, (), refuse, asyncio.Event())
+    done = await run_supervised(COMMAND, launch, list(pack_inputs({})), refuse, asyncio.Event())
 
     assert done.finished.verdict == "not_started"
     assert any(part in done.finished.detail for part in told.split("|"))
-    assert launch.run_dir == "/tmp" or not Path(launch.run_dir).exists()
+    assert launch.run_dir == "/tmp" or not exists(launch.run_dir)
 
 
 def test_the_posture_follows_what_was_made(tmp_path):

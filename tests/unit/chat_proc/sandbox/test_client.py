@@ -1,4 +1,4 @@
-"""The worker's end of a supervisor that behaves in many ways: a small process that speaks the protocol stands in for it."""
+"""The worker's end of a supervisor: a small process that speaks the protocol, well or badly, stands in for it."""
 
 import asyncio
 import sys

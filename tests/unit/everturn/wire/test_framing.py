@@ -155,3 +155,18 @@ async def test_a_stream_sends_messages_and_raw_bytes():
     await stream.send_raw(b"abc")
 
     assert FrameDecoder(allow_raw=True).feed(peer.written) == [{"n": 1}, b"abc"]
+
+
+@given(st.integers(0, 2), st.data())
+def test_frames_before_a_wrong_byte_arrive_however_the_stream_is_cut(count, data):
+    stream = encode_frame({"n": 1}) * count + b"\xff" * 8
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=4)))
+    decoder = FrameDecoder()
+    received = []
+
+    with pytest.raises(FrameError):
+        for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+            received += decoder.feed(stream[start:end])
+        decoder.check()
+
+    assert received == [{"n": 1}] * count

@@ -115,12 +115,10 @@ class RunResult:
 
 
 class SandboxUnavailable(Unavailable):
-    """Programs can't be run on this machine.
-
-    `reason` is one sentence; `remedy` the one command that would change it, empty where there is none.
-    """
+    """Programs can't be run on this machine."""
 
     def __init__(self, reason: str, remedy: str = "") -> None:
+        """`reason` is one sentence; `remedy` the one command that would change it, empty where there is none."""
         super().__init__(f"{reason} Try: {remedy}" if remedy else reason)
         self.reason = reason
         self.remedy = remedy

@@ -46,6 +46,7 @@ class FrameDecoder:
         self._max_bytes = max_bytes
         self._allow_raw = allow_raw
         self._pending = bytearray()
+        self._broken: FrameError | None = None
 
     @property
     def mid_frame(self) -> bool:
@@ -53,22 +54,42 @@ class FrameDecoder:
         return bool(self._pending)
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Take the next bytes of the stream; the frames they complete, in order. Raises FrameError."""
+        """Take the next bytes of the stream; the frames they complete, in order. Raises FrameError.
+
+        Frames before the wrong byte are given first, the error at the next call: so a stream means the same however it
+        is cut.
+        """
+        self.check()
         self._pending += data
         frames: list[Frame] = []
-        while len(self._pending) >= _LENGTH.size:
-            word: int = _LENGTH.unpack_from(self._pending)[0]
-            raw, size = bool(word & _RAW_BIT), word & ~_RAW_BIT
-            if raw and not self._allow_raw:
-                raise FrameError("raw_not_allowed")
-            if size > self._max_bytes:
-                raise FrameError("too_large", f"{size} bytes, the limit is {self._max_bytes}")
-            if len(self._pending) < _LENGTH.size + size:
-                break
-            body = bytes(self._pending[_LENGTH.size : _LENGTH.size + size])
-            del self._pending[: _LENGTH.size + size]
-            frames.append(body if raw else decode_message(body))
+        try:
+            while (frame := self._try_take()) is not None:
+                frames.append(frame)
+        except FrameError as error:
+            self._broken = error
+            if not frames:
+                raise
         return frames
+
+    def check(self) -> None:
+        """Raise the FrameError that the bytes so far lead to, if any."""
+        if self._broken is not None:
+            raise self._broken
+
+    def _try_take(self) -> Frame | None:
+        if len(self._pending) < _LENGTH.size:
+            return None
+        word: int = _LENGTH.unpack_from(self._pending)[0]
+        raw, size = bool(word & _RAW_BIT), word & ~_RAW_BIT
+        if raw and not self._allow_raw:
+            raise FrameError("raw_not_allowed")
+        if size > self._max_bytes:
+            raise FrameError("too_large", f"{size} bytes, the limit is {self._max_bytes}")
+        if len(self._pending) < _LENGTH.size + size:
+            return None
+        body = bytes(self._pending[_LENGTH.size : _LENGTH.size + size])
+        del self._pending[: _LENGTH.size + size]
+        return body if raw else decode_message(body)
 
 
 def encode_frame(message: Mapping[str, object], max_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> bytes:
@@ -197,6 +218,7 @@ class FrameStream:
 
     async def read_more(self) -> bool:
         """Wait for bytes; false at the end of the stream. Raises FrameError."""
+        self._decoder.check()
         data = await self._reader.read(RAW_CHUNK_BYTES)
         self._ready.extend(self._decoder.feed(data))
         return bool(data)

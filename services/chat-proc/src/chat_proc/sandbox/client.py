@@ -31,6 +31,7 @@ END_WITHIN_S: Final = 2.0
 ALLOWANCE_S: Final = 150.0
 """What booting, inputs and outputs may take on top of the program's time before the supervisor counts as stuck."""
 
+_DRAIN_BYTES: Final = 1 << 16
 _MAX_ERROR_BYTES: Final = 4096
 _MAX_MESSAGE_CHARS: Final = 500
 _TAR_ALLOWANCE_BYTES: Final = MIB
@@ -102,11 +103,19 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         process.stdin.close()
     try:
         async with asyncio.timeout(END_WITHIN_S):
-            await process.wait()
+            await _drain(process)
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        await process.wait()
+        await _drain(process)
+
+
+async def _drain(process: asyncio.subprocess.Process) -> None:
+    """Wait for the end and throw away what is still in the pipes: asyncio sees no end while they hold unread bytes."""
+    for pipe in (process.stdout, process.stderr):
+        while pipe is not None and await pipe.read(_DRAIN_BYTES):
+            pass
+    await process.wait()
 
 
 class _Line:

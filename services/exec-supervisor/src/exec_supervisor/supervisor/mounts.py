@@ -42,10 +42,14 @@ class Stage:
     out: str | None = None
 
 
-def build_stage(run_dir: Path, roots: tuple[str, ...], limits: RunLimits, uid: int) -> Stage:
-    """Make `run_dir`: staged binds and tmpfs folders where this process may mount, else the roots as they are."""
+def make_run_dir(run_dir: Path) -> None:
+    """Make the run's folder, which must not be there yet. Raises OSError."""
     run_dir.mkdir()
     os.chmod(run_dir, 0o711)  # noqa: S103 - the dropped user passes through, it can't list
+
+
+def build_stage(run_dir: Path, roots: tuple[str, ...], limits: RunLimits, uid: int) -> Stage:
+    """Fill `run_dir`: staged binds and tmpfs folders where this process may mount, else the roots as they are."""
     if os.geteuid() != 0 or not _try_own_namespace():
         return Stage(tuple(Bind(root, root) for root in roots), _make_socket_dir(run_dir))
     descriptors = [(root, os.open(root, os.O_PATH | os.O_CLOEXEC)) for root in roots]

@@ -14,7 +14,7 @@ from exec_supervisor.supervisor.bwrap import build_command, load_system_links, l
 from exec_supervisor.supervisor.cgroups import Cgroup, try_create_cgroup
 from exec_supervisor.supervisor.child import SandboxChild, become_subreaper, start_child
 from exec_supervisor.supervisor.gateway import open_listener
-from exec_supervisor.supervisor.mounts import SOCKET_NAME, Stage, build_stage, remove_stage
+from exec_supervisor.supervisor.mounts import SOCKET_NAME, Stage, build_stage, make_run_dir, remove_stage
 from exec_supervisor.supervisor.seccomp import build_filter, describe_filter
 
 _EXTRA_ADDRESS_SPACE_BYTES: Final = 1024 * MIB
@@ -39,9 +39,10 @@ async def open_room(launch: Launch) -> AsyncGenerator[Room]:
     become_subreaper()
     cgroup = try_create_cgroup(launch.execution_id, launch.limits)
     async with contextlib.AsyncExitStack() as stack:
-        stack.callback(remove_stage, run_dir)
         if cgroup is not None:
             stack.callback(cgroup.remove)
+        make_run_dir(run_dir)
+        stack.callback(remove_stage, run_dir)
         stage = build_stage(run_dir, (*load_system_roots(), *launch.interpreter.roots), launch.limits, uid)
         listener = stack.enter_context(open_listener(str(Path(stage.socket_dir) / SOCKET_NAME), uid))
         with _filter_file() as descriptor:

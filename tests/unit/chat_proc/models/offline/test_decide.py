@@ -8,7 +8,7 @@ import pytest
 from chat_proc.models.offline.answers import FOOTNOTE
 from chat_proc.models.offline.decide import decide
 from chat_proc.models.offline.reading import read_conversation
-from chat_proc.models.offline.reply import Answer, NewPlan, Reply, RunCode
+from chat_proc.models.offline.reply import Answer, NewPlan, Reply, RunCode, WriteNote
 
 if TYPE_CHECKING:
     from tests.unit.chat_proc.models.offline.conftest import PromptBuilder
@@ -41,7 +41,7 @@ def test_a_question_about_a_table_runs_a_program_first(sales: "PromptBuilder") -
     assert isinstance(reply, RunCode)
     assert reply.program.name == "analyse_sales"
     assert '"turn_1/attachments/sales.csv"' in reply.program.code
-    assert "Named in the question: region, revenue. I compute total by region." in reply.thinking
+    assert (reply.thinking, reply.notes) == ("I compute total by region from sales.csv.", "Analysing sales.csv.")
 
 
 def test_the_result_of_the_program_is_the_answer(sales: "PromptBuilder") -> None:
@@ -85,12 +85,14 @@ def test_a_call_that_lost_its_result_is_made_again(sales: "PromptBuilder") -> No
 
 def test_without_the_code_tool_nothing_is_computed_and_the_answer_says_so(sales: "PromptBuilder") -> None:
     sales.tools = ("react.read",)
+    sales.code = "off: no bubblewrap."
 
     reply = decide_for(sales)
 
     assert isinstance(reply, Answer)
     assert "sales.csv. Its first line names the columns region, revenue." in reply.text
-    assert "not offered" in reply.text
+    assert "The code tool is not offered here (off: no bubblewrap)" in reply.text
+    assert "`make doctor`" in reply.text
 
 
 def test_in_the_last_round_the_turn_is_closed_with_what_there_is(sales: "PromptBuilder") -> None:
@@ -109,7 +111,7 @@ def test_after_two_notices_no_call_is_tried(sales: "PromptBuilder") -> None:
 
 
 def test_a_followup_in_the_turn_is_worked_on_and_answered_too(sales: "PromptBuilder") -> None:
-    sales.ran(1, "analyse_sales", RESULT).say("followup", "And the average?")
+    sales.ran(1, "analyse_sales", RESULT).say("followup", "And the average as a chart?")
     second = decide_for(sales)
     answer = decide_for(sales.ran(2, "analyse_sales_2", RESULT.replace('"figures": ["total"]', '"figures": ["mean"]')))
 
@@ -117,7 +119,14 @@ def test_a_followup_in_the_turn_is_worked_on_and_answered_too(sales: "PromptBuil
     assert second.program.name == "analyse_sales_2"
     assert isinstance(answer, Answer)
     assert "total 30" in answer.text
-    assert "mean 15" in answer.text
+    assert "average 15" in answer.text
+
+
+def test_a_followup_that_the_result_answers_needs_no_second_program(sales: "PromptBuilder") -> None:
+    reply = decide_for(sales.ran(1, "analyse_sales", RESULT).say("followup", "And the average?"))
+
+    assert isinstance(reply, Answer)
+    assert "The average revenue is 15." in reply.text
 
 
 def test_a_steer_ends_the_turn_with_what_there_is(sales: "PromptBuilder") -> None:
@@ -172,7 +181,7 @@ def test_a_plan_is_made_followed_and_ticked_off(prompt: "PromptBuilder") -> None
     assert isinstance(run, RunCode)
     assert run.notes.endswith("\n✓ [1]")
     assert isinstance(answer, Answer)
-    assert answer.notes.endswith("\n✓ [2]\n✓ [3]")
+    assert answer.notes == "✓ [2]\n✓ [3]"
     assert answer.text.startswith("The plan:\n1. Look\n2. Compute\n3. Answer")
 
 
@@ -184,21 +193,103 @@ def test_steps_of_a_plan_that_failed_are_crossed(prompt: "PromptBuilder") -> Non
     reply = decide_for(prompt)
 
     assert isinstance(reply, Answer)
-    assert reply.notes.endswith("\n✗ [2]")
+    assert reply.notes == "✗ [2]"
 
 
-def test_steps_that_no_rule_can_carry_out_stay_open(prompt: "PromptBuilder") -> None:
-    prompt.turn("turn_1", "Make a plan:\n1. Book a flight\n2. Pack")
+def test_named_steps_are_done_one_by_one_and_ticked_off(prompt: "PromptBuilder") -> None:
+    prompt.turn("turn_1", "Make a plan with three steps: greet me, compute 2+2, say goodbye")
     plan = decide_for(prompt)
     prompt.call(1, "react.plan").result(1, "plan_1")
-    prompt.plan = "plan_id=plan_1 (current)\n□ [1] Book a flight\n□ [2] Pack"
-    answer = decide_for(prompt)
+    prompt.plan = "plan_id=plan_1 (current)\n□ [1] greet me\n□ [2] compute 2+2\n□ [3] say goodbye"
+    first = decide_for(prompt)
+    prompt.plan = prompt.plan.replace("□ [1]", "✓ [1]")
+    second = decide_for(prompt.call(2, "react.write").result(2, "Written."))
+    prompt.plan = prompt.plan.replace("□ [2]", "✓ [2]")
+    answer = decide_for(prompt.call(3, "react.write").result(3, "Written."))
 
     assert isinstance(plan, NewPlan)
-    assert plan.steps == ("Book a flight", "Pack")
+    assert plan.steps == ("greet me", "compute 2+2", "say goodbye")
+    assert isinstance(first, WriteNote)
+    assert (first.notes, first.path) == ("Hello!\n✓ [1]", "files/step_1.md")
+    assert isinstance(second, WriteNote)
+    assert second.notes == "2 + 2 = 4\n✓ [2]"
     assert isinstance(answer, Answer)
-    assert "they stay open" in answer.text
-    assert "✓" not in answer.notes
+    assert answer.notes == "✓ [3]"
+    assert answer.text.startswith(
+        "✓ 1. **greet me**: Hello!\n\n✓ 2. **compute 2+2**: 2 + 2 = 4\n\n✓ 3. **say goodbye**: Goodbye!"
+    )
+
+
+def test_a_step_with_a_program_is_ticked_off_when_its_result_is_there(sales: "PromptBuilder") -> None:
+    sales.turn("turn_2", "Make a plan: revenue by region as a chart, greet me, tell me the average revenue")
+    sales.call(1, "react.plan").result(1, "plan_1")
+    sales.plan = "plan_id=plan_1 (current)\n□ [1] revenue\n□ [2] greet me\n□ [3] tell"
+    run = decide_for(sales)
+    note = decide_for(sales.ran(2, "analyse_sales", RESULT))
+
+    assert isinstance(run, RunCode)
+    assert run.notes == "Analysing sales.csv."
+    assert isinstance(note, WriteNote)
+    assert note.notes == "Hello!\n✓ [1]\n✓ [2]"
+
+
+def test_a_step_that_no_rule_can_do_is_crossed_with_the_reason(prompt: "PromptBuilder") -> None:
+    prompt.turn("turn_1", "Make a plan:\n1. Book a flight\n2. Say goodbye").call(1, "react.plan").result(1, "plan_1")
+    prompt.plan = "plan_id=plan_1 (current)\n□ [1] Book a flight\n□ [2] Say goodbye"
+
+    answer = decide_for(prompt)
+
+    assert isinstance(answer, Answer)
+    assert answer.notes == "✗ [1] no rule can do this; it needs a real model.\n✓ [2]"
+    assert "✗ 1. **Book a flight**: no rule can do this; it needs a real model." in answer.text
+
+
+def test_without_the_write_tool_the_steps_are_ticked_off_together(prompt: "PromptBuilder") -> None:
+    prompt.tools = ("react.plan",)
+    prompt.turn("turn_1", "Plan: greet me, say goodbye").call(1, "react.plan").result(1, "plan_1")
+    prompt.plan = "plan_id=plan_1 (current)\n□ [1] greet me\n□ [2] say goodbye"
+
+    answer = decide_for(prompt)
+
+    assert isinstance(answer, Answer)
+    assert answer.notes == "✓ [1]\n✓ [2]"
+
+
+def test_two_questions_in_one_message_are_both_answered(sales: "PromptBuilder") -> None:
+    sales.ran(1, "analyse_sales", RESULT).answered("- **revenue**: total 30 (2 values)")
+    sales.turn("turn_2", "What was the total revenue? What did I ask first?")
+
+    reply = decide_for(sales)
+
+    assert isinstance(reply, Answer)
+    assert "The total revenue is 30.\n\nYou first asked: “Total revenue by region?”" in reply.text
+
+
+def test_a_question_among_others_that_no_rule_fits_is_named(prompt: "PromptBuilder") -> None:
+    reply = decide_for(prompt.turn("turn_1", "What is 2+2? Where is my cat?"))
+
+    assert isinstance(reply, Answer)
+    assert "2 + 2 = 4" in reply.text
+    assert "I can't answer “Where is my cat?”" in reply.text
+
+
+def test_the_model_introduces_itself_once(prompt: "PromptBuilder") -> None:
+    first = decide_for(prompt.turn("turn_1", "Tell me a joke"))
+    assert isinstance(first, Answer)
+
+    second = decide_for(prompt.answered(first.text).turn("turn_2", "Tell me another joke"))
+
+    assert "I am Everturn's offline model" in first.text
+    assert isinstance(second, Answer)
+    assert second.text.startswith("I have no rule for that. Attach a CSV file")
+    assert second.text.endswith(FOOTNOTE)
+
+
+def test_an_answer_has_no_note_when_there_is_nothing_to_note(prompt: "PromptBuilder") -> None:
+    reply = decide_for(prompt.turn("turn_1", "what is 17*23?"))
+
+    assert isinstance(reply, Answer)
+    assert (reply.notes, reply.text) == ("", f"17 * 23 = 391\n\n{FOOTNOTE}")
 
 
 def test_a_later_turn_computes_from_the_file_of_the_earlier_one(sales: "PromptBuilder") -> None:
@@ -209,17 +300,17 @@ def test_a_later_turn_computes_from_the_file_of_the_earlier_one(sales: "PromptBu
 
     assert isinstance(reply, RunCode)
     assert '"turn_1/attachments/sales.csv"' in reply.program.code
-    assert "Total revenue by region?" in reply.program.code
+    assert '"measures": ["revenue"]' in reply.program.code
 
 
-def test_a_figure_that_was_told_before_is_recalled(sales: "PromptBuilder") -> None:
+def test_a_figure_of_the_last_result_is_told(sales: "PromptBuilder") -> None:
     sales.ran(1, "analyse_sales", RESULT).answered("- **revenue**: total 30 (2 values)")
     sales.turn("turn_2", "What was the total revenue?")
 
     reply = decide_for(sales)
 
     assert isinstance(reply, Answer)
-    assert "total 30" in reply.text
+    assert "The total revenue is 30." in reply.text
 
 
 @pytest.mark.parametrize(

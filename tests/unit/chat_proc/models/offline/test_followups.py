@@ -43,7 +43,7 @@ LAST = TableResult.model_validate(
         ("compare North and West", "North is ahead of West by 200."),
         ("top 2", "1. North: total revenue 300 (10 rows)\n2. South: total revenue 200 (20 rows)"),
         ("what was the total revenue?", "The total revenue is 600."),
-        ("and the median?", "The median revenue is 9."),
+        ("what is the median?", "The median revenue is 9."),
         ("how many rows are there?", "sales.csv has 60 rows."),
     ],
 )
@@ -58,6 +58,8 @@ def test_the_last_result_answers_where_it_suffices(question: str, told: str) -> 
         "which product was best?",
         "which month was best?",
         "plot units instead",
+        "now as averages",
+        "and the median?",
         "what about Atlantis?",
         "total units",
         "best median?",

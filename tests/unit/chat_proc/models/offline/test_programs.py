@@ -4,7 +4,14 @@ import ast
 
 import pytest
 
-from chat_proc.models.offline.programs import Analysis, Base, build_analysis, build_name, build_user_program, is_overview
+from chat_proc.models.offline.programs import (
+    Analysis,
+    Base,
+    build_analysis,
+    build_name,
+    build_user_program,
+    is_overview,
+)
 from chat_proc.models.offline.reading import Attachment
 
 TABLE = Attachment("sales.csv", "text/csv", "turn_1/attachments/sales.csv", "")
@@ -50,19 +57,22 @@ def test_what_a_followup_leaves_out_is_given_as_data() -> None:
 
     program = build_analysis(Analysis(TABLE, "plot units instead", base), name="analyse_sales", with_chart=True)
 
-    given = '"base": {"by": [["date", "M"]], "measures": ["revenue"], "figures": ["mean"], "filters": {"region": ["South"]}}'
+    given = '"by": [["date", "M"]], "measures": ["revenue"], "figures": ["mean"], "filters": {"region": ["South"]}'
     assert given in program.code
 
 
 @pytest.mark.parametrize(
     "question",
-    ["Summarize this file", "What's in it?", "describe", "show the first 3 rows", "any missing values?", "What is this?",
+    ["Summarize this file", "What's in it?", "describe", "show the first 3 rows", "any missing values?",
+     "What is this?",
      "which columns are there?", "Analyse the data", "tell me about this csv", "analyze sales.csv"],
 )  # fmt: skip
 def test_a_question_about_the_whole_file_wants_an_overview(question: str) -> None:
     assert is_overview(question)
 
 
-@pytest.mark.parametrize("question", ["What is the total revenue in March?", "analyse revenue by region", "best region"])
+@pytest.mark.parametrize(
+    "question", ["What is the total revenue in March?", "analyse revenue by region", "best region"]
+)
 def test_a_question_about_figures_wants_no_overview(question: str) -> None:
     assert not is_overview(question)

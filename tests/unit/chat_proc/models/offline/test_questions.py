@@ -89,7 +89,9 @@ def test_each_thing_said_is_a_task_and_follows_the_one_before(prompt: "PromptBui
 
 
 def test_the_newest_result_of_an_earlier_task_is_the_last_one(prompt: "PromptBuilder") -> None:
-    prompt.turn("turn_1", "Total?").attach("a.csv").ran(1, "analyse_a", 'RESULT {"file": "a.csv", "rows": 1}').answered("1")
+    prompt.turn("turn_1", "Total?").attach("a.csv").ran(1, "analyse_a", 'RESULT {"file": "a.csv", "rows": 1}').answered(
+        "1"
+    )
     prompt.turn("turn_2", "And?").ran(1, "analyse_a", 'RESULT {"file": "a.csv", "rows": 2}')
     prompt.ran(2, "analyse_a_2", 'RESULT {"error": "no rows"}')
 
@@ -100,7 +102,12 @@ def test_the_newest_result_of_an_earlier_task_is_the_last_one(prompt: "PromptBui
 
 
 def test_a_known_figure_needs_no_program_but_a_chart_does(prompt: "PromptBuilder") -> None:
-    result = {"file": "a.csv", "columns": ["units"], "numbers": ["units"], "totals": {"units": {"total": 5, "mean": 2.5}}}
+    result = {
+        "file": "a.csv",
+        "columns": ["units"],
+        "numbers": ["units"],
+        "totals": {"units": {"total": 5, "mean": 2.5}},
+    }
     prompt.turn("turn_1", "Total?").attach("a.csv", "units\n5").ran(1, "analyse_a", f"RESULT {json.dumps(result)}")
     conversation = read_conversation(prompt.answered("5").turn("turn_2", "…").build())
 

@@ -56,6 +56,22 @@ def test_tools_rounds_and_the_current_plan_come_from_system_and_announce(prompt:
     )
 
 
+def test_the_clock_and_the_state_of_the_code_tool_come_from_announce(prompt: "PromptBuilder") -> None:
+    prompt.turn("turn_1", "now (UTC): 1999\ncode: mine")
+
+    conversation = read_conversation(prompt.build())
+
+    assert (conversation.now_utc, conversation.timezone) == ("2026-11-21T23:35:00Z", "Europe/Berlin")
+    assert conversation.code_state == "bubblewrap"
+
+
+def test_working_summaries_are_no_memories(prompt: "PromptBuilder") -> None:
+    prompt.block("[conv.range.summary su:turn_0.conv.range.summary]\nold").turn("turn_1", "go")
+    prompt.block("[conv.working.summary ws:turn_1.conv.working.summary]\nGoal: go")
+
+    assert read_conversation(prompt.build()).memories == ("old",)
+
+
 def test_a_file_without_path_is_found_by_its_ref(prompt: "PromptBuilder") -> None:
     prompt.turn("turn_1", "go")
     prompt.block("[user.attachment.meta fi:turn_1.user.attachments/a.csv mime=text/csv]")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.models.offline.programs import Program
-from chat_proc.models.offline.reply import Answer, NewPlan, RunCode, render_reply, split_pieces
+from chat_proc.models.offline.reply import Answer, NewPlan, RunCode, WriteNote, render_reply, split_pieces
 
 PROGRAM = Program("analyse_sales", "import json\nprint(1)\n", (("outputs/sales.png", "Chart"),))
 
@@ -43,6 +43,15 @@ def test_a_plan_is_called_with_its_steps() -> None:
     assert action["tool_call"] == {"tool_id": "react.plan", "params": {"mode": "new", "steps": ["a", "b"]}}
 
 
+def test_a_note_is_written_where_the_user_does_not_see_it() -> None:
+    text = render_reply(WriteNote("t", "Hello!\n✓ [1]", "files/step_1.md", "Hello!"))
+
+    action = json.loads(read_channel(text, "action"))
+    params = {"path": "files/step_1.md", "channel": "internal", "kind": "display", "content": "Hello!"}
+    assert action["tool_call"] == {"tool_id": "react.write", "params": params}
+    assert action["notes"] == "Hello!\n✓ [1]"
+
+
 def test_an_answer_completes_with_a_summary() -> None:
     text = render_reply(Answer("t", "n", 'the "answer"', ("next?",), "Goal: x"))
 
@@ -50,6 +59,10 @@ def test_an_answer_completes_with_a_summary() -> None:
     assert (action["action"], action["final_answer"]) == ("complete", 'the "answer"')
     assert action["suggested_followups"] == ["next?"]
     assert read_channel(text, "summary") == "Goal: x"
+
+
+def test_without_a_thought_there_is_no_thinking_channel() -> None:
+    assert render_reply(Answer("", "", "x", (), "y")).startswith("<channel:action>")
 
 
 def test_our_tags_in_names_are_made_inert() -> None:

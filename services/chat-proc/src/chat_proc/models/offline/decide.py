@@ -5,7 +5,6 @@ from typing import assert_never
 from chat_proc.models.offline.answers import FOOTNOTE
 from chat_proc.models.offline.columns import match_figures, match_group
 from chat_proc.models.offline.outcomes import Outcome, is_second_try, report, try_program
-from chat_proc.models.offline.plans import read_steps
 from chat_proc.models.offline.programs import Program, is_overview
 from chat_proc.models.offline.questions import KnownTask, ProgramTask, TableTask, TalkTask, Task, split_program
 from chat_proc.models.offline.reading import Conversation
@@ -20,6 +19,7 @@ from chat_proc.models.offline.reply import (
     WriteNote,
 )
 from chat_proc.models.offline.tasks import find_plan_ask, read_tasks
+from chat_proc.models.phrases.named_steps import read_steps
 
 _MAX_NOTICES = 2
 """After two refusals in a turn no further call is tried."""
@@ -82,7 +82,7 @@ def _try_next_call(tasks: list[Task], conversation: Conversation) -> Reply | Non
             text = report(task, conversation, alone=False).text
             marks = _mark_steps(tasks[: at + 1], conversation)
             return WriteNote(
-                thinking=f"Step {task.step} needs no program.",
+                thinking="",
                 notes="\n".join([text.split("\n")[0][:200], *marks]),
                 path=f"files/step_{task.step}.md",
                 content=text,
@@ -157,20 +157,12 @@ def _conclude(tasks: list[Task], conversation: Conversation) -> Answer:
     footnote = "" if all(outcome.is_introduction for outcome in outcomes) else FOOTNOTE
     goal = " / ".join(" ".join(task.ask.text.split())[:200] for task in tasks)
     return Answer(
-        thinking=_think_at_the_end(tasks, conversation),
+        thinking="The analysis before holds the answer." if any(isinstance(task, KnownTask) for task in tasks) else "",
         notes="\n".join(marks),
         text="\n\n".join(part for part in (body, footnote) if part),
         followups=next((outcome.followups for outcome in reversed(outcomes) if outcome.followups), ()),
         summary=f"Goal: {goal}\nOutcome: {'answered' if ok else 'not done'}\nFacts: {body[:600]}",
     )
-
-
-def _think_at_the_end(tasks: list[Task], conversation: Conversation) -> str:
-    if any(call.tool_id == RUN_PROGRAM for call in conversation.now.calls):
-        return "The program has run; I tell what it found."
-    if any(isinstance(task, KnownTask) for task in tasks):
-        return "The analysis before holds the answer."
-    return "This needs no program."
 
 
 def _render_body(tasks: list[Task], outcomes: list[Outcome], conversation: Conversation) -> str:

@@ -63,7 +63,7 @@ def read_known(question: str, last: TableResult) -> str | None:
                 return _tell_ranking(ranking, measure, figure, last)
         if figures and match_ranking(question) is not None:
             return None
-    if names or match_group(question, columns) or match_period(question):
+    if names or match_group(question, columns) or match_period(question) or (last.by and leans(question)):
         return None
     return _tell_figures(match_figures(question), named, last)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import assert_never
 
+from chat_proc.models.offline.answering import try_answer
 from chat_proc.models.offline.answers import (
     describe_preview,
     render_capabilities,
@@ -14,11 +15,10 @@ from chat_proc.models.offline.answers import (
 from chat_proc.models.offline.programs import Program, build_analysis, build_name, build_user_program
 from chat_proc.models.offline.questions import KnownTask, ProgramTask, TableTask, TalkTask, Task, is_table
 from chat_proc.models.offline.reading import Call, Conversation
+from chat_proc.models.offline.recall import INTRODUCTION
 from chat_proc.models.offline.reply import RUN_PROGRAM
 from chat_proc.models.offline.results import try_read_result
-from chat_proc.models.offline.talk.answering import try_answer
-from chat_proc.models.offline.talk.courtesy import asks_who, drop_greeting, try_reply
-from chat_proc.models.offline.talk.recall import INTRODUCTION
+from chat_proc.models.phrases.courtesy import asks_who, drop_greeting, try_reply
 
 _AGAIN = "_again"
 _NO_RULE = "no rule can do this; it needs a real model."

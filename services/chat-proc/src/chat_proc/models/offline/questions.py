@@ -8,11 +8,11 @@ from chat_proc.models.offline.columns import match_columns, match_figures, match
 from chat_proc.models.offline.followups import build_base, fits, is_only_about, read_about, read_known
 from chat_proc.models.offline.programs import Analysis, Base, build_name, is_overview
 from chat_proc.models.offline.reading import Ask, Attachment, Conversation
+from chat_proc.models.offline.recall import is_about_memory, is_about_prompts, is_note, recall
 from chat_proc.models.offline.results import TableResult, try_read_result
-from chat_proc.models.offline.talk.arithmetic import try_compute
-from chat_proc.models.offline.talk.clock import try_tell_time
-from chat_proc.models.offline.talk.courtesy import asks_who, drop_greeting, try_reply
-from chat_proc.models.offline.talk.recall import is_about_memory, is_about_prompts, is_note, recall
+from chat_proc.models.phrases.arithmetic import try_compute
+from chat_proc.models.phrases.clock import try_tell_time
+from chat_proc.models.phrases.courtesy import asks_who, drop_greeting, try_reply
 
 _FENCE = re.compile(r"```(?:python3?|py)[ \t]*\n", re.IGNORECASE)
 _TABLE_WORDS = re.compile(

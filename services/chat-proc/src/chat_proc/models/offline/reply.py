@@ -58,7 +58,7 @@ Reply = RunCode | NewPlan | WriteNote | Answer
 
 def render_reply(reply: Reply) -> str:
     """The reply as channel text."""
-    thinking = f"<channel:thinking>{_make_inert(reply.thinking)}</channel:thinking>\n"
+    thinking = f"<channel:thinking>{_make_inert(reply.thinking)}</channel:thinking>\n" if reply.thinking else ""
     match reply:
         case RunCode(program=program):
             params: dict[str, object] = {

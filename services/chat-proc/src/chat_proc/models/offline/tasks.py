@@ -2,8 +2,8 @@
 
 import re
 
+from chat_proc.models.offline.answering import is_understood
 from chat_proc.models.offline.followups import read_about
-from chat_proc.models.offline.plans import read_steps, wants_plan
 from chat_proc.models.offline.questions import (
     KnownTask,
     ProgramTask,
@@ -16,7 +16,7 @@ from chat_proc.models.offline.questions import (
     split_program,
 )
 from chat_proc.models.offline.reading import Ask, Conversation
-from chat_proc.models.offline.talk.answering import is_understood
+from chat_proc.models.phrases.named_steps import read_steps, wants_plan
 
 _SENTENCE = re.compile(r"(?<=[.!?])[\"”)]?\s+(?=\S)|\s*\n+\s*")
 _MARKER = re.compile(r"^\s*(?:\(?\d{1,2}[.):]|[-*•])\s+")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.models.offline.talk.clock import try_tell_time
+from chat_proc.models.phrases.clock import try_tell_time
 
 NOW = "2026-11-21T23:35:00Z"
 

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from chat_proc.models.offline.answering import is_understood, try_answer
 from chat_proc.models.offline.reading import read_conversation
-from chat_proc.models.offline.talk.answering import is_understood, try_answer
 
 if TYPE_CHECKING:
     from tests.unit.chat_proc.models.offline.conftest import PromptBuilder

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 import pytest
-from chat_proc.models.offline.talk.recall import is_about_memory, is_note, recall, recall_note
 
 from chat_proc.models.offline.reading import read_conversation
+from chat_proc.models.offline.recall import is_about_memory, is_note, recall, recall_note
 
 if TYPE_CHECKING:
     from tests.unit.chat_proc.models.offline.conftest import PromptBuilder

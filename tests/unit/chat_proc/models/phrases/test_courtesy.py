@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.models.offline.talk.courtesy import asks_who, drop_greeting, try_reply
+from chat_proc.models.phrases.courtesy import asks_who, drop_greeting, try_reply
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,9 @@ def test_a_courtesy_gets_one_back(text: str, reply: str) -> None:
     assert try_reply(text) == reply
 
 
-@pytest.mark.parametrize("text", ["", "hi" * 100, "highest revenue", "hello world program", "thanks, and now the revenue"])
+@pytest.mark.parametrize(
+    "text", ["", "hi" * 100, "highest revenue", "hello world program", "thanks, and now the revenue"]
+)
 def test_more_than_a_courtesy_is_left_alone(text: str) -> None:
     assert try_reply(text) is None
 

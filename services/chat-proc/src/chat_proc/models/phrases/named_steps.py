@@ -1,4 +1,4 @@
-"""Plans: whether the user wants one, and which steps the message names for it."""
+"""The steps that a message names: a list, after a colon, or "first..., then..."; and whether a plan is wanted."""
 
 import re
 

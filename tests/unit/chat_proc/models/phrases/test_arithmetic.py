@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.models.offline.talk.arithmetic import try_compute
+from chat_proc.models.phrases.arithmetic import try_compute
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 from chat_proc.models.offline.answers import render_capabilities
 from chat_proc.models.offline.reading import Conversation
-from chat_proc.models.offline.talk.arithmetic import try_compute
-from chat_proc.models.offline.talk.clock import try_tell_time
-from chat_proc.models.offline.talk.courtesy import asks_who, drop_greeting, try_reply
-from chat_proc.models.offline.talk.recall import is_about_memory, is_note, recall, recall_note
+from chat_proc.models.offline.recall import is_about_memory, is_note, recall, recall_note
+from chat_proc.models.phrases.arithmetic import try_compute
+from chat_proc.models.phrases.clock import try_tell_time
+from chat_proc.models.phrases.courtesy import asks_who, drop_greeting, try_reply
 
 _NOTED = "Noted; I can quote it back to you later in this conversation."
 _NOT_FOUND = "I find nothing about that earlier in this conversation."

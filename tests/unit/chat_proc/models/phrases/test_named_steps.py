@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.models.offline.plans import read_steps, wants_plan
+from chat_proc.models.phrases.named_steps import read_steps, wants_plan
 
 
 @pytest.mark.parametrize(

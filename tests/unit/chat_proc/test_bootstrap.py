@@ -1,0 +1,69 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from chat_proc.bootstrap import Readiness, build_loop, build_model, open_sandbox, open_worker
+from chat_proc.models.choice import BadModelSetting, ModelChoice
+from chat_proc.settings import WorkerSettings
+from chat_proc.tools.offered import offer_tools
+from everturn.ports.sandbox import SandboxUnavailable
+from everturn.testing.memory.objects import MemoryObjects
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> WorkerSettings:
+    """Addresses where nobody listens; drivers connect when they are first used."""
+    return WorkerSettings(
+        mode="development",
+        database_url="postgresql://worker@127.0.0.1:1/none",
+        redis_url="redis://127.0.0.1:1/0",
+        objects_url=tmp_path.as_uri(),
+        model="offline",
+    )
+
+
+async def test_a_worker_is_put_together_and_says_what_it_chose(settings: WorkerSettings) -> None:
+    async with open_worker(settings) as (_, readiness):
+        told = json.loads(readiness.line())
+
+    assert told["ready"] is True
+    assert told["model"]
+    assert told["why"] == "EVERTURN_MODEL=offline"
+    assert told["sandbox"] == "none"
+
+
+async def test_a_model_that_can_not_be_had_stops_the_start(settings: WorkerSettings) -> None:
+    with pytest.raises(BadModelSetting):
+        async with open_worker(settings.model_copy(update={"model": "nobody:knows"})):
+            pass
+
+
+def test_readiness_is_one_line() -> None:
+    assert "\n" not in Readiness("m", "because", "none", "no\nreason").line()
+
+
+@pytest.mark.parametrize("provider", ["offline", "scripted"])
+def test_each_provider_is_loaded_when_it_is_chosen(provider: str, settings: WorkerSettings, tmp_path: Path) -> None:
+    script = tmp_path / "script.toml"
+    script.write_text('[[scripts]]\nwhen = ""\n[[scripts.rounds]]\nreply = "x"\n')
+    name = str(script) if provider == "scripted" else "offline"
+
+    model = build_model(ModelChoice(provider, name, "test"), settings)  # type: ignore[arg-type]
+
+    assert model.traits.name
+
+
+async def test_without_a_python_for_programs_no_code_tool_is_offered() -> None:
+    sandbox = await open_sandbox(None)
+
+    assert isinstance(sandbox, SandboxUnavailable)
+    assert "run" not in {
+        spec.tool_id for spec in offer_tools(MemoryObjects(), sandbox).registry.specs if spec.takes_code
+    }
+
+
+def test_a_loop_is_built_for_the_tools_there_are(settings: WorkerSettings) -> None:
+    tools = offer_tools(MemoryObjects(), SandboxUnavailable("none here"))
+
+    assert build_loop(settings, build_model(ModelChoice("offline", "offline", ""), settings), tools)

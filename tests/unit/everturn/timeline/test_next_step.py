@@ -1,0 +1,140 @@
+"""Each row of the table "killed, found, resume does", and what a turn needs while nobody dies."""
+
+import pytest
+
+from everturn.model.block_bodies import (
+    CompletionBody,
+    ExitBody,
+    NoticeBody,
+    RawDecisionBody,
+    SignalBody,
+    ThinkingBody,
+    ToolCallBody,
+)
+from everturn.model.blocks import BlockType
+from everturn.model.ids import SignalId
+from everturn.model.turns import Outcome, TurnUsage
+from everturn.testing.timelines import TimelineBuilder
+from everturn.timeline.next_step import (
+    ExecuteCalls,
+    GenerateRound,
+    OpenTurn,
+    TurnEnded,
+    failure_streak,
+    next_step,
+    sealed_round,
+)
+
+
+@pytest.fixture
+def turn() -> TimelineBuilder:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Hello.")
+    return timeline
+
+
+def fail_round(timeline: TimelineBuilder) -> None:
+    timeline.start_round()
+    timeline.add(BlockType.DECISION_RAW, "raw", RawDecisionBody(text="?", code="x"))
+    timeline.add(BlockType.NOTICE, "notice", NoticeBody(code="x", text="Mend it."))
+
+
+def test_an_empty_turn_is_opened() -> None:
+    assert next_step(()) == OpenTurn()
+
+
+def test_an_opened_turn_begins_with_its_first_round(turn: TimelineBuilder) -> None:
+    assert next_step(turn.blocks) == GenerateRound(1)
+
+
+def test_killed_while_streaming_the_round_is_generated_again(turn: TimelineBuilder) -> None:
+    turn.start_round()
+
+    assert next_step(turn.blocks) == GenerateRound(1)
+
+
+def test_signals_folded_into_a_round_do_not_make_it_a_decided_one(turn: TimelineBuilder) -> None:
+    turn.start_round()
+    turn.add(BlockType.USER_FOLLOWUP, "ref", SignalBody(signal_id=SignalId("sig_1"), text="more"))
+
+    assert next_step(turn.blocks) == GenerateRound(1)
+
+
+def test_killed_in_a_tool_its_call_is_run(turn: TimelineBuilder) -> None:
+    turn.start_round()
+    turn.call("call_1", "demo.run", {"a": 1}, code="print()")
+
+    step = next_step(turn.blocks)
+
+    assert isinstance(step, ExecuteCalls)
+    (pending,) = step.calls
+    assert (step.round, pending.code) == (1, "print()")
+    assert pending.body == ToolCallBody(tool_id="demo.run", params={"a": 1})
+    assert pending.block.call_id == "call_1"
+
+
+def test_only_calls_without_a_result_are_run_in_their_order(turn: TimelineBuilder) -> None:
+    turn.start_round()
+    for name in ("call_1", "call_2", "call_3"):
+        turn.call(name, "demo.echo", {})
+    turn.result("call_2", "demo.echo", "done")
+
+    step = next_step(turn.blocks)
+
+    assert isinstance(step, ExecuteCalls)
+    assert [pending.block.call_id for pending in step.calls] == ["call_1", "call_3"]
+
+
+def test_killed_after_the_results_the_next_round_is_generated(turn: TimelineBuilder) -> None:
+    turn.start_round()
+    turn.call("call_1", "demo.echo", {})
+    turn.result("call_1", "demo.echo", "done")
+
+    assert next_step(turn.blocks) == GenerateRound(2)
+
+
+def test_an_answer_that_did_not_end_the_turn_is_followed_by_a_round(turn: TimelineBuilder) -> None:
+    turn.start_round()
+    turn.add(BlockType.COMPLETION, "ref", CompletionBody(text="One."))
+
+    assert next_step(turn.blocks) == GenerateRound(2)
+
+
+def test_killed_after_the_end_nothing_is_left_to_do(turn: TimelineBuilder) -> None:
+    turn.start_round()
+    turn.call("call_1", "demo.echo", {})
+    exit_body = ExitBody(outcome=Outcome.CANCELLED, rounds=1, usage=TurnUsage(), elapsed_ms=1)
+    turn.add(BlockType.EXIT, "ref", exit_body)
+
+    assert next_step(turn.blocks) == TurnEnded()
+
+
+def test_a_round_is_sealed_by_its_decision(turn: TimelineBuilder) -> None:
+    assert sealed_round(turn.blocks) == 0
+    turn.start_round()
+    assert sealed_round(turn.blocks) == 0
+
+    turn.add(BlockType.THINKING, "ref", ThinkingBody(text="Hm."))
+
+    assert sealed_round(turn.blocks) == 1
+
+
+def test_failures_are_counted_back_to_the_last_good_round(turn: TimelineBuilder) -> None:
+    assert failure_streak(turn.blocks) == 0
+    fail_round(turn)
+    assert failure_streak(turn.blocks) == 1
+    turn.start_round()
+    turn.call("call_1", "demo.echo", {})
+    turn.result("call_1", "demo.echo", "done")
+    assert failure_streak(turn.blocks) == 0
+    fail_round(turn)
+    fail_round(turn)
+
+    assert failure_streak(turn.blocks) == 2
+
+
+def test_a_round_that_was_only_begun_does_not_break_the_streak(turn: TimelineBuilder) -> None:
+    fail_round(turn)
+    turn.start_round()
+
+    assert failure_streak(turn.blocks) == 1

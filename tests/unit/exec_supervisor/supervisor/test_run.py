@@ -1,0 +1,289 @@
+"""A run with an executor that lies, floods or falls silent: a script stands in for bubblewrap and all inside it.
+
+The supervisor is the real process. What counts is that its findings hold and that nothing of the run stays.
+"""
+
+import asyncio
+import itertools
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from chat_proc.sandbox.client import SupervisedRun, run_supervised
+from everturn.wire.execution import (
+    Booted,
+    Capability,
+    Finished,
+    GatewayCall,
+    Hello,
+    InputsEnd,
+    Interpreter,
+    Launch,
+    OutputsEnd,
+    ProgramError,
+    Ready,
+    Report,
+    RunLimits,
+    ToolReply,
+    build_message,
+    parse_message,
+)
+from everturn.wire.framing import FrameDecoder, encode_frame, encode_raw
+
+SUPERVISOR = [sys.executable, "-I", "-m", "exec_supervisor"]
+BOOTED = Booted("cpython 3.11")
+REPORT = Report(0, None, None, "out", "err", 3, 3)
+# Both read on, so that nothing sent to them breaks a pipe.
+STAY = "/bin/cat > /dev/null 2>&1"
+HANG_UP = "exec /bin/cat > /dev/null"
+
+Said = bytes | object
+
+
+def say(*parts: Said) -> bytes:
+    return b"".join(part if isinstance(part, bytes) else encode_frame(build_message(part)) for part in parts)
+
+
+@dataclass
+class Stage:
+    """Makes launches whose bubblewrap is a script, in a folder that the dropped user reaches."""
+
+    folder: Path
+    numbers: Iterator[int]
+
+    def launch(self, said: bytes, then: str = STAY, **changes: object) -> Launch:
+        number = next(self.numbers)
+        words, script = self.folder / f"said{number}", self.folder / f"bwrap{number}"
+        words.write_bytes(said)
+        script.write_text(f"#!/bin/sh\n/bin/cat {words}\n{then}\n")
+        for place, mode in ((words, 0o644), (script, 0o755)):
+            place.chmod(mode)
+        launch = Launch(
+            execution_id=f"stand-in-{os.getpid()}-{number}",
+            program="pass",
+            outputs=("a",),
+            timeout_s=20.0,
+            limits=RunLimits(output_bytes=1000, output_files=1),
+            capability=Capability(),
+            nonce="n",
+            interpreter=Interpreter("/python", ()),
+            bwrap=str(script),
+            run_dir=str(self.folder / f"run{number}"),
+            sandbox_uid=1001,
+        )
+        return replace(launch, **changes)
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Stage(Path(folder), itertools.count(1))
+        assert not list(Path(folder).glob("run*")), "the supervisor left its run's folder"
+
+
+async def refuse(call: GatewayCall) -> ToolReply:
+    return ToolReply(call.id, False, None, "not_allowed", "")
+
+
+async def see_through(launch: Launch, stop: asyncio.Event | None = None) -> SupervisedRun:
+    return await run_supervised(SUPERVISOR, launch, [b"tar"], refuse, stop or asyncio.Event())
+
+
+async def test_a_run_that_keeps_the_protocol_ends_with_its_report_and_its_files(stage):
+    said = say(BOOTED, REPORT, encode_raw(b"one"), encode_raw(b"two"), OutputsEnd())
+
+    done = await see_through(stage.launch(said))
+
+    assert (done.finished.verdict, done.finished.detail, done.finished.report) == ("ended", "", REPORT)
+    assert done.finished.posture.runtime == "cpython 3.11"
+    assert done.tar == b"onetwo"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (b"", "the executor ended"),
+        (say(Booted("cpython", ("it has a network device", "it runs as root"))), "it has a network device, it runs"),
+        (say(REPORT), "unexpected message 'report'"),
+        (say(Finished("ended", "", 1, None)), "unexpected message 'finished'"),
+        (encode_raw(b"x"), "raw bytes"),
+        (struct.pack(">I", 64 << 20), "too_large"),
+        (struct.pack(">I", 3) + b"{x}", "not_json"),
+        (say(BOOTED)[:-1], "the executor ended"),
+    ],
+    ids=["silence", "open walls", "report", "finished", "raw", "oversized", "no JSON", "half a frame"],
+)
+async def test_an_executor_that_does_not_boot_as_it_should_runs_nothing(stage, said, told):
+    done = await see_through(stage.launch(said, then=HANG_UP))
+
+    assert done.finished.verdict == "not_started"
+    assert told in done.finished.detail
+    assert done.finished.report is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        say(BOOTED),
+        say(Hello("n")),
+        say(OutputsEnd()),
+        say(Finished("ended", "", 1, None, REPORT)),
+        encode_raw(b"x"),
+        struct.pack(">I", 64 << 20),
+        b"\xff" * 100,
+        encode_frame({"kind": "report", "exit_code": 0}),
+        encode_frame({**build_message(REPORT), "verdict": "ended"}),
+        say(REPORT)[:-1],
+    ],
+    ids=[
+        "silence",
+        "booted again",
+        "hello",
+        "no report",
+        "finished",
+        "raw",
+        "oversized",
+        "noise",
+        "fields missing",
+        "fields added",
+        "half a frame",
+    ],
+)
+async def test_anything_but_a_report_is_the_executors_end(stage, said):
+    done = await see_through(stage.launch(say(BOOTED) + said, then=HANG_UP))
+
+    assert (done.finished.verdict, done.finished.report, done.tar) == ("died", None, b"")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", encode_raw(b"tar")[:-1], say(REPORT), say(encode_raw(b"tar"), Hello("n")), struct.pack(">I", 64 << 20)],
+    ids=["silence", "half a frame", "second report", "hello", "oversized"],
+)
+async def test_outputs_that_do_not_end_as_they_should_are_told_and_the_verdict_stays(stage, said):
+    done = await see_through(stage.launch(say(BOOTED, REPORT) + said, then=HANG_UP))
+
+    assert (done.finished.verdict, done.finished.report) == ("ended", REPORT)
+    assert "the output files were cut off" in done.finished.detail
+
+
+async def test_more_output_bytes_than_may_leave_are_cut_off_and_named(stage):
+    flood = stage.folder / "flood"
+    flood.write_bytes(say(*(encode_raw(b"x" * 50_000) for _ in range(20)), OutputsEnd()))
+    flood.chmod(0o644)
+
+    done = await see_through(stage.launch(say(BOOTED, REPORT), then=f"exec /bin/cat {flood}"))
+
+    assert done.finished.limits == ("output",)
+    assert "more bytes than may leave" in done.finished.detail
+    assert len(done.tar) < 100_000
+
+
+async def test_a_flood_of_errors_is_cut_and_does_not_hold_the_run_up(stage):
+    late = stage.folder / "late"
+    late.write_bytes(say(BOOTED, REPORT, OutputsEnd()))
+    late.chmod(0o644)
+
+    done = await see_through(
+        stage.launch(b"", then=f"head -c 3000000 /dev/zero | tr '\\0' x >&2\n/bin/cat {late}\n{HANG_UP}")
+    )
+
+    assert done.finished.verdict == "ended"
+    assert done.finished.detail == "x" * 4096
+
+
+async def test_an_executor_that_is_silent_at_the_limit_is_killed_two_seconds_later(stage):
+    started = time.monotonic()
+
+    done = await see_through(stage.launch(say(BOOTED), timeout_s=0.2))
+
+    assert 2.0 < time.monotonic() - started < 4.5
+    assert (done.finished.verdict, done.finished.report, done.finished.limits) == ("timeout", None, ("time",))
+    assert 200 <= done.finished.duration_ms < 3000
+
+
+async def test_a_stop_that_is_not_obeyed_ends_the_run_too_and_is_no_limit(stage):
+    stop = asyncio.Event()
+    stop.set()
+
+    done = await see_through(stage.launch(say(BOOTED)), stop)
+
+    assert (done.finished.verdict, done.finished.report, done.finished.limits) == ("cancelled", None, ())
+
+
+async def test_what_an_executor_claims_changes_no_finding_of_the_supervisor(stage):
+    boast = replace(REPORT, exit_code=None, signal=9, error=ProgramError("E", "m", 1, "t"), limits=("memory", "cpu"))
+
+    done = await see_through(stage.launch(say(BOOTED, boast, OutputsEnd())))
+
+    assert (done.finished.verdict, done.finished.limits, done.finished.calls) == ("ended", (), ())
+    assert done.finished.refusals == {}
+
+
+def start_supervisor(launch: Launch) -> "subprocess.Popen[bytes]":
+    """A supervisor that has said it is ready, with inputs still open."""
+    process = subprocess.Popen(SUPERVISOR, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdin.write(say(launch))
+    process.stdin.flush()
+    decoder = FrameDecoder(allow_raw=True)
+    while not (frames := decoder.feed(os.read(process.stdout.fileno(), 65536))):
+        assert process.poll() is None, process.stderr.read()
+    parse_message(frames[0], Ready)
+    return process
+
+
+def is_running(mark: str) -> bool:
+    """Whether a process has `mark` in its command line."""
+    return any(mark in _load_command(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+
+
+def _load_command(entry: Path) -> str:
+    try:
+        return (entry / "cmdline").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+@pytest.mark.parametrize("inputs_sent", [False, True])
+def test_a_worker_that_hangs_up_ends_the_run_within_two_seconds(stage, inputs_sent):
+    launch = stage.launch(say(BOOTED), then="exec /bin/tail -f /dev/null # never reads")
+    with start_supervisor(launch) as process:
+        assert is_running(launch.bwrap)
+        process.stdin.write(say(InputsEnd()) if inputs_sent else encode_raw(b"half"))
+        started = time.monotonic()
+
+        process.stdin.close()
+
+        assert process.wait(5) == 1
+        assert time.monotonic() - started < 2
+    assert not is_running(launch.bwrap)
+
+
+def test_a_terminated_supervisor_takes_the_run_with_it(stage):
+    launch = stage.launch(say(BOOTED))
+    with start_supervisor(launch) as process:
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(5) == 1
+    assert not is_running(launch.bwrap)
+
+
+def test_a_worker_that_speaks_nonsense_ends_the_run(stage):
+    launch = stage.launch(say(BOOTED))
+    with start_supervisor(launch) as process:
+        process.stdin.write(b"\x00\x00\x00\x01x")
+        process.stdin.flush()
+
+        assert process.wait(5) != 0
+    assert not is_running(launch.bwrap)
