@@ -86,6 +86,10 @@ class GatedTimelines:
         await self._gate.cross()
         return signals
 
+    async def load_title(self, principal: Principal, conversation_id: ConversationId) -> str:
+        await self._gate.cross()
+        return await self._inner.load_title(principal, conversation_id)
+
     async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
         await self._gate.cross()
         return await self._inner.load_usage(principal, turn_id)

@@ -23,7 +23,10 @@ class CommonSettings(BaseSettings):
     redis_url: str = Field(validation_alias="REDIS_URL", description="redis://:password@host:port/0")
     objects_url: str = Field(validation_alias="OBJECTS_URL", description="Where files are kept: file:///folder")
     ready_fd: int | None = Field(
-        default=None, ge=0, validation_alias="READY_FD", description="File descriptor that gets one JSON line when ready."
+        default=None,
+        ge=0,
+        validation_alias="READY_FD",
+        description="File descriptor that gets one JSON line when ready.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", validation_alias="LOG_LEVEL", description="Least severe log lines that are written."

@@ -87,7 +87,7 @@ def load_output_plan(root: str, outputs: tuple[str, ...], limits: RunLimits) -> 
 
 
 def _look_at(root: str, path: str) -> tuple[int, str]:
-    """Size and reason of refusal: missing, symlink, not_regular or empty; no reason means the file may leave."""
+    """Size and reason of refusal: missing, symlink, not_regular, not_readable, empty; none means it may leave."""
     parts = path.split("/")
     place = root
     for number, part in enumerate(parts, start=1):
@@ -96,11 +96,15 @@ def _look_at(root: str, path: str) -> tuple[int, str]:
             found = os.lstat(place)
         except (FileNotFoundError, NotADirectoryError):
             return 0, "missing"
+        except PermissionError:
+            return 0, "not_readable"
         if stat.S_ISLNK(found.st_mode):
             return 0, "symlink"
         if number == len(parts):
             if not stat.S_ISREG(found.st_mode):
                 return 0, "not_regular"
+            if not os.access(place, os.R_OK, effective_ids=True):
+                return 0, "not_readable"
             return found.st_size, "" if found.st_size else "empty"
     return 0, "missing"
 

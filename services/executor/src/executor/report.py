@@ -11,6 +11,7 @@ from everturn.wire.execution import PROGRAM_NAME, LimitName, ProgramError
 
 MAX_TRACEBACK_CHARS: Final = 6000
 MAX_MESSAGE_CHARS: Final = 2000
+MAX_TYPE_CHARS: Final = 200
 
 _LIMIT_OF_ERRNO: Final[dict[int, LimitName]] = {
     errno.ENOSPC: "disk",
@@ -33,8 +34,9 @@ def build_program_error(error: BaseException) -> ProgramError:
     shown = _skip_our_frames(error.__traceback__)
     text = "".join(traceback.format_exception(type(error), error, shown, limit=-20))
     return ProgramError(
-        type=type(error).__name__,
-        message=str(error)[:MAX_MESSAGE_CHARS],
+        type=type(error).__name__[:MAX_TYPE_CHARS],
+        # Not `str(error)`: the program's own exception may fail at that, and this text doesn't.
+        message=str(traceback.TracebackException(type(error), error, None))[:MAX_MESSAGE_CHARS],
         line=find_line(error),
         traceback=_cut_middle(text, MAX_TRACEBACK_CHARS),
         limit=limit_of_error(error),

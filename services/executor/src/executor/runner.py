@@ -28,6 +28,7 @@ from executor.report import Tail, limit_of_signal
 
 _UNCONFINED: Final = 70
 _READ_BYTES: Final = 1 << 16
+_MAX_FAILURE_BYTES: Final = 1 << 18  # a failure's texts as JSON, where one character takes up to 12 bytes
 _BYTES_PER_CHAR: Final = 4
 
 
@@ -77,7 +78,7 @@ class Watch:
     def __init__(self, limits: RunLimits) -> None:
         self.stdout = Tail(limits.tail_chars * _BYTES_PER_CHAR)
         self.stderr = Tail(limits.tail_chars * _BYTES_PER_CHAR)
-        self.failure = Tail(_READ_BYTES)
+        self.failure = Tail(_MAX_FAILURE_BYTES)
         self._status = 0
 
     def run(self, program_pid: int, channel: Channel, pipes: dict[int, Tail]) -> None:
@@ -152,7 +153,7 @@ def build_report(
 
 def _parse_failure(told: Tail) -> ProgramError | None:
     try:
-        frames = FrameDecoder(_READ_BYTES).feed(told.data())
+        frames = FrameDecoder(_MAX_FAILURE_BYTES).feed(told.data())
         return parse_message(frames[0], ProgramError) if frames and isinstance(frames[0], dict) else None
     except (FrameError, BadMessage):
         return None

@@ -228,6 +228,32 @@ def test_text_alone_is_counted(tmp_path: Path) -> None:
     assert [(row.name, row.rows) for row in ran.result.groups] == [("Paris", 2), ("Rome", 1)]
 
 
+def test_a_group_without_numbers_has_no_total(tmp_path: Path) -> None:
+    ran = run(tmp_path, SALES, "revenue by region", with_chart=False)
+
+    assert ran.result.groups[-1].values["revenue"].total is None
+
+
+def test_a_week_is_named_by_its_first_day(tmp_path: Path) -> None:
+    assert run(tmp_path, SALES, "weekly units", with_chart=False).result.groups[0].name == "2024-01-01"
+
+
+@pytest.mark.parametrize(
+    ("dates", "first"),
+    [
+        ("01.02.2024\n05.03.2024", "2024-02"),
+        ("01/02/2024\n01/25/2024", "2024-01"),
+        ("25/01/2024\n01/02/2024", "2024-01"),
+        ("Jan 5, 2024\nMar 6, 2024".replace(",", ""), "2024-01"),
+        ("2024-05\n2024-06", "2024-05"),
+    ],
+)
+def test_dates_are_read_in_many_forms(tmp_path: Path, dates: str, first: str) -> None:
+    table = "when,n\n" + "\n".join(f"{date},1" for date in dates.split("\n"))
+
+    assert run(tmp_path, table, "n per month", with_chart=False).result.groups[0].name == first
+
+
 @pytest.mark.parametrize("table", ["", "\n\n", "a,b\n"])
 def test_a_table_without_rows_is_told(tmp_path: Path, table: str) -> None:
     assert run(tmp_path, table, "total").result.error == "The file has no rows."

@@ -87,6 +87,7 @@ CASES: dict[str, Case] = {
     "Timelines.load_blocks": lambda port, ann, who: port.load_blocks(who, ann.conversation_id),
     "Timelines.load_turn": lambda port, ann, who: port.load_turn(who, ann.turn_id),
     "Timelines.load_signals": lambda port, ann, who: port.load_signals(who, ann.turn_id),
+    "Timelines.load_title": lambda port, ann, who: port.load_title(who, ann.conversation_id),
     "Timelines.load_usage": lambda port, ann, who: port.load_usage(who, ann.turn_id),
     "Timelines.load_fresh_feedback": lambda port, ann, who: port.load_fresh_feedback(who, ann.conversation_id),
 }

@@ -257,9 +257,9 @@ def _load_command(entry: Path) -> str:
 
 @pytest.mark.parametrize("inputs_sent", [False, True])
 def test_a_worker_that_hangs_up_ends_the_run_within_two_seconds(stage, inputs_sent):
-    launch = stage.launch(say(BOOTED), then="exec /bin/tail -f /dev/null # never reads")
+    launch = stage.launch(say(BOOTED), then=f"/usr/bin/tail -f {stage.folder}/said1")
     with start_supervisor(launch) as process:
-        assert is_running(launch.bwrap)
+        assert is_running(str(stage.folder))
         process.stdin.write(say(InputsEnd()) if inputs_sent else encode_raw(b"half"))
         started = time.monotonic()
 
@@ -267,7 +267,7 @@ def test_a_worker_that_hangs_up_ends_the_run_within_two_seconds(stage, inputs_se
 
         assert process.wait(5) == 1
         assert time.monotonic() - started < 2
-    assert not is_running(launch.bwrap)
+    assert not is_running(str(stage.folder))
 
 
 def test_a_terminated_supervisor_takes_the_run_with_it(stage):
@@ -276,7 +276,7 @@ def test_a_terminated_supervisor_takes_the_run_with_it(stage):
         process.send_signal(signal.SIGTERM)
 
         assert process.wait(5) == 1
-    assert not is_running(launch.bwrap)
+    assert not is_running(str(stage.folder))
 
 
 def test_a_worker_that_speaks_nonsense_ends_the_run(stage):
@@ -286,4 +286,4 @@ def test_a_worker_that_speaks_nonsense_ends_the_run(stage):
         process.stdin.flush()
 
         assert process.wait(5) != 0
-    assert not is_running(launch.bwrap)
+    assert not is_running(str(stage.folder))

@@ -190,7 +190,16 @@ def canonical_json(body: Body) -> str:
 
 
 def _link(last_hash: str, seq: int, block: BlockDraft | Block, body_json: str) -> str:
-    fields = (last_hash, str(seq), block.turn_id, str(block.round), block.type.value, block.ref, block.call_id or "", block.ts)
+    fields = (
+        last_hash,
+        str(seq),
+        block.turn_id,
+        str(block.round),
+        block.type.value,
+        block.ref,
+        block.call_id or "",
+        block.ts,
+    )
     digest = hashlib.sha256("\x1f".join(fields).encode())
     digest.update(b"\x1f" + body_json.encode())
     return digest.hexdigest()

@@ -82,6 +82,7 @@ class TurnClose:
     usage: TurnUsage
     seen_inbox: int
     title: str | None = None
+    """For a conversation that has none."""
     promote: Promotion | None = None
 
 

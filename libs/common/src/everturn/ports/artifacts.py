@@ -13,9 +13,7 @@ class Artifacts(Protocol):
 
     async def load(self, principal: Principal, artifact_id: ArtifactId) -> Artifact: ...
 
-    async def load_by_ref(
-        self, principal: Principal, conversation_id: ConversationId, ref: str
-    ) -> Artifact: ...
+    async def load_by_ref(self, principal: Principal, conversation_id: ConversationId, ref: str) -> Artifact: ...
 
     async def load_unreferenced(
         self, principal: Principal, conversation_id: ConversationId, object_keys: Sequence[str]

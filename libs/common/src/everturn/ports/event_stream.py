@@ -76,7 +76,9 @@ class EventReader(Protocol):
         """The newest id in the stream; None when the stream is empty or gone."""
         ...
 
-    async def load_after(self, conversation_id: ConversationId, after: EventCursor, *, max_entries: int) -> tuple[Entry, ...]:
+    async def load_after(
+        self, conversation_id: ConversationId, after: EventCursor, *, max_entries: int
+    ) -> tuple[Entry, ...]:
         """Entries whose id is above `after`, oldest first."""
         ...
 

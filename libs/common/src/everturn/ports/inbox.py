@@ -98,7 +98,9 @@ class Inbox(Protocol):
         """Insert a signal into the open turn. Raises NotFound, Conflict when no turn is open, KeyReused, KeyBusy."""
         ...
 
-    async def load_signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> Signal: ...
+    async def load_signal(
+        self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId
+    ) -> Signal: ...
 
     async def save_signal_text(
         self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId, text: str

@@ -40,13 +40,15 @@ class Timelines(Protocol):
         """The turn's signals that are ACCEPTED still, in the order they came."""
         ...
 
+    async def load_title(self, principal: Principal, conversation_id: ConversationId) -> str:
+        """The conversation's title; empty while it has none."""
+        ...
+
     async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
         """The sum of the turn's usage events so far."""
         ...
 
-    async def load_fresh_feedback(
-        self, principal: Principal, conversation_id: ConversationId
-    ) -> tuple[Feedback, ...]:
+    async def load_fresh_feedback(self, principal: Principal, conversation_id: ConversationId) -> tuple[Feedback, ...]:
         """Feedback on turns of this conversation that no block tells of yet, oldest first."""
         ...
 

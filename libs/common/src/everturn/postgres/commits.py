@@ -36,7 +36,9 @@ UPDATE turn SET status = $2, outcome = $3, error = $4, usage = $5, ended_at = cl
  WHERE id = $1 AND status = 'running'
 """
 _CLOSE_CONVERSATION = """
-UPDATE conversation SET state = $2, title = COALESCE($3, title), last_activity_at = clock_timestamp() WHERE id = $1
+UPDATE conversation
+   SET state = $2, title = COALESCE(NULLIF(title, ''), $3, ''), last_activity_at = clock_timestamp()
+ WHERE id = $1
 """
 _NEXT_TURN = """
 INSERT INTO turn (id, conversation_id, tenant, project, user_id, ordinal, lane, roles, request, doorbell_at, rings)

@@ -69,6 +69,13 @@ class PostgresTimelines:
         async with self._database.transaction(principal, readonly=True) as transaction:
             return tuple(read_signal(row) for row in await transaction.fetch(_SIGNALS, turn_id))
 
+    async def load_title(self, principal: Principal, conversation_id: ConversationId) -> str:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            title = await transaction.fetchval("SELECT title FROM conversation WHERE id = $1", conversation_id)
+        if title is None:
+            raise NotFound
+        return str(title)
+
     async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
         async with self._database.transaction(principal, readonly=True) as transaction:
             return TurnUsage.model_validate(dict(await transaction.fetchrow(_USAGE, turn_id) or {}))

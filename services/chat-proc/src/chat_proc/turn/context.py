@@ -125,6 +125,7 @@ class LeasedTurn:
         self._say(writing)
 
     async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
+        title = await self._try_title()
         writing = Writing(usage=self._booked).plus(end.writing)
         usage = add_usage(self._usage, writing.usage)
         rounds = max((draft.round for draft in writing.drafts), default=0)
@@ -136,7 +137,6 @@ class LeasedTurn:
             elapsed_ms=int(self.spent.elapsed_s * 1000),
             now=self.now(),
         )
-        title = make_title(self.turn.request.text) if self.turn.ordinal == 1 else None
         blocks = self._chain((*writing.drafts, exit_draft))
         close = TurnClose(
             status=status_of(end),
@@ -155,6 +155,14 @@ class LeasedTurn:
             self.emit(ConvTitle(title=title))
         self.emit(build_terminal_event(self.turn_blocks))
         self.emit(build_status_after(self.turn.status, promote))
+
+    async def _try_title(self) -> str | None:
+        """A title for a conversation that has none; None when a person gave it one, or this isn't its first turn."""
+        if self.turn.ordinal != 1:
+            return None
+        where = self.lease.principal, self.lease.conversation_id
+        present = await self._patience.call(lambda: self._timelines.load_title(*where))
+        return None if present else make_title(self.turn.request.text)
 
     def _build_commit(self, blocks: tuple[Block, ...], writing: Writing, close: TurnClose | None = None) -> Commit:
         return Commit(

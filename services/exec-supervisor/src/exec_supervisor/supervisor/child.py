@@ -25,7 +25,7 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 class SandboxChild:
-    """A started bubblewrap. Call `end` in any case; `connect` before the three streams are used."""
+    """A started bubblewrap. Call `end` and `close_streams` in any case, `connect` before its line is used."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self.pid = process.pid
@@ -53,16 +53,14 @@ class SandboxChild:
             kept = (kept + chunk)[:_MAX_ERROR_BYTES]
         return kept.decode("utf-8", "replace").strip()
 
-    def kill(self) -> None:
-        """Kill it without waiting."""
-        self._process.kill()
-
     async def end(self) -> None:
-        """Kill it and everything it started, and wait until all of it is gone (TimeoutError after 2 s).
+        """Kill it and all it started, and wait until that is gone (TimeoutError after 2 s). May be repeated.
 
         Usually its process namespace dies with it. Killed while it is still being set up, it leaves a process behind
         that has not yet asked to die with its parent; as the subreaper we inherit such a one and kill it too.
         """
+        if self._process.returncode is not None:
+            return
         self._process.kill()
         async with asyncio.timeout(_EXIT_WAIT_S):
             await self._wait()
@@ -71,6 +69,9 @@ class SandboxChild:
                     _kill_orphan(pid)
                 await asyncio.sleep(_REAP_EVERY_S)
         os.close(self._pidfd)
+
+    def close_streams(self) -> None:
+        """Give back the descriptors; what was not read is lost."""
         for transport in self._transports:
             transport.close()
 

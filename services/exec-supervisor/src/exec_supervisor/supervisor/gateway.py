@@ -103,7 +103,7 @@ class Gateway:
         if not isinstance(frame, dict):
             raise ConnectionResetError
         hello = parse_message(frame, Hello)
-        if not hmac.compare_digest(hello.nonce.encode(), self._nonce.encode()):
+        if not hmac.compare_digest(hello.nonce.encode("utf-8", "surrogatepass"), self._nonce.encode()):
             raise Refused("wrong_nonce", "this is another run's gateway")
         await stream.send(build_message(Welcome()))
 
@@ -167,7 +167,7 @@ class Gateway:
         if frame is None and not stream.mid_frame and not await stream.read_more():
             return None
         async with asyncio.timeout(self._frame_timeout_s):
-            frame = frame or await stream.receive()
+            frame = await stream.receive() if frame is None else frame
         return parse_message(frame, GatewayCall) if isinstance(frame, dict) else None
 
     async def _send_reply(self, stream: FrameStream, reply: ToolReply) -> None:

@@ -48,6 +48,7 @@ async def open_room(launch: Launch) -> AsyncGenerator[Room]:
         with _filter_file() as descriptor:
             command = build_command(launch, stage, load_system_links(), descriptor)
             child = start_child(command, uid=uid, cgroup=cgroup, pass_fds=[descriptor])
+        stack.callback(child.close_streams)
         stack.push_async_callback(child.end)
         reader, writer = await child.connect()
         line = FrameStream(reader, writer, FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True))

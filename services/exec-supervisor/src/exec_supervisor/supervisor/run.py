@@ -25,7 +25,7 @@ from everturn.wire.execution import (
     build_message,
     parse_message,
 )
-from everturn.wire.framing import FrameError
+from everturn.wire.framing import Frame, FrameError
 from exec_supervisor.supervisor.gateway import Gateway
 from exec_supervisor.supervisor.lifeline import LifelineCut, watch_lifeline
 from exec_supervisor.supervisor.room import Room, limit_address_space, open_room
@@ -90,7 +90,7 @@ class Run:
             serving = group.create_task(self._gateway.run(self._room.listener))
             errors = group.create_task(self._room.child.read_errors())
             finished = await self._converse()
-            self._room.child.kill()
+            await self._room.child.end()
             serving.cancel()
         return self._add_findings(finished, await errors)
 
@@ -190,14 +190,12 @@ class Run:
         limits = self._launch.limits
         left = limits.output_bytes + limits.output_files * _TAR_BYTES_PER_FILE + _TAR_PADDING_BYTES
         async with asyncio.timeout(OUTPUTS_TIMEOUT_S):
-            while isinstance(frame := await self._stream.receive(), bytes):
+            while isinstance(frame := await self._receive_frame(), bytes):
                 left -= len(frame)
                 if left < 0:
                     self._limits.append("output")
                     raise Silent("more bytes than may leave the sandbox")
                 await self._line.send_raw(frame)
-        if frame is None:
-            raise Silent("the executor ended")
         self._parse(frame, OutputsEnd)
 
     def _end(self, verdict: Verdict, detail: str, report: Report | None = None) -> Finished:
@@ -218,13 +216,19 @@ class Run:
         await self._stream.send(build_message(message), PIPE_FRAME_BYTES)
 
     async def _receive(self, kind: type[MessageT]) -> MessageT:
+        frame = await self._receive_frame()
+        if isinstance(frame, bytes):
+            raise Silent("raw bytes where a message belongs")
+        return self._parse(frame, kind)
+
+    async def _receive_frame(self) -> Frame:
         try:
             frame = await self._stream.receive()
         except FrameError as error:
             raise Silent(str(error)) from error
-        if not isinstance(frame, dict):
-            raise Silent("the executor ended" if frame is None else "raw bytes where a message belongs")
-        return self._parse(frame, kind)
+        if frame is None:
+            raise Silent("the executor ended")
+        return frame
 
     def _parse(self, frame: dict[str, object], kind: type[MessageT]) -> MessageT:
         try:

@@ -40,6 +40,7 @@ LAST = TableResult.model_validate(
         ("best on average?", "**North** has the highest average revenue by region: 30."),
         ("what about South?", "- **South**: total revenue 200 (20 rows), number 2 of 3"),
         ("How much revenue did West make?", "- **West**: total revenue 100 (30 rows), number 3 of 3"),
+        ("is West better than North?", "North is ahead of West by 200."),
         ("compare North and West", "North is ahead of West by 200."),
         ("top 2", "1. North: total revenue 300 (10 rows)\n2. South: total revenue 200 (20 rows)"),
         ("what was the total revenue?", "The total revenue is 600."),
@@ -109,6 +110,8 @@ def test_a_question_of_its_own_gets_only_the_column() -> None:
         ("and North?", "North"),
         ("and tell me a joke", None),
         ("what about per month?", None),
+        ("and in total?", None),
+        ("and this one?", None),
         ("revenue by region", None),
     ],
 )

@@ -63,6 +63,17 @@ def test_talk_is_answered_at_length_only_when_it_is_all_there_is(
     assert report_first(prompt.turn("turn_1", text), alone=alone).text.startswith(told)
 
 
+@pytest.mark.parametrize("text", ["Please analyse my data", "plot a chart", "What is the average age?"])
+def test_without_a_file_the_answer_says_how_to_attach_one(prompt: "PromptBuilder", text: str) -> None:
+    assert "no CSV file in this conversation yet" in report_first(prompt.turn("turn_1", text)).text
+
+
+def test_a_column_that_is_not_there_is_told_with_those_that_are(prompt: "PromptBuilder") -> None:
+    prompt.turn("turn_1", "hi").attach("a.csv", "name,salary").answered("…").turn("turn_2", "What is the average age?")
+
+    assert "I find nothing in a.csv that this asks for; its columns are name, salary." in report_first(prompt).text
+
+
 def test_a_followup_is_not_suggested_again(prompt: "PromptBuilder") -> None:
     rows = [{"name": name, "rows": 1, "values": {"x": {"total": total}}} for name, total in (("a", 1), ("b", 2))]
     known = {"file": "t.csv", "totals": {"x": {"total": 3}}, "group": "g", "by": [["g", None]], "groups": rows}

@@ -162,6 +162,30 @@ class TimelinesContract:
         usage = await stage.timelines.load_usage(stage.principal, claim.turn_id)
         assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cost_usd) == (30, 15, 9, 0.75)
 
+    async def test_the_end_of_a_turn_titles_a_conversation_that_has_no_title(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        before = await stage.timelines.load_title(stage.principal, claim.lease.conversation_id)
+
+        await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+
+        assert before == ""
+        assert await stage.timelines.load_title(stage.principal, claim.lease.conversation_id) == "Greetings"
+
+    async def test_the_end_of_a_turn_leaves_a_title_as_it_is(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        done = closing(claim, seen_inbox=claim.inbox_seq)
+        assert done.close is not None
+        await stage.timelines.commit(claim.lease, done)
+        await stage.leases.release(claim.lease, requeue=False)
+        await stage.say("Again.", claim.lease.conversation_id)
+        again = await stage.claim(claim.lease.conversation_id)
+        late = closing(again, seen_inbox=again.inbox_seq)
+        assert late.close is not None
+
+        await stage.timelines.commit(again.lease, replace(late, close=replace(late.close, title="Another")))
+
+        assert await stage.timelines.load_title(stage.principal, claim.lease.conversation_id) == "Greetings"
+
     async def test_nobody_else_sees_anything(self, stage: Stage) -> None:
         claim, _ = await _with_followup(stage)
         assert claim.turn_id is not None
@@ -173,6 +197,8 @@ class TimelinesContract:
             assert await stage.timelines.load_fresh_feedback(stranger, claim.lease.conversation_id) == ()
             with pytest.raises(NotFound):
                 await stage.timelines.load_turn(stranger, claim.turn_id)
+            with pytest.raises(NotFound):
+                await stage.timelines.load_title(stranger, claim.lease.conversation_id)
 
 
 async def _with_followup(stage: Stage) -> tuple[Claim, Receipt]:

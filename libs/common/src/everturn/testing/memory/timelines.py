@@ -40,6 +40,9 @@ class MemoryTimelines:
             if row.signal.state is SignalState.ACCEPTED and self._find(principal, row.conversation_id)
         )
 
+    async def load_title(self, principal: Principal, conversation_id: ConversationId) -> str:
+        return self._platform.conversation(principal, conversation_id).title
+
     async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
         turn = self._platform.turns.get(turn_id)
         visible = turn is not None and same_owner(turn.principal, principal)
@@ -132,7 +135,7 @@ class MemoryTimelines:
             usage=close.usage,
             ended_at=self._platform.clock.now(),
         )
-        row.title = row.title if close.title is None else close.title
+        row.title = row.title or close.title or ""
         row.state = ConversationState.ERROR if close.status is TurnStatus.FAILED else ConversationState.IDLE
         if close.promote is not None:
             row.state = ConversationState.QUEUED

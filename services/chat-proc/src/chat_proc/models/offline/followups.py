@@ -37,7 +37,7 @@ _SMALL_WORDS = (
     "make made do did perform sell sold come get got had have value figure number group top bottom maximum minimum "
     "max min largest smallest biggest compare compared comparison versus v than between difference came out exactly "
     "again give me overall row strongest weakest all together altogether result higher lower more less as with into "
-    "by per see want like look median instead same two three five ten first second third"
+    "by per see want like look median instead same better worse ahead behind two three five ten first second third"
 )
 
 
@@ -92,7 +92,8 @@ def read_about(question: str) -> str | None:
     """What "what about X?" or "and for X?" names."""
     found = _ABOUT.match(question) or _BARE.match(question)
     what = re.sub(r"\s+(?:only|instead|now|then|too|please)$", "", found["what"].strip()) if found else ""
-    return what if 0 < len(what.split()) <= 4 and not match_period(f"per {what}") else None
+    is_value = 0 < len(what.split()) <= 4 and not match_period(f"per {what}") and not is_only_about(what, ())
+    return what if is_value else None
 
 
 def is_only_about(question: str, names: Iterable[str]) -> bool:

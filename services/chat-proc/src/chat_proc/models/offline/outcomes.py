@@ -12,8 +12,18 @@ from chat_proc.models.offline.answers import (
     render_table_answer,
     suggest_questions,
 )
+from chat_proc.models.offline.columns import match_figures
 from chat_proc.models.offline.programs import Program, build_analysis, build_name, build_user_program
-from chat_proc.models.offline.questions import KnownTask, ProgramTask, TableTask, TalkTask, Task, is_table
+from chat_proc.models.offline.questions import (
+    KnownTask,
+    ProgramTask,
+    TableTask,
+    TalkTask,
+    Task,
+    asks_for_table,
+    is_table,
+    read_columns,
+)
 from chat_proc.models.offline.reading import Call, Conversation
 from chat_proc.models.offline.recall import INTRODUCTION
 from chat_proc.models.offline.reply import RUN_PROGRAM
@@ -138,16 +148,27 @@ def _report_talk(task: TalkTask, conversation: Conversation, *, alone: bool) -> 
         return Outcome(_NO_RULE, ok=False)
     if not alone:
         return Outcome(f"I can't answer “{' '.join(text.split())[:200]}”: {_NO_RULE}", ok=False)
+    if (problem := _name_problem(text, conversation)) is not None:
+        return Outcome(f"{problem} Ask “What can you do?” for what I understand.", ok=False)
+    unknown = "I have no rule for that." if text.strip() else ""
     if any(INTRODUCTION in turn.completion for turn in conversation.turns[:-1]):
-        return Outcome(" ".join([*_explain(text, conversation), _HOW_TO_BEGIN]), ok=False)
-    return Outcome("\n\n".join([*_explain(text, conversation), render_capabilities()]), is_introduction=True)
+        return Outcome(f"{unknown} {_HOW_TO_BEGIN}".strip(), ok=False)
+    return Outcome(f"{unknown}\n\n{render_capabilities()}".strip(), is_introduction=True)
 
 
-def _explain(text: str, conversation: Conversation) -> list[str]:
+def _name_problem(text: str, conversation: Conversation) -> str | None:
+    """Why a question about a file has no answer; None when it is not about one."""
     names = ", ".join(file.name for file in conversation.now.attachments if not is_table(file))
     if names:
-        return [f"I can't read {names}: of files I understand only CSV and TSV."]
-    return ["I have no rule for that."] if text.strip() else []
+        return f"I can't read {names}: of files I understand only CSV and TSV."
+    known = [file for turn in conversation.turns for file in turn.attachments if is_table(file)]
+    if known and match_figures(text):
+        columns = ", ".join(read_columns(known[-1].preview)[:20])
+        told = f"; its columns are {columns}" if columns else ""
+        return f"I find nothing in {known[-1].name} that this asks for{told}."
+    if not known and (asks_for_table(text) or match_figures(text)):
+        return "There is no CSV file in this conversation yet; attach one (in the terminal with `--file sales.csv`)."
+    return None
 
 
 def _answer_steer(task: TalkTask, conversation: Conversation) -> str:

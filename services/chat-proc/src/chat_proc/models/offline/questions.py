@@ -124,6 +124,11 @@ def is_table(file: Attachment) -> bool:
     return file.name.lower().endswith((".csv", ".tsv")) or file.mime in ("text/csv", "text/tab-separated-values")
 
 
+def asks_for_table(question: str) -> bool:
+    """Whether the question speaks of a table or of what is done with one."""
+    return _TABLE_WORDS.search(question) is not None or is_overview(question)
+
+
 def find_last_result(conversation: Conversation, number: int) -> TableResult | None:
     """The newest analysis before task `number` of this turn that found something."""
     tables = _known_tables(conversation)
@@ -172,7 +177,7 @@ def _choose_table(text: str, conversation: Conversation, last: TableResult | Non
 
 def _fits_table(question: str, table: Attachment, last: TableResult | None) -> bool:
     columns = read_columns(table.preview)
-    if _TABLE_WORDS.search(question) or is_overview(question):
+    if asks_for_table(question):
         return True
     if match_group(question, columns) or match_columns(question, columns):
         return True

@@ -11,6 +11,7 @@ RUN_PROGRAM = "exec_tools.execute_code_python"
 MAKE_PLAN = "react.plan"
 WRITE_FILE = "react.write"
 _PROGRAM_TIMEOUT_S = 60
+_CODE_LINES = 10
 _CODE = re.compile(r"(<channel:code>.*</channel:code>)", re.DOTALL)
 
 
@@ -89,10 +90,11 @@ def render_reply(reply: Reply) -> str:
 
 
 def split_pieces(text: str, chunk_chars: int) -> Iterator[str]:
-    """The text in pieces of `chunk_chars`, but a program line by line: a paced reply stays readable and quick."""
+    """The text in pieces of `chunk_chars`, but a program some lines at a time, so that pacing stays quick."""
     for section in _CODE.split(text):
         if section.startswith("<channel:code>"):
-            yield from section.splitlines(keepends=True)
+            lines = section.splitlines(keepends=True)
+            yield from ("".join(lines[at : at + _CODE_LINES]) for at in range(0, len(lines), _CODE_LINES))
         else:
             yield from (section[start : start + chunk_chars] for start in range(0, len(section), chunk_chars))
 

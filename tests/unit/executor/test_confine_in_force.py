@@ -1,0 +1,125 @@
+"""The limits of a program in a process of its own, and an executor without walls around it, which runs nothing."""
+
+import json
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from everturn.wire.execution import Booted, RunLimits, Start, build_message, parse_message
+from everturn.wire.framing import FrameDecoder, encode_frame
+
+LIMITS = RunLimits(file_bytes=1 << 20, open_files=50, processes=200, cpu_s=7)
+
+CONFINE = """
+import ctypes, errno, json, os, resource, sys
+from everturn.wire.execution import RunLimits
+from executor.confine import confine_program, hide_process
+hide_process()
+hidden = ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
+confine_program(RunLimits(file_bytes=1 << 20, open_files=50, processes=200, cpu_s=7), 4 << 30)
+"""
+TELL = """
+names = ("AS", "CORE", "FSIZE", "MEMLOCK", "MSGQUEUE", "NOFILE", "NPROC", "CPU")
+print(json.dumps({
+    "hidden": hidden,
+    "shown": ctypes.CDLL(None).prctl(3, 0, 0, 0, 0),
+    "leads its session": os.getsid(0) == os.getpid(),
+    "oom": int(open("/proc/self/oom_score_adj").read()),
+    **{name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}")) for name in names},
+}))
+"""
+
+
+def run_confined(text: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-I", "-c", CONFINE + text], capture_output=True, text=True, check=False, timeout=20
+    )
+
+
+def test_a_program_is_under_its_limits_soft_and_hard_alike():
+    told = json.loads(run_confined(TELL).stdout)
+
+    assert (told["AS"], told["FSIZE"]) == ([4 << 30] * 2, [LIMITS.file_bytes] * 2)
+    assert (told["NOFILE"], told["CPU"]) == ([LIMITS.open_files] * 2, [LIMITS.cpu_s, LIMITS.cpu_s + 1])
+    assert told["NPROC"] == [
+        min(200, value) if value > 0 else 200 for value in resource.getrlimit(resource.RLIMIT_NPROC)
+    ]
+    assert [told[name] for name in ("CORE", "MEMLOCK", "MSGQUEUE")] == [[0, 0]] * 3
+
+
+def test_a_program_leads_its_own_session_and_is_the_first_to_go_when_memory_ends():
+    told = json.loads(run_confined(TELL).stdout)
+
+    assert told["leads its session"]
+    assert told["oom"] == 1000
+
+
+def test_the_runner_hides_its_memory_and_the_program_shows_its_own():
+    told = json.loads(run_confined(TELL).stdout)
+
+    assert (told["hidden"], told["shown"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("kept = [open('/dev/null') for _ in range(60)]", "Too many open files"),
+        ("kept = bytearray(5 << 30)", "MemoryError"),
+        (
+            "import signal, tempfile; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+            "with tempfile.TemporaryFile() as f: f.write(b'x' * (2 << 20))",
+            "File too large",
+        ),
+    ],
+    ids=["open files", "address space", "file size"],
+)
+def test_what_goes_beyond_a_limit_is_refused(text, answer):
+    assert answer in run_confined(text).stderr
+
+
+def test_a_limit_is_never_raised():
+    text = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))\n" + CONFINE + TELL
+
+    done = subprocess.run([sys.executable, "-I", "-c", text], capture_output=True, text=True, check=False, timeout=20)
+
+    assert json.loads(done.stdout)["NOFILE"] == [20, 20]
+
+
+def test_outside_of_a_sandbox_the_executor_tells_what_is_missing_and_runs_nothing(tmp_path):
+    written = tmp_path / "written"
+    start = Start(f"open({str(written)!r}, 'w').close()", (), RunLimits(), "n", (), 1 << 30)
+
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", "executor"],
+        input=encode_frame(build_message(start)),
+        capture_output=True,
+        check=False,
+        timeout=20,
+    )
+
+    [frame] = FrameDecoder().feed(done.stdout)
+    assert "no seccomp filter is loaded" in parse_message(frame, Booted).failures
+    assert done.returncode == 70
+    assert not written.exists()
+
+
+TAKE = """
+import os, sys
+from executor.channel import Channel
+from everturn.wire.execution import Stop
+channel = Channel.take_standard_streams()
+print("printed")
+print(repr(sys.stdin.read()), flush=True)
+channel.send(Stop(channel.receive(Stop).reason))
+"""
+
+
+def test_a_program_finds_an_empty_input_and_prints_beside_the_line():
+    frame = encode_frame({"kind": "stop", "reason": "timeout"})
+
+    done = subprocess.run([sys.executable, "-I", "-c", TAKE], input=frame, capture_output=True, check=False, timeout=20)
+
+    assert done.stdout == frame
+    assert done.stderr == b"printed\n''\n"
