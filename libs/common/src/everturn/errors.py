@@ -1,4 +1,4 @@
-"""The roots of our error classes. An error class has one docstring sentence, which is its message; edges translate it."""
+"""The roots of our error classes. A class's one docstring sentence is its message."""
 
 
 class EverturnError(Exception):

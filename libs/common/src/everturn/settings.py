@@ -26,7 +26,7 @@ class CommonSettings(BaseSettings):
         default=None,
         ge=0,
         validation_alias="READY_FD",
-        description="File descriptor that gets one JSON line when ready.",
+        description="File descriptor that gets a JSON line at start.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", validation_alias="LOG_LEVEL", description="Least severe log lines that are written."

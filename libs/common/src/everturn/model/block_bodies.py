@@ -37,7 +37,7 @@ class AttachmentBody(Body):
 
 
 class AttachmentTextBody(Body):
-    """The beginning of a text attachment, for the model. `total_chars` counts the whole file, None when it was not decoded."""
+    """The beginning of a text attachment, for the model. `total_chars` counts the whole file, None if unknown."""
 
     filename: str
     text: str
@@ -123,7 +123,7 @@ class PlanAckBody(Body):
 
 
 class CompletionBody(Body):
-    """An answer. `text` is the model's, `shown` what clients saw if citations changed it; `instance` as in the deltas."""
+    """An answer. `text` is the model's, `shown` what clients saw where it differs; `instance` as in the deltas."""
 
     text: str
     shown: str | None = None

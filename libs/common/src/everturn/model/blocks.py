@@ -183,7 +183,7 @@ def parse_body(kind: BlockType, body_json: str) -> Body:
 
 
 def canonical_json(body: Body) -> str:
-    """The one JSON text of a body: keys sorted, no blanks, unset fields left out only where they equal their default."""
+    """The one JSON text of a body: keys sorted, no blanks, fields left out where they equal their default."""
     return json.dumps(
         body.model_dump(mode="json", exclude_defaults=True), sort_keys=True, separators=(",", ":"), ensure_ascii=False
     )

@@ -56,5 +56,5 @@ class Conversations(Protocol):
         ...
 
     async def erase(self, principal: Principal, conversation_id: ConversationId) -> Erasure:
-        """Remove the conversation and all its rows; a running turn loses its lease. Objects are the caller's to delete."""
+        """Remove the conversation with all its rows; a running turn loses its lease. The caller deletes the objects."""
         ...

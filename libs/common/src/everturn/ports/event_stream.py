@@ -20,7 +20,7 @@ class EncodedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Several events sent at once. `prev` is the id before the first one; a reader whose cursor is another has a gap."""
+    """Several events sent at once. `prev` is the id before the first; a reader whose cursor is another has a gap."""
 
     prev: EventCursor
     events: tuple[EncodedEvent, ...]

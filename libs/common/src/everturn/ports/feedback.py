@@ -11,5 +11,5 @@ class FeedbackBook(Protocol):
     """All calls see only the principal's own turns; another's id is NotFound."""
 
     async def save(self, principal: Principal, conversation_id: ConversationId, feedback: Feedback) -> Feedback:
-        """Keep a judgement: a user's replaces the one before (reaction None with empty text clears it), a machine's is added."""
+        """A user's judgement replaces the one before (no reaction and no text clear it), a machine's is added."""
         ...

@@ -34,7 +34,7 @@ class IncomingMessage:
     The driver gives the uploads their addresses by `model.uploads.build_attachments`, because only its transaction
     knows whether they belong to a turn of their own (place without signal) or to a signal into the open turn.
 
-    `create` makes the conversation (the message went to `new`). `kind` and `target_turn_id` matter for a busy conversation only.
+    `create` makes the conversation (the message went to `new`). `kind` and `target_turn_id` matter for a busy one only.
     `turn_id` and `signal_id` are fresh ids, of which one will be used.
     """
 
@@ -84,7 +84,7 @@ class Inbox(Protocol):
     ) -> Receipt:
         """Insert a turn (conversation idle) or a signal (busy), and the artifact rows.
 
-        Raises NotFound, KeyReused, KeyBusy (a twin did not commit within 2 s), Conflict (a target that isn't the open turn).
+        Raises NotFound, KeyReused, KeyBusy (a twin did not commit in 2 s), Conflict (another turn is open).
         """
         ...
 

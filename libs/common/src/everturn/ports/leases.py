@@ -18,12 +18,12 @@ class Leases(Protocol):
         ...
 
     async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int]:
-        """Renew all leases (conversation -> fence) in one statement. Returns conversation -> inbox_seq of those still held."""
+        """Renew all leases (conversation -> fence) in one statement; gives conversation -> inbox_seq of those held."""
         ...
 
     async def release(self, lease: Lease, *, requeue: bool) -> bool:
         """Hand back. With `requeue` the open turn becomes QUEUED again (drain; its attempt does not grow).
 
-        False when the lease was lost already. Without `requeue` the conversation must be idle, or have a next turn queued.
+        False when the lease was lost already. Without `requeue` no turn may be running.
         """
         ...

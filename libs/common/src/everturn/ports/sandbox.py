@@ -125,7 +125,7 @@ class SandboxUnavailable(Unavailable):
 
 
 class ToolCaller(Protocol):
-    """Runs a tool for a program; an EverturnError it raises becomes an error reply. Grant, arguments, quota are checked."""
+    """Runs a tool for a program; an EverturnError it raises becomes an error reply. Grant and quota are checked."""
 
     async def __call__(self, call: GatewayCall, /) -> ToolReply: ...
 

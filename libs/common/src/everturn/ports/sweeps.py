@@ -19,9 +19,9 @@ class Sweeps(Protocol):
     """Bounded: at most 200 ids a call."""
 
     async def due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
-        """Queued turns whose doorbell is older than 5 s (doubling to 60 s), open turns whose lease expired, and ended turns
-        that nobody announced and nobody holds. Marks them as rung now;
-        without `takeovers` turns of expired leases are left out; keeps each tenant within its share of a lane."""
+        """Queued turns whose doorbell is older than 5 s (doubling to 60 s), open turns whose lease expired, and ended
+        turns that nobody announced and nobody holds. Marks them as rung now, within each tenant's share of a lane.
+        Without `takeovers` turns of expired leases are left out."""
         ...
 
     async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:

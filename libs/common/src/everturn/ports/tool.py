@@ -16,7 +16,7 @@ from everturn.model.ids import CallId, ConversationId, TurnId
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """`tool_id` is `alias.name`. `params` checks the arguments; its field order is the order a model should write them in.
+    """`tool_id` is `alias.name`. `params` checks the arguments, in the order in which a model should write them.
 
     `summary` is one line for the prompt's list; `guide` the Markdown that teaches its use. `takes_code` tools get the
     code channel. `cancellable` tools are cancelled by a steer. `timeout_s` bounds one call.
@@ -67,7 +67,7 @@ class Record:
 class ToolOutcome:
     """What a call gave. `text` is for the model, already within its preview cap.
 
-    The bytes of `artifacts` are in the object store before the outcome is returned. An error is an outcome, not an exception.
+    The bytes of `artifacts` are in the object store before it is returned. An error is an outcome, not an exception.
     """
 
     status: Literal["ok", "error"]
@@ -84,5 +84,5 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec: ...
 
     async def run(self, call: ToolCall) -> ToolOutcome:
-        """Do it. Cancelling the awaiting task stops it within 2 s. An exception becomes an error outcome at the one edge for tools."""
+        """Do it. Cancelling the awaiting task stops it within 2 s. An exception becomes an error outcome."""
         ...

@@ -1,4 +1,4 @@
-"""Named places where a test can make a process die, freeze or fail: `FAILPOINT=name:nth:action`, several joined by commas."""
+"""Named places where a test makes a process die, freeze or fail: `FAILPOINT=name:nth:action`, joined by commas."""
 
 import os
 import signal
