@@ -145,13 +145,13 @@ def save_sandbox_environment() -> None:
         show("setting up .venv-sandbox")
         with Step("libraries of generated code"):
             run_uv("venv", "--quiet", "--clear", "--python", sys.executable, SANDBOX)
-            run_uv("pip", "sync", "--require-hashes", "--python", SANDBOX, SANDBOX_LOCK)
+            run_uv("pip", "sync", "--compile-bytecode", "--require-hashes", "--python", SANDBOX, SANDBOX_LOCK)
     with Step("executor"), tempfile.TemporaryDirectory() as folder:
         for member in SANDBOX_MEMBERS:
             source = ROOT / member
             run_uv("build", "--quiet", "--wheel", "--no-build-isolation", "--python", VENV, "-o", folder, source)
         wheels = sorted(Path(folder).glob("*.whl"))
-        run_uv("pip", "install", "--no-deps", "--no-index", "--reinstall", "--python", SANDBOX, *wheels)
+        run_uv("pip", "install", "--compile-bytecode", "--no-deps", "--no-index", "--reinstall", "--python", SANDBOX, *wheels)
     save_stamp(SANDBOX, stamp)
 
 

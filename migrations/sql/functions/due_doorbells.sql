@@ -1,10 +1,17 @@
 -- What should have been looked at and was not: queued turns whose doorbell may be lost, waiting ones that have a place
 -- now, running ones whose lease ran out, ended ones that nobody announced. At most 200, marked as rung; the next ring
 -- comes 5 s later, then 10, 20, 40, and 60 from then on. Without p_takeovers nothing that has a lease, even one that ran
--- out: a sweeper that was cut off itself can't tell.
+-- out: a sweeper that was cut off itself can't tell. Leases of workers that died with nothing left to do are removed.
 CREATE FUNCTION due_doorbells(p_share integer, p_takeovers boolean) RETURNS TABLE (conversation_id text, lane text)
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
-    WITH candidate AS (
+    WITH abandoned AS (
+        DELETE FROM lease l
+         WHERE p_takeovers AND l.expires_at <= clock_timestamp()
+           AND NOT EXISTS (
+            SELECT FROM turn t
+             WHERE t.conversation_id = l.conversation_id
+               AND (t.status IN ('queued', 'running') OR t.announced_at IS NULL))
+    ), candidate AS (
         SELECT t.id FROM turn t WHERE t.status = 'queued' AND t.doorbell_at IS NOT NULL
         UNION ALL
         SELECT w.id

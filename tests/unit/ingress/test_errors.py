@@ -6,7 +6,7 @@ import pytest
 
 from everturn.errors import Conflict, EverturnError, Invalid, NotFound, StaleFence, Unavailable
 from everturn.model.problems import problem
-from everturn.ports.inbox import KeyBusy, KeyReused
+from everturn.ports.inbox import InboxFull, KeyBusy, KeyReused
 from ingress import errors
 
 
@@ -16,6 +16,7 @@ from ingress import errors
         (NotFound("conv_1"), 404),
         (Conflict("x"), 409),
         (KeyBusy(), 409),
+        (InboxFull("x"), 429),
         (Invalid("x"), 422),
         (KeyReused(), 422),
         (Unavailable("x"), 503),

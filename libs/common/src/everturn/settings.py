@@ -40,17 +40,20 @@ class CommonSettings(BaseSettings):
 
 
 def render_env_example(settings: Sequence[tuple[str, type[BaseSettings]]]) -> str:
-    """The text of `.env.example`: for each (title, class) its own settings, each once, with description and default."""
+    """The text of `.env.example`: for each (title, class) its settings with description and default.
+
+    What an earlier class has said in the same words is not repeated.
+    """
     lines = ["# Every setting, with its default. Made from the code; a test keeps it so.", ""]
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     for title, kind in settings:
         lines.append(f"# --- {title} ---")
         for name, field in kind.model_fields.items():
             alias = str(field.validation_alias or name.upper())
-            if alias in seen:
-                continue
-            seen.add(alias)
             default = "" if field.is_required() or field.default is None else field.default
+            if (alias, str(default)) in seen:
+                continue
+            seen.add((alias, str(default)))
             lines += [f"# {field.description}", f"{'' if field.is_required() else '# '}{alias}={default}"]
         lines.append("")
     return "\n".join(lines)

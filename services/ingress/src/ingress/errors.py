@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from everturn.errors import Conflict, EverturnError, Invalid, NotFound, Unavailable
 from everturn.model.problems import Problem, problem
+from everturn.ports.inbox import InboxFull
 from everturn.telemetry.metrics import PROBLEMS
 
 PROBLEM_MIME = "application/problem+json"
@@ -91,6 +92,8 @@ def translate_error(error: EverturnError) -> ProblemError | None:
     match error:
         case NotFound():
             return absent()
+        case InboxFull():
+            return too_many(str(error), retry_after_s=RETRY_AFTER_S)
         case Conflict():
             return ProblemError(problem("conflict", "The request contradicts the present state", 409, str(error)))
         case Invalid():

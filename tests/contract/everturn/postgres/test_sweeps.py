@@ -77,6 +77,27 @@ async def test_an_end_that_nobody_announced_is_found(stage: Stage, sweeps: Postg
     assert await sweeps.due_doorbells(takeovers=True) == (Ring(claim.lease.conversation_id, Lane.PAID),)
 
 
+async def test_the_lease_of_a_worker_that_died_after_its_work_is_removed(
+    stage: Stage, sweeps: PostgresSweeps, roles: Roles
+) -> None:
+    claim = await stage.start_turn()
+    assert claim.turn_id is not None
+    await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+    await stage.timelines.save_announced(claim.lease, claim.turn_id)
+    unfinished = await stage.start_turn()
+    await sweeps.due_doorbells(takeovers=True)
+    assert await roles.superuser.fetchval("SELECT count(*) FROM lease") == 2
+    for lease in (claim.lease, unfinished.lease):
+        await stage.expire_lease(lease.conversation_id)
+
+    await sweeps.due_doorbells(takeovers=False)
+    assert await roles.superuser.fetchval("SELECT count(*) FROM lease") == 2
+    await sweeps.due_doorbells(takeovers=True)
+
+    held = await roles.superuser.fetch("SELECT conversation_id FROM lease")
+    assert [row["conversation_id"] for row in held] == [unfinished.lease.conversation_id]
+
+
 async def test_an_announced_end_is_left_alone(stage: Stage, sweeps: PostgresSweeps, roles: Roles) -> None:
     claim = await stage.start_turn()
     assert claim.turn_id is not None

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -75,3 +76,14 @@ async def test_many_errors_do_not_block_it(start):
 async def test_a_command_that_can_not_be_run_is_an_os_error():
     with pytest.raises(OSError, match="nowhere"):
         start_child(["/nowhere"], uid=UID, cgroup=None, pass_fds=[])
+
+
+async def test_ending_it_leaves_other_children_of_ours_alone(start):
+    sibling = subprocess.Popen(["/bin/sleep", "50"])
+    child = start("sleep 50")
+
+    await asyncio.wait_for(child.end(), 2)
+
+    assert sibling.poll() is None
+    sibling.kill()
+    sibling.wait()

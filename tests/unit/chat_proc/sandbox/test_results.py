@@ -130,6 +130,16 @@ def test_texts_are_cleaned():
     assert clean_text("plain ü 🙂") == "plain ü 🙂"
 
 
+def test_endless_words_of_a_forged_report_are_cut():
+    endless = "x" * 1_000_000
+    report = Report(1, None, ProgramError(endless, endless, 1, endless), endless, endless, 0, 0)
+
+    result = build_result(REQUEST, finished(report=report))
+
+    texts = (result.report_text, result.user_out_tail, result.runtime_err_tail, result.error.message)
+    assert max(len(text) for text in texts) <= 64_010
+
+
 def test_a_request_that_is_not_run_gets_an_envelope_too():
     result = build_refused(REQUEST, RunError("bad_request", "why", "request"))
 

@@ -1,9 +1,15 @@
 from turn_bench.bench import Bench
 from turn_bench.checks import check_conversation
+from turn_bench.drivers import NoSweeps
 from turn_bench.replies import answer
 
+from chat_proc.turn.announcing import Announcer
+from chat_proc.turn.patience import Patience
+from everturn.errors import Unavailable
 from everturn.model.identity import Lane
+from everturn.model.leases import Lease
 from everturn.ports.language_model import ModelFailed
+from everturn.testing.memory.leases import MemoryLeases
 from everturn.testing.scripted_model import Fail
 from everturn.wire.events import ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle
 
@@ -81,5 +87,39 @@ async def test_a_lane_that_can_not_be_rung_does_not_keep_the_lease() -> None:
     await bench.say("Hello.")
 
     await bench.work()
+
+    assert bench.platform.conversations[bench.conversation_id].lease_owner is None
+
+
+class LeasesBehindABrokenLink(MemoryLeases):
+    """The first release does not reach the database."""
+
+    broken = True
+
+    async def release(self, lease: Lease, *, requeue: bool) -> bool:
+        if self.broken:
+            self.broken = False
+            raise Unavailable()
+        return await super().release(lease, requeue=requeue)
+
+
+async def test_a_lease_is_handed_back_although_the_database_was_away_for_a_moment() -> None:
+    bench = Bench()
+    await bench.say("Hello.")
+    leases = LeasesBehindABrokenLink(bench.platform, owner="worker-1", ttl_s=15.0)
+    claim = await leases.try_claim(bench.conversation_id)
+    assert claim is not None
+    announcer = Announcer(
+        leases=leases,
+        timelines=bench.hire().timelines,
+        turns=bench.turns,
+        writer=bench.events,
+        sweeps=NoSweeps(),
+        doorbells=bench.doorbells,
+        clock=bench.clock,
+        patience=Patience((0.0,)),
+    )
+
+    await announcer.hand_back(claim.lease, requeue=True)
 
     assert bench.platform.conversations[bench.conversation_id].lease_owner is None

@@ -159,13 +159,26 @@ async def test_a_turn_that_ended_during_the_renewal_is_left_alone(heartbeat: Hea
     beating = asyncio.create_task(heartbeat.beat())
     await asyncio.sleep(0)
 
-    heartbeat.drop(ONE)
+    heartbeat.drop(ONE, old)
     heartbeat.hold(ONE, new)
     leases.answer.set()
     await beating
 
     assert not old.lost
     assert not new.lost
+
+
+async def test_a_turn_that_winds_up_late_does_not_end_the_renewals_of_its_successor(
+    heartbeat: Heartbeat, leases: Leases
+) -> None:
+    old, new = Turn(1), Turn(2)
+    heartbeat.hold(ONE, old)
+    heartbeat.hold(ONE, new)
+
+    heartbeat.drop(ONE, old)
+    await heartbeat.beat()
+
+    assert leases.asked == [{ONE: 2}]
 
 
 async def test_a_bell_reaches_the_turn_that_runs_here(heartbeat: Heartbeat) -> None:

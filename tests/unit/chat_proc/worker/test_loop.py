@@ -293,3 +293,21 @@ async def test_a_drain_waits_for_its_turns_and_cuts_them_short_in_the_end() -> N
 
     await asyncio.wait_for(task, 5)
     assert turn.told == ["cut"]
+
+
+async def test_a_drain_hands_back_a_suspect_turn_that_still_waits_to_run_alone() -> None:
+    desk = Desk()
+    desk.leases.attempts[conversation(2)] = 2
+    task = asyncio.create_task(desk.loop.run())
+    await desk.ring(1)
+    await desk.until_running(1)
+    desk.runner.turns[0].request_handover = lambda: None  # type: ignore[method-assign]
+    await desk.ring(2)
+    await desk.until(lambda: desk.slots.running == 2)
+
+    desk.loop.drain()
+
+    await desk.until(lambda: desk.slots.running == 1)
+    assert desk.runner.turns[1].told == ["handover", "cut"]
+    desk.loop.cut_short()
+    await asyncio.wait_for(task, 5)

@@ -65,3 +65,16 @@ async def test_a_suspect_turn_does_not_wait_for_ever() -> None:
     slots.take()
 
     await asyncio.wait_for(slots.wait_alone(), 5)
+
+
+async def test_a_wait_that_is_cancelled_keeps_nobody_out() -> None:
+    slots = Slots(3)
+    slots.take()
+    slots.take()
+    suspect = asyncio.create_task(slots.wait_alone())
+    await asyncio.sleep(0)
+
+    suspect.cancel()
+    await asyncio.wait({suspect})
+
+    await asyncio.wait_for(slots.wait_free(), 5)

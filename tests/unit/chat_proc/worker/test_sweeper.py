@@ -92,6 +92,16 @@ async def test_a_wire_that_is_down_does_not_end_the_sweeping(sweeper: Sweeper, d
     assert await doorbells.depth() == 1
 
 
+async def test_nothing_is_marked_as_rung_while_the_wire_is_down(
+    sweeper: Sweeper, sweeps: Sweeps, doorbells: MemoryDoorbells
+) -> None:
+    doorbells.down = True
+
+    await sweeper.sweep()
+
+    assert sweeps.asked == []
+
+
 async def test_it_sweeps_at_once_and_until_it_is_cancelled(sweeper: Sweeper, sweeps: Sweeps) -> None:
     task = asyncio.create_task(sweeper.run())
     for _ in range(5):

@@ -7,7 +7,7 @@ import pytest
 
 from everturn.wire.execution import RunLimits
 from exec_supervisor.supervisor import mounts
-from exec_supervisor.supervisor.mounts import Bind, build_stage, remove_stage
+from exec_supervisor.supervisor.mounts import Bind, build_stage, make_run_dir, remove_stage
 
 
 @pytest.fixture
@@ -23,6 +23,7 @@ def ordinary_user():
 
 def test_an_ordinary_user_binds_the_roots_as_they_are(tmp_path, ordinary_user_folder):
     run_dir = ordinary_user_folder / "run"
+    make_run_dir(run_dir)
 
     stage = build_stage(run_dir, ("/usr/lib",), RunLimits(), 1001)
 
@@ -41,6 +42,11 @@ def ordinary_user_folder(tmp_path_factory, request):
     folder.chmod(0o777)
     request.getfixturevalue("ordinary_user")
     return folder
+
+
+def test_a_folder_that_is_already_there_is_not_taken_over(tmp_path):
+    with pytest.raises(FileExistsError):
+        make_run_dir(tmp_path)
 
 
 def test_removing_takes_the_socket_and_nothing_that_is_not_ours(tmp_path):

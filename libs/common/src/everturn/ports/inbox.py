@@ -60,6 +60,14 @@ class IncomingSignal:
     target_turn_id: TurnId | None = None
 
 
+MAX_OPEN_SIGNALS = 64
+"""Signals of one turn that wait to be folded, cancels counted apart: a worker holds all of them in memory."""
+
+
+class InboxFull(Conflict):
+    """Too many messages wait for the running turn."""
+
+
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """What became of a message: a turn of its own (`signal_id` None) or a signal into `turn_id`.
@@ -84,7 +92,7 @@ class Inbox(Protocol):
     ) -> Receipt:
         """Insert a turn (conversation idle) or a signal (busy), and the artifact rows.
 
-        Raises NotFound, KeyReused, KeyBusy (a twin did not commit in 2 s), Conflict (another turn is open).
+        Raises NotFound, KeyReused, KeyBusy (a twin did not commit in 2 s), Conflict (another turn is open), InboxFull.
         """
         ...
 
@@ -95,7 +103,10 @@ class Inbox(Protocol):
         signal: IncomingSignal,
         key: IdempotencyKey | None,
     ) -> Receipt:
-        """Insert a signal into the open turn. Raises NotFound, Conflict when no turn is open, KeyReused, KeyBusy."""
+        """Insert a signal into the open turn; cancels have room of their own.
+
+        Raises NotFound, Conflict when no turn is open, InboxFull, KeyReused, KeyBusy.
+        """
         ...
 
     async def load_signal(

@@ -8,7 +8,16 @@ from everturn.model.ids import ConversationId, SignalId, TurnId
 from everturn.model.signals import Signal, SignalKind, SignalState
 from everturn.model.turns import TurnRequest
 from everturn.model.uploads import UploadPlace, build_attachments
-from everturn.ports.inbox import IdempotencyKey, IncomingMessage, IncomingSignal, KeyBusy, KeyReused, Receipt
+from everturn.ports.inbox import (
+    MAX_OPEN_SIGNALS,
+    IdempotencyKey,
+    InboxFull,
+    IncomingMessage,
+    IncomingSignal,
+    KeyBusy,
+    KeyReused,
+    Receipt,
+)
 from everturn.postgres.artifacts import append_artifacts
 from everturn.postgres.database import Connection, Database, LockTimeout, Row, translated
 from everturn.postgres.rows import (
@@ -41,6 +50,9 @@ SELECT $1, $2, $3, $4, $5, $6, $7, $8, COALESCE(max(ordinal), 0) + 1 FROM turn W
 """
 _QUEUE = "UPDATE conversation SET state = 'queued', last_activity_at = clock_timestamp() WHERE id = $1"
 _FIND_OPEN = "SELECT id, status, lane FROM turn WHERE conversation_id = $1 AND status IN ('queued', 'running')"
+_COUNT_WAITING = """
+SELECT count(*) FROM signal WHERE turn_id = $1 AND state = 'accepted' AND (kind = 'cancel') = $2
+"""
 _INSERT_SIGNAL = """
 INSERT INTO signal (id, conversation_id, tenant, project, user_id, turn_id, inbox_seq, kind, payload)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
@@ -166,6 +178,7 @@ async def _append_signal(
     turn_id: TurnId = turn["id"]
     if signal.target_turn_id not in (None, turn_id):
         raise Conflict(f"{signal.target_turn_id} is not the open turn.")
+    await _check_room(transaction, turn_id, signal.kind)
     place = UploadPlace(principal, conversation_id, turn_id, (signal.kind, signal.signal_id))
     attachments = build_attachments(signal.uploads, place)
     await transaction.execute(
@@ -185,6 +198,11 @@ async def _append_signal(
     ring = signal.kind is SignalKind.CANCEL and turn["status"] == "queued"
     lane = Lane.CONTROL if ring else Lane(turn["lane"])
     return Receipt(conversation_id, turn_id, signal.signal_id, SignalState.ACCEPTED, ring=ring, lane=lane)
+
+
+async def _check_room(transaction: Connection, turn_id: TurnId, kind: SignalKind) -> None:
+    if await transaction.fetchval(_COUNT_WAITING, turn_id, kind is SignalKind.CANCEL) >= MAX_OPEN_SIGNALS:
+        raise InboxFull(f"{MAX_OPEN_SIGNALS} wait already.")
 
 
 def _as_signal(message: IncomingMessage) -> IncomingSignal:

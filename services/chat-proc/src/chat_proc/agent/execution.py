@@ -23,9 +23,9 @@ from everturn.ports.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import TOOL_CALLS
 from everturn.timeline.next_step import PendingCall
+from everturn.timeline.turn_events import build_step_event
 from everturn.timeline.view_parts import build_ended_step, build_started_step
-from everturn.wire.events import AnyEvent, ChatFiles, ChatPlan, ChatStep
-from everturn.wire.views import StepView
+from everturn.wire.events import AnyEvent, ChatFiles, ChatPlan
 
 _log = structlog.get_logger(__name__)
 
@@ -114,7 +114,8 @@ class ToolRunner:
         records = outcome.records if isinstance(outcome, ToolOutcome) else ()
         drafts = [_draft_result(place, call_id, result)]
         drafts += [place.draft(record.type, record.ref, record.body, call_id=call_id) for record in records]
-        events: list[AnyEvent] = [step_event(build_ended_step(build_started_step(pending.block, pending.body), result))]
+        ended = build_ended_step(build_started_step(pending.block, pending.body), result)
+        events: list[AnyEvent] = [build_step_event(ended)]
         external = [artifact for artifact in result.artifacts if artifact.visibility == "external"]
         if external:
             events.append(ChatFiles(files=show_files(turn, external)))
@@ -162,18 +163,3 @@ def _build_result(call: ToolCallBody, outcome: _Outcome, effect: Effect, duratio
         status = "ambiguous"
         why += " Nobody knows whether it took effect; it is not repeated. Find out before you call it again."
     return ToolResultBody(tool_id=call.tool_id, status=status, text=why, duration_ms=duration_ms)
-
-
-def step_event(view: StepView) -> ChatStep:
-    """The event that tells of a step as it stands now."""
-    return ChatStep(
-        step=view.step,
-        status=view.status,
-        title=view.title,
-        tool_id=view.tool_id,
-        call_id=view.call_id,
-        params=view.params,
-        result_preview=view.result_preview,
-        duration_ms=view.duration_ms,
-        error=view.error,
-    )

@@ -18,7 +18,7 @@ from chat_proc.agent.drafting import (
     draft_thinking,
     write_round,
 )
-from chat_proc.agent.execution import effect_change, step_event
+from chat_proc.agent.execution import effect_change
 from chat_proc.agent.folding import ends_work
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.limits import TurnLimits
@@ -36,6 +36,7 @@ from everturn.model.turns import Outcome
 from everturn.ports.language_model import ContextLimitExceeded, ModelFailed
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import ROUNDS
+from everturn.timeline.turn_events import build_step_event
 from everturn.timeline.view_parts import build_started_step
 from everturn.wire.events import ChatPlan, ChatStep
 
@@ -170,4 +171,4 @@ def _count(turn: OpenTurn, kind: BlockType) -> int:
 
 def _started(call: BlockDraft, body: ToolCallBody) -> ChatStep:
     (block,) = chain_blocks([call], next_seq=1, last_hash="")
-    return step_event(build_started_step(block, body))
+    return build_step_event(build_started_step(block, body))

@@ -1,8 +1,9 @@
 """What a run request must be before anything is started for it."""
 
+import math
 import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from chat_proc.sandbox.packing import measure_input
@@ -21,8 +22,8 @@ def find_problem(request: RunRequest) -> RunError | None:
         return _bad("the execution id has other characters than letters, digits, '-' and '_'")
     if len(request.program.encode("utf-8", "surrogatepass")) > MAX_PROGRAM_BYTES:
         return _bad(f"the program is longer than {MAX_PROGRAM_BYTES} bytes")
-    if request.timeout_s <= 0:
-        return _bad("the time limit must be more than 0 s")
+    if not 0 < request.timeout_s < math.inf:
+        return _bad("the time limit must be a finite number of seconds above 0")
     paths = [item.filepath for item in request.contract]
     if len(paths) > request.limits.output_files:
         return _bad(f"the contract has more than {request.limits.output_files} files")
@@ -33,6 +34,9 @@ def find_problem(request: RunRequest) -> RunError | None:
             check_relative_path(path)
         except ValueError as error:
             return _bad(f"{path[:100]!r}: {error}")
+    for names in (paths, list(request.inputs)):
+        if (folder := _find_file_used_as_folder(names)) is not None:
+            return _bad(f"{folder[:100]!r} can't be a file and the folder of another file")
     allowed = min(MAX_INPUT_BYTES, request.limits.work_dir_bytes)
     if (size := sum(map(measure_input, request.inputs.values()))) > allowed:
         return RunError(
@@ -45,6 +49,11 @@ def hash_inputs(inputs: Mapping[str, bytes | Path]) -> tuple[FileHash, ...]:
     """The inputs for the receipt. Raises OSError."""
     bodies = ((path, body if isinstance(body, bytes) else body.read_bytes()) for path, body in inputs.items())
     return tuple(FileHash(path, len(body), hash_bytes(body)) for path, body in bodies)
+
+
+def _find_file_used_as_folder(paths: Sequence[str]) -> str | None:
+    folders = {str(parent) for path in paths for parent in PurePosixPath(path).parents}
+    return next((path for path in paths if path in folders), None)
 
 
 def _bad(message: str) -> RunError:

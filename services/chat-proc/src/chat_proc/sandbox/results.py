@@ -22,6 +22,11 @@ _LIMIT_TEXT: Final[dict[LimitName, str]] = {
     "output": "the limit of bytes that may leave the sandbox",
 }
 
+MAX_REPORT_CHARS: Final = 64_000
+MAX_MESSAGE_CHARS: Final = 4_000
+MAX_TAIL_CHARS: Final = 64_000
+"""What of an executor's own words is kept: it shares its user with the program, so they may be forged and endless."""
+
 
 def build_result(
     request: RunRequest,
@@ -39,9 +44,9 @@ def build_result(
         ok=error is None,
         artifacts=artifacts,
         error=error,
-        report_text=clean_text(_build_report_text(error, finished, artifacts, missing, limits)),
-        user_out_tail=clean_text(report.stdout_tail if report else ""),
-        runtime_err_tail=clean_text(report.stderr_tail if report else ""),
+        report_text=_cap(_build_report_text(error, finished, artifacts, missing, limits), MAX_REPORT_CHARS),
+        user_out_tail=_cap_tail(report.stdout_tail if report else ""),
+        runtime_err_tail=_cap_tail(report.stderr_tail if report else ""),
         limits_hit=limits,
         duration_ms=finished.duration_ms,
         receipt=Receipt(
@@ -111,7 +116,7 @@ def find_program_error(request: RunRequest, report: Report, limits: tuple[LimitN
         if error.limit == "memory":
             return _memory_error(request, error.line)
         code = "syntax_error" if error.type in ("SyntaxError", "IndentationError", "TabError") else "program_error"
-        return RunError(code, clean_text(f"{error.type}: {error.message}"), _where(error.line))
+        return RunError(code, _cap(f"{error.type}: {error.message}", MAX_MESSAGE_CHARS), _where(error.line))
     if report.signal is not None:
         if "memory" in limits:
             return _memory_error(request)
@@ -128,6 +133,14 @@ def find_program_error(request: RunRequest, report: Report, limits: tuple[LimitN
 def clean_text(text: str) -> str:
     """Text that every store and every wire takes: no NUL, no lone surrogates."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def _cap(text: str, chars: int) -> str:
+    return clean_text(text if len(text) <= chars else text[:chars] + " …")
+
+
+def _cap_tail(text: str) -> str:
+    return clean_text(text[-MAX_TAIL_CHARS:])
 
 
 def hash_bytes(data: bytes) -> str:

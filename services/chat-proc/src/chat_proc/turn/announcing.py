@@ -6,6 +6,7 @@ import structlog
 
 from chat_proc.stream.emitter import Emitter
 from chat_proc.turn.finish import build_status_after, build_terminal_event
+from chat_proc.turn.patience import Patience
 from everturn.errors import Unavailable
 from everturn.model.identity import lane_of
 from everturn.model.ids import TurnId
@@ -40,6 +41,7 @@ class Announcer:
         doorbells: Doorbells,
         clock: Clock,
         publish_s: float = PUBLISH_S,
+        patience: Patience | None = None,
     ) -> None:
         self._leases = leases
         self._timelines = timelines
@@ -49,6 +51,7 @@ class Announcer:
         self._doorbells = doorbells
         self._clock = clock
         self._publish_s = publish_s
+        self._patience = patience or Patience()
 
     async def announce_ended(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> EventCursor:
         """Publish the state and the terminal event of a turn from its rows; the sweeper comes again when that fails.
@@ -57,7 +60,7 @@ class Announcer:
         """
         lease = claim.lease
         who = lease.principal
-        page = await self._turns.load_page(who, lease.conversation_id, turn_ids=[turn_id])
+        page = await self._patience.call(lambda: self._turns.load_page(who, lease.conversation_id, turn_ids=[turn_id]))
         (record,) = page.turns
         emitter = Emitter(
             self._writer,
@@ -78,8 +81,12 @@ class Announcer:
             sent = await emitter.flush(self._publish_s)
             emitter.close()
         if sent:
-            await self._timelines.save_announced(lease, turn_id)
+            await self.save_announced(lease, turn_id)
         return emitter.cursor
+
+    async def save_announced(self, lease: Lease, turn_id: TurnId) -> None:
+        """Note that clients were told of the end. Raises StaleFence."""
+        await self._patience.call(lambda: self._timelines.save_announced(lease, turn_id))
 
     async def hand_back(self, lease: Lease, *, requeue: bool) -> None:
         """Release the lease, and ring for what waits next, here and in the tenant's other conversations.
@@ -87,7 +94,8 @@ class Announcer:
         The own bell is rung in any case: a message accepted between the end of the turn and this release has rung
         already, for a worker that found the conversation held.
         """
-        await self._leases.release(lease, requeue=requeue)
+        # A lease that is left to run out would keep the conversation waiting, and count as a worker that died.
+        await self._patience.call(lambda: self._leases.release(lease, requeue=requeue))
         try:
             await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
             for ring in await self._sweeps.next_of_tenant(lease.conversation_id):

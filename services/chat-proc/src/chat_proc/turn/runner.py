@@ -1,7 +1,7 @@
 """One claim at work: opens or resumes the turn, runs the loop, announces the end, hands the lease back."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 
 import structlog
@@ -14,6 +14,7 @@ from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.context import LeasedTurn
 from chat_proc.turn.inbox import LeasedInbox
 from chat_proc.turn.opening import draft_opening, load_previews
+from chat_proc.turn.patience import Patience
 from everturn.errors import NotFound, StaleFence, Unavailable
 from everturn.model.ids import TurnId
 from everturn.model.leases import Claim, EventCursor
@@ -48,6 +49,7 @@ class RunnerParts:
     announcer: Announcer
     clock: Clock
     failpoints: Failpoints
+    patience: Patience = field(default_factory=Patience)
 
 
 class _Result(Enum):
@@ -190,12 +192,12 @@ class ClaimedTurn:
         return await self._parts.loop.run(turn, takeovers=self._claim.attempt)
 
     async def _load(self, turn_id: TurnId, emitter: Emitter) -> LeasedTurn:
-        timelines, lease = self._parts.timelines, self._claim.lease
-        row = await timelines.load_turn(lease.principal, turn_id)
+        timelines, lease, ask = self._parts.timelines, self._claim.lease, self._parts.patience.call
+        row = await ask(lambda: timelines.load_turn(lease.principal, turn_id))
         if not row.status.is_open:
             # This worker was frozen since its claim, and another one has ended the turn.
             raise StaleFence(lease.conversation_id)
-        blocks = await timelines.load_blocks(lease.principal, lease.conversation_id)
+        blocks = await ask(lambda: timelines.load_blocks(lease.principal, lease.conversation_id))
         self._inbox = LeasedInbox(timelines, lease.principal, turn_id, self._claim.inbox_seq)
         self._turn = LeasedTurn(
             self._claim,
@@ -206,16 +208,18 @@ class ClaimedTurn:
             emitter=emitter,
             inbox=self._inbox,
             clock=self._parts.clock,
-            usage=await timelines.load_usage(lease.principal, turn_id),
+            usage=await ask(lambda: timelines.load_usage(lease.principal, turn_id)),
         )
         self._turn.handover = self._handover
         return self._turn
 
     async def _open(self, turn: LeasedTurn, *, given_up: bool) -> TurnEnd | None:
         """Write how the turn begins; its end when it can't go on from there, with the beginning in it."""
-        feedback = await self._parts.timelines.load_fresh_feedback(turn.lease.principal, turn.lease.conversation_id)
-        row = turn.turn
-        turn.emit(build_start_event(row, tenant=turn.lease.principal.tenant, project=turn.lease.principal.project))
+        lease, row = turn.lease, turn.turn
+        feedback = await self._parts.patience.call(
+            lambda: self._parts.timelines.load_fresh_feedback(lease.principal, lease.conversation_id)
+        )
+        turn.emit(build_start_event(row, tenant=lease.principal.tenant, project=lease.principal.project))
         if given_up:
             # What killed the workers may be an attachment: none is read.
             return replace(_given_up(), writing=draft_opening(row, feedback, {}, turn.now()))
@@ -232,7 +236,7 @@ class ClaimedTurn:
         self._parts.failpoints.hit("turn.after_c3")
         TURNS_ENDED.labels(self._turn.turn.status.value if self._turn else "").inc()
         if await emitter.flush(FLUSH_S):
-            await self._parts.timelines.save_announced(self._claim.lease, turn_id)
+            await self._parts.announcer.save_announced(self._claim.lease, turn_id)
         self._parts.failpoints.hit("turn.announced")
 
 

@@ -49,9 +49,11 @@ class Heartbeat:
         self._held[conversation_id] = turn
         self._confirmed[conversation_id] = self._clock.monotonic()
 
-    def drop(self, conversation_id: ConversationId) -> None:
-        self._held.pop(conversation_id, None)
-        self._confirmed.pop(conversation_id, None)
+    def drop(self, conversation_id: ConversationId, turn: HeldTurn) -> None:
+        """Renew no more for this turn. When it lost its lease and took long to wind up, this worker may hold the
+        conversation again already: that newer turn stays."""
+        if self._held.get(conversation_id) is turn:
+            del self._held[conversation_id], self._confirmed[conversation_id]
 
     def ring_inbox(self, conversation_id: ConversationId) -> None:
         """Tell the conversation's turn, if it runs here, that something was said to it."""
@@ -101,5 +103,5 @@ class Heartbeat:
         LEASES_LOST.inc()
         _log.warning("lease_lost", conversation_id=conversation_id, why=why)
         turn = self._held[conversation_id]
-        self.drop(conversation_id)
+        self.drop(conversation_id, turn)
         turn.lose_lease()

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import structlog
 
+from chat_proc.agent.race import Stopped, run_until
 from chat_proc.worker.heartbeat import Heartbeat, HeldTurn
 from chat_proc.worker.slots import Slots
 from everturn.errors import EverturnError, StaleFence, Unavailable
@@ -171,11 +172,15 @@ class ClaimLoop:
             # The lease runs out and another attempt is made, at most three in all.
             _log.exception("turn_crashed", conversation_id=conversation_id)
         finally:
-            self._heartbeat.drop(conversation_id)
+            self._heartbeat.drop(conversation_id, turn)
             self._slots.give_back()
 
     async def _run_alone(self, turn: RunningTurn) -> None:
-        await self._slots.wait_alone()
+        if isinstance(await run_until(self._draining.wait(), self._slots.wait_alone()), Stopped):
+            # Handed back unbegun: a lease that is left to run out would count as one more worker that died.
+            turn.cut_short()
+            await turn.run()
+            return
         try:
             await turn.run()
         finally:

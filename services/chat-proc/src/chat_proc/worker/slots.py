@@ -36,7 +36,10 @@ class Slots:
             await self._changed.wait()
 
     async def wait_alone(self) -> None:
-        """Keep others out until `end_alone`, and let those that run end, within the time there is."""
+        """Keep others out until `end_alone`, and let those that run end, within the time there is.
+
+        A wait that is cancelled has kept nobody out.
+        """
         self._alone += 1
         self._waiting += 1
         try:
@@ -47,6 +50,9 @@ class Slots:
                     await self._changed.wait()
         except TimeoutError:
             return
+        except asyncio.CancelledError:
+            self.end_alone()
+            raise
         finally:
             self._waiting -= 1
 

@@ -32,12 +32,18 @@ class Sweeper:
             await asyncio.sleep(SWEEP_EVERY_S)
 
     async def sweep(self) -> None:
-        """One pass. After the database was out of reach it waits a lease's time, so that holders can renew first."""
+        """One pass. After the database was out of reach it waits a lease's time, so that holders can renew first.
+
+        What is due is marked as rung, and waits the longer the more often that was; so nothing is asked for while
+        the wire can't carry it.
+        """
         try:
+            await self._doorbells.check()
             rings = await self._sweeps.due_doorbells(takeovers=self._settled())
             if self._linked_since is None:
                 self._linked_since = self._clock.monotonic()
         except Unavailable as error:
+            # Without the wire the database was not seen either.
             self._linked_since = None
             _log.warning("sweep_failed", error=str(error))
             return

@@ -31,6 +31,8 @@ class SandboxChild:
         self.pid = process.pid
         self._process = process
         self._pidfd = os.pidfd_open(process.pid)
+        self._siblings = frozenset(load_children(os.getpid())) - {process.pid}
+        self._ended = False
         self._transports: list[asyncio.BaseTransport] = []
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -59,15 +61,19 @@ class SandboxChild:
         Usually its process namespace dies with it. Killed while it is still being set up, it leaves a process behind
         that has not yet asked to die with its parent; as the subreaper we inherit such a one and kill it too.
         """
-        if self._process.returncode is not None:
+        if self._ended:
             return
-        self._process.kill()
         async with asyncio.timeout(_EXIT_WAIT_S):
-            await self._wait()
-            while orphans := load_children(os.getpid()):
+            if self._process.returncode is None:
+                self._process.kill()
+                await self._wait()
+            # Children from before this one are no orphans of it.
+            while orphans := [pid for pid in load_children(os.getpid()) if pid not in self._siblings]:
                 for pid in orphans:
                     _kill_orphan(pid)
                 await asyncio.sleep(_REAP_EVERY_S)
+        # A cancelled end comes back here: only what is wholly done counts.
+        self._ended = True
         os.close(self._pidfd)
 
     def close_streams(self) -> None:

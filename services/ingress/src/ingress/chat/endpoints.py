@@ -55,7 +55,7 @@ def describe_submission(form: type[MessageIn] | type[SignalIn], example: dict[st
 @router.post(
     "/{conversation_id}/messages",
     status_code=202,
-    responses=problems(408, 409, 413, 415),
+    responses=problems(408, 409, 413, 415, 429),
     openapi_extra=describe_submission(MessageIn, {"text": "What is the total by region?"}),
 )
 async def post_message(

@@ -25,7 +25,7 @@ router = APIRouter(prefix=PREFIX, route_class=AdmittedRoute, tags=["signals"])
 @submit_router.post(
     "",
     status_code=202,
-    responses=problems(408, 409, 413, 415),
+    responses=problems(408, 409, 413, 415, 429),
     openapi_extra=describe_submission(SignalIn, {"kind": "steer", "text": "Only the north, please."}),
 )
 async def post_signal(

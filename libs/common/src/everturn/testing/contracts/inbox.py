@@ -6,7 +6,7 @@ from everturn.errors import Conflict, NotFound
 from everturn.model.identity import Lane
 from everturn.model.signals import SignalKind, SignalState
 from everturn.model.turns import TurnStatus
-from everturn.ports.inbox import IdempotencyKey, IncomingMessage, KeyReused
+from everturn.ports.inbox import MAX_OPEN_SIGNALS, IdempotencyKey, InboxFull, IncomingMessage, KeyReused
 from everturn.testing.contracts.stage import STRANGERS, Stage, closing
 
 
@@ -99,6 +99,21 @@ class InboxContract:
 
         signals = await stage.timelines.load_signals(stage.principal, receipts[0].turn_id)
         assert [signal.text for signal in signals] == ["c", "a", "b"]
+
+    async def test_a_full_inbox_takes_only_cancels_until_a_signal_is_settled(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        conversation_id = claim.lease.conversation_id
+        receipts = [await stage.say("More.", conversation_id) for _ in range(MAX_OPEN_SIGNALS)]
+
+        with pytest.raises(InboxFull):
+            await stage.say("One too many.", conversation_id)
+        cancel = await stage.signal(conversation_id, SignalKind.CANCEL)
+
+        assert cancel.signal_id is not None
+        for signal_id in (cancel.signal_id, receipts[0].signal_id):
+            assert signal_id is not None
+            await stage.inbox.retract_signal(stage.principal, conversation_id, signal_id)
+        await stage.say("Now there is room.", conversation_id)
 
     async def test_an_accepted_signal_can_be_edited_and_the_edit_counts_as_news(self, stage: Stage) -> None:
         claim = await stage.start_turn()

@@ -5,11 +5,19 @@ from dataclasses import replace
 from everturn.errors import Conflict, NotFound
 from everturn.model.conversations import ConversationState
 from everturn.model.identity import Lane, Principal, lane_of
-from everturn.model.ids import ConversationId, SignalId
+from everturn.model.ids import ConversationId, SignalId, TurnId
 from everturn.model.signals import Signal, SignalKind, SignalState
 from everturn.model.turns import Turn, TurnRequest, TurnStatus
 from everturn.model.uploads import UploadPlace, build_attachments
-from everturn.ports.inbox import IdempotencyKey, IncomingMessage, IncomingSignal, KeyReused, Receipt
+from everturn.ports.inbox import (
+    MAX_OPEN_SIGNALS,
+    IdempotencyKey,
+    InboxFull,
+    IncomingMessage,
+    IncomingSignal,
+    KeyReused,
+    Receipt,
+)
 from everturn.testing.memory.platform import ConversationRow, MemoryPlatform, SignalRow, TurnRow, UsedKey
 
 
@@ -96,6 +104,7 @@ class MemoryInbox:
         turn_id = turn.turn.id
         if incoming.target_turn_id not in (None, turn_id):
             raise Conflict(f"{incoming.target_turn_id} is not the open turn.")
+        self._check_room(turn_id, incoming.kind)
         place = UploadPlace(principal, row.id, turn_id, (incoming.kind, incoming.signal_id))
         attachments = build_attachments(incoming.uploads, place)
         row.inbox_seq += 1
@@ -113,6 +122,13 @@ class MemoryInbox:
         ring = incoming.kind is SignalKind.CANCEL and turn.turn.status is TurnStatus.QUEUED
         lane = Lane.CONTROL if ring else turn.lane
         return Receipt(row.id, turn_id, signal.id, SignalState.ACCEPTED, ring=ring, lane=lane)
+
+    def _check_room(self, turn_id: TurnId, kind: SignalKind) -> None:
+        signals = [row.signal for row in self._platform.signals.values() if row.signal.turn_id == turn_id]
+        alike = [signal for signal in signals if (signal.kind is SignalKind.CANCEL) is (kind is SignalKind.CANCEL)]
+        waiting = [signal for signal in alike if signal.state is SignalState.ACCEPTED]
+        if len(waiting) >= MAX_OPEN_SIGNALS:
+            raise InboxFull(f"{MAX_OPEN_SIGNALS} wait already.")
 
     def _signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> SignalRow:
         self._platform.conversation(principal, conversation_id)
