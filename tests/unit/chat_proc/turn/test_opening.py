@@ -7,7 +7,6 @@ from chat_proc.turn.opening import (
     PREVIEW_CHARS,
     TITLE_CHARS,
     draft_opening,
-    is_text,
     load_preview,
     load_previews,
     make_title,
@@ -48,11 +47,6 @@ def store(objects: MemoryObjects, name: str, data: bytes, mime: str = "text/plai
 )
 def test_a_title_is_the_beginning_of_the_prompt_cut_at_a_word(text: str, title: str) -> None:
     assert make_title(text) == title
-
-
-@pytest.mark.parametrize(("mime", "text"), [("text/csv", True), ("application/json", True), ("image/png", False)])
-def test_which_files_are_shown_as_text(mime: str, text: bool) -> None:
-    assert is_text(mime) is text
 
 
 async def test_a_small_file_is_shown_whole() -> None:

@@ -1,11 +1,14 @@
+from typing import cast
+
 import pytest
 from turn_bench.bench import ANN, Bench
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer
 
-from chat_proc.turn.runner import MAX_ATTEMPTS
+from chat_proc.turn.runner import MAX_ATTEMPTS, MAX_CLOSINGS
 from everturn.errors import StaleFence
 from everturn.model.block_bodies import PromptBody
+from everturn.model.blocks import Block
 from everturn.model.turns import TurnStatus
 from everturn.model.uploads import Upload
 from everturn.ports.inbox import IncomingMessage
@@ -74,6 +77,25 @@ async def test_a_turn_without_progress_is_given_up_after_three_takeovers() -> No
     assert error is not None
     assert error.type.endswith("turn-given-up")
     await check_conversation(bench)
+
+
+async def test_a_turn_whose_blocks_can_not_be_read_ends_all_the_same() -> None:
+    bench = Bench(answer("Done."))
+    await bench.say("Hello.")
+    await bench.hire(failpoint="turn.opened:1:raise").work()
+    unreadable = cast(Block, object())
+    bench.blocks[0] = unreadable
+    worker = bench.hire()
+    worker.may_crash = True
+
+    for _ in range(MAX_ATTEMPTS + MAX_CLOSINGS):
+        bench.expire_lease()
+        await worker.run_one()
+
+    (row,) = bench.turn_rows
+    assert row.status is TurnStatus.FAILED
+    assert row.error is not None
+    assert row.error.type.endswith("turn-given-up")
 
 
 async def test_a_lost_lease_is_told_as_such() -> None:

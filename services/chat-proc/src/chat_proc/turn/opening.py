@@ -5,6 +5,7 @@ import codecs
 from collections.abc import Mapping, Sequence
 
 from chat_proc.agent.open_turn import Writing
+from chat_proc.tools.file_types import is_text
 from everturn.model.artifacts import Artifact
 from everturn.model.block_bodies import (
     AttachmentBody,
@@ -26,12 +27,6 @@ PREVIEW_BYTES = 64 * 1024
 PREVIEW_CHARS = 4_000
 """How much of it the model sees unasked."""
 TITLE_CHARS = 60
-TEXT_APPLICATION_MIMES = frozenset({"application/json", "application/xml", "application/csv"})
-
-
-def is_text(mime: str) -> bool:
-    """Whether a file of this type is shown as text."""
-    return mime.startswith("text/") or mime in TEXT_APPLICATION_MIMES
 
 
 def make_title(text: str) -> str:

@@ -33,6 +33,8 @@ _log = structlog.get_logger(__name__)
 
 MAX_ATTEMPTS = 3
 """Takeovers without progress after which a turn is given up."""
+MAX_CLOSINGS = 3
+"""Attempts to end a given-up turn by its blocks. Then they may be what can't be read, and it is ended without them."""
 FLUSH_S = 5.0
 """How long the end of a turn waits for its events to go out before the sweeper is left to announce it."""
 
@@ -92,6 +94,10 @@ class ClaimedTurn:
     @property
     def fence(self) -> int:
         return self._claim.lease.fence
+
+    @property
+    def _blocks_unreadable(self) -> bool:
+        return self._claim.attempt >= MAX_ATTEMPTS + MAX_CLOSINGS
 
     def notice_inbox(self, inbox_seq: int) -> None:
         if self._inbox is not None:
@@ -180,6 +186,8 @@ class ClaimedTurn:
     async def _work(self, turn_id: TurnId, emitter: Emitter) -> TurnEnd | HandedOver:
         turn = await self._load(turn_id, emitter)
         given_up = self._claim.attempt >= MAX_ATTEMPTS
+        if self._blocks_unreadable:
+            return await self._parts.loop.close(turn, _given_up())
         if turn.turn_blocks:
             # A rewind shows the signals too.
             await turn.inbox.load_unseen()
@@ -197,7 +205,8 @@ class ClaimedTurn:
         if not row.status.is_open:
             # This worker was frozen since its claim, and another one has ended the turn.
             raise StaleFence(lease.conversation_id)
-        blocks = await ask(lambda: timelines.load_blocks(lease.principal, lease.conversation_id))
+        where = lease.principal, lease.conversation_id
+        blocks = () if self._blocks_unreadable else await ask(lambda: timelines.load_blocks(*where))
         self._inbox = LeasedInbox(timelines, lease.principal, turn_id, self._claim.inbox_seq)
         self._turn = LeasedTurn(
             self._claim,
