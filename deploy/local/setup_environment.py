@@ -151,7 +151,17 @@ def save_sandbox_environment() -> None:
             source = ROOT / member
             run_uv("build", "--quiet", "--wheel", "--no-build-isolation", "--python", VENV, "-o", folder, source)
         wheels = sorted(Path(folder).glob("*.whl"))
-        run_uv("pip", "install", "--compile-bytecode", "--no-deps", "--no-index", "--reinstall", "--python", SANDBOX, *wheels)
+        run_uv(
+            "pip",
+            "install",
+            "--compile-bytecode",
+            "--no-deps",
+            "--no-index",
+            "--reinstall",
+            "--python",
+            SANDBOX,
+            *wheels,
+        )
     save_stamp(SANDBOX, stamp)
 
 

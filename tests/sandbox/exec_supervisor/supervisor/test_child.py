@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import subprocess
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -79,11 +78,11 @@ async def test_a_command_that_can_not_be_run_is_an_os_error():
 
 
 async def test_ending_it_leaves_other_children_of_ours_alone(start):
-    sibling = subprocess.Popen(["/bin/sleep", "50"])
+    sibling = await asyncio.create_subprocess_exec("/bin/sleep", "50")
     child = start("sleep 50")
 
     await asyncio.wait_for(child.end(), 2)
 
-    assert sibling.poll() is None
+    assert sibling.returncode is None
     sibling.kill()
-    sibling.wait()
+    await sibling.wait()
