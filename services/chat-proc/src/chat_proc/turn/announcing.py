@@ -5,7 +5,7 @@ import asyncio
 import structlog
 
 from chat_proc.stream.emitter import Emitter
-from chat_proc.turn.finish import build_status_after, build_terminal_event
+from chat_proc.turn.finish import build_status_after
 from chat_proc.turn.patience import Patience
 from everturn.errors import Unavailable
 from everturn.model.identity import lane_of
@@ -18,6 +18,7 @@ from everturn.ports.leases import Leases
 from everturn.ports.sweeps import Sweeps
 from everturn.ports.timelines import Timelines
 from everturn.ports.turns import Turns
+from everturn.timeline.turn_events import try_build_terminal_event
 from everturn.timeline.turn_view import build_turn_view
 from everturn.wire.events import ChatRewind, ConvTitle
 
@@ -70,10 +71,12 @@ class Announcer:
             fence=lease.fence,
             cursor=cursor,
         )
-        emitter.emit(ChatRewind(turn=build_turn_view(record, tenant=who.tenant, project=who.project)))
+        view = build_turn_view(record, tenant=who.tenant, project=who.project)
+        emitter.emit(ChatRewind(turn=view))
         if record.turn.ordinal == 1:
             emitter.emit(ConvTitle(title=page.conversation.title))
-        emitter.emit(build_terminal_event(record.blocks))
+        if terminal := try_build_terminal_event(view):
+            emitter.emit(terminal)
         if claim.turn_id is None:
             emitter.emit(build_status_after(record.turn.status))
         async with asyncio.TaskGroup() as tasks:

@@ -8,7 +8,7 @@ import structlog
 from chat_proc.agent.limits import Spent
 from chat_proc.agent.open_turn import TurnEnd, Writing
 from chat_proc.stream.emitter import Emitter
-from chat_proc.turn.finish import build_status_after, build_terminal_event, draft_exit, status_of
+from chat_proc.turn.finish import build_status_after, draft_exit, status_of
 from chat_proc.turn.inbox import LeasedInbox
 from chat_proc.turn.opening import make_title
 from chat_proc.turn.patience import Patience
@@ -23,6 +23,7 @@ from everturn.ports.clock import Clock, iso
 from everturn.ports.objects import Objects
 from everturn.ports.timelines import InboxMoved, Timelines
 from everturn.telemetry.metrics import TOKENS
+from everturn.timeline.turn_events import try_build_terminal_event
 from everturn.timeline.turn_view import TurnRecord, build_turn_view
 from everturn.wire.events import AnyEvent, ConvTitle
 from everturn.wire.views import TurnView
@@ -153,7 +154,8 @@ class LeasedTurn:
         self._say(writing)
         if title is not None:
             self.emit(ConvTitle(title=title))
-        self.emit(build_terminal_event(self.turn_blocks))
+        if terminal := try_build_terminal_event(self._build_view()):
+            self.emit(terminal)
         self.emit(build_status_after(self.turn.status, promote))
 
     async def _try_title(self) -> str | None:
