@@ -32,6 +32,13 @@ def test_wrong_usage_ends_with_code_2(tmp_path: Path, line: list[str]) -> None:
     assert "Traceback" not in ended.stderr
 
 
+def test_a_file_that_is_not_there_is_named_as_a_person_would_say_it(tmp_path: Path) -> None:
+    ended = run("chat", "Hi", "--file", "/absent", state=tmp_path)
+
+    assert "/absent: No such file or directory.\n" in ended.stderr
+    assert "Errno" not in ended.stderr
+
+
 def test_too_much_on_standard_input_is_refused(tmp_path: Path) -> None:
     ended = run("chat", state=tmp_path, stdin="x" * 1_000_001)
 

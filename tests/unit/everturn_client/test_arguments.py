@@ -43,5 +43,31 @@ def test_the_command_to_go_on_names_server_and_user_but_never_the_token() -> Non
     usual = parser.parse_args(["chat", "x", "--token", "t"])
     other = parser.parse_args(["chat", "x", "--url", "http://h:1/", "--user", "ann", "--tenant", "acme"])
 
-    assert build_command_prefix(usual, SETTINGS) == "everturn"
-    assert build_command_prefix(other, SETTINGS) == "everturn --url http://h:1 --user ann --tenant acme"
+    assert build_command_prefix("everturn", usual) == "everturn"
+    assert build_command_prefix("bin/everturn", other) == "bin/everturn --url http://h:1 --user ann --tenant acme"
+
+
+def test_server_and_user_may_be_named_before_and_after_the_command() -> None:
+    parser = build_parser(SETTINGS)
+    before = parser.parse_args(["--url", "http://h:1", "--user", "ann", "chat", "x"])
+    after = parser.parse_args(["chat", "x", "--url", "http://h:1", "--user", "ann"])
+
+    assert vars(before) == vars(after)
+    assert (before.url, before.user, before.token, before.tenant) == ("http://h:1", "ann", "secret", "default")
+
+
+def test_the_command_to_go_on_can_be_typed_as_it_is_told() -> None:
+    parser = build_parser(SETTINGS)
+    arguments = parser.parse_args(["chat", "x", "--url", "http://h:1", "--user", "ann"])
+    words = build_command_prefix("everturn", arguments).split()
+
+    again = parser.parse_args([*words[1:], "chat", "--conversation", "c", "y"])
+
+    assert (again.url, again.user, again.conversation) == ("http://h:1", "ann", "c")
+
+
+def test_the_command_to_go_on_names_a_server_that_only_the_environment_named() -> None:
+    settings = load_settings({"HOME": "/home/ann", "EVERTURN_URL": "http://127.0.0.1:9000"})
+    arguments = build_parser(settings).parse_args(["chat", "x"])
+
+    assert build_command_prefix("everturn", arguments) == "everturn --url http://127.0.0.1:9000"

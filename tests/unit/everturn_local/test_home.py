@@ -8,6 +8,8 @@ import pytest
 from everturn_local.home import (
     HomeDamagedError,
     HomeInUseError,
+    HomeUnusableError,
+    check_unused,
     load_secrets,
     remove_home,
     run_lock,
@@ -28,6 +30,31 @@ def test_an_open_home_is_closed(tmp_path: Path):
     (tmp_path / "home").mkdir(mode=0o777)
 
     assert save_home(tmp_path / "home").root.stat().st_mode & 0o067 == 0
+
+
+def test_a_folder_that_holds_other_files_is_neither_used_nor_closed(tmp_path: Path):
+    (tmp_path / "letter.txt").write_text("mine")
+    tmp_path.chmod(0o755)
+
+    with pytest.raises(HomeUnusableError, match="holds other files"):
+        save_home(tmp_path)
+
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_home_that_can_not_be_made_is_an_error_that_says_why(tmp_path: Path):
+    (tmp_path / "file").write_text("x")
+
+    with pytest.raises(HomeUnusableError, match="Set EVERTURN_HOME"):
+        save_home(tmp_path / "file")
+
+
+def test_a_home_in_use_is_told_apart_from_a_free_one(tmp_path: Path):
+    home = save_home(tmp_path / "home")
+    check_unused(home)
+
+    with run_lock(home), pytest.raises(HomeInUseError):
+        check_unused(home)
 
 
 def test_passwords_are_made_once_and_kept_from_others(tmp_path: Path):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn_local.settings import REPOSITORY, load_environment, load_run_environment, load_settings
+from everturn_local.settings import REPOSITORY, BadSettings, load_environment, load_run_environment, load_settings
 
 
 def test_the_defaults_are_the_documented_ones(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -23,6 +23,14 @@ def test_the_environment_chooses_home_and_port(monkeypatch: pytest.MonkeyPatch):
     settings = load_settings()
 
     assert (settings.everturn_home, settings.port) == (Path("/somewhere"), 8090)
+
+
+@pytest.mark.parametrize("port", ["abc", "99999", "-1", ""])
+def test_a_setting_that_can_not_be_used_is_named(monkeypatch: pytest.MonkeyPatch, port: str):
+    monkeypatch.setenv("PORT", port)
+
+    with pytest.raises(BadSettings, match=f"PORT={port}: "):
+        load_settings()
 
 
 def test_a_file_gives_what_the_environment_does_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

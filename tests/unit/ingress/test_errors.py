@@ -28,6 +28,12 @@ def test_errors_of_the_platform_have_a_status(error: EverturnError, status: int)
     assert translated and translated.status_code == status
 
 
+def test_a_conflict_does_not_say_its_title_twice() -> None:
+    translated = errors.translate_error(Conflict("No turn is open."))
+
+    assert translated and translated.answer.detail == "No turn is open."
+
+
 def test_an_absent_thing_is_not_named() -> None:
     translated = errors.translate_error(NotFound("conv_secret"))
 

@@ -3,15 +3,18 @@
 import argparse
 from pathlib import Path
 
-from everturn_client.settings import ClientSettings
+from everturn_client.settings import DEFAULT_URL, ClientSettings
 
 EXIT_CODES = "Exit codes: 0 fine, 1 the turn or request failed or was cancelled, 2 wrong usage, 3 server unreachable."
 
 
 def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
     """The parser; its defaults come from the settings."""
-    shared = _build_shared(settings)
     parser = argparse.ArgumentParser(prog="everturn", description="Talk with Everturn agents.", epilog=EXIT_CODES)
+    _add_shared(parser, settings)
+    # After the command they are taken as well; there they have no defaults, which would undo what came before it.
+    shared = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    _add_shared(shared, settings, is_repeated=True)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_chat(
         commands.add_parser("chat", parents=[shared], help="send a message and watch the answer", epilog=EXIT_CODES)
@@ -47,16 +50,14 @@ def _add_chat(chat: argparse.ArgumentParser) -> None:
     chat.add_argument("--no-thinking", action="store_true", help="don't show what the model thinks")
 
 
-def _build_shared(settings: ClientSettings) -> argparse.ArgumentParser:
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument(
-        "--url", type=_server_url, default=settings.url, help=f"the server, also by EVERTURN_URL ({settings.url})"
-    )
-    shared.add_argument("--token", default=settings.token, help="bearer token or API key, also by EVERTURN_TOKEN")
-    shared.add_argument("--user", metavar="NAME", help="who you are, for servers in development mode")
-    shared.add_argument("--tenant", default="default", help="(default)")
-    shared.add_argument("--project", default="default", help="(default)")
-    return shared
+def _add_shared(parser: argparse.ArgumentParser, settings: ClientSettings, *, is_repeated: bool = False) -> None:
+    parser.add_argument("--url", type=_server_url, help=f"the server, also by EVERTURN_URL ({settings.url})")
+    parser.add_argument("--token", help="bearer token or API key, also by EVERTURN_TOKEN")
+    parser.add_argument("--user", metavar="NAME", help="who you are, for servers in development mode")
+    parser.add_argument("--tenant", help="(default)")
+    parser.add_argument("--project", help="(default)")
+    if not is_repeated:
+        parser.set_defaults(url=settings.url, token=settings.token, tenant="default", project="default")
 
 
 def _positive(text: str) -> int:
@@ -68,14 +69,16 @@ def _positive(text: str) -> int:
 
 def _server_url(text: str) -> str:
     if not text.startswith(("http://", "https://")):
-        raise argparse.ArgumentTypeError("a server's URL begins with http:// or https://")
+        raise argparse.ArgumentTypeError("a server's URL (also in EVERTURN_URL) begins with http:// or https://")
     return text.rstrip("/")
 
 
-def build_command_prefix(arguments: argparse.Namespace, settings: ClientSettings) -> str:
-    """How to call this program again for the same server and user. A token is never repeated."""
-    parts = ["everturn"]
-    options = [("--url", arguments.url, settings.url), ("--user", arguments.user, None)]
+def build_command_prefix(program: str, arguments: argparse.Namespace) -> str:
+    """How to call `program` again for the same server and user, also where EVERTURN_URL was set for one call only.
+
+    A token is never repeated.
+    """
+    options = [("--url", arguments.url, DEFAULT_URL), ("--user", arguments.user, None)]
     options += [("--tenant", arguments.tenant, "default"), ("--project", arguments.project, "default")]
     chosen = [f"{option} {value}" for option, value, usual in options if value != usual]
-    return " ".join([*parts, *chosen])
+    return " ".join([program, *chosen])

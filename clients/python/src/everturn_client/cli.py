@@ -2,8 +2,10 @@
 
 import argparse
 import asyncio
+import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TextIO
 
 import httpx2
@@ -38,10 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return asyncio.run(_run(arguments, settings, screen))
     except Unreachable as error:
-        screen.say(f"{error}\nIs it running? Start it with: make run", "bad")
+        screen.say(
+            f"{error}\nIs it running? Start it with: make run. Is it elsewhere? Name it with --url or EVERTURN_URL.",
+            "bad",
+        )
         return UNREACHABLE
     except (BadUsage, TooMuch, OSError, httpx2.InvalidURL) as error:
-        screen.say(str(error), "bad")
+        screen.say(_describe(error), "bad")
         return USAGE
     except EverturnError as error:
         screen.say(str(error), "bad")
@@ -53,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 async def _run(arguments: argparse.Namespace, settings: ClientSettings, screen: Screen) -> int:
     place = f"{arguments.url} {arguments.tenant} {arguments.project} {arguments.user or ''}"
     memory = LastConversations(settings.state_dir, place)
-    command = build_command_prefix(arguments, settings)
+    command = build_command_prefix(_load_program(), arguments)
     async with EverturnClient(
         arguments.url, arguments.tenant, arguments.project, token=arguments.token, dev_user=arguments.user
     ) as client:
@@ -112,6 +117,19 @@ def _load_last(memory: LastConversations) -> str:
     if last is None:
         raise BadUsage("No conversation is remembered for this server and user; name one with --conversation.")
     return last
+
+
+def _describe(error: Exception) -> str:
+    """What went wrong, for a file without the number that Python puts before it."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}."
+    return str(error)
+
+
+def _load_program() -> str:
+    """How this program was called: by its name where the shell finds that, else by its path."""
+    called = sys.argv[0]
+    return called if Path(called).name == "everturn" and not shutil.which("everturn") else "everturn"
 
 
 def _exit_code(turn: TurnView) -> int:

@@ -11,8 +11,8 @@ class ProblemError(EverturnError):
         self.problem = problem
         self.fields = fields
         self.retry_after_s = retry_after_s
-        told = " ".join(part for part in (problem.title, problem.detail, "; ".join(fields)) if part)
-        super().__init__(f"{told} ({problem.status})")
+        told = [part.rstrip(".") for part in (problem.title, problem.detail, "; ".join(fields)) if part]
+        super().__init__(f"{'. '.join(told)} ({problem.status}).")
 
 
 class Unreachable(EverturnError):

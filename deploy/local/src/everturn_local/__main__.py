@@ -17,8 +17,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("command", choices=("run", "doctor", "migrate", "clean"))
     parser.add_argument("--yes", action="store_true", help="clean: don't ask")
     chosen = parser.parse_args(arguments)
-    settings = load_settings()
     try:
+        settings = load_settings()
         match chosen.command:
             case "run":
                 return asyncio.run(run_platform(settings))

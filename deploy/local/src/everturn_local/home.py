@@ -20,6 +20,10 @@ class HomeInUseError(EverturnError):
     """Another run uses this EVERTURN_HOME."""
 
 
+class HomeUnusableError(EverturnError):
+    """EVERTURN_HOME can't hold our state."""
+
+
 class HomeDamagedError(EverturnError):
     """A file in EVERTURN_HOME can't be read."""
 
@@ -79,15 +83,23 @@ def save_home(root: Path) -> Home:
     """Create the folders that are missing and set their modes: nobody else may enter.
 
     For root the server's own group may traverse the top folder, because Postgres refuses to run as root.
+    Raises HomeUnusableError.
     """
     home = Home(root.absolute())
-    home.root.mkdir(parents=True, exist_ok=True)
+    try:
+        home.root.mkdir(parents=True, exist_ok=True)
+        is_ours = home.processes.is_dir() or not any(home.root.iterdir())
+    except OSError as error:
+        raise HomeUnusableError(f"{home.root}: {error.strerror}. Set EVERTURN_HOME to another folder.") from error
+    if not is_ours:
+        # Closing somebody's home folder, or /tmp, to everybody else would break what others keep there.
+        raise HomeUnusableError(f"{home.root} holds other files. Set EVERTURN_HOME to a new or an empty folder.")
     if is_root():
         os.chown(home.root, 0, SERVER_UID)
         home.root.chmod(0o710)
     else:
         home.root.chmod(0o700)
-    for folder in (home.redis, home.objects, home.logs, home.processes):
+    for folder in (home.processes, home.redis, home.objects, home.logs):
         folder.mkdir(exist_ok=True)
         folder.chmod(0o700)
     return home
@@ -126,6 +138,13 @@ def remove_home(home: Home) -> None:
         file.unlink(missing_ok=True)
     if home.root.is_dir() and not any(home.root.iterdir()):
         home.root.rmdir()
+
+
+def check_unused(home: Home) -> None:
+    """Raises HomeInUseError while another run holds the home."""
+    if home.lock_file.exists():
+        with run_lock(home):
+            pass
 
 
 @contextmanager

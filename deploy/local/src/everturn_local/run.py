@@ -8,10 +8,12 @@ from typing import Any
 
 from everturn.errors import EverturnError
 from everturn_local.banner import render_banner
+from everturn_local.home import Home, check_unused
 from everturn_local.ports import is_port_free
 from everturn_local.settings import LocalSettings, load_run_environment
 from everturn_local.supervision.logs import ErrorWatch
 from everturn_local.supervision.platform import Platform
+from everturn_local.supervision.service import STOP_LIMIT_S
 
 WATCH_INTERVAL_S = 0.5
 EXIT_INTERRUPTED = 130
@@ -23,6 +25,8 @@ class PortInUse(EverturnError):
 
 async def run_platform(settings: LocalSettings) -> int:
     """Runs until SIGINT or SIGTERM; returns the exit code. A second signal while it stops ends everything at once."""
+    # In this order: a second run on the same home meets its own sister on the port, and should be told so.
+    check_unused(Home(settings.everturn_home.absolute()))
     check_port(settings)
     started = time.monotonic()
     signals = StopSignals()
@@ -39,7 +43,7 @@ async def run_platform(settings: LocalSettings) -> int:
     start_s = time.monotonic() - started
     print(render_banner(platform.reports, home=platform.home.root, start_s=start_s), flush=True)
     await signals.run_unless_signalled(_run_error_watch(platform))
-    show_progress("stopping (Ctrl-C again stops at once)")
+    show_progress(f"stopping; what runs gets up to {STOP_LIMIT_S:.0f} s (Ctrl-C again stops at once)")
     if not await signals.run_unless_signalled(platform.stop()):
         await platform.stop(limit_s=0)
     show_progress("stopped")

@@ -4,11 +4,17 @@ import os
 from pathlib import Path
 
 from dotenv import dotenv_values
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from everturn.errors import EverturnError
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 ENV_FILE = REPOSITORY / ".env"
+
+
+class BadSettings(EverturnError):
+    """A setting can't be used."""
 
 
 class LocalSettings(BaseSettings):
@@ -22,8 +28,14 @@ class LocalSettings(BaseSettings):
 
 
 def load_settings(env_file: Path = ENV_FILE) -> LocalSettings:
-    """From the environment, and what isn't there from `env_file`, which may be absent."""
-    return LocalSettings(_env_file=env_file)  # pyright: ignore[reportCallIssue] pydantic-settings' own argument
+    """From the environment, and what isn't there from `env_file`, which may be absent. Raises BadSettings."""
+    try:
+        return LocalSettings(_env_file=env_file)  # pyright: ignore[reportCallIssue] pydantic-settings' own argument
+    except ValidationError as error:
+        wrong = [
+            f"{'.'.join(map(str, item['loc'])).upper()}={item['input']}: {item['msg']}." for item in error.errors()
+        ]
+        raise BadSettings(" ".join(wrong)) from error
 
 
 def load_run_environment(env_file: Path = ENV_FILE) -> dict[str, str]:

@@ -95,13 +95,18 @@ def translate_error(error: EverturnError) -> ProblemError | None:
         case InboxFull():
             return too_many(str(error), retry_after_s=RETRY_AFTER_S)
         case Conflict():
-            return ProblemError(problem("conflict", "The request contradicts the present state", 409, str(error)))
+            return ProblemError(problem("conflict", "The request contradicts the present state", 409, _say(error)))
         case Invalid():
-            return unprocessable(str(error))
+            return unprocessable(_say(error))
         case Unavailable():
             return unavailable("A part of the service does not answer.")
         case _:
             return None
+
+
+def _say(error: EverturnError) -> str:
+    """What an error says beyond the sentence of the root classes, which the problem's title says already."""
+    return error.detail if type(error) in (Conflict, Invalid) else str(error)
 
 
 def problem_response(error: ProblemError) -> Response:

@@ -60,9 +60,10 @@ async def test_the_answer_streams_to_standard_output_and_the_rest_beside_it(
         "Let me see.\n",
         "▸ draw …\n",
         "✓ draw (20 ms)\n",
-        "chart.png (9 bytes)   everturn download art_chart.png",
+        f"chart.png (9 bytes)   everturn --url {server.url} download art_chart.png",
         "2 rounds · 12 ms · 22 tokens",
-        f'Conversation {conversation_id}; go on with: everturn chat --conversation {conversation_id} "…"',
+        f"Conversation {conversation_id}; go on with: "
+        f'everturn --url {server.url} chat --conversation {conversation_id} "…"',
     ):
         assert told in err
     assert "\x1b" not in out + err

@@ -46,7 +46,7 @@ async def test_what_is_typed_while_a_turn_runs_reaches_the_turn(
     assert [json.loads(body)["text"] for body in (followup, steer, cancel)] == ["And this?", "Only north", ""]
     assert "Nothing is running." in err
     assert "There are no files." in err
-    assert "sales.csv (9 bytes)   everturn download art_sales.csv" in err
+    assert f"sales.csv (9 bytes)   everturn --url {server.url} download art_sales.csv" in err
 
 
 async def test_a_refused_message_does_not_end_the_prompt(
@@ -60,7 +60,7 @@ async def test_a_refused_message_does_not_end_the_prompt(
     _, err = (stream.decode() for stream in await asyncio.wait_for(running.communicate(), 20))
 
     assert running.returncode == 0
-    assert "Refused on purpose." in err
+    assert "Refused on purpose (422)." in err
     assert err.count("while a turn runs it is a followup") == 2
 
 

@@ -73,4 +73,5 @@ def test_the_tail_of_an_absent_log_is_empty(tmp_path: Path):
     (tmp_path / "w.log").write_text("\n".join(map(str, range(99))))
 
     assert load_tail(tmp_path / "absent.log") == []
+    assert load_tail(tmp_path / "w.log", start=(tmp_path / "w.log").stat().st_size) == []
     assert load_tail(tmp_path / "w.log", max_lines=2) == ["97", "98"]

@@ -45,6 +45,19 @@ async def test_a_body_that_stops_coming_is_given_up() -> None:
     assert refused.value.status_code == 408
 
 
+async def test_a_body_that_drips_is_given_up_in_the_end() -> None:
+    async def drip() -> Message:
+        await asyncio.sleep(0.005)
+        return {"type": "http.request", "body": b"", "more_body": True}
+
+    dripping = AdmittedRequest(build([b""]).scope, drip)
+    dripping.body_timeout_s = 0.05
+    with pytest.raises(ProblemError, match="not complete") as refused:
+        await dripping.body()
+
+    assert refused.value.status_code == 408
+
+
 async def test_a_client_that_goes_away_is_no_error_of_ours() -> None:
     async def gone() -> Message:
         return {"type": "http.disconnect"}

@@ -17,12 +17,12 @@ def save_rotated(log: Path) -> None:
         log.replace(log.with_suffix(".log.1"))
 
 
-def load_tail(log: Path, max_lines: int = 8) -> list[str]:
-    """The last lines, from the last MAX_READ_BYTES."""
+def load_tail(log: Path, max_lines: int = 8, *, start: int = 0) -> list[str]:
+    """The last lines after byte `start`, from the last MAX_READ_BYTES."""
     if not log.exists():
         return []
     with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - MAX_READ_BYTES))
+        file.seek(max(start, log.stat().st_size - MAX_READ_BYTES))
         return file.read(MAX_READ_BYTES).decode(errors="replace").splitlines()[-max_lines:]
 
 

@@ -45,6 +45,7 @@ class ServiceProcess:
         self.report: ReadyReport = {}
         self._records = records
         self._child: Child | None = None
+        self._log_start = 0
 
     @property
     def name(self) -> str:
@@ -57,6 +58,7 @@ class ServiceProcess:
     async def start(self, *, extra_env: Mapping[str, str] | None = None) -> ReadyReport:
         """Start and wait for the ready line. Raises ServiceStartError with the end of its log."""
         save_rotated(self.spec.log)
+        self._log_start = self.spec.log.stat().st_size if self.spec.log.exists() else 0
         reading, writing = os.pipe()
         try:
             self._spawn(writing, extra_env or {})
@@ -112,7 +114,7 @@ class ServiceProcess:
             raise self._build_error(str(error)) from error
 
     def _build_error(self, reason: str) -> ServiceStartError:
-        tail = "\n".join(load_tail(self.spec.log))
+        tail = "\n".join(load_tail(self.spec.log, start=self._log_start))
         return ServiceStartError(f"{self.name}: {reason}. The end of {self.spec.log}:\n{tail}")
 
 
