@@ -177,7 +177,9 @@ async def test_the_document_is_openapi_31_with_problems_and_examples(client: htt
     assert set(message["requestBody"]["content"]) == {"application/json", "multipart/form-data"}
     assert message["requestBody"]["content"]["application/json"]["example"]
     assert "HTTPValidationError" not in str(document)
-    assert (await client.get("/docs")).status_code == 200
+    page = await client.get("/", follow_redirects=True)
+    assert (page.status_code, page.url.path) == (200, "/docs")
+    assert "/conversations/{tenant}/{project}" in page.text
 
 
 async def test_absent_routes_and_methods_are_problems(client: httpx2.AsyncClient, refused: Refused) -> None:

@@ -38,6 +38,7 @@ from ingress.conversations import turns
 from ingress.conversations.service import ConversationService
 from ingress.errors import ProblemError, problem_response, translate_error
 from ingress.feedback import endpoints as feedback
+from ingress.health import docs
 from ingress.health import endpoints as health
 from ingress.health.readiness import Part
 from ingress.resources import endpoints as resources
@@ -73,7 +74,7 @@ class Parts:
 
 def build_app(parts: Parts) -> FastAPI:
     """The application. `app.state.hub` is a hub that somebody has to run while the application serves."""
-    app = FastAPI(title=TITLE, version="0.1.0", redirect_slashes=False, redoc_url=None, docs_url="/docs")
+    app = FastAPI(title=TITLE, version="0.1.0", redirect_slashes=False, redoc_url=None, docs_url=None)
     _add_services(app, parts)
     for router in (
         conversations.router,
@@ -85,6 +86,7 @@ def build_app(parts: Parts) -> FastAPI:
         sse.router,
         resources.router,
         health.router,
+        docs.router,
     ):
         app.include_router(router)
     _add_error_handlers(app)

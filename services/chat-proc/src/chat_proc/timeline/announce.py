@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from chat_proc.timeline.block_text import render_artifact, render_plan
 from chat_proc.timeline.files import fold_artifacts
-from chat_proc.timeline.inert import escape_line, make_inert
 from chat_proc.timeline.plans import open_plans
 from everturn.model.artifacts import Artifact, ArtifactKind
 from everturn.model.block_bodies import FeedbackBody, SignalBody
 from everturn.model.blocks import Block
 from everturn.model.ids import TurnId
 from everturn.model.plans import PlanSnapshot
+from everturn.timeline.inert import escape_line, make_inert
 
 SHOWN_EVENTS = 4
 SHOWN_FILES = 30

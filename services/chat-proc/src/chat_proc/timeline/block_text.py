@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterable
 from typing import cast
 
-from chat_proc.timeline.inert import escape_line, make_inert
 from everturn.model import block_bodies as bodies
 from everturn.model.artifacts import Artifact
 from everturn.model.blocks import Block, BlockType
 from everturn.model.plans import PlanSnapshot, render_step
+from everturn.timeline.inert import escape_line, make_inert
 
 MAX_PROMPT_CHARS = 40_000
 MAX_TEXT_CHARS = 24_000

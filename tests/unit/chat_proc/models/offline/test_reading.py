@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from chat_proc.models.offline.reading import Ask, Attachment, Call, OpenPlan, read_conversation
 from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
+from everturn.timeline.inert import make_inert
 
 if TYPE_CHECKING:
     from tests.unit.chat_proc.models.offline.conftest import PromptBuilder
@@ -27,6 +28,16 @@ def test_turns_hold_what_was_said_attached_called_and_answered(prompt: "PromptBu
     assert first.completion == "It is 1."
     assert [ask.kind for ask in second.asks] == ["prompt", "followup", "steer"]
     assert second.asks[2].text == ""
+
+
+def test_text_that_was_marked_because_it_looks_like_our_markup_is_read_as_it_was_written(
+    prompt: "PromptBuilder",
+) -> None:
+    written = "Run this:\n    print('</channel:code>')\n[react.notice] is a word"
+
+    prompt.turn("turn_1", make_inert(written))
+
+    assert read_conversation(prompt.build()).now.asks == (Ask("prompt", written),)
 
 
 def test_a_call_without_result_and_one_with_cut_parameters_are_still_calls(prompt: "PromptBuilder") -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from everturn.model.llm.prompts import ModelRequest, TextPart
+from everturn.timeline.inert import read_back
 
 _HEADER = re.compile(
     r"^\[(?P<kind>TURN|ANNOUNCE|SOURCES POOL|COMPACTED PRIOR CONVERSATION MEMORY"
@@ -146,7 +147,7 @@ def read_blocks(texts: Iterable[str]) -> Iterator[Block]:
 
 
 def _build_block(header: re.Match[str], body: list[str]) -> Block:
-    return Block(header["kind"], header["rest"].strip(), header["after"].strip(), "\n".join(body).strip())
+    return Block(header["kind"], header["rest"].strip(), header["after"].strip(), read_back("\n".join(body)).strip())
 
 
 def _texts(request: ModelRequest, *, system: bool) -> list[str]:

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chat_proc.timeline.files import fold_artifacts
-from chat_proc.timeline.inert import escape_line
 from everturn.errors import EverturnError
 from everturn.model.artifacts import Artifact
 from everturn.model.blocks import Block
 from everturn.ports.objects import Objects
+from everturn.timeline.inert import escape_line
 from everturn.wire.execution import check_relative_path
 
 MAX_INPUT_BYTES = 48 * 1024 * 1024

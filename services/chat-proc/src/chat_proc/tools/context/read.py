@@ -7,7 +7,6 @@ from importlib.resources import files
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from chat_proc.timeline.files import IMAGE_MIMES, AttachedMedia, describe_media, is_media
-from chat_proc.timeline.inert import escape_line
 from chat_proc.tools.context.excerpt import Range, count_lines, cut_excerpt
 from chat_proc.tools.context.resolve import FoundFile, FoundText, Missing, Resolver
 from chat_proc.tools.file_types import is_text
@@ -16,6 +15,7 @@ from everturn.model.artifacts import Artifact
 from everturn.model.commits import Effect
 from everturn.ports.objects import Objects
 from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
+from everturn.timeline.inert import escape_line
 
 MAX_PATHS = 20
 MAX_CHARS = 20_000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.timeline.inert import escape_line, make_inert, read_back
+from everturn.timeline.inert import escape_line, make_inert, read_back
 
 TRICKY = st.lists(
     st.sampled_from(
