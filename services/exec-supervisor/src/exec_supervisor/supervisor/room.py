@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import socket
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ async def open_room(launch: Launch) -> AsyncGenerator[Room]:
     run_dir = Path(launch.run_dir)
     uid = launch.sandbox_uid if os.geteuid() == 0 else os.geteuid()
     become_subreaper()
-    cgroup = try_create_cgroup(launch.execution_id, launch.limits)
+    # Two workers may run the same execution at once: a taken-over one, or the trial that each makes at its start.
+    cgroup = try_create_cgroup(f"{launch.execution_id}-{secrets.token_hex(4)}", launch.limits)
     async with contextlib.AsyncExitStack() as stack:
         if cgroup is not None:
             stack.callback(cgroup.remove)
