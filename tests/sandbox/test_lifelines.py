@@ -142,10 +142,12 @@ def is_alive(pid: int) -> bool:
 
 async def test_many_runs_leave_nothing_behind(run):
     mark = f"test-{os.getpid()}-"
+    # A supervisor that a test before this one killed may have left its empty control group for a later run to remove.
+    older = leftovers(mark)
     before = len(os.listdir("/proc/self/fd"))
 
     for _ in range(5):
         await run("open(OUTPUT_DIR + '/a', 'w').write('a')", outputs=("a",))
 
-    assert leftovers(mark) == []
+    assert [path for path in leftovers(mark) if path not in older] == []
     assert len(os.listdir("/proc/self/fd")) <= before + 2
