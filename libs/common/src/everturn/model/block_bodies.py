@@ -52,6 +52,20 @@ class SignalBody(Body):
     attachments: tuple[Artifact, ...] = ()
 
 
+class EventBody(Body):
+    """Something that happened outside, such as a form sent off or an alert; `kind` is its sort.
+
+    A `reactive` event asks the model to do something about it; another one is only recorded.
+    """
+
+    signal_id: SignalId
+    kind: str
+    text: str
+    payload: dict[str, Any] = {}
+    reactive: bool = True
+    attachments: tuple[Artifact, ...] = ()
+
+
 class RoundStartBody(Body):
     """A round begins; `limit` is the number of rounds the turn may have at this moment."""
 
@@ -145,6 +159,82 @@ class SummaryBody(Body):
     """The working summary of a turn, hidden from the person."""
 
     text: str
+
+
+class DeferralBody(Body):
+    """Why the answer before it does not end the turn, and what to do now."""
+
+    reason: str
+    text: str
+
+
+class AnchorBody(Body):
+    """An internal memory anchor: a short line the model leaves for later turns. `tags` are of P, D, S, A, K."""
+
+    text: str
+    tags: tuple[str, ...] = ()
+    path: str | None = None
+
+
+class HideBody(Body):
+    """Blocks with one of `refs` and a `seq` up to `through_seq` are shown as `replacement` from here on."""
+
+    refs: tuple[str, ...]
+    through_seq: int
+    replacement: str
+
+
+class CheckoutBody(Body):
+    """What the editable workspace of the turn took over. `artifacts` are the copies, `sources` the refs they are of."""
+
+    mode: Literal["replace", "overlay"]
+    sources: tuple[str, ...]
+    artifacts: tuple[Artifact, ...]
+
+
+class PlanHistoryBody(Body):
+    """The newest snapshots of plans whose own blocks are no longer shown."""
+
+    plans: tuple[PlanSnapshot, ...]
+
+
+class KeptText(BaseModel):
+    """A text that outlives the blocks it came from: an anchor, a signal, an event. `kind` is its block type."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ref: str
+    kind: str
+    text: str
+
+
+class RangeSummaryBody(Body):
+    """Blocks `first_seq` to `last_seq`, told in short. What it keeps is there so that no later reader needs them.
+
+    `history` covers whole ended turns; `turn` covers the beginning of the turn it stands in. A later one of the same
+    scope covers the earlier one too. `by` says whether a model wrote the text or rules did. Tokens are estimates.
+    """
+
+    scope: Literal["history", "turn"]
+    first_seq: int
+    last_seq: int
+    turn_ids: tuple[str, ...]
+    text: str
+    kept: tuple[KeptText, ...] = ()
+    plans: tuple[PlanSnapshot, ...] = ()
+    before_tokens: int
+    after_tokens: int
+    by: Literal["model", "rules"]
+
+
+class SystemMessageBody(Body):
+    """The runtime changed what the model sees. `cache_ttl_pruned`: turns that begin before `recent_from_seq` are shown
+    as cards or rows, those before `intact_from_seq` without their bulky results."""
+
+    kind: Literal["cache_ttl_pruned"]
+    text: str
+    recent_from_seq: int
+    intact_from_seq: int
 
 
 class TitleBody(Body):

@@ -24,10 +24,12 @@ class BlockType(StrEnum):
     ATTACHMENT_TEXT = "user.attachment.text"
     USER_FOLLOWUP = "user.followup"
     USER_STEER = "user.steer"
+    EXTERNAL_EVENT = "event.external"
     STAGE_GATE = "stage.gate"
     ROUND_START = "react.round.start"
     THINKING = "react.thinking"
     NOTES = "react.notes"
+    ANCHOR = "react.note"
     NOTICE = "react.notice"
     DECISION_RAW = "react.decision.raw"
     TOOL_CALL = "react.tool.call"
@@ -35,9 +37,15 @@ class BlockType(StrEnum):
     TOOL_RESULT = "react.tool.result"
     PLAN = "react.plan"
     PLAN_ACK = "react.plan.ack"
+    PLAN_HISTORY = "react.plan.history"
+    HIDE = "react.hide"
+    CHECKOUT = "react.workspace.checkout"
     COMPLETION = "assistant.completion"
     COMPLETION_ATTEMPT = "assistant.completion.attempt"
+    DEFERRAL = "assistant.completion.attempt.outcome"
     WORKING_SUMMARY = "conv.working.summary"
+    RANGE_SUMMARY = "conv.range.summary"
+    SYSTEM_MESSAGE = "system.message"
     FEEDBACK = "turn.feedback"
     EXIT = "react.exit"
 
@@ -58,10 +66,12 @@ BODY_OF: dict[BlockType, type[Body]] = {
     BlockType.ATTACHMENT_TEXT: bodies.AttachmentTextBody,
     BlockType.USER_FOLLOWUP: bodies.SignalBody,
     BlockType.USER_STEER: bodies.SignalBody,
+    BlockType.EXTERNAL_EVENT: bodies.EventBody,
     BlockType.STAGE_GATE: bodies.TitleBody,
     BlockType.ROUND_START: bodies.RoundStartBody,
     BlockType.THINKING: bodies.ThinkingBody,
     BlockType.NOTES: bodies.NotesBody,
+    BlockType.ANCHOR: bodies.AnchorBody,
     BlockType.NOTICE: bodies.NoticeBody,
     BlockType.DECISION_RAW: bodies.RawDecisionBody,
     BlockType.TOOL_CALL: bodies.ToolCallBody,
@@ -69,9 +79,15 @@ BODY_OF: dict[BlockType, type[Body]] = {
     BlockType.TOOL_RESULT: bodies.ToolResultBody,
     BlockType.PLAN: bodies.PlanBody,
     BlockType.PLAN_ACK: bodies.PlanAckBody,
+    BlockType.PLAN_HISTORY: bodies.PlanHistoryBody,
+    BlockType.HIDE: bodies.HideBody,
+    BlockType.CHECKOUT: bodies.CheckoutBody,
     BlockType.COMPLETION: bodies.CompletionBody,
     BlockType.COMPLETION_ATTEMPT: bodies.AttemptBody,
+    BlockType.DEFERRAL: bodies.DeferralBody,
     BlockType.WORKING_SUMMARY: bodies.SummaryBody,
+    BlockType.RANGE_SUMMARY: bodies.RangeSummaryBody,
+    BlockType.SYSTEM_MESSAGE: bodies.SystemMessageBody,
     BlockType.FEEDBACK: bodies.FeedbackBody,
     BlockType.EXIT: bodies.ExitBody,
 }
@@ -86,12 +102,14 @@ def author_of(kind: BlockType) -> Author:
             | BlockType.ATTACHMENT_TEXT
             | BlockType.USER_FOLLOWUP
             | BlockType.USER_STEER
+            | BlockType.EXTERNAL_EVENT
             | BlockType.FEEDBACK
         ):
             return Author.USER
         case (
             BlockType.THINKING
             | BlockType.NOTES
+            | BlockType.ANCHOR
             | BlockType.DECISION_RAW
             | BlockType.TOOL_CALL
             | BlockType.TOOL_CODE
@@ -101,9 +119,19 @@ def author_of(kind: BlockType) -> Author:
             | BlockType.WORKING_SUMMARY
         ):
             return Author.ASSISTANT
-        case BlockType.TOOL_RESULT | BlockType.PLAN:
+        case BlockType.TOOL_RESULT | BlockType.PLAN | BlockType.HIDE | BlockType.CHECKOUT:
             return Author.TOOL
-        case BlockType.TURN_HEADER | BlockType.STAGE_GATE | BlockType.ROUND_START | BlockType.NOTICE | BlockType.EXIT:
+        case (
+            BlockType.TURN_HEADER
+            | BlockType.STAGE_GATE
+            | BlockType.ROUND_START
+            | BlockType.NOTICE
+            | BlockType.PLAN_HISTORY
+            | BlockType.DEFERRAL
+            | BlockType.RANGE_SUMMARY
+            | BlockType.SYSTEM_MESSAGE
+            | BlockType.EXIT
+        ):
             return Author.RUNTIME
         case _:
             assert_never(kind)

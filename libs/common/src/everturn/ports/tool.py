@@ -13,6 +13,9 @@ from everturn.model.commits import Effect
 from everturn.model.identity import Principal
 from everturn.model.ids import CallId, ConversationId, TurnId
 
+Strategy = Literal["exploration", "exploitation", "neutral", "unknown"]
+"""What a call is for: finding out, making something of what is known, or neither. It decides what may share a round."""
+
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
@@ -27,6 +30,7 @@ class ToolSpec:
     guide: str
     params: type[BaseModel]
     effect: Effect
+    strategy: Strategy = "unknown"
     takes_code: bool = False
     cancellable: bool = True
     timeout_s: float = 60.0

@@ -51,6 +51,8 @@ def block_source(block: Block) -> str:
             return "\n".join((body.text, *map(render_artifact, body.artifacts)))
         case bodies.PlanBody(plan=plan):
             return render_plan(plan)
+        case bodies.PlanHistoryBody(plans=plans):
+            return "\n".join(map(render_plan, plans))
         case bodies.TitleBody(title=title):
             return title
         case (
@@ -66,6 +68,11 @@ def block_source(block: Block) -> str:
             | bodies.CompletionBody(text=text)
             | bodies.AttemptBody(text=text)
             | bodies.SummaryBody(text=text)
+            | bodies.EventBody(text=text)
+            | bodies.AnchorBody(text=text)
+            | bodies.DeferralBody(text=text)
+            | bodies.RangeSummaryBody(text=text)
+            | bodies.SystemMessageBody(text=text)
             | bodies.FeedbackBody(text=text)
         ):
             return text

@@ -6,7 +6,16 @@ from chat_proc.timeline.block_text import MAX_PROMPT_CHARS, MAX_TEXT_CHARS, bloc
 from everturn.model.block_bodies import PromptBody, SignalBody, ToolCallBody
 from everturn.model.blocks import Block, BlockType
 
-_HIDDEN = frozenset({BlockType.STAGE_GATE, BlockType.ROUND_START, BlockType.PLAN_ACK, BlockType.EXIT})
+_HIDDEN = frozenset(
+    {
+        BlockType.STAGE_GATE,
+        BlockType.ROUND_START,
+        BlockType.PLAN_ACK,
+        BlockType.HIDE,
+        BlockType.CHECKOUT,
+        BlockType.EXIT,
+    }
+)
 """What only clients and the runtime need. Plan marks are hidden because the snapshot after them says the same."""
 
 

@@ -1,0 +1,24 @@
+"""Sources, search snippets, user memory, events as signals. Run before the deploy that uses them. Forward only."""
+
+from pathlib import Path
+
+import asyncpg
+from alembic import op
+from sqlalchemy.util import await_only
+
+revision = "0002"
+down_revision = "0001"
+
+SQL = Path(__file__).parents[1] / "sql"
+
+
+def upgrade() -> None:
+    for script in ("0002_blocks", "0002_sources", "0002_search", "0002_signals"):
+        _run(SQL / f"{script}.sql")
+
+
+def _run(path: Path) -> None:
+    """A file holds many statements, which the driver takes only as one simple query."""
+    op.execute("SELECT 1")  # the adapter begins its transaction with the first statement that goes through it
+    driver: asyncpg.Connection = op.get_bind().connection.driver_connection
+    await_only(driver.execute(path.read_text()))
