@@ -144,12 +144,12 @@ def save_sandbox_environment() -> None:
     if found.get("libraries") != stamp["libraries"] or not runs(SANDBOX / "bin" / "python", "-c", "pass"):
         show("setting up .venv-sandbox")
         with Step("libraries of generated code"):
-            run_uv("venv", "--quiet", "--clear", "--python", sys.executable, SANDBOX)
+            run_uv("venv", "--clear", "--python", sys.executable, SANDBOX)
             run_uv("pip", "sync", "--compile-bytecode", "--require-hashes", "--python", SANDBOX, SANDBOX_LOCK)
     with Step("executor"), tempfile.TemporaryDirectory() as folder:
         for member in SANDBOX_MEMBERS:
             source = ROOT / member
-            run_uv("build", "--quiet", "--wheel", "--no-build-isolation", "--python", VENV, "-o", folder, source)
+            run_uv("build", "--wheel", "--no-build-isolation", "--python", VENV, "-o", folder, source)
         wheels = sorted(Path(folder).glob("*.whl"))
         run_uv(
             "pip",
@@ -248,7 +248,8 @@ def run_uv(*arguments: str | Path, partial: bool = True) -> None:
     # Every download is checked against a hash, so which index it comes from doesn't matter.
     env.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
     env.setdefault("UV_PYTHON_DOWNLOADS", "never")
-    run(VENV / "bin" / "uv", *arguments, env=env)
+    # Quiet: its list of a hundred packages would hide what the steps tell. Errors are still printed.
+    run(VENV / "bin" / "uv", "--quiet", *arguments, env=env)
 
 
 def load_pip_settings() -> dict[str, str]:
