@@ -35,7 +35,7 @@ MIN_VERSION = (3, 11)
 PROBE = ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "true"]
 APPARMOR_REMEDY = "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
 
-EXPORT = ["export", "--quiet", "--no-emit-workspace", "--no-header"]
+EXPORT = ["export", "--no-emit-workspace", "--no-header"]
 EXPORT_ALL = ["--all-packages", "--all-groups"]
 EXTRAS = ["core", "postgres", "redis", "objects", "testing"]
 
