@@ -55,6 +55,7 @@ class Bench:
         tools: Iterable[Tool] = (),
         limits: TurnLimits | None = None,
         model: ScriptedModel | None = None,
+        fallback: ScriptedModel | None = None,
         chunk_chars: int = 16,
     ) -> None:
         self.clock = FixedClock()
@@ -66,6 +67,7 @@ class Bench:
         self.doorbells = MemoryDoorbells()
         self.turns = MemoryTurns(self.platform)
         self.model = model or ScriptedModel(scripts, chunk_chars=chunk_chars)
+        self.fallback = fallback
         self.scripts = scripts
         self.limits = limits or TurnLimits()
         self.registry = ToolRegistry([*tools, WriteTool(self.objects), PlanTool()])
@@ -224,7 +226,7 @@ class BenchWorker:
 
 def build_loop(bench: Bench, model: GatedModel, failpoints: Failpoints) -> AgentLoop:
     code_tools = frozenset(spec.tool_id for spec in bench.registry.specs if spec.takes_code)
-    generator = Generator(model, failpoints, limits=DecisionLimits(code_tools=code_tools))
+    generator = Generator(model, failpoints, fallback=bench.fallback, limits=DecisionLimits(code_tools=code_tools))
     return AgentLoop(
         prompts=PromptBuilder(
             system_prompt="You are the agent.",

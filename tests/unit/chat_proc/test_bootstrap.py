@@ -3,9 +3,17 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.bootstrap import Readiness, build_loop, build_model, open_sandbox, open_worker
+from chat_proc.bootstrap import (
+    Readiness,
+    build_limits,
+    build_loop,
+    build_model,
+    choose_models,
+    open_sandbox,
+    open_worker,
+)
 from chat_proc.models.choice import BadModelSetting, ModelChoice
-from chat_proc.settings import WorkerSettings
+from chat_proc.settings import BadConfig, OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import offer_tools
 from everturn.ports.sandbox import SandboxUnavailable
 from everturn.testing.memory.objects import MemoryObjects
@@ -66,4 +74,18 @@ async def test_without_a_python_for_programs_no_code_tool_is_offered() -> None:
 def test_a_loop_is_built_for_the_tools_there_are(settings: WorkerSettings) -> None:
     tools = offer_tools(MemoryObjects(), SandboxUnavailable("none here"))
 
-    assert build_loop(settings, build_model(ModelChoice("offline", "offline", ""), settings), tools)
+    assert build_loop(settings, OperatorConfig(), choose_models(settings, OperatorConfig()), tools)
+
+
+def test_the_limits_of_a_turn_come_from_the_environment_and_the_configuration_file(settings: WorkerSettings) -> None:
+    config = OperatorConfig.model_validate({"bundles": {"b": {"react": {"max_iterations": 3}}}})
+
+    limits = build_limits(settings.model_copy(update={"max_iterations": 9}), config)
+
+    assert (limits.rounds, limits.rounds_of_bundle) == (9, {"b": 3})
+
+
+async def test_a_wrong_configuration_file_stops_the_start(settings: WorkerSettings, tmp_path: Path) -> None:
+    with pytest.raises(BadConfig):
+        async with open_worker(settings.model_copy(update={"config": tmp_path / "none.toml"})):
+            pass

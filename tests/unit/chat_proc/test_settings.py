@@ -1,9 +1,10 @@
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from chat_proc.settings import WorkerSettings
+from chat_proc.settings import BadConfig, OperatorConfig, WorkerSettings, load_config
 
 NEEDED = {"DATABASE_URL": "postgresql://w@h/d", "REDIS_URL": "redis://h:1/0", "OBJECTS_URL": "file:///objects"}
 
@@ -27,11 +28,19 @@ def test_the_defaults_are_those_of_the_design(monkeypatch: pytest.MonkeyPatch) -
     assert (settings.lease_s, settings.drain_timeout_s) == (15.0, 30.0)
     assert (settings.max_iterations, settings.turn_wall_time_s) == (15, 1800.0)
     assert settings.sandbox_python is None
+    assert (settings.agent_version, settings.multi_action) == ("v3", "off")
+    assert (settings.fallback_model, settings.config) == ("", None)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("WORKER_SLOTS", "0"), ("LEASE_S", "0.5"), ("DRAIN_TIMEOUT_S", "5"), ("TURN_COST_USD", "-1")],
+    [
+        ("WORKER_SLOTS", "0"),
+        ("LEASE_S", "0.5"),
+        ("DRAIN_TIMEOUT_S", "5"),
+        ("TURN_COST_USD", "-1"),
+        ("AI_REACT_AGENT_VERSION", "v1"),
+    ],
 )
 def test_a_value_that_makes_no_sense_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     with pytest.raises(ValidationError):
@@ -46,3 +55,79 @@ def test_the_choice_of_the_model_sees_the_keys_of_the_providers(monkeypatch: pyt
     assert environment["EVERTURN_MODEL"] == "offline"
     assert environment["EVERTURN_MODE"] == "development"
     assert environment["SOME_KEY"] == "x"
+
+
+def test_fan_out_is_refused_in_the_version_that_has_one_action_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    load(monkeypatch, {"AI_REACT_AGENT_MULTI_ACTION": "safe_fanout"})
+
+    with pytest.raises(ValidationError, match="AI_REACT_AGENT_VERSION=v2 takes one action a round"):
+        load(monkeypatch, {"AI_REACT_AGENT_MULTI_ACTION": "safe_fanout", "AI_REACT_AGENT_VERSION": "v2"})
+
+
+WHOLE_FILE = """
+[models.roles]
+title = "offline"
+
+[ai.react]
+max_iterations = 20
+
+[bundles.first.config.react]
+max_iterations = 5
+[bundles.first.react]
+max_iterations = 6
+
+[bundles."demo.second".react]
+max_iterations = 7
+
+[bundles.third]
+"""
+
+
+def write_config(folder: Path, text: str) -> OperatorConfig:
+    path = folder / "everturn.toml"
+    path.write_text(text)
+    return load_config(path)
+
+
+def test_the_rounds_of_a_turn_are_looked_up_in_the_bundle_then_the_assembly_then_the_environment(
+    tmp_path: Path,
+) -> None:
+    config = write_config(tmp_path, WHOLE_FILE)
+
+    assert config.max_iterations("first", 15) == 5
+    assert config.max_iterations("demo.second", 15) == 7
+    assert config.max_iterations("third", 15) == 20
+    assert config.max_iterations(None, 15) == 20
+    assert OperatorConfig().max_iterations("first", 15) == 15
+    assert config.models.roles == {"title": "offline"}
+
+
+def test_without_a_configuration_file_nothing_is_configured() -> None:
+    assert load_config(None) == OperatorConfig()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[ai.react]\nmax_iterations = 0", "ai.react.max_iterations: Input should be greater than or equal to 1"),
+        ("[ai.react]\nmax_iteration = 3", "ai.react.max_iteration: Extra inputs are not permitted"),
+        ("[bundles.b.config.react]\nmax_iterations = 'x'", "bundles.b.config.react.max_iterations: Input should be a"),
+        ("[models.roles]\ntitle = 1", "models.roles.title: Input should be a valid string"),
+        ("[models.roles", "end of a table declaration"),
+        ("\udcff", "codec can't"),
+    ],
+)
+def test_a_wrong_configuration_file_is_refused_with_the_key_that_is_wrong(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "everturn.toml"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+
+    with pytest.raises(BadConfig) as raised:
+        load_config(path)
+
+    assert says in str(raised.value)
+    assert str(path) in str(raised.value)
+
+
+def test_a_configuration_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match="No such file"):
+        load_config(tmp_path / "none.toml")

@@ -19,10 +19,11 @@ from chat_proc.agent.prompt.system import build_system_prompt, load_topic
 from chat_proc.agent.prompting import PromptBuilder
 from chat_proc.agent.round import RoundRunner
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.models.choice import ModelChoice, choose_model
+from chat_proc.models.choice import ModelChoice
 from chat_proc.models.retry import RetryingModel
+from chat_proc.models.roles import DECISION, ModelRoles, choose_roles, narrow_traits
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
-from chat_proc.settings import WorkerSettings
+from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
 from chat_proc.tools.offered import OfferedTools, offer_tools
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.runner import RunnerParts, TurnRunner
@@ -88,7 +89,8 @@ class Drivers:
 @asynccontextmanager
 async def open_worker(settings: WorkerSettings) -> AsyncGenerator[tuple[Worker, Readiness]]:
     """A worker ready to run; its connections close with it. Raises Invalid when a setting can't be used."""
-    choice = choose_model(settings.model_environment)
+    config = load_config(settings.config)
+    models = choose_models(settings, config)
     owner = f"{socket.gethostname()}:{os.getpid()}"
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(
@@ -97,10 +99,10 @@ async def open_worker(settings: WorkerSettings) -> AsyncGenerator[tuple[Worker, 
         wire = await stack.enter_async_context(open_wire(settings.redis_url, name=f"chat-proc:{owner}"))
         objects = open_objects(settings.objects_url)
         tools = offer_tools(objects, await open_sandbox(settings.sandbox_python))
-        model = build_model(choice, settings)
-        loop = build_loop(settings, model, tools)
+        loop = build_loop(settings, config, models, tools)
         worker = build_worker(settings, owner, Drivers(database, wire, objects), loop)
-        yield worker, Readiness(model.traits.name, choice.why, tools.sandbox, tools.sandbox_why)
+        name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
+        yield worker, Readiness(name, why, tools.sandbox, tools.sandbox_why)
 
 
 async def open_sandbox(python: Path | None) -> Sandbox | SandboxUnavailable:
@@ -113,6 +115,12 @@ async def open_sandbox(python: Path | None) -> Sandbox | SandboxUnavailable:
         return unavailable
 
 
+def choose_models(settings: WorkerSettings, config: OperatorConfig) -> ModelRoles:
+    """The models by role; each is loaded when it is first asked for. Raises BadModelSetting."""
+    build = partial(build_model, settings=settings)
+    return choose_roles(settings.model_environment, config.models.roles, settings.fallback_model, build)
+
+
 def build_model(choice: ModelChoice, settings: WorkerSettings) -> LanguageModel:
     """The chosen model behind limits and retries."""
     factory = importlib.import_module(MODEL_MODULES[choice.provider]).build_model
@@ -121,24 +129,32 @@ def build_model(choice: ModelChoice, settings: WorkerSettings) -> LanguageModel:
     return RetryingModel(factory(choice.name))
 
 
-def build_loop(settings: WorkerSettings, model: LanguageModel, tools: OfferedTools) -> AgentLoop:
-    """The agent loop over its model and tools."""
-    failpoints = Failpoints(settings.failpoint)
-    ids = RandomIds(_now_ms)
-    limits = TurnLimits(
-        rounds=settings.max_iterations,
+def build_limits(settings: WorkerSettings, config: OperatorConfig) -> TurnLimits:
+    """The caps of a turn, with the rounds of the bundles that have their own."""
+    otherwise = settings.max_iterations
+    return TurnLimits(
+        rounds=config.max_iterations(None, otherwise),
+        rounds_of_bundle={bundle_id: config.max_iterations(bundle_id, otherwise) for bundle_id in config.bundles},
         wall_time_s=settings.turn_wall_time_s,
         tokens=settings.turn_tokens,
         cost_usd=settings.turn_cost_usd,
         max_output_tokens=settings.max_output_tokens,
     )
+
+
+def build_loop(settings: WorkerSettings, config: OperatorConfig, models: ModelRoles, tools: OfferedTools) -> AgentLoop:
+    """The agent loop over its models and tools."""
+    failpoints = Failpoints(settings.failpoint)
+    ids = RandomIds(_now_ms)
+    limits = build_limits(settings, config)
     code_tools = frozenset(spec.tool_id for spec in tools.registry.specs if spec.takes_code)
-    generator = Generator(model, failpoints, limits=DecisionLimits(code_tools=code_tools))
+    model, fallback = models.model(DECISION), models.fallback
+    generator = Generator(model, failpoints, fallback=fallback, limits=DecisionLimits(code_tools=code_tools))
     return AgentLoop(
         prompts=PromptBuilder(
             system_prompt=build_system_prompt(tools.registry.specs),
             closing_prompt=load_topic("closing"),
-            traits=model.traits,
+            traits=narrow_traits(model, fallback),
             limits=limits,
             code=tools.posture,
         ),

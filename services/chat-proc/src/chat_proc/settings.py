@@ -1,12 +1,18 @@
-"""Settings of a worker, from the environment."""
+"""Settings of a worker: from the environment, and from the operator's configuration file that EVERTURN_CONFIG names."""
 
 import os
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from everturn.errors import Invalid
 from everturn.settings import CommonSettings
+
+MAX_ROUNDS = 200
+MAX_CONFIG_BYTES = 1024 * 1024
 
 
 class WorkerSettings(CommonSettings):
@@ -30,12 +36,36 @@ class WorkerSettings(CommonSettings):
         validation_alias="EVERTURN_MODEL",
         description="anthropic:<name>, openai:<name> or offline; empty chooses by which key is set.",
     )
+    fallback_model: str = Field(
+        default="",
+        validation_alias="EVERTURN_FALLBACK_MODEL",
+        description="Answers when the model has failed after all retries; same forms; empty is none.",
+    )
+    config: Path | None = Field(
+        default=None,
+        validation_alias="EVERTURN_CONFIG",
+        description="TOML file of the operator: models by role, limits by bundle (docs/how-to/configure.md).",
+    )
     offline_delay_ms: float = Field(
         default=5.0, ge=0, validation_alias="OFFLINE_DELAY_MS", description="Pause between pieces of the offline model."
     )
 
+    agent_version: Literal["v3", "v2"] = Field(
+        default="v3",
+        validation_alias="AI_REACT_AGENT_VERSION",
+        description="v2 takes exactly one thinking channel and one action a round.",
+    )
+    multi_action: Literal["off", "safe_fanout"] = Field(
+        default="off",
+        validation_alias="AI_REACT_AGENT_MULTI_ACTION",
+        description="safe_fanout takes several actions a round that don't depend on each other; v3 only.",
+    )
     max_iterations: int = Field(
-        default=15, ge=1, le=200, validation_alias="AI_REACT_MAX_ITERATIONS", description="Rounds of a turn."
+        default=15,
+        ge=1,
+        le=MAX_ROUNDS,
+        validation_alias="AI_REACT_MAX_ITERATIONS",
+        description="Rounds of a turn, where the configuration file says nothing else.",
     )
     turn_wall_time_s: float = Field(
         default=1800.0, gt=0, validation_alias="TURN_WALL_TIME_S", description="Seconds a turn may take."
@@ -60,3 +90,76 @@ class WorkerSettings(CommonSettings):
     def model_environment(self) -> Mapping[str, str]:
         """The variables that decide about the model; the providers' own SDKs read their keys by themselves."""
         return {**os.environ, "EVERTURN_MODEL": self.model, "EVERTURN_MODE": self.mode}
+
+    @model_validator(mode="after")
+    def _check_version(self) -> Self:
+        if self.agent_version == "v2" and self.multi_action != "off":
+            raise ValueError("AI_REACT_AGENT_VERSION=v2 takes one action a round; set AI_REACT_AGENT_MULTI_ACTION=off.")
+        return self
+
+
+class _Section(BaseModel):
+    """A table of the configuration file. An unknown key is an error: it is a typing mistake more often than not."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ReactConfig(_Section):
+    """`react`: how many rounds a turn may have."""
+
+    max_iterations: int | None = Field(default=None, ge=1, le=MAX_ROUNDS)
+
+
+class AgentConfig(_Section):
+    """`ai`, and `config` of a bundle."""
+
+    react: ReactConfig = ReactConfig()
+
+
+class BundleProps(_Section):
+    """`bundles.<id>`: what is different for the turns of one bundle."""
+
+    config: AgentConfig = AgentConfig()
+    react: ReactConfig = ReactConfig()
+
+
+class ModelsConfig(_Section):
+    """`models`: which model plays which role, in the forms of EVERTURN_MODEL."""
+
+    roles: Mapping[str, str] = {}
+
+
+class OperatorConfig(_Section):
+    """The whole file. Without a file everything is as the environment says."""
+
+    bundles: Mapping[str, BundleProps] = {}
+    ai: AgentConfig = AgentConfig()
+    models: ModelsConfig = ModelsConfig()
+
+    def max_iterations(self, bundle_id: str | None, from_environment: int) -> int:
+        """The first that is set of the bundle's `config.react`, its `react`, `ai.react`, and the environment."""
+        props = self.bundles.get(bundle_id or "", BundleProps())
+        for section in (props.config.react, props.react, self.ai.react):
+            if section.max_iterations is not None:
+                return section.max_iterations
+        return from_environment
+
+
+class BadConfig(Invalid):
+    """The configuration file that EVERTURN_CONFIG names can't be used."""
+
+
+def load_config(path: Path | None) -> OperatorConfig:
+    """The operator's choices; raises BadConfig with the key that is wrong."""
+    if path is None:
+        return OperatorConfig()
+    try:
+        with path.open("rb") as file:
+            read = tomllib.loads(file.read(MAX_CONFIG_BYTES).decode())
+        return OperatorConfig.model_validate(read)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False, include_input=False)
+        named = "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)
+        raise BadConfig(f"{path}: {named}.") from error
+    except (OSError, ValueError) as error:
+        raise BadConfig(f"{path}: {error}") from error

@@ -2,13 +2,16 @@ import asyncio
 
 import pytest
 from turn_bench.bench import Bench, until
+from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, call, cut_answer
 
+from chat_proc.agent.limits import TurnLimits
 from everturn.model.block_bodies import CompletionBody, NoticeBody, ThinkingBody
 from everturn.model.signals import SignalKind
-from everturn.ports.language_model import ModelUsage
-from everturn.testing.scripted_model import Finish, Pause, Say, ScriptedModel, Think
-from everturn.wire.events import ChatDelta
+from everturn.model.turns import Outcome
+from everturn.ports.language_model import ContextLimitExceeded, ModelFailed, ModelTraits, ModelUsage
+from everturn.testing.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel, Think
+from everturn.wire.events import ChatDelta, ChatRewind
 
 
 async def run(bench: Bench) -> list[ChatDelta]:
@@ -78,6 +81,70 @@ async def test_the_usage_of_a_stopped_reply_is_estimated() -> None:
     assert usage.input_tokens > 0
     assert usage.output_tokens > 0
     assert bench.texts(CompletionBody) == ["Half of it"]
+
+
+def second(*scripts: Script) -> ScriptedModel:
+    return ScriptedModel(scripts, traits=ModelTraits("second", 100_000, True, True))
+
+
+async def test_the_fallback_answers_when_the_model_has_given_up_and_is_booked_under_its_name() -> None:
+    bench = Bench([Fail(ModelFailed("down"))], fallback=second(answer("From the second.")))
+
+    await run(bench)
+
+    assert bench.texts(CompletionBody) == ["From the second."]
+    assert [usage.model for _, usage in bench.platform.usage] == ["second"]
+    await check_conversation(bench)
+
+
+async def test_the_fallback_answers_after_what_was_shown_is_taken_back() -> None:
+    broken = [Say(cut_answer("Half of an answer")), Fail(ModelFailed("cut", retryable=True, partial=True))]
+    bench = Bench(broken, broken, broken, fallback=second(answer("Whole.")))
+
+    await run(bench)
+
+    assert bench.texts(CompletionBody) == ["Whole."]
+    assert [usage.model for _, usage in bench.platform.usage] == ["scripted"] * 3 + ["second"]
+    assert sum(isinstance(event.data, ChatRewind) for event in await bench.published()) >= 3
+    await check_conversation(bench)
+
+
+async def test_when_the_fallback_fails_too_the_turn_ends_with_the_first_failure_and_the_work_so_far() -> None:
+    bench = Bench(
+        call("react.write", {"path": "files/a.md", "channel": "canvas", "content": "x"}),
+        [Fail(ModelFailed("first is down"))],
+        fallback=second([Fail(ModelFailed("second is down"))]),
+    )
+
+    await run(bench)
+
+    error = bench.exits[0].error
+    assert error is not None
+    assert "first is down" in error.detail
+    assert "react.tool.result" in bench.types
+    await check_conversation(bench)
+
+
+async def test_a_request_that_is_too_long_is_not_sent_to_the_fallback() -> None:
+    fallback = second(answer("No."))
+    bench = Bench([Fail(ContextLimitExceeded())], fallback=fallback)
+
+    await run(bench)
+
+    assert fallback.requests == []
+
+
+async def test_the_closing_call_has_the_fallback_too() -> None:
+    bench = Bench(
+        call("react.write", {"path": "files/a.md", "channel": "internal", "content": "x"}),
+        [Fail(ModelFailed("down"))],
+        fallback=second(answer("Closed.")),
+        limits=TurnLimits(rounds=1),
+    )
+
+    await run(bench)
+
+    assert bench.exits[0].outcome is Outcome.CAPPED
 
 
 @pytest.mark.timeout(30)

@@ -1,5 +1,5 @@
-from chat_proc.agent.limits import Spent, TurnLimits, reached_cap, round_limit
-from everturn.model.block_bodies import SignalBody
+from chat_proc.agent.limits import Spent, TurnLimits, base_rounds, reached_cap, round_limit
+from everturn.model.block_bodies import SignalBody, TurnHeaderBody
 from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.model.ids import SignalId, TurnId
 from everturn.model.turns import TurnUsage
@@ -17,6 +17,18 @@ def test_each_followup_gives_one_round_of_credit_and_at_most_doubles_them() -> N
     assert round_limit(LIMITS, ()) == 3
     assert round_limit(LIMITS, followups(2)) == 5
     assert round_limit(LIMITS, followups(9)) == 6
+
+
+def test_a_turn_of_a_bundle_with_rounds_of_its_own_has_those() -> None:
+    limits = TurnLimits(rounds=3, rounds_of_bundle={"b": 2})
+    header = TurnHeaderBody(ordinal=1, bundle_id="b")
+    (begun,) = chain_blocks(
+        [BlockDraft(TurnId("turn_1"), 0, BlockType.TURN_HEADER, "ref", header, "now")], next_seq=1, last_hash=""
+    )
+
+    assert base_rounds(limits, ()) == 3
+    assert base_rounds(limits, [begun]) == 2
+    assert round_limit(limits, [begun, *followups(9)]) == 4
 
 
 def test_nothing_is_reached_below_the_caps() -> None:

@@ -1,4 +1,4 @@
-"""The retrying model waits, retries, falls back and gives up as told, and never repeats what was already shown."""
+"""The retrying model waits, retries and gives up as told, and never repeats what was already shown."""
 
 import asyncio
 from contextlib import aclosing
@@ -9,7 +9,6 @@ from chat_proc.models.retry import RetryingModel, RetryLimits, RetryTiming
 from everturn.ports.language_model import (
     ContextLimitExceeded,
     ModelFailed,
-    ModelTraits,
     ReasoningDelta,
     ReplyFinished,
     TextDelta,
@@ -119,7 +118,7 @@ async def test_no_attempt_starts_after_the_budget(fake_time: FakeTime) -> None:
 @pytest.mark.parametrize("shown", [Say("half a sent"), Think("let me see")])
 async def test_nothing_is_retried_after_a_piece_was_handed_on(fake_time: FakeTime, shown: Say | Think) -> None:
     model = ScriptedModel([[shown, Fail(ModelFailed("cut", retryable=True))], "hello"])
-    retrying = RetryingModel(model, ScriptedModel(["fallback"]), timing=fake_time.timing())
+    retrying = RetryingModel(model, timing=fake_time.timing())
 
     async with aclosing(retrying.generate(build_request())) as pieces:
         first = await anext(pieces)
@@ -131,30 +130,13 @@ async def test_nothing_is_retried_after_a_piece_was_handed_on(fake_time: FakeTim
     assert len(model.requests) == 1
 
 
-async def test_the_fallback_answers_when_the_first_model_has_given_up(fake_time: FakeTime) -> None:
-    first, second = ScriptedModel([fail()] * 4), ScriptedModel([fail(), "from the fallback"])
-
-    pieces = await collect_pieces(RetryingModel(first, second, timing=fake_time.timing()), build_request())
-
-    assert join_text(pieces) == "from the fallback"
-    assert (len(first.requests), len(second.requests)) == (4, 2)
-
-
-async def test_when_the_fallback_fails_too_the_first_failure_is_told(fake_time: FakeTime) -> None:
-    first = ScriptedModel([fail(retryable=False, detail="the first")])
-    second = ScriptedModel([fail(retryable=False, detail="the second")])
-
-    with pytest.raises(ModelFailed, match="the first"):
-        await collect_pieces(RetryingModel(first, second, timing=fake_time.timing()), build_request())
-
-
 async def test_a_request_that_is_too_long_goes_straight_to_the_caller(fake_time: FakeTime) -> None:
-    first, second = ScriptedModel([[Fail(ContextLimitExceeded())]]), ScriptedModel(["hello"])
+    model = ScriptedModel([[Fail(ContextLimitExceeded())], "hello"])
 
     with pytest.raises(ContextLimitExceeded):
-        await collect_pieces(RetryingModel(first, second, timing=fake_time.timing()), build_request())
+        await collect_pieces(RetryingModel(model, timing=fake_time.timing()), build_request())
 
-    assert second.requests == []
+    assert len(model.requests) == 1
 
 
 async def test_a_silent_model_is_given_up_and_asked_again() -> None:
@@ -216,10 +198,3 @@ async def test_closing_the_reply_closes_the_reply_of_the_model(fake_time: FakeTi
         await anext(pieces)
 
     assert model.unfinished == 1
-
-
-def test_the_traits_promise_only_what_both_models_take() -> None:
-    large = ScriptedModel(traits=ModelTraits("large", 1_000_000, images=True, documents=True))
-    small = ScriptedModel(traits=ModelTraits("small", 128_000, images=True, documents=False))
-
-    assert RetryingModel(large, small).traits == ModelTraits("large", 128_000, images=True, documents=False)

@@ -28,7 +28,6 @@ class ClosingCall:
         try:
             generated = await self._generator.generate(turn, await prompts.build_closing(place, cap), place.round)
         except ModelFailed as failure:
-            turn.rewind()
             return _no_answer(str(failure))
         answer = _find_answer(generated)
         if not answer.text.strip() and not generated.stopped:

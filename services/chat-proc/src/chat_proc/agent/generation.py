@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
+import structlog
+
 from chat_proc.agent.open_turn import OpenTurn
 from chat_proc.agent.race import Stopped, run_until
 from chat_proc.channels.action_stream import AnswerText, ContentText, NotesText
@@ -16,6 +18,7 @@ from everturn.model.llm.decisions import Decision
 from everturn.model.llm.prompts import ModelRequest
 from everturn.model.llm.sources import Source
 from everturn.ports.language_model import (
+    ContextLimitExceeded,
     LanguageModel,
     ModelFailed,
     ModelUsage,
@@ -25,6 +28,8 @@ from everturn.ports.language_model import (
 )
 from everturn.telemetry.failpoints import Failpoints
 from everturn.timeline.view_parts import format_of_path
+
+_log = structlog.get_logger(__name__)
 
 WRITE_TOOL = "react.write"
 SHOWN_WRITE_CHANNELS = frozenset({"canvas", "timeline_text"})
@@ -45,34 +50,72 @@ class Generated:
 class Generator:
     """Makes model calls. Learns how many characters a token has; holds nothing else between calls."""
 
-    def __init__(self, model: LanguageModel, failpoints: Failpoints, *, limits: DecisionLimits | None = None) -> None:
-        self._model = model
+    def __init__(
+        self,
+        model: LanguageModel,
+        failpoints: Failpoints,
+        *,
+        fallback: LanguageModel | None = None,
+        limits: DecisionLimits | None = None,
+        max_broken_replies: int = 2,
+    ) -> None:
+        self._models = (model,) if fallback is None else (model, fallback)
         self._failpoints = failpoints
         self._limits = limits or DecisionLimits()
+        self._max_broken_replies = max_broken_replies
         self._ratio = CharsPerToken()
 
     async def generate(
         self, turn: OpenTurn, request: ModelRequest, round_number: int, sources: Sequence[Source] = ()
     ) -> Generated:
-        """Raises ModelFailed when there is no whole reply; what was shown is then void, and what it cost is booked."""
-        reply = _Reply(turn, round_number, DecisionStream(sources=sources, limits=self._limits))
+        """Raises ModelFailed, the first model's, when none gives a whole reply.
+
+        What was shown of a reply that broke off is taken back, and what it cost is booked.
+        """
+        failures: list[ModelFailed] = []
+        for model in self._models:
+            call = _Call(model, turn, request, round_number, sources)
+            try:
+                return await self._generate_patiently(call)
+            except ContextLimitExceeded:
+                raise
+            except ModelFailed as failure:
+                _log.warning("model_gave_up", model=model.traits.name, turn_id=turn.turn_id, why=str(failure))
+                failures.append(failure)
+        raise failures[0]
+
+    async def _generate_patiently(self, call: "_Call") -> Generated:
+        for tries_left in reversed(range(self._max_broken_replies + 1)):
+            try:
+                return await self._generate_once(call)
+            except ModelFailed as failure:
+                if failure.partial:
+                    call.turn.rewind()
+                if not (tries_left and failure.partial and failure.retryable):
+                    raise
+                _log.warning("reply_broke_off", turn_id=call.turn.turn_id, why=str(failure))
+        raise AssertionError("the last try returns or raises")
+
+    async def _generate_once(self, call: "_Call") -> Generated:
+        turn = call.turn
+        reply = _Reply(turn, call.round, DecisionStream(sources=call.sources, limits=self._limits))
         self._failpoints.hit("turn.before_first_token")
         try:
-            ran = await run_until(turn.inbox.wait_for_control(), self._stream(request, reply))
+            ran = await run_until(turn.inbox.wait_for_control(), self._stream(call, reply))
         except ModelFailed:
             if reply.chars:
-                turn.book(self._usage(request, reply))
+                turn.book(self._usage(call, reply))
             raise
         decision = reply.finish()
-        return Generated(decision, self._usage(request, reply), reply.texts, isinstance(ran, Stopped))
+        return Generated(decision, self._usage(call, reply), reply.texts, isinstance(ran, Stopped))
 
     def estimate_lost_call(self, request: ModelRequest) -> UsageEvent:
         """Usage of a call that died with its worker: its input was paid, its output is unknown."""
         usage = ModelUsage(input_tokens=estimate_request(request, self._ratio), estimated=True)
-        return _usage_event(self._model.traits.name, usage)
+        return _usage_event(self._models[0].traits.name, usage)
 
-    async def _stream(self, request: ModelRequest, reply: "_Reply") -> None:
-        async with aclosing(self._model.generate(request)) as pieces:
+    async def _stream(self, call: "_Call", reply: "_Reply") -> None:
+        async with aclosing(call.model.generate(call.request)) as pieces:
             async for piece in pieces:
                 match piece:
                     case TextDelta(text):
@@ -85,12 +128,23 @@ class Generator:
                     case ReplyFinished():
                         reply.usage = piece.usage
 
-    def _usage(self, request: ModelRequest, reply: "_Reply") -> UsageEvent:
+    def _usage(self, call: "_Call", reply: "_Reply") -> UsageEvent:
         usage = reply.usage
         if usage is None:
             output = self._ratio.tokens_for(reply.chars)
-            usage = ModelUsage(estimate_request(request, self._ratio), output, estimated=True)
-        return _usage_event(self._model.traits.name, usage)
+            usage = ModelUsage(estimate_request(call.request, self._ratio), output, estimated=True)
+        return _usage_event(call.model.traits.name, usage)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What is asked, and of which model."""
+
+    model: LanguageModel
+    turn: OpenTurn
+    request: ModelRequest
+    round: int
+    sources: Sequence[Source]
 
 
 class _Reply:

@@ -13,7 +13,7 @@ from chat_proc.agent.closing import ClosingCall
 from chat_proc.agent.drafting import RoundPlace, draft_missing_start
 from chat_proc.agent.execution import ToolRunner
 from chat_proc.agent.folding import Folded, fold_signals, settle_leftover, through_last_end
-from chat_proc.agent.limits import TurnLimits, reached_cap, round_limit
+from chat_proc.agent.limits import TurnLimits, base_rounds, reached_cap, round_limit
 from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing, show_files
 from chat_proc.agent.prompting import PromptBuilder, TurnPrompts
 from chat_proc.agent.round import RoundRunner
@@ -176,7 +176,7 @@ class AgentLoop:
         if end.outcome is not Outcome.COMPLETED:
             return False
         followups = sum(1 for block in turn.turn_blocks if block.type is BlockType.USER_FOLLOWUP)
-        return followups < self._limits.rounds
+        return followups < base_rounds(self._limits, turn.turn_blocks)
 
     def _place(self, turn: OpenTurn, number: int) -> RoundPlace:
         return RoundPlace(turn.turn_id, number, round_limit(self._limits, turn.turn_blocks), turn.now())

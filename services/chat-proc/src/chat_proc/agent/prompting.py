@@ -1,7 +1,7 @@
 """What the model is sent in a round: the rendered timeline, and ANNOUNCE with the budget as it stands."""
 
 from chat_proc.agent.drafting import RoundPlace
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.limits import TurnLimits, base_rounds
 from chat_proc.agent.open_turn import OpenTurn
 from chat_proc.timeline.announce import Budget, build_announce, build_announce_state
 from chat_proc.timeline.files import wanted_media
@@ -53,7 +53,7 @@ class TurnPrompts:
         budget = Budget(
             round=place.round,
             round_limit=place.limit,
-            bonus_rounds=place.limit - limits.rounds,
+            bonus_rounds=place.limit - base_rounds(limits, turn.turn_blocks),
             elapsed_s=turn.spent.elapsed_s,
             wall_time_s=limits.wall_time_s,
             tokens=turn.spent.usage.input_tokens + turn.spent.usage.output_tokens,

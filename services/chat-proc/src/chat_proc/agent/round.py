@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-import structlog
-
 from chat_proc.agent.catalog import ToolCatalog
 from chat_proc.agent.check import GiveAnswer, Repair, UseTool, check_decision
 from chat_proc.agent.drafting import (
@@ -21,7 +19,7 @@ from chat_proc.agent.drafting import (
 from chat_proc.agent.execution import effect_change
 from chat_proc.agent.folding import ends_work
 from chat_proc.agent.generation import Generated, Generator
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.limits import TurnLimits, base_rounds
 from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.timeline.plans import current_plan
@@ -39,8 +37,6 @@ from everturn.telemetry.metrics import ROUNDS
 from everturn.timeline.turn_events import build_step_event
 from everturn.timeline.view_parts import build_started_step
 from everturn.wire.events import ChatPlan, ChatStep
-
-_log = structlog.get_logger(__name__)
 
 PLAN_TOOL = "react.plan"
 
@@ -91,25 +87,18 @@ class RoundRunner:
 
         It goes with the next commit, and only a commit makes the turn's attempts count from 0 again.
         """
-        place = RoundPlace(turn.turn_id, 0, self._limits.rounds, turn.now())
+        place = RoundPlace(turn.turn_id, 0, base_rounds(self._limits, turn.turn_blocks), turn.now())
         lost = self._generator.estimate_lost_call(await prompts.build(place))
         for _ in range(takeovers):
             turn.book(lost)
 
     async def _generate(self, turn: OpenTurn, request: ModelRequest, place: RoundPlace) -> Generated | TurnEnd:
-        for tries_left in reversed(range(self._limits.max_broken_replies + 1)):
-            try:
-                return await self._generator.generate(turn, request, place.round)
-            except ContextLimitExceeded as failure:
-                return TurnEnd(None, problem("context-limit", "The conversation is too long.", 503, str(failure)))
-            except ModelFailed as failure:
-                if failure.partial:
-                    turn.rewind()
-                if tries_left and failure.partial and failure.retryable:
-                    _log.warning("reply_broke_off", turn_id=turn.turn_id, why=str(failure))
-                    continue
-                return TurnEnd(None, problem("model-unavailable", "The model did not answer.", 503, str(failure)))
-        raise AssertionError("the last try returns or raises")
+        try:
+            return await self._generator.generate(turn, request, place.round)
+        except ContextLimitExceeded as failure:
+            return TurnEnd(None, problem("context-limit", "The conversation is too long.", 503, str(failure)))
+        except ModelFailed as failure:
+            return TurnEnd(None, problem("model-unavailable", "The model did not answer.", 503, str(failure)))
 
     def _build_end(self, turn: OpenTurn, place: RoundPlace, generated: Generated, answer: GiveAnswer) -> TurnEnd:
         marks = self._mark_plan(turn, place, answer.notes)

@@ -29,14 +29,14 @@ class ModelChoice:
 
 
 class BadModelSetting(Invalid):
-    """The setting EVERTURN_MODEL can't be used."""
+    """The setting of a model can't be used."""
 
 
 def choose_model(environment: Mapping[str, str]) -> ModelChoice:
     """The model for these variables; raises BadModelSetting with a sentence for the operator."""
     setting = environment.get("EVERTURN_MODEL", "").strip()
     if setting:
-        return _read_setting(setting, environment)
+        return read_choice("EVERTURN_MODEL", setting, environment)
     if _has_key("anthropic", environment):
         return ModelChoice("anthropic", DEFAULT_ANTHROPIC_MODEL, "an Anthropic key is set")
     if _has_key("openai", environment):
@@ -44,8 +44,16 @@ def choose_model(environment: Mapping[str, str]) -> ModelChoice:
     return ModelChoice("offline", OFFLINE_NAME, "no key and no EVERTURN_MODEL are set")
 
 
-def _read_setting(setting: str, environment: Mapping[str, str]) -> ModelChoice:
-    why = f"EVERTURN_MODEL={setting}"
+def read_choice(key: str, setting: str, environment: Mapping[str, str]) -> ModelChoice:
+    """The model that `key` names with this text; raises BadModelSetting with a sentence for the operator."""
+    why = f"{key}={setting}"
+    try:
+        return _read_setting(setting, why, environment)
+    except BadModelSetting as bad:
+        raise BadModelSetting(f"{key}: {bad.detail}") from bad
+
+
+def _read_setting(setting: str, why: str, environment: Mapping[str, str]) -> ModelChoice:
     provider, colon, name = (part.strip() for part in setting.partition(":"))
     match provider, bool(colon), name:
         case "offline", False, "":

@@ -1,4 +1,4 @@
-"""A LanguageModel that does not hang and does not give up at once: time limits, size limit, retries, a second model."""
+"""A LanguageModel that does not hang and does not give up at once: time limits, size limit, retries."""
 
 import asyncio
 import random
@@ -11,7 +11,6 @@ import structlog
 
 from everturn.model.llm.prompts import ModelRequest
 from everturn.ports.language_model import (
-    ContextLimitExceeded,
     LanguageModel,
     ModelFailed,
     ModelPiece,
@@ -58,59 +57,29 @@ class _Reply:
 
 
 class RetryingModel:
-    """`model` with limits and retries, then `fallback` (tried with its own attempts).
+    """`model` with limits and retries.
 
     Nothing is retried once a piece has been handed on: the caller may have shown it. Such a failure is raised with
     `partial=True` and the caller decides.
     """
 
     def __init__(
-        self,
-        model: LanguageModel,
-        fallback: LanguageModel | None = None,
-        *,
-        limits: RetryLimits | None = None,
-        timing: RetryTiming | None = None,
+        self, model: LanguageModel, *, limits: RetryLimits | None = None, timing: RetryTiming | None = None
     ) -> None:
-        self._models = (model,) if fallback is None else (model, fallback)
+        self._model = model
         self._limits = limits or RetryLimits()
         self._timing = timing or RetryTiming()
 
     @property
     def traits(self) -> ModelTraits:
-        """Those of the first model, narrowed to what every model can take."""
-        all_traits = [model.traits for model in self._models]
-        return ModelTraits(
-            name=all_traits[0].name,
-            context_tokens=min(traits.context_tokens for traits in all_traits),
-            images=all(traits.images for traits in all_traits),
-            documents=all(traits.documents for traits in all_traits),
-        )
+        return self._model.traits
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        """Stream one reply from the first model that gives one."""
-        failures: list[ModelFailed] = []
-        for model in self._models:
-            try:
-                async with aclosing(self._generate_with_retries(model, request)) as pieces:
-                    async for piece in pieces:
-                        yield piece
-                return
-            except ContextLimitExceeded:
-                raise
-            except ModelFailed as failure:
-                if failure.partial:
-                    raise
-                failures.append(failure)
-        raise failures[0]
-
-    async def _generate_with_retries(
-        self, model: LanguageModel, request: ModelRequest
-    ) -> AsyncGenerator[ModelPiece, None]:
+        """Stream one reply, after as many attempts as the limits allow."""
         give_up_at_s = self._timing.clock() + self._limits.budget_s
         for attempt in range(1, self._limits.max_attempts + 1):
             try:
-                async with aclosing(self._generate_once(model, request)) as pieces:
+                async with aclosing(self._generate_once(request)) as pieces:
                     async for piece in pieces:
                         yield piece
                 return
@@ -118,7 +87,7 @@ class RetryingModel:
                 wait_s = self._try_wait_before(attempt + 1, failure, give_up_at_s)
                 if wait_s is None:
                     raise
-                _log.warning("model_retry", model=model.traits.name, attempt=attempt, wait_s=wait_s, why=str(failure))
+                _log.warning("model_retry", model=self.traits.name, attempt=attempt, wait_s=wait_s, why=str(failure))
                 await self._timing.sleep(wait_s)
 
     def _try_wait_before(self, attempt: int, failure: ModelFailed, give_up_at_s: float) -> float | None:
@@ -134,10 +103,10 @@ class RetryingModel:
             wait_s += failure.retry_after_s  # the jitter stays: many workers were told the same time
         return wait_s if self._timing.clock() + wait_s < give_up_at_s else None
 
-    async def _generate_once(self, model: LanguageModel, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+    async def _generate_once(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """One attempt under the time and size limits; every failure says whether pieces were handed on."""
         reply = _Reply(self._timing.clock() + self._limits.reply_timeout_s)
-        async with aclosing(model.generate(request)) as pieces:
+        async with aclosing(self._model.generate(request)) as pieces:
             try:
                 while True:
                     piece = await self._next_piece(pieces, reply)
