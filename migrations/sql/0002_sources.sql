@@ -1,4 +1,5 @@
--- The source pool of a conversation: a number stays with its address for ever. text is the whole fetched text.
+-- The source pool of a conversation: a number stays with its address for ever. text is the whole fetched text, of
+-- text_chars characters; the pool is read with snippets only, so that no long text is unpacked for it.
 CREATE TABLE source (
     conversation_id text COLLATE "C" NOT NULL REFERENCES conversation (id),
     sid integer NOT NULL CHECK (sid > 0),
@@ -13,8 +14,16 @@ CREATE TABLE source (
     published_time_iso text,
     favicon_url text,
     mime text NOT NULL DEFAULT '',
+    snippet text NOT NULL DEFAULT '',
+    text_chars integer NOT NULL DEFAULT 0 CHECK (text_chars >= 0),
     text text NOT NULL DEFAULT '',
     used boolean NOT NULL DEFAULT false,
     PRIMARY KEY (conversation_id, sid),
     UNIQUE (conversation_id, key)
 );
+
+GRANT SELECT ON source TO everturn_ingress;
+GRANT SELECT, INSERT ON source TO everturn_worker;
+GRANT UPDATE (title, objective_relevance, published_time_iso, favicon_url, mime, snippet, text_chars, text, used)
+    ON source TO everturn_worker;
+GRANT SELECT, DELETE ON source TO everturn_dispatch;

@@ -12,6 +12,7 @@ from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import EventCursor, Lease
 from everturn.model.llm.prompts import ModelRequest
+from everturn.model.llm.sources import Source
 from everturn.model.signals import Signal
 from everturn.model.turns import Turn, TurnUsage
 from everturn.ports.event_stream import Entry
@@ -97,6 +98,14 @@ class GatedTimelines:
     async def load_fresh_feedback(self, principal: Principal, conversation_id: ConversationId) -> tuple[Feedback, ...]:
         await self._gate.cross()
         return await self._inner.load_fresh_feedback(principal, conversation_id)
+
+    async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
+        await self._gate.cross()
+        return await self._inner.load_sources(principal, conversation_id)
+
+    async def load_source_text(self, principal: Principal, conversation_id: ConversationId, sid: int) -> str:
+        await self._gate.cross()
+        return await self._inner.load_source_text(principal, conversation_id, sid)
 
     async def commit(self, lease: Lease, commit: Commit) -> int:
         await self._gate.cross()

@@ -6,6 +6,7 @@ import pytest
 
 from everturn.errors import Conflict
 from everturn.model.commits import Effect, EffectChange, EffectState, Promotion, UsageEvent
+from everturn.model.llm.source_pool import SourceDraft, merge_sources
 from everturn.model.signals import SignalKind
 from everturn.ports.timelines import InboxMoved
 from everturn.postgres.commits import holds_blocks_only
@@ -83,4 +84,6 @@ async def test_only_a_commit_of_blocks_goes_in_one_call(postgres_stage: Stage) -
 
     assert holds_blocks_only(plain)
     assert not holds_blocks_only(replace(plain, usage=(USAGE,)))
+    sources = merge_sources({}, [SourceDraft("t", "https://a.example")]).changes
+    assert not holds_blocks_only(replace(plain, sources=sources))
     assert not holds_blocks_only(closing(claim, seen_inbox=1))

@@ -167,6 +167,7 @@ async def test_an_erasure_leaves_no_row_and_stops_the_worker(
         "tool_effect": 0,
         "usage_event": 0,
         "idempotency": 1,
+        "source": 0,
         "lease": 1,
         "turn": 1,
         "conversation": 1,

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import asyncpg
@@ -12,6 +12,7 @@ from everturn.errors import NotFound
 from everturn.model.feedback import Feedback, Reaction
 from everturn.model.identity import Principal
 from everturn.model.ids import ArtifactId, ConversationId, SignalId, TurnId
+from everturn.model.llm.source_pool import SourceDraft, merge_sources
 from everturn.model.signals import SignalKind
 from everturn.ports.artifacts import Artifacts
 from everturn.ports.conversations import ConversationQuery, Conversations
@@ -42,6 +43,7 @@ TABLES = (
     "tool_effect",
     "usage_event",
     "idempotency",
+    "source",
 )
 SECRET_REF = "fi:secret"
 KEY = IdempotencyKey("messages", "anns-key", "hash")
@@ -88,6 +90,8 @@ CASES: dict[str, Case] = {
     "Timelines.load_turn": lambda port, ann, who: port.load_turn(who, ann.turn_id),
     "Timelines.load_signals": lambda port, ann, who: port.load_signals(who, ann.turn_id),
     "Timelines.load_title": lambda port, ann, who: port.load_title(who, ann.conversation_id),
+    "Timelines.load_sources": lambda port, ann, who: port.load_sources(who, ann.conversation_id),
+    "Timelines.load_source_text": lambda port, ann, who: port.load_source_text(who, ann.conversation_id, 1),
     "Timelines.load_usage": lambda port, ann, who: port.load_usage(who, ann.turn_id),
     "Timelines.load_fresh_feedback": lambda port, ann, who: port.load_fresh_feedback(who, ann.conversation_id),
 }
@@ -109,7 +113,8 @@ async def ann(postgres_stage: Stage, roles: Roles) -> Ann:
     stage = postgres_stage
     receipt = await stage.say("secret", uploads=(stage.upload(),))
     claim = await stage.claim(receipt.conversation_id)
-    await stage.timelines.commit(claim.lease, commit(claim, think(claim, "secret")))
+    found = merge_sources({}, [SourceDraft("secret", "https://secret.example", text="secret")])
+    await stage.timelines.commit(claim.lease, replace(commit(claim, think(claim, "secret")), sources=found.changes))
     followup = await stage.say("secret", receipt.conversation_id)
     await stage.give_feedback(
         ANN, receipt.conversation_id, Feedback(receipt.turn_id, "user", Reaction.OK, "secret", BEGINNING)
@@ -216,6 +221,9 @@ async def test_a_principal_ends_with_its_transaction(ann: Ann, roles: Roles) -> 
         ("worker", "UPDATE lease SET owner = 'me'"),
         ("ingress", "SELECT FROM lease"),
         ("worker", "UPDATE usage_event SET cost_usd = 0"),
+        ("worker", "UPDATE source SET key = 'other'"),
+        ("worker", "DELETE FROM source"),
+        ("ingress", "UPDATE source SET title = 'other'"),
         ("worker", "SELECT FROM idempotency"),
         ("worker", "SELECT * FROM erase_conversation('x')"),
         ("ingress", "SELECT * FROM claim_conversation('x', 'me', interval '1 s')"),

@@ -7,6 +7,7 @@ from everturn.model.artifacts import Artifact
 from everturn.model.blocks import Block
 from everturn.model.ids import CallId, SignalId, TurnId
 from everturn.model.leases import EventCursor
+from everturn.model.llm.source_pool import SourceChange
 from everturn.model.problems import Problem
 from everturn.model.signals import SignalState
 from everturn.model.turns import Outcome, TurnStatus, TurnUsage
@@ -97,4 +98,5 @@ class Commit:
     usage: tuple[UsageEvent, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     signals: tuple[SignalChange, ...] = ()
+    sources: tuple[SourceChange, ...] = ()
     close: TurnClose | None = None

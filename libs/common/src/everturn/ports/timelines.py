@@ -9,6 +9,7 @@ from everturn.model.feedback import Feedback
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import Lease
+from everturn.model.llm.sources import Source
 from everturn.model.signals import Signal
 from everturn.model.turns import Turn, TurnUsage
 
@@ -50,6 +51,14 @@ class Timelines(Protocol):
 
     async def load_fresh_feedback(self, principal: Principal, conversation_id: ConversationId) -> tuple[Feedback, ...]:
         """Feedback on turns of this conversation that no block tells of yet, oldest first."""
+        ...
+
+    async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
+        """The rows of the conversation's source pool by `sid`, without their whole texts."""
+        ...
+
+    async def load_source_text(self, principal: Principal, conversation_id: ConversationId, sid: int) -> str:
+        """The whole text of one source; empty if none was fetched. Raises NotFound when there is no such row."""
         ...
 
     async def commit(self, lease: Lease, commit: Commit) -> int:

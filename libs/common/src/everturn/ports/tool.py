@@ -6,12 +6,15 @@ from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel
 
+from everturn.errors import NotFound
 from everturn.model.artifacts import Artifact
 from everturn.model.block_bodies import Body
 from everturn.model.blocks import Block, BlockType
 from everturn.model.commits import Effect
 from everturn.model.identity import Principal
 from everturn.model.ids import CallId, ConversationId, TurnId
+from everturn.model.llm.source_pool import PoolFull, SourceDraft
+from everturn.model.llm.sources import Source
 
 Strategy = Literal["exploration", "exploitation", "neutral", "unknown"]
 """What a call is for: finding out, making something of what is known, or neither. It decides what may share a round."""
@@ -36,6 +39,42 @@ class ToolSpec:
     timeout_s: float = 60.0
 
 
+class SourcePool(Protocol):
+    """The sources of a conversation. What is claimed is stored in the commit that holds the result of the call."""
+
+    @property
+    def rows(self) -> Sequence[Source]:
+        """All rows by `sid`, each with the beginning of its text."""
+        ...
+
+    def claim(self, drafts: Sequence[SourceDraft]) -> tuple[Source, ...]:
+        """The rows of these sources, one for each; new ones get the next numbers.
+
+        It never waits, so several tools may claim at once. Raises Invalid, and claims nothing, when a draft has no
+        usable address or the pool is full.
+        """
+        ...
+
+    async def load_text(self, sid: int) -> str:
+        """The whole text of a source, empty if none was fetched. Raises NotFound, Unavailable."""
+        ...
+
+
+class NoSourcePool:
+    """Where there is no conversation that could keep sources."""
+
+    rows: Sequence[Source] = ()
+
+    def claim(self, drafts: Sequence[SourceDraft]) -> tuple[Source, ...]:
+        raise PoolFull(f"There is none here for {len(drafts)} sources.")
+
+    async def load_text(self, sid: int) -> str:
+        raise NotFound(f"source {sid}")
+
+
+NO_SOURCE_POOL: SourcePool = NoSourcePool()
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """Where a call happens. `blocks` are all of the conversation's blocks up to and with the call."""
@@ -46,6 +85,7 @@ class ToolContext:
     round: int
     blocks: Sequence[Block]
     now: str
+    pool: SourcePool = NO_SOURCE_POOL
 
 
 @dataclass(frozen=True, slots=True)

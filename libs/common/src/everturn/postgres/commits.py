@@ -13,6 +13,7 @@ from everturn.ports.timelines import InboxMoved
 from everturn.postgres.artifacts import append_artifacts
 from everturn.postgres.database import Connection
 from everturn.postgres.rows import build_request_json, read_payload, read_request, storable
+from everturn.postgres.sources import save_sources
 
 _APPEND = """
 SELECT append_blocks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
@@ -49,7 +50,7 @@ SELECT $2, conversation_id, tenant, project, user_id, ordinal + 1, lane, roles, 
 
 def holds_blocks_only(commit: Commit) -> bool:
     """Whether append_blocks alone, which is one round trip and its own transaction, writes all of it."""
-    rows = (commit.effects, commit.usage, commit.artifacts, commit.signals)
+    rows = (commit.effects, commit.usage, commit.artifacts, commit.signals, commit.sources)
     told = any(isinstance(block.body, FeedbackBody) for block in commit.blocks)
     return commit.close is None and not any(rows) and not told
 
@@ -87,6 +88,7 @@ async def append_commit(transaction: Connection, lease: Lease, commit: Commit) -
     await _save_told_feedback(transaction, commit)
     await _append_ledgers(transaction, lease, commit)
     await append_artifacts(transaction, lease.principal, lease.conversation_id, commit.artifacts)
+    await save_sources(transaction, lease.principal, lease.conversation_id, commit.sources)
     if commit.close is not None:
         if commit.close.seen_inbox != inbox_seq:
             raise InboxMoved(inbox_seq)

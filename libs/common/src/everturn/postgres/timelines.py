@@ -7,6 +7,7 @@ from everturn.model.feedback import Feedback
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import Lease
+from everturn.model.llm.sources import Source
 from everturn.model.signals import Signal
 from everturn.model.turns import Turn, TurnUsage
 from everturn.ports.timelines import OutOfOrder
@@ -18,6 +19,7 @@ from everturn.postgres.rows import (
     read_signal,
     read_turn,
 )
+from everturn.postgres.sources import load_source_text, load_sources
 
 _BLOCKS = """
 SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
@@ -83,6 +85,14 @@ class PostgresTimelines:
     async def load_fresh_feedback(self, principal: Principal, conversation_id: ConversationId) -> tuple[Feedback, ...]:
         async with self._database.transaction(principal, readonly=True) as transaction:
             return tuple(read_feedback(row) for row in await transaction.fetch(_FEEDBACK, conversation_id))
+
+    async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return await load_sources(transaction, conversation_id)
+
+    async def load_source_text(self, principal: Principal, conversation_id: ConversationId, sid: int) -> str:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return await load_source_text(transaction, conversation_id, sid)
 
     async def commit(self, lease: Lease, commit: Commit) -> int:
         try:

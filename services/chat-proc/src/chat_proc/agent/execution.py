@@ -81,7 +81,13 @@ class ToolRunner:
     async def _call(self, turn: OpenTurn, spec: ToolSpec, pending: PendingCall) -> _Outcome:
         params = self._catalog.check_params(spec.tool_id, pending.body.params)
         context = ToolContext(
-            turn.lease.principal, turn.lease.conversation_id, turn.turn_id, pending.block.round, turn.blocks, turn.now()
+            principal=turn.lease.principal,
+            conversation_id=turn.lease.conversation_id,
+            turn_id=turn.turn_id,
+            round=pending.block.round,
+            blocks=turn.blocks,
+            now=turn.now(),
+            pool=turn.pool,
         )
         work = self._bounded(spec, ToolCall(pending.block.call_id or CallId(""), params, pending.code, context))
         if not spec.cancellable:

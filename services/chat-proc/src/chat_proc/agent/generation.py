@@ -1,6 +1,5 @@
 """One model call of a round: streams the reply through the channel codec to the clients and reads the decision."""
 
-from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -16,7 +15,6 @@ from chat_proc.stream.texts import RoundTexts
 from everturn.model.commits import UsageEvent
 from everturn.model.llm.decisions import Decision
 from everturn.model.llm.prompts import ModelRequest
-from everturn.model.llm.sources import Source
 from everturn.ports.language_model import (
     ContextLimitExceeded,
     LanguageModel,
@@ -65,16 +63,14 @@ class Generator:
         self._max_broken_replies = max_broken_replies
         self._ratio = CharsPerToken()
 
-    async def generate(
-        self, turn: OpenTurn, request: ModelRequest, round_number: int, sources: Sequence[Source] = ()
-    ) -> Generated:
+    async def generate(self, turn: OpenTurn, request: ModelRequest, round_number: int) -> Generated:
         """Raises ModelFailed, the first model's, when none gives a whole reply.
 
         What was shown of a reply that broke off is taken back, and what it cost is booked.
         """
         failures: list[ModelFailed] = []
         for model in self._models:
-            call = _Call(model, turn, request, round_number, sources)
+            call = _Call(model, turn, request, round_number)
             try:
                 return await self._generate_patiently(call)
             except ContextLimitExceeded:
@@ -98,7 +94,7 @@ class Generator:
 
     async def _generate_once(self, call: "_Call") -> Generated:
         turn = call.turn
-        reply = _Reply(turn, call.round, DecisionStream(sources=call.sources, limits=self._limits))
+        reply = _Reply(turn, call.round, DecisionStream(sources=turn.pool.rows, limits=self._limits))
         self._failpoints.hit("turn.before_first_token")
         try:
             ran = await run_until(turn.inbox.wait_for_control(), self._stream(call, reply))
@@ -144,7 +140,6 @@ class _Call:
     turn: OpenTurn
     request: ModelRequest
     round: int
-    sources: Sequence[Source]
 
 
 class _Reply:

@@ -13,6 +13,7 @@ from everturn.model.leases import Lease
 from everturn.model.problems import Problem
 from everturn.model.signals import Signal
 from everturn.model.turns import Outcome
+from everturn.ports.tool import SourcePool
 from everturn.timeline.view_parts import build_file_view
 from everturn.wire.events import AnyEvent
 from everturn.wire.views import FileView
@@ -66,8 +67,8 @@ class TurnInbox(Protocol):
         ...
 
 
-class OpenTurn(Protocol):
-    """A leased turn. Every write raises StaleFence when the lease is lost."""
+class TurnState(Protocol):
+    """What can be read of a leased turn."""
 
     @property
     def lease(self) -> Lease:
@@ -94,11 +95,20 @@ class OpenTurn(Protocol):
         ...
 
     @property
+    def pool(self) -> SourcePool:
+        """The sources of the conversation."""
+        ...
+
+    @property
     def inbox(self) -> TurnInbox: ...
     @property
     def handover(self) -> bool:
         """Whether this worker is going away and the turn is to be handed to another at the next round boundary."""
         ...
+
+
+class OpenTurn(TurnState, Protocol):
+    """A leased turn. Every write raises StaleFence when the lease is lost."""
 
     async def load_media(self, artifacts: Sequence[Artifact]) -> None:
         """Fetch the images and documents among these into `media`."""

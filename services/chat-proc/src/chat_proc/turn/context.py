@@ -12,16 +12,19 @@ from chat_proc.turn.finish import build_status_after, draft_exit, status_of
 from chat_proc.turn.inbox import LeasedInbox
 from chat_proc.turn.opening import make_title
 from chat_proc.turn.patience import Patience
+from chat_proc.turn.sources import TurnSources
 from everturn.errors import EverturnError
 from everturn.model.artifacts import Artifact
 from everturn.model.blocks import GENESIS_HASH, Block, BlockDraft, chain_blocks
 from everturn.model.commits import Commit, Promotion, TurnClose, UsageEvent
 from everturn.model.ids import TurnId
 from everturn.model.leases import Claim, Lease
+from everturn.model.llm.sources import Source
 from everturn.model.turns import Turn, TurnUsage
 from everturn.ports.clock import Clock, iso
 from everturn.ports.objects import Objects
 from everturn.ports.timelines import InboxMoved, Timelines
+from everturn.ports.tool import SourcePool
 from everturn.telemetry.metrics import TOKENS
 from everturn.timeline.turn_events import try_build_terminal_event
 from everturn.timeline.turn_view import TurnRecord, build_turn_view
@@ -49,6 +52,7 @@ class LeasedTurn:
         clock: Clock,
         objects: Objects,
         usage: TurnUsage,
+        sources: Sequence[Source] = (),
         patience: Patience | None = None,
     ) -> None:
         self._claim = claim
@@ -65,6 +69,7 @@ class LeasedTurn:
         self._patience = patience or Patience()
         self._started = turn.started_at or clock.now()
         self._media: dict[str, bytes] = {}
+        self._sources = TurnSources(sources, self._load_source_text)
         self.turn = turn
         self.inbox = inbox
         self.handover = False
@@ -96,6 +101,10 @@ class LeasedTurn:
     def media(self) -> Mapping[str, bytes]:
         return self._media
 
+    @property
+    def pool(self) -> SourcePool:
+        return self._sources
+
     async def load_media(self, artifacts: Sequence[Artifact]) -> None:
         """Fetch the images and documents among these, for the model; one that can't be had is shown as its ref only."""
         for artifact in artifacts:
@@ -120,6 +129,7 @@ class LeasedTurn:
 
     async def commit(self, writing: Writing) -> None:
         writing = Writing(usage=self._booked).plus(writing)
+        self._sources.take_in(writing.drafts)
         blocks = self._chain(writing.drafts)
         await self._write(self._build_commit(blocks, writing))
         self._keep(blocks, writing)
@@ -138,6 +148,7 @@ class LeasedTurn:
             elapsed_ms=int(self.spent.elapsed_s * 1000),
             now=self.now(),
         )
+        self._sources.take_in(writing.drafts)
         blocks = self._chain((*writing.drafts, exit_draft))
         close = TurnClose(
             status=status_of(end),
@@ -175,6 +186,7 @@ class LeasedTurn:
             usage=writing.usage,
             artifacts=writing.artifacts,
             signals=writing.signals,
+            sources=self._sources.pending(),
             close=close,
         )
 
@@ -184,7 +196,12 @@ class LeasedTurn:
         except InboxMoved as moved:
             self.inbox.notice_seq(moved.inbox_seq)
             raise
+        self._sources.settle(commit.sources)
         self.inbox.notice_seq(inbox_seq)
+
+    async def _load_source_text(self, sid: int) -> str:
+        where = self.lease.principal, self.lease.conversation_id
+        return await self._patience.call(lambda: self._timelines.load_source_text(*where, sid))
 
     def _build_view(self) -> TurnView:
         record = TurnRecord(self.turn, tuple(self.turn_blocks), self.inbox.receipts)

@@ -218,6 +218,7 @@ class ClaimedTurn:
             inbox=self._inbox,
             clock=self._parts.clock,
             usage=await ask(lambda: timelines.load_usage(lease.principal, turn_id)),
+            sources=await ask(lambda: timelines.load_sources(*where)),
         )
         self._turn.handover = self._handover
         return self._turn

@@ -12,7 +12,11 @@ _WEB_ADDRESS = re.compile(r"https?://[^\s/?#\x00-\x1f\x7f]+[^\x00-\x1f\x7f]*", r
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One row. `sid` counts from 1 and never changes within a conversation; `objective_relevance` is 0 to 1."""
+    """One row. `sid` counts from 1 and never changes within a conversation; `objective_relevance` is 0 to 1.
+
+    `url` is a web address, or a ref if it is a file. In a source pool `text` is the beginning of the whole text, which
+    has `text_chars` characters; `used` tells that an answer or a file has cited it; `key` is what it is known by.
+    """
 
     sid: int
     title: str
@@ -23,6 +27,9 @@ class Source:
     favicon_url: str | None = None
     text: str = ""
     mime: str = ""
+    text_chars: int = 0
+    used: bool = False
+    key: str = ""
 
     @property
     def is_image(self) -> bool:

@@ -11,6 +11,7 @@ from everturn.model.feedback import Feedback
 from everturn.model.identity import Lane, Principal, Role
 from everturn.model.ids import CallId, ConversationId, SignalId, TurnId
 from everturn.model.leases import ORIGIN, EventCursor
+from everturn.model.llm.sources import Source
 from everturn.model.signals import Signal
 from everturn.model.turns import Turn
 from everturn.ports.clock import Clock
@@ -34,6 +35,8 @@ class ConversationRow:
     artifacts: list[Artifact] = field(default_factory=list[Artifact])
     feedback: list[Feedback] = field(default_factory=list[Feedback])
     told: list[Feedback] = field(default_factory=list[Feedback])
+    sources: dict[int, Source] = field(default_factory=dict[int, Source])
+    source_texts: dict[int, str] = field(default_factory=dict[int, str])
     lease_owner: str | None = None
     lease_ends_s: float = 0.0
 

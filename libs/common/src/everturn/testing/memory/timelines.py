@@ -11,6 +11,7 @@ from everturn.model.feedback import Feedback
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import Lease
+from everturn.model.llm.sources import Source
 from everturn.model.signals import Signal, SignalState
 from everturn.model.turns import Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.ports.timelines import InboxMoved, OutOfOrder
@@ -58,6 +59,16 @@ class MemoryTimelines:
         row = self._find(principal, conversation_id)
         fresh = [given for given in row.feedback if given not in row.told] if row else []
         return tuple(sorted(fresh, key=lambda given: given.ts))
+
+    async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
+        row = self._find(principal, conversation_id)
+        return tuple(row.sources[sid] for sid in sorted(row.sources)) if row else ()
+
+    async def load_source_text(self, principal: Principal, conversation_id: ConversationId, sid: int) -> str:
+        row = self._find(principal, conversation_id)
+        if row is None or sid not in row.sources:
+            raise NotFound(f"source {sid}")
+        return row.source_texts.get(sid, "")
 
     async def commit(self, lease: Lease, commit: Commit) -> int:
         row = self._platform.conversations.get(lease.conversation_id)
@@ -111,6 +122,8 @@ class MemoryTimelines:
         row.blocks.extend(commit.blocks)
         row.cursor = commit.cursor
         row.artifacts.extend(commit.artifacts)
+        row.sources |= {change.row.sid: change.row for change in commit.sources}
+        row.source_texts |= {change.row.sid: change.text for change in commit.sources if change.text is not None}
         told = [(body.turn_id, body.origin, body.reaction, body.text) for body in _feedback_bodies(commit)]
         row.told += [
             given for given in row.feedback if (given.turn_id, given.origin, given.reaction, given.text) in told

@@ -1,0 +1,109 @@
+"""The source pool of a leased turn: its rows in memory, and what of them waits for the next commit."""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+
+import structlog
+
+from everturn.model.artifacts import Artifact, ArtifactKind
+from everturn.model.block_bodies import AttachmentBody, CompletionBody, EventBody, SignalBody, ToolResultBody
+from everturn.model.blocks import BlockDraft
+from everturn.model.llm.source_pool import PoolFull, SourceChange, SourceDraft, merge_sources
+from everturn.model.llm.sources import Source
+
+_log = structlog.get_logger(__name__)
+
+LoadText = Callable[[int], Awaitable[str]]
+SOURCES_USED = "sources_used"
+"""Where the result of a call names the sources that a written file cites."""
+
+
+class TurnSources:
+    """Implements SourcePool. Tools claim; the leased turn alone takes what is pending and settles it."""
+
+    def __init__(self, rows: Iterable[Source], load_text: LoadText) -> None:
+        self._rows = {row.key: row for row in rows}
+        self._load_text = load_text
+        self._pending: dict[int, SourceChange] = {}
+
+    @property
+    def rows(self) -> Sequence[Source]:
+        return sorted(self._rows.values(), key=lambda row: row.sid)
+
+    def claim(self, drafts: Sequence[SourceDraft]) -> tuple[Source, ...]:
+        merged = merge_sources(self._rows, drafts)
+        for change in merged.changes:
+            self._keep(change)
+        return merged.rows
+
+    async def load_text(self, sid: int) -> str:
+        pending = self._pending.get(sid)
+        if pending is not None and pending.text is not None:
+            return pending.text
+        return await self._load_text(sid)
+
+    def take_in(self, drafts: Sequence[BlockDraft]) -> None:
+        """What blocks say of sources: their images get rows, and what they cite is marked as used."""
+        images = [
+            build_image_draft(artifact) for artifact in _artifacts_of(drafts) if artifact.mime.startswith("image/")
+        ]
+        try:
+            self.claim(images)
+        except PoolFull as full:
+            _log.warning("images_without_source_rows", images=len(images), why=str(full))
+        self._mark_used(_cited_in(drafts))
+
+    def pending(self) -> tuple[SourceChange, ...]:
+        """What the next commit has to write."""
+        return tuple(self._pending[sid] for sid in sorted(self._pending))
+
+    def settle(self, written: Sequence[SourceChange]) -> None:
+        """These are stored; what was claimed while they were on their way stays pending."""
+        for change in written:
+            if self._pending.get(change.row.sid) is change:
+                del self._pending[change.row.sid]
+
+    def _mark_used(self, sids: Collection[int]) -> None:
+        for row in [row for row in self._rows.values() if row.sid in sids and not row.used]:
+            self._keep(SourceChange(replace(row, used=True)))
+
+    def _keep(self, change: SourceChange) -> None:
+        row = change.row
+        self._rows[row.key] = row
+        self._pending[row.sid] = change.after(self._pending.get(row.sid))
+
+
+def build_image_draft(artifact: Artifact) -> SourceDraft:
+    """An image as a source: it can be shown, and is never evidence."""
+    source_type = "attachment" if artifact.kind is ArtifactKind.ATTACHMENT else "file"
+    return SourceDraft(artifact.filename, artifact.ref, source_type, mime=artifact.mime)
+
+
+def _artifacts_of(drafts: Sequence[BlockDraft]) -> list[Artifact]:
+    found: list[Artifact] = []
+    for draft in drafts:
+        match draft.body:
+            case AttachmentBody(artifact=artifact):
+                found.append(artifact)
+            case (
+                SignalBody(attachments=artifacts)
+                | EventBody(attachments=artifacts)
+                | ToolResultBody(artifacts=artifacts)
+            ):
+                found.extend(artifacts)
+            case _:
+                """The other blocks bring no files."""
+    return found
+
+
+def _cited_in(drafts: Sequence[BlockDraft]) -> set[int]:
+    cited: set[int] = set()
+    for draft in drafts:
+        match draft.body:
+            case CompletionBody(sources_used=sids):
+                cited.update(sids)
+            case ToolResultBody(data=dict() as data):
+                cited.update(sid for sid in data.get(SOURCES_USED, ()) if isinstance(sid, int))
+            case _:
+                """The other blocks cite nothing."""
+    return cited
