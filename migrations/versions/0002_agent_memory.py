@@ -13,7 +13,7 @@ SQL = Path(__file__).parents[1] / "sql"
 
 
 def upgrade() -> None:
-    for script in ("0002_blocks", "0002_sources", "0002_search", "0002_signals", "0002_policies"):
+    for script in ("0002_blocks", "0002_artifacts", "0002_sources", "0002_search", "0002_signals", "0002_policies"):
         _run(SQL / f"{script}.sql")
     op.execute("GRANT CREATE ON SCHEMA public TO everturn_dispatch")
     op.execute("SET LOCAL ROLE everturn_dispatch")

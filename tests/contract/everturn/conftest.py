@@ -62,9 +62,18 @@ def postgres_stage(roles: Roles, module_ids: SequentialIds) -> Stage:
 
 
 @pytest.fixture
-def memory_stage() -> Stage:
-    clock = FixedClock()
-    platform = MemoryPlatform(clock)
+def memory_clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+def memory_platform(memory_clock: FixedClock) -> MemoryPlatform:
+    return MemoryPlatform(memory_clock)
+
+
+@pytest.fixture
+def memory_stage(memory_clock: FixedClock, memory_platform: MemoryPlatform) -> Stage:
+    clock, platform = memory_clock, memory_platform
 
     async def expire_lease(_: ConversationId) -> None:
         clock.advance(16)

@@ -45,7 +45,7 @@ TABLES = (
     "idempotency",
     "source",
 )
-SECRET_REF = "fi:secret"
+SECRET_REF = "fi:secret.files/a"
 KEY = IdempotencyKey("messages", "anns-key", "hash")
 
 
@@ -72,6 +72,9 @@ CASES: dict[str, Case] = {
     ),
     "Artifacts.load": lambda port, ann, who: port.load(who, ann.artifact_id),
     "Artifacts.load_by_ref": lambda port, ann, who: port.load_by_ref(who, ann.conversation_id, SECRET_REF),
+    "Artifacts.load_by_refs": lambda port, ann, who: port.load_by_refs(who, ann.conversation_id, [SECRET_REF]),
+    "Artifacts.load_tree": lambda port, ann, who: port.load_tree(who, ann.conversation_id, "fi:secret."),
+    "Artifacts.load_workspace_turns": lambda port, ann, who: port.load_workspace_turns(who, ann.conversation_id),
     "Artifacts.load_unreferenced": lambda port, ann, who: port.load_unreferenced(
         who, ann.conversation_id, [ann.object_key]
     ),

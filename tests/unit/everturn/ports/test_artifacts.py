@@ -4,9 +4,10 @@ import pytest
 
 from everturn.ports.artifacts import Artifacts
 from everturn.postgres.artifacts import PostgresArtifacts
+from everturn.testing.memory.artifacts import MemoryArtifacts
 from everturn.testing.port_shape import find_differences
 
 
-@pytest.mark.parametrize("driver", [PostgresArtifacts])
+@pytest.mark.parametrize("driver", [PostgresArtifacts, MemoryArtifacts])
 def test_a_driver_takes_the_ports_calls(driver: type) -> None:
     assert find_differences(Artifacts, driver) == []

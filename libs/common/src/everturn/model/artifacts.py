@@ -29,7 +29,8 @@ class ArtifactKind(StrEnum):
 class Artifact(BaseModel):
     """One stored file. `size` in bytes, `sha256` in hex, `path` as a sandboxed program sees it.
 
-    `verdict` is what the antivirus said: `clean <engine> <signature version>` or `not scanned`.
+    `verdict` is what the antivirus said: `clean <engine> <signature version>` or `not scanned`. A `removed` one has no
+    bytes: it says that from now on its ref is not part of the workspace.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,6 +49,7 @@ class Artifact(BaseModel):
     visibility: Literal["internal", "external"]
     verdict: str
     description: str = ""
+    removed: bool = False
 
 
 def object_key(conversation_id: str, sha256: str) -> str:

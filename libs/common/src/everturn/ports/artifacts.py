@@ -1,22 +1,79 @@
-"""Finding the row of a stored file; without its row an object is invisible."""
+"""Finding the rows of stored files; without its row an object is invisible."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from everturn.errors import Invalid
 from everturn.model.artifacts import Artifact
 from everturn.model.identity import Principal
-from everturn.model.ids import ArtifactId, ConversationId
+from everturn.model.ids import ArtifactId, ConversationId, TurnId
+
+MAX_PAGE = 1_000
+"""Rows that one call gives at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceTurn:
+    """A turn that left files in the workspace, and how many."""
+
+    turn_id: TurnId
+    file_count: int
 
 
 class Artifacts(Protocol):
-    """All calls see only the principal's own files; another's id is NotFound."""
+    """All calls see only the principal's own files; another's id is NotFound.
+
+    Where a ref names several files, the newest is meant. A row that says `removed` takes its ref out of listings; by
+    its ref the file before it is still found.
+    """
 
     async def load(self, principal: Principal, artifact_id: ArtifactId) -> Artifact: ...
 
     async def load_by_ref(self, principal: Principal, conversation_id: ConversationId, ref: str) -> Artifact: ...
+
+    async def load_by_refs(
+        self, principal: Principal, conversation_id: ConversationId, refs: Sequence[str]
+    ) -> tuple[Artifact, ...]:
+        """The files of those refs that name one, in any order. Raises Invalid for more than MAX_PAGE refs."""
+        ...
+
+    async def load_tree(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        ref_prefix: str,
+        *,
+        after: str = "",
+        limit: int = 100,
+    ) -> tuple[Artifact, ...]:
+        """The files whose refs begin with `ref_prefix` and come after the ref `after`, by ref in order of code points.
+
+        The prefix ends with `/` or `.`; `limit` is at most MAX_PAGE. Raises Invalid otherwise.
+        """
+        ...
+
+    async def load_workspace_turns(
+        self, principal: Principal, conversation_id: ConversationId, *, limit: int = 5
+    ) -> tuple[WorkspaceTurn, ...]:
+        """The last turns that left files in the workspace, newest first."""
+        ...
 
     async def load_unreferenced(
         self, principal: Principal, conversation_id: ConversationId, object_keys: Sequence[str]
     ) -> tuple[str, ...]:
         """Which of these keys no artifact row of the conversation names. An unknown conversation names none."""
         ...
+
+
+def check_page(limit: int) -> None:
+    """Raise Invalid unless so many rows may be asked for at once."""
+    if not 0 < limit <= MAX_PAGE:
+        raise Invalid(f"1 to {MAX_PAGE} rows are given at once.")
+
+
+def end_of_prefix(ref_prefix: str) -> str:
+    """The smallest text that comes after all that begin with the prefix. Raises Invalid unless it ends as it must."""
+    if not ref_prefix.endswith(("/", ".")):
+        raise Invalid("A prefix of refs ends with / or a dot.")
+    return ref_prefix[:-1] + chr(ord(ref_prefix[-1]) + 1)

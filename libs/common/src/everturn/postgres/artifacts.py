@@ -1,4 +1,4 @@
-"""Artifact rows in Postgres: finding one of the principal's, and writing those of a message or a commit."""
+"""Artifact rows in Postgres: finding the principal's own, and writing those of a message or a commit."""
 
 from collections.abc import Sequence
 
@@ -6,23 +6,40 @@ from everturn.errors import NotFound
 from everturn.model.artifacts import Artifact
 from everturn.model.identity import Principal
 from everturn.model.ids import ArtifactId, ConversationId
+from everturn.ports.artifacts import WorkspaceTurn, check_page, end_of_prefix
 from everturn.postgres.database import Connection, Database
 from everturn.postgres.rows import read_artifact, storable
 
-_BY_ID = """
-SELECT id, turn_id, ref, rn, kind, filename, path, mime, size, sha256, object_key, visibility, verdict,
-       description
-  FROM artifact WHERE id = $1
-"""
+_BY_ID = "SELECT * FROM artifact WHERE id = $1"
 _BY_REF = """
-SELECT id, turn_id, ref, rn, kind, filename, path, mime, size, sha256, object_key, visibility, verdict,
-       description
-  FROM artifact WHERE conversation_id = $1 AND ref = $2 ORDER BY id DESC LIMIT 1
+SELECT * FROM artifact WHERE conversation_id = $1 AND ref = $2 AND NOT removed ORDER BY id DESC LIMIT 1
+"""
+_BY_REFS = """
+SELECT found.* FROM unnest($2::text[]) AS wanted
+ CROSS JOIN LATERAL (
+       SELECT * FROM artifact
+        WHERE conversation_id = $1 AND ref = wanted AND NOT removed ORDER BY id DESC LIMIT 1) AS found
+"""
+_TREE = """
+SELECT * FROM (
+       SELECT DISTINCT ON (ref COLLATE "C") *
+         FROM artifact
+        WHERE conversation_id = $1 AND ref COLLATE "C" >= $2 AND ref COLLATE "C" < $3 AND ref COLLATE "C" > $4
+        ORDER BY ref COLLATE "C", id DESC) AS newest
+ WHERE NOT removed ORDER BY ref COLLATE "C" LIMIT $5
+"""
+_WORKSPACE_TURNS = """
+SELECT turn_id, count(*) AS file_count FROM (
+       SELECT DISTINCT ON (turn_id, ref COLLATE "C") turn_id, removed
+         FROM artifact
+        WHERE conversation_id = $1 AND kind = 'file'
+        ORDER BY turn_id DESC, ref COLLATE "C", id DESC) AS newest
+ WHERE NOT removed GROUP BY turn_id ORDER BY turn_id DESC LIMIT $2
 """
 _INSERT = """
 INSERT INTO artifact (conversation_id, tenant, project, user_id, id, turn_id, ref, rn, kind, filename, path, mime, size,
-                      sha256, object_key, visibility, verdict, description)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+                      sha256, object_key, visibility, verdict, description, removed)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
 """
 _UNREFERENCED = """
 SELECT key FROM unnest($2::text[]) AS key
@@ -31,7 +48,7 @@ SELECT key FROM unnest($2::text[]) AS key
 
 
 class PostgresArtifacts:
-    """Where a ref names several files, the newest is meant."""
+    """Implements Artifacts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -41,6 +58,40 @@ class PostgresArtifacts:
 
     async def load_by_ref(self, principal: Principal, conversation_id: ConversationId, ref: str) -> Artifact:
         return await self._load(principal, _BY_REF, conversation_id, ref)
+
+    async def load_by_refs(
+        self, principal: Principal, conversation_id: ConversationId, refs: Sequence[str]
+    ) -> tuple[Artifact, ...]:
+        wanted = list(dict.fromkeys(refs))
+        if not wanted:
+            return ()
+        check_page(len(wanted))
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            rows = await transaction.fetch(_BY_REFS, conversation_id, wanted)
+        return tuple(map(read_artifact, rows))
+
+    async def load_tree(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        ref_prefix: str,
+        *,
+        after: str = "",
+        limit: int = 100,
+    ) -> tuple[Artifact, ...]:
+        check_page(limit)
+        end = end_of_prefix(ref_prefix)
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            rows = await transaction.fetch(_TREE, conversation_id, ref_prefix, end, after, limit)
+        return tuple(map(read_artifact, rows))
+
+    async def load_workspace_turns(
+        self, principal: Principal, conversation_id: ConversationId, *, limit: int = 5
+    ) -> tuple[WorkspaceTurn, ...]:
+        check_page(limit)
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            rows = await transaction.fetch(_WORKSPACE_TURNS, conversation_id, limit)
+        return tuple(WorkspaceTurn(row["turn_id"], row["file_count"]) for row in rows)
 
     async def load_unreferenced(
         self, principal: Principal, conversation_id: ConversationId, object_keys: Sequence[str]
@@ -83,4 +134,5 @@ def _columns(artifact: Artifact) -> tuple[object, ...]:
         artifact.visibility,
         artifact.verdict,
         storable(artifact.description),
+        artifact.removed,
     )

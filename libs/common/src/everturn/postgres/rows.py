@@ -1,7 +1,6 @@
 """How our values stand in rows: reading a row as a value, and the JSON texts of what has no columns of its own."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -103,8 +102,7 @@ def read_conversation(row: Row) -> Conversation:
 
 
 def read_artifact(row: Row) -> Artifact:
-    fields: dict[str, Any] = dict(row)
-    return Artifact.model_validate(fields)
+    return Artifact.model_validate({name: row[name] for name in Artifact.model_fields})
 
 
 def read_cursor(text: str) -> EventCursor:
