@@ -77,6 +77,10 @@ class GatedTimelines:
         await self._gate.cross()
         return await self._inner.load_blocks(principal, conversation_id, after_seq=after_seq)
 
+    async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
+        await self._gate.cross()
+        return await self._inner.load_recent_blocks(principal, conversation_id)
+
     async def load_turn(self, principal: Principal, turn_id: TurnId) -> Turn:
         await self._gate.cross()
         return await self._inner.load_turn(principal, turn_id)

@@ -3,10 +3,10 @@
 import pytest
 
 from everturn.testing.contracts.stage import Stage
-from everturn.testing.contracts.timelines import TimelinesContract
+from everturn.testing.contracts.timelines import RecentBlocksContract, TimelinesContract
 
 
-class TestPostgresTimelines(TimelinesContract):
+class TestPostgresTimelines(TimelinesContract, RecentBlocksContract):
     @pytest.fixture
     def stage(self, postgres_stage: Stage) -> Stage:
         return postgres_stage

@@ -1,10 +1,11 @@
 """Plans folded from blocks."""
 
 from chat_proc.timeline.plans import current_plan, latest_plans, open_plans
-from everturn.model.block_bodies import PlanBody
+from everturn.model.block_bodies import PlanBody, PlanHistoryBody
 from everturn.model.blocks import BlockType
 from everturn.model.ids import PlanId, TurnId
 from everturn.model.plans import PlanMoment, PlanSnapshot, close_plan, mark_steps, new_plan
+from everturn.model.refs import round_ref
 from everturn.testing.timelines import NOW, TimelineBuilder
 
 
@@ -66,3 +67,25 @@ def test_a_new_turn_brings_back_only_the_current_plan() -> None:
     timeline.start_turn("turn_2", "Go on")
 
     assert [plan.plan_id for plan in open_plans(timeline.blocks, TurnId("turn_2"))] == ["plan_b"]
+
+
+def test_plans_are_the_same_whether_the_blocks_of_a_summarized_range_are_loaded_or_not() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Go")
+    begin(timeline, "plan_a")
+    begin(timeline, "plan_b")
+    begin(timeline, "plan_c")
+    covered = len(timeline.blocks)
+    timeline.start_turn("turn_2", "Go on")
+    (newer,) = close_plan(latest_plans(timeline.blocks), "plan_a", moment=PlanMoment(TurnId("turn_2"), NOW))
+    add(timeline, newer)
+    carried = [plan for plan in latest_plans(timeline.blocks[:covered]) if plan.plan_id != "plan_a"]
+    history_ref = round_ref("turn_2", 0, "plans")
+    timeline.add(BlockType.PLAN_HISTORY, history_ref, PlanHistoryBody(plans=tuple(carried)))
+
+    plans = latest_plans(timeline.blocks[covered:])
+
+    assert plans == latest_plans(timeline.blocks)
+    assert [plan.plan_id for plan in plans] == ["plan_b", "plan_c", "plan_a"]
+    assert (current := current_plan(timeline.blocks[covered:])) is not None
+    assert current.plan_id == "plan_c"

@@ -262,6 +262,17 @@ def test_a_second_terminal_event_changes_nothing() -> None:
     assert after.turns == state.turns
 
 
+def test_a_compaction_changes_nothing_of_what_clients_see() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    state = fold(empty(story), story.events)
+    told = events.ChatCompaction(status="completed", reason="soft", before_tokens=9, after_tokens=5)
+
+    after = fold(state, [envelope_of(story, told, "9-1")])
+
+    assert after == state.model_copy(update={"cursor": "9-1"})
+
+
 def test_an_event_of_an_unknown_turn_is_ignored() -> None:
     story = Story()
     story.start_turn("Hello")

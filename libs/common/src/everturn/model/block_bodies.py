@@ -193,7 +193,10 @@ class CheckoutBody(Body):
 
 
 class PlanHistoryBody(Body):
-    """The newest snapshots of plans whose own blocks are no longer shown."""
+    """The newest snapshots of plans whose own blocks are no longer shown, the current one among them.
+
+    The plan that changed last is last. A plan's own block outside the summarized range outweighs what stands here.
+    """
 
     plans: tuple[PlanSnapshot, ...]
 
@@ -212,7 +215,8 @@ class RangeSummaryBody(Body):
     """Blocks `first_seq` to `last_seq`, told in short. What it keeps is there so that no later reader needs them.
 
     `history` covers whole ended turns; `turn` covers the beginning of the turn it stands in. A later one of the same
-    scope covers the earlier one too. `by` says whether a model wrote the text or rules did. Tokens are estimates.
+    scope covers the earlier one too. `turn_ids` are those of the range that no earlier summary named in `kept` lists.
+    `by` says whether a model wrote the text or rules did. Tokens are estimates of the whole request, before and after.
     """
 
     scope: Literal["history", "turn"]
@@ -221,7 +225,6 @@ class RangeSummaryBody(Body):
     turn_ids: tuple[str, ...]
     text: str
     kept: tuple[KeptText, ...] = ()
-    plans: tuple[PlanSnapshot, ...] = ()
     before_tokens: int
     after_tokens: int
     by: Literal["model", "rules"]

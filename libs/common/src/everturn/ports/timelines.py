@@ -35,6 +35,13 @@ class Timelines(Protocol):
         """All blocks with a larger `seq`, in order."""
         ...
 
+    async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
+        """The blocks behind the range of the last summary of scope `history`, in order; all when there is none.
+
+        What they leave out the summary stands for; it is among them, and so are all blocks of its turn.
+        """
+        ...
+
     async def load_turn(self, principal: Principal, turn_id: TurnId) -> Turn: ...
 
     async def load_signals(self, principal: Principal, turn_id: TurnId) -> tuple[Signal, ...]:

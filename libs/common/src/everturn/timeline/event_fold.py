@@ -44,7 +44,13 @@ def fold_event(state: StateView, envelope: Envelope) -> StateView:
 def _fold(state: StateView, envelope: Envelope) -> StateView:
     data = envelope.data
     match data:
-        case events.Ready() | events.StreamSnapshot() | events.StreamGap() | events.ServerShutdown():
+        case (
+            events.Ready()
+            | events.StreamSnapshot()
+            | events.StreamGap()
+            | events.ServerShutdown()
+            | events.ChatCompaction()
+        ):
             return state
         case events.ConvTitle(title=title):
             return state.model_copy(update={"conversation": state.conversation.model_copy(update={"title": title})})

@@ -108,6 +108,19 @@ class ChatFollowups(EventData):
     items: tuple[str, ...]
 
 
+class ChatCompaction(EventData):
+    """Older blocks are summarized so that the model's request fits. Tokens are estimates of the whole request.
+
+    `started` is followed by exactly one `completed` or `skipped`. `reason` is a word for why it began, or was skipped.
+    """
+
+    type: Literal["chat.compaction"] = "chat.compaction"
+    status: Literal["started", "completed", "skipped"]
+    reason: str
+    before_tokens: int
+    after_tokens: int | None = None
+
+
 class ChatSignal(EventData):
     """A signal's receipt moved."""
 
@@ -184,6 +197,7 @@ AnyEvent = (
     | ChatFiles
     | ChatCitations
     | ChatFollowups
+    | ChatCompaction
     | ChatSignal
     | ChatRewind
     | ChatComplete

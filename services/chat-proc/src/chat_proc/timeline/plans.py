@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from everturn.model.block_bodies import PlanBody
+from everturn.model.block_bodies import PlanBody, PlanHistoryBody
 from everturn.model.blocks import Block
 from everturn.model.ids import TurnId
 from everturn.model.plans import PlanSnapshot, PlanStatus
@@ -11,12 +11,24 @@ SHOWN_PLANS = 4
 
 
 def latest_plans(blocks: Iterable[Block]) -> tuple[PlanSnapshot, ...]:
-    """The newest snapshot of every plan; the one that changed last is last."""
-    latest: dict[str, PlanSnapshot] = {}
+    """The newest snapshot of every plan; the one that changed last is last.
+
+    The same whether the blocks that the last history stands for are among these or not.
+    """
+    history: tuple[PlanSnapshot, ...] = ()
+    changes: list[PlanSnapshot] = []
     for block in blocks:
-        if isinstance(block.body, PlanBody):
-            latest.pop(block.body.plan.plan_id, None)
-            latest[block.body.plan.plan_id] = block.body.plan
+        match block.body:
+            case PlanBody(plan=plan):
+                changes.append(plan)
+            case PlanHistoryBody(plans=plans):
+                history = plans
+            case _:
+                """Says nothing of plans."""
+    latest: dict[str, PlanSnapshot] = {}
+    for plan in (*history, *changes):
+        latest.pop(plan.plan_id, None)
+        latest[plan.plan_id] = plan
     return tuple(latest.values())
 
 

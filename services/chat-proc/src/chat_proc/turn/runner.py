@@ -206,7 +206,7 @@ class ClaimedTurn:
             # This worker was frozen since its claim, and another one has ended the turn.
             raise StaleFence(lease.conversation_id)
         where = lease.principal, lease.conversation_id
-        blocks = () if self._blocks_unreadable else await ask(lambda: timelines.load_blocks(*where))
+        blocks = () if self._blocks_unreadable else await ask(lambda: timelines.load_recent_blocks(*where))
         self._inbox = LeasedInbox(timelines, lease.principal, turn_id, self._claim.inbox_seq)
         self._turn = LeasedTurn(
             self._claim,

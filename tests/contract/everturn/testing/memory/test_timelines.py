@@ -3,10 +3,10 @@
 import pytest
 
 from everturn.testing.contracts.stage import Stage
-from everturn.testing.contracts.timelines import TimelinesContract
+from everturn.testing.contracts.timelines import RecentBlocksContract, TimelinesContract
 
 
-class TestMemoryTimelines(TimelinesContract):
+class TestMemoryTimelines(TimelinesContract, RecentBlocksContract):
     @pytest.fixture
     def stage(self, memory_stage: Stage) -> Stage:
         return memory_stage

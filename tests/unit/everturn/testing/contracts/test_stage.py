@@ -4,7 +4,7 @@ from everturn.model.blocks import GENESIS_HASH, first_broken_link
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import ORIGIN, Claim, Lease
 from everturn.model.turns import TurnStatus
-from everturn.testing.contracts.stage import ANN, STRANGERS, closing, commit, think
+from everturn.testing.contracts.stage import ANN, STRANGERS, closing, commit, summarize, think, write
 
 CLAIM = Claim(
     Lease(ConversationId("conv_1"), ANN, "worker-1", 1), TurnId("turn_1"), 0, 1, GENESIS_HASH, ORIGIN, inbox_seq=1
@@ -17,6 +17,12 @@ def test_blocks_are_chained_after_the_claim_and_after_each_other() -> None:
 
     assert [block.seq for block in first + then] == [1, 2, 3]
     assert first_broken_link(first + then) is None
+
+
+def test_a_summary_is_written_like_any_block() -> None:
+    (block,) = write(CLAIM, summarize("history", last_seq=3, text="Before."))
+
+    assert block.type.value == "conv.range.summary"
 
 
 def test_a_closing_commit_ends_the_claims_turn() -> None:

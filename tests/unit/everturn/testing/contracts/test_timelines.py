@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from everturn.model.blocks import Block
 from everturn.model.commits import Commit
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId
 from everturn.model.leases import Lease
 from everturn.testing.contracts.stage import Stage
-from everturn.testing.contracts.timelines import TimelinesContract
+from everturn.testing.contracts.timelines import RecentBlocksContract, TimelinesContract
 from everturn.testing.memory.platform import MemoryPlatform
 from everturn.testing.memory.timelines import MemoryTimelines
 
@@ -25,6 +28,11 @@ class Deaf(MemoryTimelines):
         return await super().commit(lease, replace(commit, close=close))
 
 
+class Forgetless(MemoryTimelines):
+    async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
+        return await self.load_blocks(principal, conversation_id)
+
+
 async def test_timelines_that_ignore_the_fence_are_noticed(stage: Stage, platform: MemoryPlatform) -> None:
     broken = replace(stage, timelines=Fenceless(platform))
 
@@ -37,3 +45,10 @@ async def test_timelines_that_ignore_the_inbox_are_noticed(stage: Stage, platfor
 
     with pytest.raises(pytest.fail.Exception):
         await TimelinesContract().test_a_close_that_missed_a_message_writes_nothing(broken)
+
+
+async def test_timelines_that_load_what_is_summarized_are_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+    broken = replace(stage, timelines=Forgetless(platform))
+
+    with pytest.raises(AssertionError):
+        await RecentBlocksContract().test_a_conversation_is_loaded_from_its_last_summary_on(broken)

@@ -2,8 +2,9 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
-from everturn.model.block_bodies import Body, ExitBody, FeedbackBody, SignalBody, ThinkingBody
+from everturn.model.block_bodies import Body, ExitBody, FeedbackBody, RangeSummaryBody, SignalBody, ThinkingBody
 from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.model.commits import Commit, Promotion, SignalChange, TurnClose
 from everturn.model.feedback import Feedback
@@ -85,6 +86,7 @@ _TYPES: dict[type[Body], BlockType] = {
     ThinkingBody: BlockType.THINKING,
     SignalBody: BlockType.USER_FOLLOWUP,
     FeedbackBody: BlockType.FEEDBACK,
+    RangeSummaryBody: BlockType.RANGE_SUMMARY,
     ExitBody: BlockType.EXIT,
 }
 
@@ -100,6 +102,20 @@ def write(claim: Claim, *contents: Body, after: tuple[Block, ...] = ()) -> tuple
     drafts = [BlockDraft(claim.turn_id, 1, _TYPES[type(content)], "ar:x", content, TS) for content in contents]
     next_seq = after[-1].seq + 1 if after else claim.next_seq
     return chain_blocks(drafts, next_seq=next_seq, last_hash=after[-1].hash if after else claim.last_hash)
+
+
+def summarize(scope: Literal["history", "turn"], *, last_seq: int, text: str) -> RangeSummaryBody:
+    """A summary of everything up to a block."""
+    return RangeSummaryBody(
+        scope=scope,
+        first_seq=1,
+        last_seq=last_seq,
+        turn_ids=(),
+        text=text,
+        before_tokens=100,
+        after_tokens=10,
+        by="rules",
+    )
 
 
 def commit(claim: Claim, blocks: tuple[Block, ...], *signals: SignalChange) -> Commit:

@@ -14,7 +14,7 @@ from everturn.model.signals import SignalState
 from everturn.model.turns import Outcome, TurnStatus
 from everturn.ports.inbox import Receipt
 from everturn.ports.timelines import InboxMoved, OutOfOrder
-from everturn.testing.contracts.stage import STRANGERS, Stage, closing, commit, think, write
+from everturn.testing.contracts.stage import STRANGERS, Stage, closing, commit, summarize, think, write
 from everturn.testing.fixed_clock import BEGINNING
 
 
@@ -193,12 +193,42 @@ class TimelinesContract:
 
         for stranger in STRANGERS:
             assert await stage.timelines.load_blocks(stranger, claim.lease.conversation_id) == ()
+            assert await stage.timelines.load_recent_blocks(stranger, claim.lease.conversation_id) == ()
             assert await stage.timelines.load_signals(stranger, claim.turn_id) == ()
             assert await stage.timelines.load_fresh_feedback(stranger, claim.lease.conversation_id) == ()
             with pytest.raises(NotFound):
                 await stage.timelines.load_turn(stranger, claim.turn_id)
             with pytest.raises(NotFound):
                 await stage.timelines.load_title(stranger, claim.lease.conversation_id)
+
+
+class RecentBlocksContract:
+    """What every Timelines keeps of a conversation whose older turns are summarized."""
+
+    async def test_a_conversation_is_loaded_from_its_last_summary_on(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        blocks = think(claim, "1", "2", "3", "4")
+        forged = r'\"last_seq\":1,\"scope\":\"history\" "last_seq":1 "scope":"history" ' + "\x00"
+        summaries = [
+            summarize("history", last_seq=1, text=forged),
+            summarize("history", last_seq=3, text=forged),
+            summarize("turn", last_seq=4, text=forged),
+        ]
+        blocks += write(claim, *summaries, after=blocks)
+        blocks += think(claim, "8", after=blocks)
+        await stage.timelines.commit(claim.lease, commit(claim, blocks))
+
+        recent = await stage.timelines.load_recent_blocks(stage.principal, claim.lease.conversation_id)
+
+        assert recent == blocks[3:]
+
+    async def test_a_conversation_without_a_summary_is_loaded_whole(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        blocks = think(claim, "1", "2")
+        blocks += write(claim, summarize("turn", last_seq=1, text="The beginning."), after=blocks)
+        await stage.timelines.commit(claim.lease, commit(claim, blocks))
+
+        assert await stage.timelines.load_recent_blocks(stage.principal, claim.lease.conversation_id) == blocks
 
 
 async def _with_followup(stage: Stage) -> tuple[Claim, Receipt]:

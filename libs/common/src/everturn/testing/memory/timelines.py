@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from everturn.errors import Conflict, NotFound, StaleFence
-from everturn.model.block_bodies import FeedbackBody, SignalBody
+from everturn.model.block_bodies import FeedbackBody, RangeSummaryBody, SignalBody
 from everturn.model.blocks import Block, first_broken_link
 from everturn.model.commits import Commit, Promotion, TurnClose
 from everturn.model.conversations import ConversationState
@@ -29,6 +29,11 @@ class MemoryTimelines:
     ) -> tuple[Block, ...]:
         row = self._find(principal, conversation_id)
         return tuple(row.blocks[after_seq:]) if row else ()
+
+    async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
+        row = self._find(principal, conversation_id)
+        covered = [body.last_seq for body in _summary_bodies(row) if body.scope == "history"] if row else []
+        return tuple(row.blocks[covered[-1] if covered else 0 :]) if row else ()
 
     async def load_turn(self, principal: Principal, turn_id: TurnId) -> Turn:
         return self._platform.turn(principal, turn_id).turn
@@ -171,6 +176,10 @@ class MemoryTimelines:
             created_at=self._platform.clock.now(),
         )
         self._platform.turns[turn.id] = TurnRow(turn, ended.principal, ended.lane, ended.roles)
+
+
+def _summary_bodies(row: ConversationRow) -> list[RangeSummaryBody]:
+    return [block.body for block in row.blocks if isinstance(block.body, RangeSummaryBody)]
 
 
 def _feedback_bodies(commit: Commit) -> list[FeedbackBody]:
