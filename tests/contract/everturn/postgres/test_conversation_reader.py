@@ -1,0 +1,18 @@
+"""Postgres keeps the contract of ConversationReader."""
+
+import pytest
+
+from everturn.postgres.conversation_reader import PostgresConversationReader
+from everturn.testing.contracts.conversation_reader import ConversationReaderContract
+from everturn.testing.contracts.stage import Stage
+from everturn.testing.database_roles import Roles
+
+
+class TestPostgresConversationReader(ConversationReaderContract):
+    @pytest.fixture
+    def stage(self, postgres_stage: Stage) -> Stage:
+        return postgres_stage
+
+    @pytest.fixture
+    def reader(self, roles: Roles) -> PostgresConversationReader:
+        return PostgresConversationReader(roles.worker)

@@ -1,0 +1,13 @@
+"""The drivers of ConversationReader take the calls that are written for the port."""
+
+import pytest
+
+from everturn.ports.recall.conversation_reader import ConversationReader
+from everturn.postgres.conversation_reader import PostgresConversationReader
+from everturn.testing.memory.conversation_reader import MemoryConversationReader
+from everturn.testing.port_shape import find_differences
+
+
+@pytest.mark.parametrize("driver", [PostgresConversationReader, MemoryConversationReader])
+def test_a_driver_takes_the_ports_calls(driver: type) -> None:
+    assert find_differences(ConversationReader, driver) == []
