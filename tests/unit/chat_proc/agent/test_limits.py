@@ -1,7 +1,17 @@
-from chat_proc.agent.limits import Spent, TurnLimits, base_rounds, reached_cap, round_limit
+from chat_proc.agent.limits import (
+    Spent,
+    TurnLimits,
+    base_rounds,
+    has_room_for,
+    is_finalizing,
+    most_rounds,
+    reached_cap,
+    round_limit,
+)
 from everturn.model.block_bodies import SignalBody, TurnHeaderBody
 from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.model.ids import SignalId, TurnId
+from everturn.model.signals import SignalKind
 from everturn.model.turns import TurnUsage
 
 LIMITS = TurnLimits(rounds=3, wall_time_s=10, tokens=100, cost_usd=1)
@@ -39,3 +49,46 @@ def test_time_tokens_and_money_are_caps() -> None:
     assert "10 s" in (reached_cap(LIMITS, Spent(TurnUsage(), 10.0)) or "")
     assert "100 tokens" in (reached_cap(LIMITS, Spent(TurnUsage(input_tokens=60, output_tokens=40), 0.0)) or "")
     assert "1.00 USD" in (reached_cap(LIMITS, Spent(TurnUsage(cost_usd=1.0), 0.0)) or "")
+
+
+def said(*signals: tuple[BlockType, int]) -> tuple[Block, ...]:
+    body = SignalBody(signal_id=SignalId("sig_1"), text="more")
+    drafts = [BlockDraft(TurnId("turn_1"), number, kind, "ref", body, "now") for kind, number in signals]
+    return chain_blocks(drafts, next_seq=1, last_hash="")
+
+
+FOLLOWUP, STEER = BlockType.USER_FOLLOWUP, BlockType.USER_STEER
+
+
+def test_a_steer_leaves_its_round_and_one_more_wherever_it_comes() -> None:
+    assert round_limit(LIMITS, said((STEER, 1))) == 2
+    assert round_limit(LIMITS, said((STEER, 4))) == 5
+    assert round_limit(LIMITS, said((STEER, 2), (STEER, 3))) == 4
+    assert is_finalizing(said((STEER, 1)))
+
+
+def test_a_steer_earns_no_credit() -> None:
+    assert not has_room_for(LIMITS, said((STEER, 1)), [SignalKind.STEER], after=most_rounds(LIMITS, ()))
+    assert round_limit(LIMITS, said((STEER, 1), (FOLLOWUP, 2))) == 4
+
+
+def test_a_followup_of_the_same_round_or_later_ends_the_phase_after_a_steer() -> None:
+    for blocks in (said((STEER, 2), (FOLLOWUP, 2)), said((FOLLOWUP, 2), (STEER, 2)), said((STEER, 2), (FOLLOWUP, 3))):
+        assert not is_finalizing(blocks)
+        assert round_limit(LIMITS, blocks) == 4
+    assert is_finalizing(said((FOLLOWUP, 1), (STEER, 2)))
+
+
+def test_a_followup_after_a_steer_beyond_the_base_has_its_round() -> None:
+    assert round_limit(LIMITS, said((STEER, 5), (FOLLOWUP, 6))) == 6
+
+
+def test_no_steers_make_a_turn_longer_than_any_may_be() -> None:
+    assert round_limit(LIMITS, said((STEER, 8))) == most_rounds(LIMITS, ()) == 8
+
+
+def test_there_is_room_while_a_round_is_left_with_the_credit_of_what_came() -> None:
+    assert has_room_for(LIMITS, (), [SignalKind.FOLLOWUP], after=3)
+    assert not has_room_for(LIMITS, followups(3), [SignalKind.FOLLOWUP], after=6)
+    assert has_room_for(LIMITS, (), [SignalKind.STEER], after=7)
+    assert not has_room_for(LIMITS, (), [], after=1)

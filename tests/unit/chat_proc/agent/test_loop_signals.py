@@ -3,52 +3,18 @@
 import asyncio
 
 import pytest
-from turn_bench.bench import Bench, BenchWorker, until
+from turn_bench.bench import Bench
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, call, cut_answer
+from turn_bench.talking import CANCEL, FOLLOWUP, STEER, hanging, interrupt, say_before_close, states
 from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
 from everturn.model.block_bodies import AttemptBody, CompletionBody, PromptBody, SignalBody, ToolResultBody
 from everturn.model.commits import Commit, Effect, EffectState
-from everturn.model.signals import SignalKind, SignalState
+from everturn.model.signals import SignalState
 from everturn.model.turns import Outcome, TurnStatus
-from everturn.testing.scripted_model import Pause, Say, Script
 from everturn.wire.events import TERMINAL
-
-FOLLOWUP, STEER, CANCEL = SignalKind.FOLLOWUP, SignalKind.STEER, SignalKind.CANCEL
-
-
-def states(bench: Bench) -> list[SignalState]:
-    return [row.signal.state for row in bench.platform.signals.values()]
-
-
-def hanging(*said: str) -> Script:
-    """Says this and then nothing for ever."""
-    return [*(Say(text) for text in said), Pause(asyncio.Event())]
-
-
-async def interrupt(bench: Bench, *signals: tuple[SignalKind, str], when: int = 1) -> None:
-    """Start a worker, say these once the model has hung in its call number `when`, and let it end."""
-    task = asyncio.create_task(bench.work())
-    await until(lambda: len(bench.model.requests) == when and bench.model.unfinished == 1)
-    for _ in range(200):
-        await asyncio.sleep(0)
-    for kind, text in signals:
-        await bench.signal(kind, text)
-    await task
-
-
-def say_before_close(bench: Bench, worker: BenchWorker, *signals: tuple[SignalKind, str]) -> None:
-    """Say these once, just before the first terminal commit is written."""
-    left = list(signals)
-
-    async def hook(commit: Commit) -> None:
-        if commit.close is not None:
-            while left:
-                await bench.signal(*left.pop(0))
-
-    worker.timelines.before_commit = hook
 
 
 async def test_a_followup_between_two_rounds_is_folded_into_the_next() -> None:
@@ -365,19 +331,6 @@ async def test_a_steer_and_a_followup_together_are_folded_in_order() -> None:
     await interrupt(bench, (STEER, "left"), (FOLLOWUP, "and right"))
 
     assert bench.texts(SignalBody) == ["left", "and right"]
-    await check_conversation(bench)
-
-
-async def test_a_steer_while_the_last_round_finishes_is_answered_by_the_closing_call() -> None:
-    bench = Bench(answer("One."), answer("Steered."), limits=TurnLimits(rounds=1))
-    await bench.say("Hello.")
-    worker = bench.hire()
-    say_before_close(bench, worker, (STEER, "shorter"))
-
-    await worker.work()
-
-    assert bench.state().turns[0].answer == "Steered."
-    assert bench.exits[0].outcome is Outcome.CAPPED
     await check_conversation(bench)
 
 

@@ -63,6 +63,20 @@ def test_the_answer_is_the_latest_completion_as_it_was_shown() -> None:
     assert view.usage == TurnUsage(input_tokens=10, output_tokens=1)
 
 
+def test_equal_answers_one_after_the_other_are_shown_once_and_others_stay() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    for text in ("It is 42.", " it is\n42.", "It is 43."):
+        story.start_round()
+        story.add(bodies.CompletionBody(text=text))
+    story.commit()
+
+    view = view_of(story)
+
+    assert [(text.round, text.text) for text in view.texts] == [(2, " it is\n42."), (3, "It is 43.")]
+    assert view.answer == "It is 43."
+
+
 def test_a_round_is_sealed_by_its_decision_and_not_by_its_start() -> None:
     story = Story()
     story.start_turn("Hello")

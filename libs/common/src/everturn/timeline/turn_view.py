@@ -106,6 +106,7 @@ class _Seen:
         self._calls_in_round: dict[int, int] = {}
         self._notes_in_round: dict[int, int] = {}
         self._completion: bodies.CompletionBody | None = None
+        self._completion_round = 0
         self.exit: bodies.ExitBody | None = None
         self.rounds = 0
         self.sealed_round = 0
@@ -122,8 +123,7 @@ class _Seen:
                 instance = _take_number(self._notes_in_round, block.round)
                 self._add_text(block, text, channel="notes", instance=instance, marker="timeline_text")
             case bodies.CompletionBody() as body:
-                self._completion = body
-                self._add_text(block, _as_shown(body), channel="answer", instance=body.instance)
+                self._add_completion(block, body)
             case bodies.AttemptBody() as body:
                 self._add_text(block, _as_shown(body), channel="answer", instance=body.instance)
             case bodies.ToolCallBody() as body:
@@ -168,6 +168,12 @@ class _Seen:
         )
         self._keep_text(view)
 
+    def _add_completion(self, block: Block, body: bodies.CompletionBody) -> None:
+        if self._completion and says_the_same(_as_shown(self._completion), _as_shown(body)):
+            self._texts.pop((self._completion_round, "answer", self._completion.instance), None)
+        self._completion, self._completion_round = body, block.round
+        self._add_text(block, _as_shown(body), channel="answer", instance=body.instance)
+
     def _add_call(self, block: Block, body: bodies.ToolCallBody) -> None:
         step = build_started_step(block, body)
         self._steps[step.step] = step
@@ -186,6 +192,11 @@ class _Seen:
         for artifact in body.artifacts:
             if artifact.visibility == "external":
                 self._files[artifact.id] = build_file_view(artifact, tenant=self._tenant, project=self._project)
+
+
+def says_the_same(one: str, other: str) -> bool:
+    """Whether two answers differ in blanks and case at most. One after the other they are shown once."""
+    return one.split() == other.split() or " ".join(one.split()).casefold() == " ".join(other.split()).casefold()
 
 
 def _as_shown(body: bodies.CompletionBody | bodies.AttemptBody) -> str:

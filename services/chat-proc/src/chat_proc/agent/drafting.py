@@ -43,12 +43,16 @@ MAX_RAW_CHARS = 40_000
 
 @dataclass(frozen=True, slots=True)
 class RoundPlace:
-    """Where a round's blocks belong. `limit` is the number of rounds the turn may have now."""
+    """Where a round's blocks belong. `limit` is the number of rounds the turn may have now.
+
+    `finalize` marks the rounds that a steer has left of the turn, in which work is only brought into order.
+    """
 
     turn_id: TurnId
     round: int
     limit: int
     now: str
+    finalize: bool = False
 
     def draft(
         self, kind: BlockType, ref: str, body: Body, *, ts_first: str | None = None, call_id: CallId | None = None

@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 
 from everturn.model.block_bodies import TurnHeaderBody
 from everturn.model.blocks import Block, BlockType
+from everturn.model.signals import SignalKind
 from everturn.model.turns import TurnUsage
+
+FOLLOWUP, STEER = BlockType.USER_FOLLOWUP, BlockType.USER_STEER
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,10 @@ class TurnLimits:
     """Of one reply."""
     max_repairs: int = 2
     """Unusable replies in a row that are answered with a notice; the next one leads to the closing call."""
+    finalize_rounds: int = 2
+    """What a steer with words leaves of the turn: the round that hears it, and those after it."""
+    finalize_output_tokens: int = 3_000
+    """Of one reply in such a round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +40,15 @@ class Spent:
 
 
 def round_limit(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:
-    """The rounds this turn may have, with the credit of the followups folded so far."""
-    followups = sum(1 for block in turn_blocks if block.type is BlockType.USER_FOLLOWUP)
+    """The rounds this turn may have: the base with the credit of its signals, or what the last steer left of them."""
+    steered, followed_up = _last_round_of(turn_blocks, STEER), _last_round_of(turn_blocks, FOLLOWUP)
+    most = most_rounds(limits, turn_blocks)
+    if steered > followed_up:
+        return min(steered + limits.finalize_rounds - 1, most)
     base = base_rounds(limits, turn_blocks)
-    return base + min(followups, base)
+    earned = base + min(earned_credit(turn_blocks), base)
+    # A followup that ends the phase after a steer has its round, even where that phase went beyond the base.
+    return min(max(earned, followed_up), most) if steered else earned
 
 
 def base_rounds(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:
@@ -44,6 +56,40 @@ def base_rounds(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:
     headers = (block.body for block in turn_blocks if isinstance(block.body, TurnHeaderBody))
     bundle_id = next((header.bundle_id for header in headers), None)
     return limits.rounds_of_bundle.get(bundle_id or "", limits.rounds)
+
+
+def most_rounds(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:
+    """No signals can make a turn longer than this."""
+    return 2 * base_rounds(limits, turn_blocks) + limits.finalize_rounds
+
+
+def is_finalizing(turn_blocks: Sequence[Block]) -> bool:
+    """Whether a steer has the last word, so that the turn is only to be finished.
+
+    A followup of the same round outweighs it, whichever was said first.
+    """
+    return _last_round_of(turn_blocks, STEER) > _last_round_of(turn_blocks, FOLLOWUP)
+
+
+def has_room_for(limits: TurnLimits, turn_blocks: Sequence[Block], news: Sequence[SignalKind], *, after: int) -> bool:
+    """Whether signals that come after round `after` are heard in this turn: with their credit a round is left.
+
+    A steer brings rounds of its own, and so has room as long as any turn has.
+    """
+    if SignalKind.STEER in news:
+        return after < most_rounds(limits, turn_blocks)
+    base = base_rounds(limits, turn_blocks)
+    credit = earned_credit(turn_blocks) + news.count(SignalKind.FOLLOWUP)
+    return bool(news) and after < base + min(credit, base)
+
+
+def earned_credit(turn_blocks: Sequence[Block]) -> int:
+    """The rounds that followups added, one each, however they are bounded afterwards."""
+    return sum(1 for block in turn_blocks if block.type is FOLLOWUP)
+
+
+def _last_round_of(turn_blocks: Sequence[Block], kind: BlockType) -> int:
+    return max((block.round for block in turn_blocks if block.type is kind), default=0)
 
 
 def reached_cap(limits: TurnLimits, spent: Spent) -> str | None:

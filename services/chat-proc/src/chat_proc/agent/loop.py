@@ -12,13 +12,13 @@ import structlog
 from chat_proc.agent.closing import ClosingCall
 from chat_proc.agent.drafting import RoundPlace, draft_missing_start
 from chat_proc.agent.execution import ToolRunner
-from chat_proc.agent.folding import Folded, fold_signals, settle_leftover, through_last_end
-from chat_proc.agent.limits import TurnLimits, base_rounds, reached_cap, round_limit
+from chat_proc.agent.limits import TurnLimits, has_room_for, is_finalizing, reached_cap, round_limit
 from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing, show_files
 from chat_proc.agent.prompting import PromptBuilder, TurnPrompts
 from chat_proc.agent.round import RoundRunner
+from chat_proc.agent.signals.deferring import draft_deferral, repeats_deferred, shows_deferred_again
+from chat_proc.agent.signals.folding import Folded, ends_work, fold_signals, settle_leftover, through_last_end
 from everturn.errors import Conflict
-from everturn.model.blocks import BlockType
 from everturn.model.ids import TurnId
 from everturn.model.signals import Signal, SignalKind
 from everturn.model.turns import Outcome
@@ -104,13 +104,17 @@ class AgentLoop:
         if (end := await self._fold(turn, number)) is not None:
             return end
         place = self._place(turn, number)
-        if (cap := self._cap(turn, place)) is not None:
-            return await self._closing.run(turn, prompts, place, cap)
-        return await self._rounds.run(turn, prompts, place)
+        if (cap := self._cap(turn, place)) is None:
+            return await self._rounds.run(turn, prompts, place)
+        closed = await self._closing.run(turn, prompts, place, cap)
+        # What a steer has cut short was ended by the person, not by a cap.
+        return replace(closed, outcome=Outcome.STOPPED) if place.finalize and closed.outcome else closed
 
     def _cap(self, turn: OpenTurn, place: RoundPlace) -> str | None:
         if place.round > place.limit:
-            return f"the limit of {place.limit} rounds"
+            return (
+                "the end of the rounds left after a steer" if place.finalize else f"the limit of {place.limit} rounds"
+            )
         if failure_streak(turn.turn_blocks) > self._limits.max_repairs:
             return "too many replies that could not be used"
         return reached_cap(self._limits, turn.spent)
@@ -152,9 +156,8 @@ class AgentLoop:
                 folded = fold_signals(cancelling, place, partial(show_files, turn))
                 final = TurnEnd(Outcome.CANCELLED, writing=end.writing.plus(folded.writing))
                 leftover = news[len(cancelling) :]
-            elif news and self._goes_on(turn, end):
-                # An answer of an open turn is told by no event of its own.
-                await turn.commit(replace(end.writing, rewind=True))
+            elif self._goes_on(turn, end, news):
+                await turn.commit(self._defer(turn, end, len(news)))
                 return None
             try:
                 self._failpoints.hit("turn.before_c3")
@@ -167,19 +170,29 @@ class AgentLoop:
 
     async def _close_once(self, turn: OpenTurn, end: TurnEnd, leftover: tuple[Signal, ...]) -> TurnEnd:
         settled = settle_leftover(leftover, self._next_turn_id, partial(show_files, turn))
-        final = TurnEnd(end.outcome, end.error, end.writing.plus(settled.writing))
+        shown = replace(end.writing, rewind=end.writing.rewind or shows_deferred_again(turn.turn_blocks, end))
+        final = TurnEnd(end.outcome, end.error, shown.plus(settled.writing))
         await turn.close(final, promote=settled.promote)
         return final
 
-    def _goes_on(self, turn: OpenTurn, end: TurnEnd) -> bool:
-        """Whether a signal that comes now opens another round of this turn rather than the next turn."""
-        if end.outcome is not Outcome.COMPLETED:
+    def _goes_on(self, turn: OpenTurn, end: TurnEnd, news: tuple[Signal, ...]) -> bool:
+        """Whether what came now is heard in another round of this turn rather than in the next turn."""
+        # What a person ended stays ended, and a model that only repeats itself is not asked for ever.
+        if end.error is not None or end.writing.signals or repeats_deferred(turn.turn_blocks, end):
             return False
-        followups = sum(1 for block in turn.turn_blocks if block.type is BlockType.USER_FOLLOWUP)
-        return followups < base_rounds(self._limits, turn.turn_blocks)
+        wanted = set(SignalKind) if end.outcome is not Outcome.CAPPED else {SignalKind.STEER}
+        heard = [signal.kind for signal in news if signal.kind in wanted and not ends_work(signal)]
+        return has_room_for(self._limits, turn.turn_blocks, heard, after=_last_round(turn, end))
+
+    def _defer(self, turn: OpenTurn, end: TurnEnd, count: int) -> Writing:
+        """The answer as it was shown, and the verdict on it."""
+        verdict = draft_deferral(self._place(turn, _last_round(turn, end)), count)
+        # An answer of an open turn is told by no event of its own.
+        return replace(end.writing, drafts=(*end.writing.drafts, verdict), rewind=True)
 
     def _place(self, turn: OpenTurn, number: int) -> RoundPlace:
-        return RoundPlace(turn.turn_id, number, round_limit(self._limits, turn.turn_blocks), turn.now())
+        limit = round_limit(self._limits, turn.turn_blocks)
+        return RoundPlace(turn.turn_id, number, limit, turn.now(), finalize=is_finalizing(turn.turn_blocks))
 
 
 def _end_with(folded: Folded) -> TurnEnd:

@@ -36,24 +36,28 @@ class TurnPrompts:
 
     async def build(self, place: RoundPlace) -> ModelRequest:
         """The request of an ordinary round."""
-        return await self._request(self._announce(place))
+        limits = self._shared.limits
+        cap = limits.finalize_output_tokens if place.finalize else limits.max_output_tokens
+        return await self._request(self._announce(place), max_tokens=min(cap, limits.max_output_tokens))
 
     async def build_closing(self, place: RoundPlace, cap: str) -> ModelRequest:
         """The request of the closing call; `cap` says in words what was reached."""
-        return await self._request(self._announce(place) + "\n" + self._shared.closing_prompt.replace("{cap}", cap))
+        announce = self._announce(place) + "\n" + self._shared.closing_prompt.replace("{cap}", cap)
+        return await self._request(announce, max_tokens=self._shared.limits.max_output_tokens)
 
-    async def _request(self, announce: str) -> ModelRequest:
+    async def _request(self, announce: str, *, max_tokens: int) -> ModelRequest:
         turn = self._turn
         await turn.load_media(wanted_media(turn.blocks))
         messages = self._renderer.render(turn.blocks, announce, turn.media)
-        return ModelRequest(messages, self._shared.limits.max_output_tokens)
+        return ModelRequest(messages, max_tokens)
 
     def _announce(self, place: RoundPlace) -> str:
         turn, limits = self._turn, self._shared.limits
         budget = Budget(
             round=place.round,
             round_limit=place.limit,
-            bonus_rounds=place.limit - base_rounds(limits, turn.turn_blocks),
+            bonus_rounds=0 if place.finalize else max(0, place.limit - base_rounds(limits, turn.turn_blocks)),
+            finalize=place.finalize,
             elapsed_s=turn.spent.elapsed_s,
             wall_time_s=limits.wall_time_s,
             tokens=turn.spent.usage.input_tokens + turn.spent.usage.output_tokens,

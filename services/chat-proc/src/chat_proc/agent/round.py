@@ -17,11 +17,12 @@ from chat_proc.agent.drafting import (
     write_round,
 )
 from chat_proc.agent.execution import effect_change
-from chat_proc.agent.folding import ends_work
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.limits import TurnLimits, base_rounds
 from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
 from chat_proc.agent.prompting import TurnPrompts
+from chat_proc.agent.signals.finalizing import check_finalizing, finalize_tools
+from chat_proc.agent.signals.folding import ends_work
 from chat_proc.timeline.plans import current_plan
 from everturn.model.block_bodies import ToolCallBody
 from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
@@ -70,7 +71,10 @@ class RoundRunner:
         if generated.stopped:
             return await self._keep_interrupted(turn, place, generated)
         answer_shown = generated.texts.text("answer")
-        match check_decision(generated.decision, answer_shown, self._catalog):
+        verdict = check_decision(generated.decision, answer_shown, self._catalog)
+        if place.finalize:
+            verdict = check_finalizing(verdict, finalize_tools(self._catalog.specs))
+        match verdict:
             case GiveAnswer() as answer:
                 return self._build_end(turn, place, generated, answer)
             case UseTool() as use if place.round < place.limit:

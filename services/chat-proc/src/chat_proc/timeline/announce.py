@@ -21,7 +21,10 @@ MAX_LINE_CHARS = 120
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What the turn has used and what it may use. `round` counts from 1; `bonus_rounds` are part of `round_limit`."""
+    """What the turn has used and what it may use. `round` counts from 1; `bonus_rounds` are part of `round_limit`.
+
+    `finalize`: the person has steered, and the rounds left are there to bring the work into order.
+    """
 
     round: int
     round_limit: int
@@ -32,6 +35,7 @@ class Budget:
     cost_usd: float
     cost_limit_usd: float
     bonus_rounds: int = 0
+    finalize: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,9 @@ def _section(title: str, lines: Sequence[str]) -> str:
 def _budget_section(budget: Budget) -> str:
     left = max(0, budget.round_limit - budget.round)
     bonus = f" ({budget.bonus_rounds} of them for messages that came meanwhile)" if budget.bonus_rounds else ""
-    lines = [
+    steered = "finalize: the person has steered; only react.write, react.patch, react.plan and react.hide may be called"
+    lines = [steered] if budget.finalize else []
+    lines += [
         f"rounds: this one and {left} more of {budget.round_limit}{bonus}"
         if left
         else "rounds: this is the last one: answer now",

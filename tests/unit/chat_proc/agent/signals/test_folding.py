@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from chat_proc.agent.drafting import RoundPlace
-from chat_proc.agent.folding import ends_work, fold_signals, settle_leftover, through_last_end
+from chat_proc.agent.signals.folding import ends_work, fold_signals, settle_leftover, through_last_end
 from everturn.model.block_bodies import SignalBody
 from everturn.model.blocks import BlockType
 from everturn.model.commits import Promotion, SignalChange

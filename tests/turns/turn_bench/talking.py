@@ -1,0 +1,42 @@
+"""What a person says while a turn runs, at a moment that the test chooses."""
+
+import asyncio
+
+from everturn.model.commits import Commit
+from everturn.model.signals import SignalKind, SignalState
+from everturn.testing.scripted_model import Pause, Say, Script
+from turn_bench.bench import Bench, BenchWorker, until
+
+FOLLOWUP, STEER, CANCEL = SignalKind.FOLLOWUP, SignalKind.STEER, SignalKind.CANCEL
+
+
+def states(bench: Bench) -> list[SignalState]:
+    return [row.signal.state for row in bench.platform.signals.values()]
+
+
+def hanging(*said: str) -> Script:
+    """Says this and then nothing for ever."""
+    return [*(Say(text) for text in said), Pause(asyncio.Event())]
+
+
+async def interrupt(bench: Bench, *signals: tuple[SignalKind, str], when: int = 1) -> None:
+    """Start a worker, say these once the model has hung in its call number `when`, and let it end."""
+    task = asyncio.create_task(bench.work())
+    await until(lambda: len(bench.model.requests) == when and bench.model.unfinished == 1)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    for kind, text in signals:
+        await bench.signal(kind, text)
+    await task
+
+
+def say_before_close(bench: Bench, worker: BenchWorker, *signals: tuple[SignalKind, str]) -> None:
+    """Say these once, just before the first terminal commit is written."""
+    left = list(signals)
+
+    async def hook(commit: Commit) -> None:
+        if commit.close is not None:
+            while left:
+                await bench.signal(*left.pop(0))
+
+    worker.timelines.before_commit = hook

@@ -1,0 +1,35 @@
+from turn_bench.tools import TextParams
+
+from chat_proc.agent.check import GiveAnswer, Repair, UseTool
+from chat_proc.agent.signals.finalizing import check_finalizing, finalize_tools
+from everturn.model.commits import Effect
+from everturn.ports.tool import ToolSpec
+
+
+def use(tool_id: str) -> UseTool:
+    spec = ToolSpec(tool_id=tool_id, summary="", guide="", params=TextParams, effect=Effect.PURE)
+    return UseTool(spec, TextParams(), {}, None, "")
+
+
+def test_only_offered_tools_are_named() -> None:
+    assert finalize_tools([use("react.hide").spec, use("web_tools.web_search").spec]) == ("react.hide",)
+
+
+def test_writing_patching_planning_and_hiding_go_on_and_the_rest_is_told_so() -> None:
+    allowed = ("react.write", "react.patch", "react.plan", "react.hide")
+
+    for tool_id in allowed:
+        assert check_finalizing(use(tool_id), allowed) == use(tool_id)
+    refused = check_finalizing(use("web_tools.web_search"), allowed)
+    assert isinstance(refused, Repair)
+    assert all(tool_id in refused.sentences for tool_id in allowed)
+
+
+def test_an_answer_is_always_welcome() -> None:
+    assert check_finalizing(GiveAnswer("a", "a"), ()) == GiveAnswer("a", "a")
+
+
+def test_without_any_such_tool_the_notice_says_so() -> None:
+    refused = check_finalizing(use("web_tools.web_search"), ())
+
+    assert isinstance(refused, Repair) and "no tool" in refused.sentences

@@ -1,0 +1,137 @@
+"""An answer that something was said before does not end its turn, unless the model only repeats itself."""
+
+from turn_bench.bench import Bench
+from turn_bench.checks import check_conversation
+from turn_bench.replies import answer
+from turn_bench.talking import CANCEL, FOLLOWUP, say_before_close, states
+
+from chat_proc.agent.limits import TurnLimits
+from everturn.model.block_bodies import CompletionBody, DeferralBody, PromptBody
+from everturn.model.blocks import BlockType
+from everturn.model.commits import Commit
+from everturn.model.signals import SignalKind, SignalState
+from everturn.model.turns import Outcome
+
+
+async def say_before_each_close(bench: Bench, *signals: tuple[SignalKind, str]) -> None:
+    """Say one of these before each attempt to end the turn, until none is left."""
+    await bench.say("Hello.")
+    left, worker = list(signals), bench.hire()
+
+    async def hook(commit: Commit) -> None:
+        if commit.close is not None and left:
+            await bench.signal(*left.pop(0))
+
+    worker.timelines.before_commit = hook
+    await worker.work()
+
+
+async def test_a_deferred_answer_is_followed_by_its_verdict_with_the_reason_and_what_to_do() -> None:
+    bench = Bench(answer("One."), answer("Two."))
+
+    await say_before_each_close(bench, (FOLLOWUP, "And two?"))
+
+    at = bench.types.index("assistant.completion")
+    assert bench.types[at + 1] == "assistant.completion.attempt.outcome"
+    (verdict,) = [block.body for block in bench.blocks if isinstance(block.body, DeferralBody)]
+    assert verdict.reason == "external_events_arrived"
+    assert "came before this answer ended the turn" in str(bench.model.requests[1])
+    assert "And two?" in str(bench.model.requests[1])
+    await check_conversation(bench)
+
+
+async def test_an_answer_that_ends_its_turn_has_no_verdict() -> None:
+    bench = Bench(answer("One."))
+
+    await say_before_each_close(bench)
+
+    assert bench.texts(DeferralBody) == []
+
+
+async def test_an_earlier_visible_answer_keeps_its_text_and_the_latest_has_the_alias() -> None:
+    bench = Bench(answer("One."), answer("Two."))
+
+    await say_before_each_close(bench, (FOLLOWUP, "And two?"))
+
+    refs = [block.ref for block in bench.blocks if block.type is BlockType.COMPLETION]
+    turn_id = bench.turn_rows[0].id
+    assert refs == [f"ar:{turn_id}.assistant.completion.1", f"ar:{turn_id}.assistant.completion.2"]
+    assert [text.text for text in bench.state().turns[0].texts if text.channel == "answer"] == ["One.", "Two."]
+    assert bench.state().turns[0].answer == "Two."
+
+
+async def test_the_same_answer_again_is_accepted_and_what_came_meanwhile_is_the_next_turn() -> None:
+    bench = Bench(answer("It is 42."), answer("It  is 42. "), answer("New."))
+
+    await say_before_each_close(bench, (FOLLOWUP, "Sure?"), (FOLLOWUP, "Really?"))
+
+    assert states(bench) == [SignalState.APPLIED, SignalState.PROMOTED]
+    assert bench.texts(PromptBody) == ["Hello.", "Really?"]
+    assert [exit_body.outcome for exit_body in bench.exits] == [Outcome.COMPLETED] * 2
+    await check_conversation(bench)
+
+
+async def test_another_answer_to_something_new_is_deferred_again() -> None:
+    bench = Bench(answer("It is 42."), answer("Quite sure, as the table says."), answer("Yes, really, by both tables."))
+
+    await say_before_each_close(bench, (FOLLOWUP, "Sure?"), (FOLLOWUP, "Really?"))
+
+    assert len(bench.texts(DeferralBody)) == 2
+    assert states(bench) == [SignalState.APPLIED] * 2
+    await check_conversation(bench)
+
+
+async def test_equal_answers_one_after_the_other_are_shown_once() -> None:
+    bench = Bench(answer("It is 42."), answer("It is 42."))
+
+    await say_before_each_close(bench, (FOLLOWUP, "Sure?"))
+
+    (turn,) = bench.state().turns
+    assert [text.text for text in turn.texts if text.channel == "answer"] == ["It is 42."]
+    assert len(bench.texts(CompletionBody)) == 2
+    await check_conversation(bench)
+
+
+async def test_a_followup_when_the_last_round_is_answered_opens_one_more_round() -> None:
+    bench = Bench(answer("One."), answer("Two."), limits=TurnLimits(rounds=1))
+
+    await say_before_each_close(bench, (FOLLOWUP, "And two?"))
+
+    assert (bench.exits[0].outcome, bench.exits[0].rounds) == (Outcome.COMPLETED, 2)
+    assert states(bench) == [SignalState.APPLIED]
+    await check_conversation(bench)
+
+
+async def test_followups_of_one_moment_defer_the_answer_once_and_stand_in_one_round_in_order() -> None:
+    bench = Bench(answer("One."), answer("All."))
+    await bench.say("Hello.")
+    worker = bench.hire()
+    say_before_close(bench, worker, (FOLLOWUP, "a"), (FOLLOWUP, "b"), (FOLLOWUP, "c"))
+
+    await worker.work()
+
+    assert len(bench.texts(DeferralBody)) == 1
+    followups = [block for block in bench.blocks if block.type is BlockType.USER_FOLLOWUP]
+    assert [getattr(block.body, "text", "") for block in followups] == ["a", "b", "c"]
+    assert {block.round for block in followups} == {2}
+    assert "3 messages came" in bench.texts(DeferralBody)[0]
+    await check_conversation(bench)
+
+
+async def test_a_signal_without_a_block_never_holds_the_answer_back() -> None:
+    bench = Bench(answer("One."))
+
+    await say_before_each_close(bench, (SignalKind.STEER, " "))
+
+    assert bench.exits[0].outcome is Outcome.COMPLETED
+    assert SignalState.ACCEPTED not in states(bench)
+
+
+async def test_a_cancel_before_the_answer_is_written_cancels_and_defers_nothing() -> None:
+    bench = Bench(answer("One."))
+
+    await say_before_each_close(bench, (CANCEL, ""))
+
+    assert bench.exits[0].outcome is Outcome.CANCELLED
+    assert bench.texts(DeferralBody) == []
+    await check_conversation(bench)
