@@ -37,7 +37,7 @@ APPARMOR_REMEDY = "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0
 
 EXPORT = ["export", "--no-emit-workspace", "--no-header"]
 EXPORT_ALL = ["--all-packages", "--all-groups"]
-EXTRAS = ["core", "postgres", "redis", "objects", "testing"]
+EXTRAS = ["core", "postgres", "redis", "objects", "embeddings", "testing"]
 
 PIP_TO_UV = {
     "index-url": "UV_DEFAULT_INDEX",

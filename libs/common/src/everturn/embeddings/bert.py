@@ -1,0 +1,132 @@
+"""A BERT encoder in numpy: forward pass, mean over the tokens, length 1. Holds the weights and nothing else."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file  # pyright: ignore[reportUnknownVariableType] PathLike without its argument
+
+Floats = NDArray[np.float32]
+
+HEADS = 12
+NORM_EPSILON = 1e-12
+MASKED = np.float32(-1e9)
+
+GELU_BLOCK = 1 << 13
+ERF_P = np.float32(0.3275911)
+ERF_A = np.array([0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429], dtype=np.float32)
+
+
+class BertEncoder:
+    """Weights of a sentence encoder with BERT's names; `encode` is a pure function of them."""
+
+    def __init__(self, weights: Mapping[str, Floats]) -> None:
+        self._words = weights["embeddings.word_embeddings.weight"]
+        types = weights["embeddings.token_type_embeddings.weight"]
+        self._places = weights["embeddings.position_embeddings.weight"] + types[0]
+        self._norm = _Norm(weights, "embeddings.LayerNorm")
+        count = len({name.split(".")[2] for name in weights if name.startswith("encoder.layer.")})
+        self._layers = [_Layer(weights, f"encoder.layer.{number}") for number in range(count)]
+
+    def encode(self, batch: Sequence[Sequence[int]]) -> Floats:
+        """One row of length 1 for each list of token ids; no list may be empty."""
+        lengths = np.array([len(ids) for ids in batch])
+        tokens = np.zeros((len(batch), int(lengths.max())), dtype=np.int64)
+        for row, ids in enumerate(batch):
+            tokens[row, : len(ids)] = ids
+        present = np.arange(tokens.shape[1]) < lengths[:, None]
+        bias = np.where(present, np.float32(0), MASKED)[:, None, None, :]
+        hidden = self._norm.apply(self._words[tokens] + self._places[: tokens.shape[1]])
+        for layer in self._layers:
+            hidden = layer.apply(hidden, bias)
+        means = (hidden * present[:, :, None]).sum(axis=1) / lengths[:, None]
+        lengths_of_means = np.linalg.norm(means, axis=1, keepdims=True)
+        return (means / np.maximum(lengths_of_means, NORM_EPSILON)).astype(np.float32)
+
+
+def load_encoder(path: Path) -> BertEncoder:
+    """Read the weights of a safetensors file. Raises OSError when it can't be read."""
+    return BertEncoder(load_file(path))
+
+
+class _Norm:
+    """Layer normalisation."""
+
+    def __init__(self, weights: Mapping[str, Floats], name: str) -> None:
+        self._weight, self._bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+    def apply(self, hidden: Floats) -> Floats:
+        centred = hidden - hidden.mean(axis=-1, keepdims=True)
+        variance = np.square(centred).mean(axis=-1, keepdims=True)
+        return centred / np.sqrt(variance + np.float32(NORM_EPSILON)) * self._weight + self._bias
+
+
+class _Dense:
+    """A linear map. The stored matrix has a row for each output."""
+
+    def __init__(self, weights: Mapping[str, Floats], *names: str) -> None:
+        self._weight = np.ascontiguousarray(np.concatenate([weights[f"{name}.weight"] for name in names]).T)
+        self._bias = np.concatenate([weights[f"{name}.bias"] for name in names])
+
+    def apply(self, hidden: Floats) -> Floats:
+        return hidden @ self._weight + self._bias
+
+
+class _Layer:
+    """Self-attention and a feed-forward net, each added to what came in and normalised."""
+
+    def __init__(self, weights: Mapping[str, Floats], name: str) -> None:
+        attention = f"{name}.attention.self"
+        self._projected = _Dense(weights, f"{attention}.query", f"{attention}.key", f"{attention}.value")
+        self._attended = _Dense(weights, f"{name}.attention.output.dense")
+        self._attended_norm = _Norm(weights, f"{name}.attention.output.LayerNorm")
+        self._widened = _Dense(weights, f"{name}.intermediate.dense")
+        self._narrowed = _Dense(weights, f"{name}.output.dense")
+        self._norm = _Norm(weights, f"{name}.output.LayerNorm")
+
+    def apply(self, hidden: Floats, bias: Floats) -> Floats:
+        hidden = self._attended_norm.apply(hidden + self._attended.apply(self._attend(hidden, bias)))
+        return self._norm.apply(hidden + self._narrowed.apply(gelu(self._widened.apply(hidden))))
+
+    def _attend(self, hidden: Floats, bias: Floats) -> Floats:
+        rows, tokens, size = hidden.shape
+        projected = self._projected.apply(hidden).reshape(rows, tokens, 3, HEADS, size // HEADS)
+        query, key, value = projected.transpose(2, 0, 3, 1, 4)
+        shares = query @ key.transpose(0, 1, 3, 2)
+        shares /= np.float32(math.sqrt(size // HEADS))
+        shares += bias
+        shares -= shares.max(axis=-1, keepdims=True)
+        np.exp(shares, out=shares)
+        shares /= shares.sum(axis=-1, keepdims=True)
+        return (shares @ value).transpose(0, 2, 1, 3).reshape(rows, tokens, size)
+
+
+def gelu(values: Floats) -> Floats:
+    """x times the share of a normal distribution below x. Block by block, so that what lies between stays in the cache.
+
+    numpy has no error function; this one is formula 7.1.26 of Abramowitz and Stegun, off by at most 1.5e-7.
+    """
+    found = np.empty_like(values)
+    flat, out = values.reshape(-1), found.reshape(-1)
+    for start in range(0, flat.size, GELU_BLOCK):
+        _write_gelu(flat[start : start + GELU_BLOCK], out[start : start + GELU_BLOCK])
+    return found
+
+
+def _write_gelu(values: Floats, out: Floats) -> None:
+    size = np.abs(values) * np.float32(math.sqrt(0.5))
+    share = 1 / (1 + ERF_P * size)
+    polynomial = np.full_like(share, ERF_A[-1])
+    for factor in ERF_A[-2::-1]:
+        polynomial *= share
+        polynomial += factor
+    polynomial *= share
+    np.multiply(size, -size, out=size)
+    polynomial *= np.exp(size)
+    np.subtract(1, polynomial, out=polynomial)
+    np.copysign(polynomial, values, out=polynomial)
+    polynomial += 1
+    np.multiply(values, polynomial, out=out)
+    out *= np.float32(0.5)

@@ -1,0 +1,48 @@
+"""The words of a text as search compares them: folded, bounded, and cut in pairs where a script has no blanks."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+MAX_WORD_CHARS = 40
+_WORD = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
+)
+"""Thai, Lao, Burmese, Khmer, kana and Chinese characters: no blanks tell their words apart."""
+
+
+def find_words(text: str, *, limit: int) -> tuple[str, ...]:
+    """The different words of a text in the order of their first use, at most `limit`.
+
+    Accents and case don't count: `Café` and `cafe` are one word. `snake_case` is two words.
+    """
+    found: dict[str, None] = {}
+    for word in _split(fold(text)):
+        found.setdefault(word[:MAX_WORD_CHARS])
+        if len(found) >= limit:
+            break
+    return tuple(found)
+
+
+def fold(text: str) -> str:
+    """Case, width and accents taken away."""
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return unicodedata.normalize("NFC", "".join(c for c in decomposed if not unicodedata.combining(c)))
+
+
+def _split(text: str) -> Iterable[str]:
+    for match in _WORD.finditer(text):
+        word = match.group()
+        start = 0
+        for run in _UNSPACED.finditer(word):
+            if run.start() > start:
+                yield word[start : run.start()]
+            yield from _pairs(run.group())
+            start = run.end()
+        if start < len(word):
+            yield word[start:]
+
+
+def _pairs(run: str) -> Iterable[str]:
+    return (run[index : index + 2] for index in range(max(1, len(run) - 1)))
