@@ -132,11 +132,9 @@ def test_a_long_text_is_cut_with_its_size_and_the_way_to_the_rest() -> None:
     result = bodies.ToolResultBody(tool_id="a.b", status="ok", text="x" * 30_000)
     shown = render(BlockType.TOOL_RESULT, "tc:turn_1.call_1.result", result)
 
-    assert (
-        '40000 of 50000 characters shown; more: react.read items=[{"path": "ar:turn_1.user.prompt", "offset": 40000}]'
-        in prompt
-    )
-    assert "24000 of 30000 characters shown" in shown
+    rest = 'react.read items=[{"path": "ar:turn_1.user.prompt", "offset": 40000}])'
+    assert f"(the first 40000 of 50000 characters, 1 lines; more: {rest}" in prompt
+    assert "the first 24000 of 30000 characters" in shown
 
 
 def test_long_parameters_are_cut_inside_so_that_the_json_stays_json() -> None:

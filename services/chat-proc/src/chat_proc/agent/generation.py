@@ -10,11 +10,12 @@ from chat_proc.agent.race import Stopped, run_until
 from chat_proc.channels.action_stream import AnswerText, ContentText, NotesText
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream, ThinkingText
-from chat_proc.models.estimate import CharsPerToken, estimate_request
+from chat_proc.models.estimate import estimate_request
 from chat_proc.stream.texts import RoundTexts
 from everturn.model.commits import UsageEvent
 from everturn.model.llm.decisions import Decision
 from everturn.model.llm.prompts import ModelRequest
+from everturn.model.llm.tokens import CharsPerToken
 from everturn.ports.language_model import (
     ContextLimitExceeded,
     LanguageModel,

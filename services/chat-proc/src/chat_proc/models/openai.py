@@ -16,10 +16,11 @@ from openai.types.chat import (
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
 from openai.types.completion_usage import CompletionUsage, PromptTokensDetails
 
-from chat_proc.models.estimate import CharsPerToken, estimate_request
+from chat_proc.models.estimate import estimate_request
 from chat_proc.models.failures import build_failure, build_transport_failure
 from chat_proc.models.pricing import build_traits, price_usage
 from everturn.model.llm.prompts import MediaPart, ModelRequest, PromptMessage, TextPart
+from everturn.model.llm.tokens import CharsPerToken
 from everturn.ports.language_model import (
     FinishReason,
     ModelFailed,

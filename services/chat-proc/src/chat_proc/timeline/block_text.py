@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import cast
 
+from chat_proc.timeline.preview import build_preview
 from everturn.model import block_bodies as bodies
 from everturn.model.artifacts import Artifact
 from everturn.model.blocks import Block, BlockType
@@ -19,8 +20,12 @@ MAX_PARAM_CHARS = 2_000
 
 def render_block(block: Block) -> str:
     """Header, text and an empty line. Depends on nothing but the block, so it can be kept for ever."""
-    lines = [line for line in _lines(block) if line]
-    return "\n".join(lines) + "\n\n"
+    return join_lines(title_line(block), *_text_lines(block))
+
+
+def join_lines(*lines: str) -> str:
+    """One rendered block: its lines that are not empty, and an empty one after them."""
+    return "\n".join(line for line in lines if line) + "\n\n"
 
 
 def render_artifact(artifact: Artifact) -> str:
@@ -35,11 +40,8 @@ def render_plan(plan: PlanSnapshot) -> str:
 
 
 def preview(text: str, cap: int, ref: str) -> str:
-    """The beginning of a text, made inert, and where to read the rest."""
-    if len(text) <= cap:
-        return make_inert(text)
-    item = json.dumps({"path": ref, "offset": cap}, ensure_ascii=False)
-    return f"{make_inert(text[:cap])}\n({cap} of {len(text)} characters shown; more: react.read items=[{item}])"
+    """The text, or what `build_preview` makes of a long one; inert."""
+    return make_inert(build_preview(text, ref, cap))
 
 
 def block_source(block: Block) -> str:
@@ -55,6 +57,8 @@ def block_source(block: Block) -> str:
             return "\n".join(map(render_plan, plans))
         case bodies.TitleBody(title=title):
             return title
+        case bodies.EventBody(text=text, payload=payload):
+            return "\n".join(part for part in (text, _params(payload) if payload else "") if part)
         case (
             bodies.PromptBody(text=text)
             | bodies.AttachmentTextBody(text=text)
@@ -68,7 +72,6 @@ def block_source(block: Block) -> str:
             | bodies.CompletionBody(text=text)
             | bodies.AttemptBody(text=text)
             | bodies.SummaryBody(text=text)
-            | bodies.EventBody(text=text)
             | bodies.AnchorBody(text=text)
             | bodies.DeferralBody(text=text)
             | bodies.RangeSummaryBody(text=text)
@@ -80,38 +83,58 @@ def block_source(block: Block) -> str:
             return block.body_json
 
 
-def _lines(block: Block) -> Iterable[str]:
+def title_line(block: Block) -> str:
+    """The header line: what the block is, its ref, and for some a word or two more."""
     match block.body:
         case bodies.TurnHeaderBody():
-            return (f"[TURN {block.turn_id}]", f"started {block.ts}")
-        case bodies.PromptBody(text=text):
-            return (_header(block), preview(text, MAX_PROMPT_CHARS, block.ref))
+            return f"[TURN {block.turn_id}]"
         case bodies.AttachmentBody(artifact=artifact):
-            return (_attachment(artifact),)
+            return _attachment(artifact)
+        case bodies.ToolCallBody() as body:
+            return f"{_header(block)} {body.tool_id}"
+        case bodies.ToolResultBody() as body:
+            return f"{_header(block)} {body.status}"
+        case bodies.PlanBody(plan=plan):
+            return f"{_header(block)} {plan.status.value}"
+        case bodies.FeedbackBody() as body:
+            return f"{_header(block)} {body.turn_id} {body.reaction or 'no reaction'} ({body.origin})"
+        case bodies.NoticeBody(code=code) | bodies.RawDecisionBody(code=code):
+            return f"{_header(block)} {code}"
+        case bodies.AttemptBody(reason=reason) | bodies.DeferralBody(reason=reason):
+            return f"{_header(block)} {escape_line(reason)}"
+        case bodies.EventBody() as body:
+            return f"{_header(block)} {escape_line(body.kind)}{'' if body.reactive else ' (recorded only)'}"
+        case bodies.AnchorBody(tags=tags) if tags:
+            return f"{_header(block)} {''.join(f'({escape_line(tag)})' for tag in tags)}"
+        case _:
+            return _header(block)
+
+
+def _text_lines(block: Block) -> Iterable[str]:
+    match block.body:
+        case bodies.TurnHeaderBody():
+            return (f"started {block.ts}",)
+        case bodies.AttachmentBody():
+            return ()
+        case bodies.PromptBody(text=text):
+            return (preview(text, MAX_PROMPT_CHARS, block.ref),)
         case bodies.AttachmentTextBody() as body:
-            return (_header(block), make_inert(body.text), _attachment_rest(body))
+            return (make_inert(body.text), _attachment_rest(body))
         case bodies.SignalBody() as body:
             text = preview(body.text, MAX_PROMPT_CHARS, block.ref) or _silent_signal(block)
-            return (_header(block), text, *map(_attachment, body.attachments))
+            return (text, *map(_attachment, body.attachments))
+        case bodies.EventBody() as body:
+            return (preview(block_source(block), MAX_TEXT_CHARS, block.ref), *map(_attachment, body.attachments))
         case bodies.ToolCallBody() as body:
-            return (f"{_header(block)} {body.tool_id}", make_inert(_params(shorten(body.params))))
+            return (make_inert(_params(shorten(body.params))),)
         case bodies.ToolResultBody() as body:
-            text = preview(body.text, MAX_TEXT_CHARS, block.ref)
-            return (f"{_header(block)} {body.status}", text, *map(render_artifact, body.artifacts))
+            return (preview(body.text, MAX_TEXT_CHARS, block.ref), *map(render_artifact, body.artifacts))
         case bodies.PlanBody(plan=plan):
-            return (f"{_header(block)} {plan.status.value}", make_inert(render_plan(plan)))
-        case bodies.FeedbackBody() as body:
-            reaction = body.reaction or "no reaction"
-            return (
-                f"{_header(block)} {body.turn_id} {reaction} ({body.origin})",
-                preview(body.text, MAX_TEXT_CHARS, block.ref),
-            )
-        case bodies.NoticeBody(code=code, text=text) | bodies.RawDecisionBody(code=code, text=text):
-            return (f"{_header(block)} {code}", preview(text, MAX_TEXT_CHARS, block.ref))
-        case bodies.AttemptBody() as body:
-            return (f"{_header(block)} {escape_line(body.reason)}", preview(body.text, MAX_TEXT_CHARS, block.ref))
+            return (make_inert(render_plan(plan)),)
+        case bodies.FeedbackBody(text=text) | bodies.NoticeBody(text=text) | bodies.RawDecisionBody(text=text):
+            return (preview(text, MAX_TEXT_CHARS, block.ref),)
         case _:
-            return (_header(block), preview(block_source(block), MAX_TEXT_CHARS, block.ref))
+            return (preview(block_source(block), MAX_TEXT_CHARS, block.ref),)
 
 
 def _header(block: Block) -> str:

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
-from chat_proc.models.estimate import CharsPerToken, estimate_request
+from chat_proc.models.estimate import estimate_request
 from chat_proc.models.offline.decide import decide
 from chat_proc.models.offline.reading import read_conversation
 from chat_proc.models.offline.reply import render_reply, split_pieces
 from everturn.model.llm.prompts import ModelRequest
+from everturn.model.llm.tokens import CharsPerToken
 from everturn.ports.language_model import ModelPiece, ModelTraits, ModelUsage, ReplyFinished, TextDelta
 
 _TRAITS = ModelTraits(name="offline", context_tokens=200_000, images=False, documents=False)

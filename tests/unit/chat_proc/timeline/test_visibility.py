@@ -1,0 +1,49 @@
+"""Which form a block has is decided by the blocks that were learnt."""
+
+from chat_proc.timeline.forms import Form
+from chat_proc.timeline.visibility import NEVER_PRUNED, NEVER_SHOWN, BreakCause, Visibility
+from everturn.model.block_bodies import AnchorBody, HideBody, RangeSummaryBody, SystemMessageBody
+from everturn.model.blocks import BlockType
+from everturn.testing.timelines import TimelineBuilder
+
+
+def learn(timeline: TimelineBuilder) -> tuple[Visibility, list[BreakCause]]:
+    visibility = Visibility()
+    causes = [cause for block in timeline.blocks if (cause := visibility.learn(block)) is not None]
+    return visibility, causes
+
+
+def test_only_hides_notices_and_summaries_change_what_was_visible() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_0", "Go")
+    timeline.say("steer", "sig_1", "stop")
+    timeline.add(BlockType.HIDE, "ar:turn_0.round.0.hide", HideBody(refs=("x",), through_seq=1, replacement="x"))
+    notice = SystemMessageBody(kind="cache_ttl_pruned", text="x", recent_from_seq=1, intact_from_seq=1)
+    timeline.add(BlockType.SYSTEM_MESSAGE, "ar:turn_0.round.0.pruned", notice)
+    for scope in ("turn", "history"):
+        summary = RangeSummaryBody(
+            scope=scope, first_seq=1, last_seq=1, turn_ids=(), text="x", before_tokens=1, after_tokens=1, by="rules"
+        )
+        timeline.add(BlockType.RANGE_SUMMARY, "su:turn_0.conv.range.summary", summary)
+
+    _, causes = learn(timeline)
+
+    assert causes == [BreakCause.HIDE, BreakCause.PRUNE, BreakCause.CHECKPOINT, BreakCause.COMPACTION]
+
+
+def test_a_recent_turn_is_light_except_for_what_is_never_pruned() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_0", "Go")
+    timeline.add(BlockType.ANCHOR, "ar:turn_0.round.0.note", AnchorBody(text="x"))
+    timeline.start_turn("turn_1", "Go on")
+    notice = SystemMessageBody(kind="cache_ttl_pruned", text="x", recent_from_seq=1, intact_from_seq=4)
+    timeline.add(BlockType.SYSTEM_MESSAGE, "ar:turn_1.round.0.pruned", notice)
+
+    visibility, _ = learn(timeline)
+
+    forms = [visibility.choose_form(block) for block in timeline.blocks]
+    assert forms == [Form.FULL, Form.LIGHT, Form.FULL, Form.FULL, Form.FULL, Form.FULL]
+
+
+def test_no_type_is_both_never_shown_and_never_pruned() -> None:
+    assert not NEVER_SHOWN & NEVER_PRUNED
