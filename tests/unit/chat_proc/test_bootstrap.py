@@ -14,9 +14,14 @@ from chat_proc.bootstrap import (
 )
 from chat_proc.models.choice import BadModelSetting, ModelChoice
 from chat_proc.settings import BadConfig, OperatorConfig, WorkerSettings
-from chat_proc.tools.offered import offer_tools
+from chat_proc.tools.offered import ToolPorts, offer_tools
 from everturn.ports.sandbox import SandboxUnavailable
+from everturn.testing.memory.artifacts import MemoryArtifacts
+from everturn.testing.memory.conversation_reader import MemoryConversationReader
 from everturn.testing.memory.objects import MemoryObjects
+from everturn.testing.memory.platform import MemoryPlatform
+
+TOOL_PORTS = ToolPorts(MemoryObjects(), MemoryArtifacts(MemoryPlatform()), MemoryConversationReader(MemoryPlatform()))
 
 
 @pytest.fixture
@@ -66,13 +71,11 @@ async def test_without_a_python_for_programs_no_code_tool_is_offered() -> None:
     sandbox = await open_sandbox(None)
 
     assert isinstance(sandbox, SandboxUnavailable)
-    assert "run" not in {
-        spec.tool_id for spec in offer_tools(MemoryObjects(), sandbox).registry.specs if spec.takes_code
-    }
+    assert "run" not in {spec.tool_id for spec in offer_tools(TOOL_PORTS, sandbox).registry.specs if spec.takes_code}
 
 
 def test_a_loop_is_built_for_the_tools_there_are(settings: WorkerSettings) -> None:
-    tools = offer_tools(MemoryObjects(), SandboxUnavailable("none here"))
+    tools = offer_tools(TOOL_PORTS, SandboxUnavailable("none here"))
 
     assert build_loop(settings, OperatorConfig(), choose_models(settings, OperatorConfig()), tools)
 

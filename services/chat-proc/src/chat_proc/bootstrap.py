@@ -24,7 +24,7 @@ from chat_proc.models.retry import RetryingModel
 from chat_proc.models.roles import DECISION, ModelRoles, choose_roles, narrow_traits
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
 from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
-from chat_proc.tools.offered import OfferedTools, offer_tools
+from chat_proc.tools.offered import OfferedTools, ToolPorts, offer_tools
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.runner import RunnerParts, TurnRunner
 from chat_proc.worker.drain import Worker
@@ -38,6 +38,8 @@ from everturn.ports.clock import SystemClock
 from everturn.ports.language_model import LanguageModel
 from everturn.ports.objects import Objects
 from everturn.ports.sandbox import Sandbox, SandboxUnavailable
+from everturn.postgres.artifacts import PostgresArtifacts
+from everturn.postgres.conversation_reader import PostgresConversationReader
 from everturn.postgres.database import Database, open_database
 from everturn.postgres.leases import PostgresLeases
 from everturn.postgres.sweeps import PostgresSweeps
@@ -98,11 +100,16 @@ async def open_worker(settings: WorkerSettings) -> AsyncGenerator[tuple[Worker, 
         )
         wire = await stack.enter_async_context(open_wire(settings.redis_url, name=f"chat-proc:{owner}"))
         objects = open_objects(settings.objects_url)
-        tools = offer_tools(objects, await open_sandbox(settings.sandbox_python))
+        tools = offer_tools(build_tool_ports(database, objects), await open_sandbox(settings.sandbox_python))
         loop = build_loop(settings, config, models, tools)
         worker = build_worker(settings, owner, Drivers(database, wire, objects), loop)
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
         yield worker, Readiness(name, why, tools.sandbox, tools.sandbox_why)
+
+
+def build_tool_ports(database: Database, objects: Objects) -> ToolPorts:
+    """What the tools read conversations and files with."""
+    return ToolPorts(objects, PostgresArtifacts(database), PostgresConversationReader(database))
 
 
 async def open_sandbox(python: Path | None) -> Sandbox | SandboxUnavailable:

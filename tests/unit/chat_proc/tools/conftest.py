@@ -4,10 +4,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from chat_proc.tools.offered import ToolPorts
 from everturn.model.identity import Principal
 from everturn.model.ids import CallId, ConversationId
 from everturn.ports.tool import Tool, ToolCall, ToolContext, ToolOutcome
+from everturn.testing.memory.artifacts import MemoryArtifacts
+from everturn.testing.memory.conversation_reader import MemoryConversationReader
 from everturn.testing.memory.objects import MemoryObjects
+from everturn.testing.memory.platform import MemoryPlatform
 from everturn.testing.timelines import NOW, TimelineBuilder
 
 CallTool = Callable[..., Awaitable[ToolOutcome]]
@@ -16,6 +20,16 @@ CallTool = Callable[..., Awaitable[ToolOutcome]]
 @pytest.fixture
 def objects() -> MemoryObjects:
     return MemoryObjects()
+
+
+@pytest.fixture
+def platform() -> MemoryPlatform:
+    return MemoryPlatform()
+
+
+@pytest.fixture
+def tool_ports(objects: MemoryObjects, platform: MemoryPlatform) -> ToolPorts:
+    return ToolPorts(objects, MemoryArtifacts(platform), MemoryConversationReader(platform))
 
 
 @pytest.fixture

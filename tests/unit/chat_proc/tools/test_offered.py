@@ -26,18 +26,24 @@ class IdleSandbox:
         raise NotImplementedError
 
 
-def test_with_a_sandbox_programs_are_offered_and_its_walls_are_told(objects) -> None:
-    offered = offer_tools(objects, IdleSandbox())
+def test_with_a_sandbox_programs_are_offered_and_its_walls_are_told(tool_ports) -> None:
+    offered = offer_tools(tool_ports, IdleSandbox())
 
     assert offered.registry.specs[-1].tool_id == "exec_tools.execute_code_python"
     assert offered.sandbox == "bubblewrap"
     assert "no network" in offered.posture
 
 
-def test_without_one_the_code_tool_is_not_offered_and_the_reason_is_told(objects) -> None:
-    offered = offer_tools(objects, SandboxUnavailable("bubblewrap is not installed.", "apt-get install bubblewrap"))
+def test_without_one_the_code_tool_is_not_offered_and_the_reason_is_told(tool_ports) -> None:
+    offered = offer_tools(tool_ports, SandboxUnavailable("bubblewrap is not installed.", "apt-get install bubblewrap"))
 
     assert [spec.tool_id for spec in offered.registry.specs] == ["react.read", "react.write", "react.plan"]
     assert offered.sandbox == "none"
     assert "bubblewrap is not installed" in offered.posture
     assert "apt-get" in offered.sandbox_why
+
+
+def test_every_tool_says_what_it_is_for(tool_ports) -> None:
+    offered = offer_tools(tool_ports, IdleSandbox())
+
+    assert all(spec.strategy != "unknown" for spec in offered.registry.specs)

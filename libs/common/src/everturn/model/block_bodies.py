@@ -112,8 +112,22 @@ class ToolCodeBody(Body):
     text: str
 
 
+class StoredText(BaseModel):
+    """A long text in the object store, as UTF-8. `sha256` in hex is over its `bytes`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    object_key: str
+    sha256: str
+    chars: int
+    bytes: int
+
+
 class ToolResultBody(Body):
-    """What a call gave. `text` is what the model reads; `ambiguous` means nobody knows whether it took effect."""
+    """What a call gave. `text` is what the model reads; `ambiguous` means nobody knows whether it took effect.
+
+    Where `whole` is set, `text` is a preview of it.
+    """
 
     tool_id: str
     status: Literal["ok", "error", "ambiguous", "cancelled"]
@@ -121,6 +135,7 @@ class ToolResultBody(Body):
     artifacts: tuple[Artifact, ...] = ()
     data: dict[str, Any] | None = None
     duration_ms: int = 0
+    whole: StoredText | None = None
 
 
 class PlanBody(Body):

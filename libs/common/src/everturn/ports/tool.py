@@ -16,6 +16,9 @@ from everturn.model.ids import CallId, ConversationId, TurnId
 from everturn.model.llm.source_pool import PoolFull, SourceDraft
 from everturn.model.llm.sources import Source
 
+PREVIEW_CHARS = 12_000
+"""Of a tool's result, unless the tool bounds its result itself to something else."""
+
 Strategy = Literal["exploration", "exploitation", "neutral", "unknown"]
 """What a call is for: finding out, making something of what is known, or neither. It decides what may share a round."""
 
@@ -25,7 +28,8 @@ class ToolSpec:
     """`tool_id` is `alias.name`. `params` checks the arguments, in the order in which a model should write them.
 
     `summary` is one line for the prompt's list; `guide` the Markdown that teaches its use. `takes_code` tools get the
-    code channel. `cancellable` tools are cancelled by a steer. `timeout_s` bounds one call.
+    code channel. `cancellable` tools are cancelled by a steer. `timeout_s` bounds one call. A result text of more than
+    `result_chars` characters is stored whole, and the timeline shows a preview of it.
     """
 
     tool_id: str
@@ -37,6 +41,7 @@ class ToolSpec:
     takes_code: bool = False
     cancellable: bool = True
     timeout_s: float = 60.0
+    result_chars: int = PREVIEW_CHARS
 
 
 class SourcePool(Protocol):
@@ -109,7 +114,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What a call gave. `text` is for the model, already within its preview cap.
+    """What a call gave. `text` is for the model, whole; the caller stores a long one and shows a preview.
 
     The bytes of `artifacts` are in the object store before it is returned. An error is an outcome, not an exception.
     """

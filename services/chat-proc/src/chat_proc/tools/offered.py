@@ -7,7 +7,9 @@ from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.write import WriteTool
 from chat_proc.tools.plan.plan import PlanTool
 from chat_proc.tools.registry import ToolRegistry
+from everturn.ports.artifacts import Artifacts
 from everturn.ports.objects import Objects
+from everturn.ports.recall.conversation_reader import ConversationReader
 from everturn.ports.sandbox import Sandbox, SandboxUnavailable
 from everturn.wire.execution import Posture
 
@@ -22,13 +24,22 @@ class OfferedTools:
     sandbox_why: str
 
 
-def offer_tools(objects: Objects, sandbox: Sandbox | SandboxUnavailable) -> OfferedTools:
+@dataclass(frozen=True, slots=True)
+class ToolPorts:
+    """What the tools reach the world with."""
+
+    objects: Objects
+    artifacts: Artifacts
+    reader: ConversationReader
+
+
+def offer_tools(ports: ToolPorts, sandbox: Sandbox | SandboxUnavailable) -> OfferedTools:
     """All tools that can work here, in the order in which the prompt lists them."""
-    tools = [ReadTool(objects), WriteTool(objects), PlanTool()]
+    tools = [ReadTool(ports.objects), WriteTool(ports.objects), PlanTool()]
     if isinstance(sandbox, SandboxUnavailable):
         posture = f"programs can't run here: {sandbox.reason}"
         return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox))
-    registry = ToolRegistry([*tools, RunCodeTool(sandbox, objects)])
+    registry = ToolRegistry([*tools, RunCodeTool(sandbox, ports.objects)])
     return OfferedTools(registry, _tell_posture(sandbox.posture), sandbox.posture.launcher, sandbox.posture.user)
 
 

@@ -22,6 +22,7 @@ MAX_CONTRACT_FILES = 32
 REPORT_CHARS = 8_000
 OUT_CHARS = 8_000
 ERR_CHARS = 4_000
+_LABEL_CHARS = 4_000
 """Together they stay below what the prompt shows of a result."""
 _STARTING_AND_STORING_S = 180.0
 
@@ -66,7 +67,9 @@ class RunCodeTool:
             guide=files("chat_proc.tools.code").joinpath("run_code.md").read_text(encoding="utf-8"),
             params=RunCodeParams,
             effect=Effect.IDEMPOTENT,
+            strategy="exploitation",
             takes_code=True,
+            result_chars=REPORT_CHARS + OUT_CHARS + ERR_CHARS + _LABEL_CHARS,
             timeout_s=MAX_TIMEOUT_S + _STARTING_AND_STORING_S,
         )
 

@@ -21,6 +21,8 @@ MAX_PATHS = 20
 MAX_CHARS = 20_000
 """Of all texts of one call together; with the status lines it stays below what the prompt shows of a result."""
 DEFAULT_CHARS = 12_000
+MAX_RESULT_CHARS = 2 * MAX_CHARS
+"""With the status lines of the most paths."""
 MAX_TEXT_BYTES = 10 * 1024 * 1024
 MAX_IMAGE_BYTES = 5 * 1024 * 1024
 MAX_PDF_BYTES = 10 * 1024 * 1024
@@ -83,6 +85,8 @@ class ReadTool:
             guide=files("chat_proc.tools.context").joinpath("read.md").read_text(encoding="utf-8"),
             params=ReadParams,
             effect=Effect.PURE,
+            strategy="exploration",
+            result_chars=MAX_RESULT_CHARS,
         )
 
     async def run(self, call: ToolCall) -> ToolOutcome:

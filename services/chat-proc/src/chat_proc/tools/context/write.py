@@ -39,6 +39,7 @@ class WriteTool:
             guide=files("chat_proc.tools.context").joinpath("write.md").read_text(encoding="utf-8"),
             params=WriteParams,
             effect=Effect.IDEMPOTENT,
+            strategy="exploitation",
         )
 
     async def run(self, call: ToolCall) -> ToolOutcome:

@@ -53,6 +53,7 @@ class PlanTool:
             guide=files("chat_proc.tools.plan").joinpath("plan.md").read_text(encoding="utf-8"),
             params=PlanParams,
             effect=Effect.IDEMPOTENT,
+            strategy="neutral",
         )
 
     async def run(self, call: ToolCall) -> ToolOutcome:
