@@ -6,6 +6,7 @@ from collections import Counter
 from pydantic import BaseModel, ConfigDict
 
 from everturn.model.commits import Effect
+from everturn.model.llm.source_pool import SourceDraft
 from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
 
 
@@ -13,6 +14,34 @@ class TextParams(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: str = ""
+
+
+class FindParams(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    urls: tuple[str, ...]
+
+
+class FindTool:
+    """Claims a source for each address; its text is `Text of <address>`."""
+
+    def __init__(self) -> None:
+        self.spec = ToolSpec(
+            tool_id="demo.find",
+            summary="Finds sources.",
+            guide="",
+            params=FindParams,
+            effect=Effect.PURE,
+        )
+        self.error: Exception | None = None
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        params = FindParams.model_validate(call.params)
+        drafts = [SourceDraft(f"Title of {url}", url, text=f"Text of {url}") for url in params.urls]
+        rows = call.context.pool.claim(drafts)
+        if self.error is not None:
+            raise self.error
+        return ToolOutcome("ok", ", ".join(f"[[S:{row.sid}]]" for row in rows))
 
 
 class DemoTool:

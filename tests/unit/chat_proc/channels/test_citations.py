@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.channels.citations import CitationFormat, CitationReplacer, index_sources, parse_sids
+from chat_proc.channels.citations import (
+    CitationFormat,
+    CitationReplacer,
+    build_citer,
+    cite_text,
+    find_used_sids,
+    index_sources,
+    parse_sids,
+)
 from everturn.model.llm.sources import Source
 
 SOURCES = (
@@ -147,3 +155,23 @@ def test_work_grows_in_step_with_the_input(
     handled = count_characters(lambda: replaced(text, size=size))
 
     assert handled < 1_500 * len(text)
+
+
+@pytest.mark.parametrize(
+    ("text_format", "expected"),
+    [("markdown", "see [One](https://one.example/a)"), ("json", "see [[S:1]]"), ("code", "see [[S:1]]")],
+)
+def test_a_whole_text_is_cited_as_its_pieces_are(text_format: str, expected: str) -> None:
+    sources = index_sources(SOURCES)
+    citer = build_citer(sources, text_format)
+
+    pieces = "".join(citer.feed(char) for char in "see [[S:1]]") + citer.finish()
+
+    assert pieces == cite_text(sources, "see [[S:1]]", text_format) == expected
+
+
+def test_the_evidence_in_a_written_text_is_found() -> None:
+    sources = index_sources(SOURCES)
+
+    assert find_used_sids(sources, "[[S:3]] and [[S:1,3]]", "markdown") == (3, 1)
+    assert find_used_sids(sources, "[[S:3]]", "json") == ()

@@ -37,7 +37,7 @@ def test_an_empty_piece_is_not_sent() -> None:
     texts.say("answer", 0, "", marker="answer")
 
     assert said.events == []
-    assert texts.shown == {}
+    assert texts.raw == {}
 
 
 def test_completing_ends_each_text_once() -> None:
@@ -65,11 +65,15 @@ def test_what_was_said_and_when_it_began_can_be_read_back() -> None:
     assert texts.text("answer") == ""
 
 
-def test_everything_shown_can_be_compared() -> None:
+def test_everything_said_can_be_compared_as_it_was_written() -> None:
     texts = RoundTexts(Said().emit, 1, lambda: "t0")
 
     texts.say("thinking", 0, "  \n", marker="thinking", trim_start=True)
     texts.say("thinking", 0, " Hm", marker="thinking", trim_start=True)
     texts.say("answer", 0, "A", marker="answer")
+    texts.say("canvas", 0, "see ", marker="canvas", raw="see [[S:")
+    texts.say("canvas", 0, "", marker="canvas", raw="1")
+    texts.say("canvas", 0, "[a](https://a.example)", marker="canvas", raw="]]")
 
-    assert texts.shown == {("thinking", 0): "Hm", ("answer", 0): "A"}
+    assert texts.raw == {("thinking", 0): "Hm", ("answer", 0): "A", ("canvas", 0): "see [[S:1]]"}
+    assert texts.text("canvas") == "see [a](https://a.example)"

@@ -50,6 +50,7 @@ class Told:
     rounds: list[Round]
     end: Outcome | str
     answer: list[str]
+    cited: tuple[int, ...] = ()
 
 
 values = st.one_of(
@@ -76,7 +77,8 @@ rounds = st.builds(
     said=st.one_of(st.none(), st.sampled_from(SignalKind)),
 )
 ends = st.one_of(st.sampled_from(Outcome), st.just("failed"), st.just("open"))
-turns = st.builds(Told, rounds=st.lists(rounds, max_size=3), end=ends, answer=pieces)
+cited = st.lists(st.integers(1, 4), max_size=3, unique=True).map(tuple)
+turns = st.builds(Told, rounds=st.lists(rounds, max_size=3), end=ends, answer=pieces, cited=cited)
 tales = st.lists(turns, min_size=1, max_size=2)
 
 
@@ -166,7 +168,7 @@ def end_turn(story: Story, told: Told) -> None:
     if told.end is not Outcome.CANCELLED:
         story.start_round()
         text = story.stream("answer", 0, told.answer)
-        story.add(bodies.CompletionBody(text="raw", shown=text, followups=("More?",), sources_used=(1,)))
+        story.answer(text, told.cited)
     story.end_turn(Outcome(told.end))
 
 

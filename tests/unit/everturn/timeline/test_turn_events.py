@@ -74,3 +74,24 @@ def test_steps_and_signals_lose_nothing_on_the_way() -> None:
 
     assert StepView(round=3, **step_event.model_dump(exclude={"type", "ref"})) == step
     assert SignalView(**signal_event.model_dump(exclude={"type"})) == signal
+
+
+def test_an_answer_is_told_of_with_what_it_cites_and_what_may_follow() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    story.start_round()
+    story.answer("So it is.", (2, 1))
+
+    told = turn_events.build_answer_events(story.records[-1].blocks)
+
+    assert [event.type for event in told] == ["chat.citations", "chat.followups"]
+    assert told[0].type == "chat.citations" and [cited.sid for cited in told[0].sources] == [1, 2]
+
+
+def test_an_answer_without_sources_and_followups_is_told_by_its_text_alone() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    story.add(bodies.CompletionBody(text="Hello."))
+    story.commit()
+
+    assert turn_events.build_answer_events(story.records[-1].blocks) == []

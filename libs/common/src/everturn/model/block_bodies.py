@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from everturn.model.artifacts import Artifact
 from everturn.model.ids import SignalId
+from everturn.model.llm.sources import Citation
 from everturn.model.plans import PlanSnapshot
 from everturn.model.problems import Problem
 from everturn.model.turns import Outcome, TurnUsage
@@ -100,10 +101,11 @@ class RawDecisionBody(Body):
 
 
 class ToolCallBody(Body):
-    """A tool is called."""
+    """A tool is called. `shown` is what clients saw of a written text where citations were replaced in it."""
 
     tool_id: str
     params: dict[str, Any]
+    shown: str | None = None
 
 
 class ToolCodeBody(Body):
@@ -152,13 +154,17 @@ class PlanAckBody(Body):
 
 
 class CompletionBody(Body):
-    """An answer. `text` is the model's, `shown` what clients saw where it differs; `instance` as in the deltas."""
+    """An answer. `text` is the model's, `shown` what clients saw where it differs; `instance` as in the deltas.
+
+    `sources_used` are the numbers it cites, `citations` the sources as they were then.
+    """
 
     text: str
     shown: str | None = None
     instance: int = 0
     followups: tuple[str, ...] = ()
     sources_used: tuple[int, ...] = ()
+    citations: tuple[Citation, ...] = ()
 
 
 class AttemptBody(Body):

@@ -12,6 +12,7 @@ from everturn.model.blocks import BODY_OF, GENESIS_HASH, Block, BlockDraft, Bloc
 from everturn.model.conversations import Conversation, ConversationState
 from everturn.model.ids import ArtifactId, CallId, PlanId, RandomIds, SignalId, TurnId
 from everturn.model.leases import ORIGIN, EventCursor
+from everturn.model.llm.sources import Source, build_citations
 from everturn.model.plans import PlanSnapshot, PlanStatus, PlanStep
 from everturn.model.problems import problem
 from everturn.model.refs import named_artifact_ref, output_ref, plan_ref
@@ -19,6 +20,7 @@ from everturn.model.signals import Signal, SignalKind, SignalState
 from everturn.model.turns import Outcome, Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.timeline.conversation_state import TurnPage
 from everturn.timeline.turn_events import (
+    build_answer_events,
     build_signal_event,
     build_start_event,
     build_step_event,
@@ -143,6 +145,18 @@ class Story:
         self._pending.clear()
         self._committed_cursor = self._cursor
         self.pages.append(self.page)
+
+    def answer(self, text: str, cited: Iterable[int] = ()) -> None:
+        """An answer that cites these sources, told of as soon as it is committed."""
+        rows = [Source(sid, f"Title {sid}", f"https://a.example/{sid}") for sid in cited]
+        sids = tuple(row.sid for row in rows)
+        citations = build_citations(rows, sids)
+        self.add(
+            bodies.CompletionBody(text="raw", shown=text, followups=("More?",), sources_used=sids, citations=citations)
+        )
+        self.commit()
+        for data in build_answer_events(self.records[-1].blocks[-1:]):
+            self._emit(data)
 
     def show_step(self, call_id: CallId) -> None:
         """Tell of a step as it is committed."""

@@ -1,8 +1,12 @@
 """The events that tell of stored values, built from the same parts as the views: folding them gives the views."""
 
+from collections.abc import Iterable
+
+from everturn.model.block_bodies import CompletionBody
+from everturn.model.blocks import Block
 from everturn.model.turns import Turn, TurnUsage
-from everturn.timeline.view_parts import build_file_view
-from everturn.wire.events import ChatComplete, ChatError, ChatSignal, ChatStart, ChatStep
+from everturn.timeline.view_parts import build_citation_view, build_file_view
+from everturn.wire.events import ChatCitations, ChatComplete, ChatError, ChatFollowups, ChatSignal, ChatStart, ChatStep
 from everturn.wire.times import iso
 from everturn.wire.views import SignalView, StepView, TurnView
 
@@ -31,6 +35,17 @@ def build_step_event(step: StepView) -> ChatStep:
         duration_ms=step.duration_ms,
         error=step.error,
     )
+
+
+def build_answer_events(blocks: Iterable[Block]) -> list[ChatCitations | ChatFollowups]:
+    """What clients are told besides the text of the answers among these blocks: what they cite, and what may follow."""
+    told: list[ChatCitations | ChatFollowups] = []
+    for body in (block.body for block in blocks if isinstance(block.body, CompletionBody)):
+        if body.citations:
+            told.append(ChatCitations(sources=tuple(map(build_citation_view, body.citations))))
+        if body.followups:
+            told.append(ChatFollowups(items=body.followups))
+    return told
 
 
 def build_signal_event(signal: SignalView) -> ChatSignal:

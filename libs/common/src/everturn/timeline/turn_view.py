@@ -11,6 +11,7 @@ from everturn.model.plans import PlanSnapshot
 from everturn.model.signals import Signal
 from everturn.model.turns import Turn
 from everturn.timeline.view_parts import (
+    build_citation_view,
     build_ended_step,
     build_feedback_view,
     build_file_view,
@@ -21,7 +22,7 @@ from everturn.timeline.view_parts import (
     text_order,
 )
 from everturn.wire.times import iso
-from everturn.wire.views import FileView, SignalView, StepView, TextView, TurnView
+from everturn.wire.views import CitationView, FileView, SignalView, StepView, TextView, TurnView
 
 _Decided = (
     bodies.ThinkingBody,
@@ -102,6 +103,7 @@ class _Seen:
         self._steps: dict[str, StepView] = {}
         self._plans: dict[str, PlanSnapshot] = {}
         self._files: dict[str, FileView] = {}
+        self._citations: dict[int, CitationView] = {}
         self._signals: dict[str, SignalView] = {}
         self._calls_in_round: dict[int, int] = {}
         self._notes_in_round: dict[int, int] = {}
@@ -151,6 +153,7 @@ class _Seen:
             "steps": tuple(self._steps.values()),
             "plans": tuple(self._plans.values()),
             "files": tuple(self._files.values()),
+            "citations": tuple(self._citations[sid] for sid in sorted(self._citations)),
             "signals": tuple(self._signals[signal_id] for signal_id in sorted(self._signals)),
             "answer": _as_shown(self._completion) if self._completion else None,
             "followups": self._completion.followups if self._completion else (),
@@ -172,6 +175,7 @@ class _Seen:
         if self._completion and says_the_same(_as_shown(self._completion), _as_shown(body)):
             self._texts.pop((self._completion_round, "answer", self._completion.instance), None)
         self._completion, self._completion_round = body, block.round
+        self._citations |= {cited.sid: build_citation_view(cited) for cited in body.citations}
         self._add_text(block, _as_shown(body), channel="answer", instance=body.instance)
 
     def _add_call(self, block: Block, body: bodies.ToolCallBody) -> None:

@@ -1,6 +1,7 @@
 """The parts of a turn as a client sees them, made from stored values; views and events share them, so both agree."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal, cast
 from urllib.parse import quote
@@ -9,9 +10,10 @@ from everturn.model.artifacts import Artifact
 from everturn.model.block_bodies import SignalBody, ToolCallBody, ToolResultBody
 from everturn.model.blocks import Block, BlockType
 from everturn.model.feedback import Feedback
+from everturn.model.llm.sources import Citation
 from everturn.model.signals import Signal
 from everturn.wire.times import iso
-from everturn.wire.views import FeedbackView, FileView, SignalView, StepView, TextView
+from everturn.wire.views import CitationView, FeedbackView, FileView, SignalView, StepView, TextView
 
 WRITE_TOOL = "react.write"
 SHOWN_CHANNELS = ("canvas", "timeline_text")
@@ -76,19 +78,37 @@ def build_ended_step(started: StepView, result: ToolResultBody) -> StepView:
 
 def build_written_text(block: Block, call: ToolCallBody, *, instance: int) -> TextView | None:
     """What a `react.write` call shows to the person; None for other calls and for internal writing."""
+    written = find_written_content(call)
+    if written is None:
+        return None
+    return TextView(
+        round=block.round,
+        channel=written.channel,
+        instance=instance,
+        marker=written.channel,
+        format=written.format,
+        text=written.text if call.shown is None else call.shown,
+        artifact=written.path,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenContent:
+    """A text that a call writes where the person sees it."""
+
+    channel: str
+    path: str | None
+    format: TextFormat
+    text: str
+
+
+def find_written_content(call: ToolCallBody) -> WrittenContent | None:
+    """What a `react.write` call writes for the person, as the model wrote it."""
     channel, path, content = (call.params.get(key) for key in ("channel", "path", "content"))
     if call.tool_id != WRITE_TOOL or channel not in SHOWN_CHANNELS or not isinstance(content, str):
         return None
-    artifact = path if isinstance(path, str) else None
-    return TextView(
-        round=block.round,
-        channel=channel,
-        instance=instance,
-        marker=channel,
-        format=format_of_path(artifact or ""),
-        text=content,
-        artifact=artifact,
-    )
+    where = path if isinstance(path, str) else None
+    return WrittenContent(str(channel), where, format_of_path(where or ""), content)
 
 
 def build_signal_view(signal: Signal, *, tenant: str, project: str) -> SignalView:
@@ -125,6 +145,11 @@ def build_feedback_view(feedback: Feedback) -> FeedbackView:
         ts=iso(feedback.ts),
         confidence=feedback.confidence,
     )
+
+
+def build_citation_view(citation: Citation) -> CitationView:
+    """A cited source."""
+    return CitationView.model_validate(citation.model_dump())
 
 
 def text_order(text: TextView) -> tuple[int, int, int, str]:

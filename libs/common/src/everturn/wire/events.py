@@ -95,7 +95,7 @@ class ChatFiles(EventData):
 
 
 class ChatCitations(EventData):
-    """Sources the answer may cite."""
+    """Sources that the answer cites; images are none."""
 
     type: Literal["chat.citations"] = "chat.citations"
     sources: tuple[CitationView, ...]

@@ -57,7 +57,7 @@ class StepView(View):
 
 
 class CitationView(View):
-    """A source that the answer may cite as [[S:sid]]."""
+    """A web source that the answer cites as [[S:sid]], as it was then."""
 
     sid: int
     title: str

@@ -53,7 +53,7 @@ def check_decision(decision: Decision, shown_answer: str, catalog: ToolCatalog) 
     action = decision.actions[0] if decision.actions else None
     problems = decision.fatal_problems
     if (problems or action is None) and shown_answer:
-        return _keep_shown(decision, shown_answer)
+        return keep_shown(decision, shown_answer)
     if problems:
         return Repair(problems[0].kind, " ".join(problem.sentence for problem in problems[:MAX_SENTENCES]))
     if action is None:
@@ -63,7 +63,8 @@ def check_decision(decision: Decision, shown_answer: str, catalog: ToolCatalog) 
     return _accept_answer(decision, action, shown_answer)
 
 
-def _keep_shown(decision: Decision, shown: str) -> GiveAnswer:
+def keep_shown(decision: Decision, shown: str) -> GiveAnswer:
+    """An answer as far as the person has seen it."""
     raw = decision.answer.raw if decision.answer else shown
     return GiveAnswer(raw, shown, used_sids=decision.answer.used_sids if decision.answer else ())
 

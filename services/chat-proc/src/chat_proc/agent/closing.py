@@ -1,6 +1,9 @@
 """The closing call: when a cap is reached the model writes the answer from what there is, without tools."""
 
-from chat_proc.agent.check import GiveAnswer
+from collections.abc import Mapping
+from dataclasses import replace
+
+from chat_proc.agent.check import GiveAnswer, keep_shown
 from chat_proc.agent.drafting import (
     RoundPlace,
     draft_answer,
@@ -11,7 +14,9 @@ from chat_proc.agent.drafting import (
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
 from chat_proc.agent.prompting import TurnPrompts
+from chat_proc.channels.citations import cite_text, find_used_sids, index_sources
 from everturn.model.blocks import BlockType
+from everturn.model.llm.sources import Source
 from everturn.model.problems import problem
 from everturn.model.turns import Outcome
 from everturn.ports.language_model import ModelFailed
@@ -29,7 +34,7 @@ class ClosingCall:
             generated = await self._generator.generate(turn, await prompts.build_closing(place, cap), place.round)
         except ModelFailed as failure:
             return _no_answer(str(failure))
-        answer = _find_answer(generated)
+        answer = _find_answer(generated, index_sources(turn.pool.rows))
         if not answer.text.strip() and not generated.stopped:
             return _no_answer(f"The turn reached {cap}.", _write(turn, place, generated, None))
         if not generated.texts.text("answer"):
@@ -51,10 +56,11 @@ def _no_answer(detail: str, writing: Writing | None = None) -> TurnEnd:
     return TurnEnd(None, problem("no-closing-answer", title, 503, detail), writing or Writing())
 
 
-def _find_answer(generated: Generated) -> GiveAnswer:
+def _find_answer(generated: Generated, sources: Mapping[int, Source]) -> GiveAnswer:
     shown, decision = generated.texts.text("answer"), generated.decision
     if shown:
-        return GiveAnswer(decision.answer.raw if decision.answer else shown, shown, summary=decision.summary)
+        return replace(keep_shown(decision, shown), summary=decision.summary)
     text = next((action.final_answer for action in decision.actions if action.final_answer), None)
     text = text or decision.outside.strip()
-    return GiveAnswer(text, text, summary=decision.summary)
+    shown, used = cite_text(sources, text), find_used_sids(sources, text)
+    return GiveAnswer(text, shown, used_sids=used, summary=decision.summary)

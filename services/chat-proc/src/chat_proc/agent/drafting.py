@@ -152,11 +152,14 @@ def draft_plan_marks(place: RoundPlace, plan: PlanSnapshot, marks: str, n: int) 
 
 def write_round(drafts: Sequence[BlockDraft], texts: RoundTexts, usage: UsageEvent) -> Writing:
     """A model call's blocks and usage. Clients that were shown other texts than the blocks hold are put right."""
-    return Writing(drafts=tuple(drafts), usage=(usage,), rewind=_texts_of(drafts) != texts.shown)
+    return Writing(drafts=tuple(drafts), usage=(usage,), rewind=_texts_of(drafts) != texts.raw)
 
 
 def _texts_of(drafts: Sequence[BlockDraft]) -> dict[tuple[str, int], str]:
-    """What the view of a turn shows of one round's blocks as texts, by channel and instance."""
+    """What the view of a turn shows of one round's blocks as texts, by channel and instance.
+
+    Written texts stand here as written: the commit cites in them what the stream has cited.
+    """
     texts: dict[tuple[str, int], str] = {}
     for block in chain_blocks(drafts, next_seq=1, last_hash=""):
         match block.body:

@@ -7,7 +7,8 @@ import structlog
 
 from chat_proc.agent.open_turn import OpenTurn
 from chat_proc.agent.race import Stopped, run_until
-from chat_proc.channels.action_stream import AnswerText, ContentText, NotesText
+from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClosed, NotesText
+from chat_proc.channels.citations import Citer, build_citer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream, ThinkingText
 from chat_proc.models.estimate import estimate_request
@@ -148,6 +149,8 @@ class _Reply:
 
     def __init__(self, turn: OpenTurn, round_number: int, stream: DecisionStream) -> None:
         self._stream = stream
+        self._sources = index_sources(turn.pool.rows)
+        self._written: dict[int, _Written] = {}
         self.texts = RoundTexts(turn.emit, round_number, turn.now)
         self.usage: ModelUsage | None = None
         self.chars = 0
@@ -182,16 +185,39 @@ class _Reply:
                 self.texts.say("answer", 0, piece.text, marker="answer")
             case ContentText():
                 self._show_content(piece)
+            case FieldClosed(field="content") if piece.instance in self._written:
+                self._say_written(piece.instance, self._written[piece.instance].cite.finish(), "")
             case _:
                 """Programs and marks are shown as steps once the decision is committed."""
 
     def _show_content(self, piece: ContentText) -> None:
-        channel = piece.channel or ""
-        if piece.tool_id == WRITE_TOOL and channel in SHOWN_WRITE_CHANNELS:
-            path = piece.path or ""
-            self.texts.say(
-                channel, piece.instance, piece.text, marker=channel, format=format_of_path(path), artifact=path or None
-            )
+        channel, path = piece.channel or "", piece.path or ""
+        if piece.tool_id != WRITE_TOOL or channel not in SHOWN_WRITE_CHANNELS:
+            return
+        if piece.instance not in self._written:
+            self._written[piece.instance] = _Written(channel, path, build_citer(self._sources, format_of_path(path)))
+        self._say_written(piece.instance, self._written[piece.instance].cite.feed(piece.text), piece.text)
+
+    def _say_written(self, instance: int, shown: str, raw: str) -> None:
+        written = self._written[instance]
+        self.texts.say(
+            written.channel,
+            instance,
+            shown,
+            marker=written.channel,
+            format=format_of_path(written.path),
+            artifact=written.path or None,
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A file while it is written: where it is shown, and what replaces the citations in it."""
+
+    channel: str
+    path: str
+    cite: Citer
 
 
 def _usage_event(model: str, usage: ModelUsage) -> UsageEvent:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from chat_proc.agent.catalog import ToolCatalog
-from chat_proc.agent.check import GiveAnswer, Repair, UseTool, check_decision
+from chat_proc.agent.check import GiveAnswer, Repair, UseTool, check_decision, keep_shown
 from chat_proc.agent.drafting import (
     RoundPlace,
     draft_answer,
@@ -136,9 +136,8 @@ class RoundRunner:
         drafts = _draft_begin(turn, place, generated)
         ends = any(ends_work(signal) for signal in await turn.inbox.load_unseen())
         if shown and ends:
-            raw = generated.decision.answer.raw if generated.decision.answer else shown
             n = _count(turn, BlockType.COMPLETION) + 1
-            drafts += draft_answer(place, generated.texts, GiveAnswer(raw, shown), n)
+            drafts += draft_answer(place, generated.texts, keep_shown(generated.decision, shown), n)
         elif shown:
             drafts += draft_attempt(place, generated.texts, generated.decision, "steered")
         writing = write_round(drafts, generated.texts, generated.usage)

@@ -3,7 +3,7 @@
 import html
 import re
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Literal, Protocol, get_args
 
 from chat_proc.channels.code_fences import FenceTracker
 from everturn.model.llm.sources import Source
@@ -127,6 +127,44 @@ class CitationReplacer:
             url = _URL_UNSAFE.sub(_percent_encode, url)
         title = " ".join(source.title.split())[:MAX_TITLE_CHARS] or source.url or f"source {source.sid}"
         return _html_link(source.sid, title, url) if self._output == "html" else _markdown_link(title, url)
+
+
+class Citer(Protocol):
+    """Text that arrives in pieces, as it is shown."""
+
+    def feed(self, text: str) -> str: ...
+    def finish(self) -> str: ...
+
+
+class _Verbatim:
+    """For formats without citations."""
+
+    def feed(self, text: str) -> str:
+        return text
+
+    def finish(self) -> str:
+        return ""
+
+
+def build_citer(sources: Mapping[int, Source], text_format: str) -> Citer:
+    """A replacer for markdown, text and html; other formats, such as json, are shown as they are."""
+    for output in get_args(CitationFormat):
+        if output == text_format:
+            return CitationReplacer(sources, output)
+    return _Verbatim()
+
+
+def cite_text(sources: Mapping[int, Source], text: str, text_format: str = "markdown") -> str:
+    """A whole text as it is shown: the same that a citer gives of its pieces."""
+    citer = build_citer(sources, text_format)
+    return citer.feed(text) + citer.finish()
+
+
+def find_used_sids(sources: Mapping[int, Source], text: str, text_format: str = "markdown") -> tuple[int, ...]:
+    """The evidence that a text cites, in order of first use."""
+    citer = build_citer(sources, text_format)
+    citer.feed(text)
+    return citer.used_sids if isinstance(citer, CitationReplacer) else ()
 
 
 def index_sources(sources: Iterable[Source]) -> dict[int, Source]:

@@ -17,6 +17,7 @@ class _Growing:
     artifact: str | None
     first_ts: str
     pieces: list[str] = field(default_factory=lambda: [])
+    raw: list[str] = field(default_factory=lambda: [])
     completed: bool = False
 
 
@@ -39,15 +40,21 @@ class RoundTexts:
         format: TextFormat = "markdown",
         artifact: str | None = None,
         trim_start: bool = False,
+        raw: str | None = None,
     ) -> None:
-        """Send one more piece; an empty one is nothing. `trim_start` leaves out blanks before the first character."""
+        """Send one more piece; an empty one is nothing. `trim_start` leaves out blanks before the first character.
+
+        `raw` is the piece as it was written, where that differs.
+        """
         if trim_start and (channel, instance) not in self._texts:
             text = text.lstrip()
-        if not text:
+        if not text and not raw:
             return
         growing = self._texts.setdefault((channel, instance), _Growing(marker, format, artifact, self._now()))
-        self._send(channel, instance, growing, text, completed=False)
-        growing.pieces.append(text)
+        growing.raw.append(text if raw is None else raw)
+        if text:
+            self._send(channel, instance, growing, text, completed=False)
+            growing.pieces.append(text)
 
     def complete(self) -> None:
         """All texts have ended."""
@@ -71,9 +78,9 @@ class RoundTexts:
         return sorted(instance for name, instance in self._texts if name == channel)
 
     @property
-    def shown(self) -> dict[tuple[str, int], str]:
-        """Everything said so far by channel and instance."""
-        return {key: "".join(growing.pieces) for key, growing in self._texts.items()}
+    def raw(self) -> dict[tuple[str, int], str]:
+        """Everything said so far as it was written, by channel and instance."""
+        return {key: "".join(growing.raw) for key, growing in self._texts.items()}
 
     def _send(self, channel: str, instance: int, growing: _Growing, text: str, *, completed: bool) -> None:
         delta = ChatDelta(

@@ -26,7 +26,7 @@ from everturn.ports.objects import Objects
 from everturn.ports.timelines import InboxMoved, Timelines
 from everturn.ports.tool import SourcePool
 from everturn.telemetry.metrics import TOKENS
-from everturn.timeline.turn_events import try_build_terminal_event
+from everturn.timeline.turn_events import build_answer_events, try_build_terminal_event
 from everturn.timeline.turn_view import TurnRecord, build_turn_view
 from everturn.wire.events import AnyEvent, ConvTitle
 from everturn.wire.views import TurnView
@@ -129,11 +129,10 @@ class LeasedTurn:
 
     async def commit(self, writing: Writing) -> None:
         writing = Writing(usage=self._booked).plus(writing)
-        self._sources.take_in(writing.drafts)
-        blocks = self._chain(writing.drafts)
+        blocks = self._chain(self._sources.take_in(writing.drafts))
         await self._write(self._build_commit(blocks, writing))
         self._keep(blocks, writing)
-        self._say(writing)
+        self._say(writing, blocks)
 
     async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
         title = await self._try_title()
@@ -148,8 +147,7 @@ class LeasedTurn:
             elapsed_ms=int(self.spent.elapsed_s * 1000),
             now=self.now(),
         )
-        self._sources.take_in(writing.drafts)
-        blocks = self._chain((*writing.drafts, exit_draft))
+        blocks = self._chain((*self._sources.take_in(writing.drafts), exit_draft))
         close = TurnClose(
             status=status_of(end),
             outcome=end.outcome,
@@ -162,7 +160,7 @@ class LeasedTurn:
         await self._write(self._build_commit(blocks, writing, close))
         self.turn = replace(self.turn, status=status_of(end))
         self._keep(blocks, writing, promote)
-        self._say(writing)
+        self._say(writing, blocks)
         if title is not None:
             self.emit(ConvTitle(title=title))
         if terminal := try_build_terminal_event(self._build_view()):
@@ -221,12 +219,14 @@ class LeasedTurn:
             self.inbox.promote(promote)
         self._emitter.seal()
 
-    def _say(self, writing: Writing) -> None:
+    def _say(self, writing: Writing, blocks: tuple[Block, ...]) -> None:
         for event in writing.usage:
             TOKENS.labels(event.model, "input").inc(event.input_tokens)
             TOKENS.labels(event.model, "output").inc(event.output_tokens)
         if writing.rewind:
             self._emitter.rewind()
+        for data in build_answer_events(blocks):
+            self._emitter.emit(data, last_round(blocks))
         for data, round_number in writing.after:
             self._emitter.emit(data, round_number)
 

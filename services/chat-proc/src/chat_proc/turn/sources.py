@@ -5,11 +5,20 @@ from dataclasses import replace
 
 import structlog
 
+from chat_proc.channels.citations import cite_text, find_used_sids, index_sources
 from everturn.model.artifacts import Artifact, ArtifactKind
-from everturn.model.block_bodies import AttachmentBody, CompletionBody, EventBody, SignalBody, ToolResultBody
+from everturn.model.block_bodies import (
+    AttachmentBody,
+    CompletionBody,
+    EventBody,
+    SignalBody,
+    ToolCallBody,
+    ToolResultBody,
+)
 from everturn.model.blocks import BlockDraft
 from everturn.model.llm.source_pool import PoolFull, SourceChange, SourceDraft, merge_sources
-from everturn.model.llm.sources import Source
+from everturn.model.llm.sources import Source, build_citations
+from everturn.timeline.view_parts import find_written_content
 
 _log = structlog.get_logger(__name__)
 
@@ -42,8 +51,8 @@ class TurnSources:
             return pending.text
         return await self._load_text(sid)
 
-    def take_in(self, drafts: Sequence[BlockDraft]) -> None:
-        """What blocks say of sources: their images get rows, and what they cite is marked as used."""
+    def take_in(self, drafts: Sequence[BlockDraft]) -> tuple[BlockDraft, ...]:
+        """The blocks with what their answers cite. Their images get rows, and what they cite is marked as used."""
         images = [
             build_image_draft(artifact) for artifact in _artifacts_of(drafts) if artifact.mime.startswith("image/")
         ]
@@ -51,7 +60,9 @@ class TurnSources:
             self.claim(images)
         except PoolFull as full:
             _log.warning("images_without_source_rows", images=len(images), why=str(full))
-        self._mark_used(_cited_in(drafts))
+        cited = tuple(map(self._cite, drafts))
+        self._mark_used(_cited_in(cited))
+        return cited
 
     def pending(self) -> tuple[SourceChange, ...]:
         """What the next commit has to write."""
@@ -62,6 +73,28 @@ class TurnSources:
         for change in written:
             if self._pending.get(change.row.sid) is change:
                 del self._pending[change.row.sid]
+
+    def _cite(self, draft: BlockDraft) -> BlockDraft:
+        match draft.body:
+            case CompletionBody() as body:
+                return replace(draft, body=self._cite_answer(body))
+            case ToolCallBody() as body if (content := find_written_content(body)) is not None:
+                shown = cite_text(index_sources(self._rows.values()), content.text, content.format)
+                return draft if shown == content.text else replace(draft, body=body.model_copy(update={"shown": shown}))
+            case _:
+                return draft
+
+    def _cite_answer(self, body: CompletionBody) -> CompletionBody:
+        """An answer that was not streamed is cited here; clients see it by a rewind."""
+        changes: dict[str, object] = {}
+        sids = body.sources_used
+        if body.shown is None and "[[" in body.text:
+            sources = index_sources(self._rows.values())
+            shown, sids = cite_text(sources, body.text), find_used_sids(sources, body.text)
+            changes = {"shown": shown if shown != body.text else None, "sources_used": sids}
+        if sids:
+            changes["citations"] = build_citations(self._rows.values(), sids)
+        return body.model_copy(update=changes) if changes else body
 
     def _mark_used(self, sids: Collection[int]) -> None:
         for row in [row for row in self._rows.values() if row.sid in sids and not row.used]:

@@ -1,6 +1,6 @@
 import pytest
 
-from everturn.model.llm.sources import Source, try_source
+from everturn.model.llm.sources import Citation, Source, build_citations, try_source
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,17 @@ def test_a_row_with_wrong_types_keeps_what_is_usable() -> None:
 @pytest.mark.parametrize("sid", [None, 0, -1, "x", True, 1.5, "9" * 50])
 def test_a_row_without_a_usable_sid_is_none(sid: object) -> None:
     assert try_source({"sid": sid, "title": "t"}) is None
+
+
+def test_only_evidence_is_cited_and_as_it_is_now() -> None:
+    rows = [
+        Source(3, "Three", "https://a.example/3", published_time_iso="2026-01-01", text="whole", key="k"),
+        Source(1, "One", "https://a.example/1", favicon_url="https://a.example/f.ico"),
+        Source(2, "Picture", "https://a.example/2.png", mime="image/png"),
+        Source(4, "File", "fi:turn_1.files/a.png", "file", mime="image/png"),
+    ]
+
+    assert build_citations(rows, {1, 2, 3, 4, 9}) == (
+        Citation(sid=1, title="One", url="https://a.example/1", favicon_url="https://a.example/f.ico"),
+        Citation(sid=3, title="Three", url="https://a.example/3", published_time_iso="2026-01-01"),
+    )

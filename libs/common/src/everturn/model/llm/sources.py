@@ -1,9 +1,11 @@
-"""A source the conversation knows: one row of its source pool."""
+"""A source the conversation knows: one row of its source pool, and what an answer that cites it keeps of it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
+
+from pydantic import BaseModel, ConfigDict
 
 SourceType = Literal["web", "file", "attachment", "manual"]
 
@@ -45,6 +47,35 @@ class Source:
     def is_evidence(self) -> bool:
         """Whether an answer may cite it: a web address that is no image."""
         return self.web_url is not None and not self.is_image
+
+
+class Citation(BaseModel):
+    """A source as it was when an answer cited it: what clients show, whatever becomes of the row later."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sid: int
+    title: str
+    url: str
+    source_type: SourceType = "web"
+    published_time_iso: str | None = None
+    favicon_url: str | None = None
+
+
+def build_citations(rows: Iterable[Source], sids: Collection[int]) -> tuple[Citation, ...]:
+    """The citations of these numbers by number; only evidence is cited."""
+    cited = sorted((row for row in rows if row.sid in sids and row.is_evidence), key=lambda row: row.sid)
+    return tuple(
+        Citation(
+            sid=row.sid,
+            title=row.title,
+            url=row.url,
+            source_type=row.source_type,
+            published_time_iso=row.published_time_iso,
+            favicon_url=row.favicon_url,
+        )
+        for row in cited
+    )
 
 
 def try_source(row: Mapping[str, object]) -> Source | None:
