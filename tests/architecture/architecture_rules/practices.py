@@ -9,7 +9,12 @@ from architecture_rules.sources import ROOT, Module, Violation
 
 EDGES: Mapping[str, frozenset[str]] = {
     "HTTP handler": frozenset({"services/ingress/src/ingress/admission/edge.py:__call__"}),
-    "worker job": frozenset({"services/chat-proc/src/chat_proc/worker/loop.py:_run"}),
+    "worker job": frozenset(
+        {
+            "services/chat-proc/src/chat_proc/worker/loop.py:_run",
+            "services/chat-proc/src/chat_proc/turn/runner.py:_try_announce",
+        }
+    ),
     "tool call": frozenset(
         {
             "services/chat-proc/src/chat_proc/agent/execution.py:_bounded",

@@ -9,6 +9,7 @@ from chat_proc.agent.generation import Generator
 from chat_proc.agent.limits import TurnLimits
 from chat_proc.agent.loop import AgentLoop
 from chat_proc.agent.prompting import PromptBuilder
+from chat_proc.agent.race import Stragglers
 from chat_proc.agent.round import RoundRunner
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.tools.context.write import WriteTool
@@ -71,6 +72,7 @@ class Bench:
         self.scripts = scripts
         self.limits = limits or TurnLimits()
         self.registry = ToolRegistry([*tools, WriteTool(self.objects), PlanTool()])
+        self.stragglers = Stragglers(grace_s=0.05)
         self.conversation_id = self.ids.conversation()
         self.snapshots: list[StateView] = []
         self.workers: list[BenchWorker] = []
@@ -243,7 +245,7 @@ def build_loop(bench: Bench, model: GatedModel, failpoints: Failpoints) -> Agent
             failpoints=failpoints,
         ),
         closing=ClosingCall(generator),
-        tools=ToolRunner(bench.registry, failpoints, monotonic=bench.clock.monotonic),
+        tools=ToolRunner(bench.registry, failpoints, stragglers=bench.stragglers, monotonic=bench.clock.monotonic),
         limits=bench.limits,
         next_turn_id=bench.ids.turn,
         failpoints=failpoints,

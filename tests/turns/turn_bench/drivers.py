@@ -173,6 +173,8 @@ class MemoryTurns:
 
     def __init__(self, platform: MemoryPlatform) -> None:
         self._platform = platform
+        self.poisoned: set[TurnId] = set()
+        """Turns whose rows make their reader crash."""
 
     async def load_page(
         self,
@@ -183,6 +185,8 @@ class MemoryTurns:
         cursor: str | None = None,
         limit: int = 20,
     ) -> TurnPage:
+        if self.poisoned.intersection(turn_ids or ()):
+            raise ValueError("a row that nobody can read")
         return self.read(conversation_id, turn_ids)
 
     def read(self, conversation_id: ConversationId, turn_ids: Sequence[TurnId] | None = None) -> TurnPage:

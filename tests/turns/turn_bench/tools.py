@@ -84,3 +84,17 @@ class DemoTool:
         self.effects[call.call_id] += 1
         params = TextParams.model_validate(call.params)
         return ToolOutcome("ok", f"echo: {params.text}")
+
+
+class DeafTool(DemoTool):
+    """Goes on when it is cancelled, until `go_on` is set."""
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        self.calls[call.call_id] += 1
+        self.started.set()
+        while not self.go_on.is_set():
+            try:
+                await self.go_on.wait()
+            except asyncio.CancelledError:
+                continue
+        return ToolOutcome("ok", "too late")

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from chat_proc.agent.race import Stragglers
 from chat_proc.bootstrap import (
     Readiness,
     build_limits,
@@ -77,7 +78,7 @@ async def test_without_a_python_for_programs_no_code_tool_is_offered() -> None:
 def test_a_loop_is_built_for_the_tools_there_are(settings: WorkerSettings) -> None:
     tools = offer_tools(TOOL_PORTS, SandboxUnavailable("none here"))
 
-    assert build_loop(settings, OperatorConfig(), choose_models(settings, OperatorConfig()), tools)
+    assert build_loop(settings, OperatorConfig(), choose_models(settings, OperatorConfig()), tools, Stragglers())
 
 
 def test_the_limits_of_a_turn_come_from_the_environment_and_the_configuration_file(settings: WorkerSettings) -> None:

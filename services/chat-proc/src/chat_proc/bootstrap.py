@@ -17,6 +17,7 @@ from chat_proc.agent.limits import TurnLimits
 from chat_proc.agent.loop import AgentLoop
 from chat_proc.agent.prompt.system import build_system_prompt, load_topic
 from chat_proc.agent.prompting import PromptBuilder
+from chat_proc.agent.race import Stragglers
 from chat_proc.agent.round import RoundRunner
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.models.choice import ModelChoice
@@ -55,6 +56,8 @@ MODEL_MODULES = {
     "scripted": "everturn.testing.scripted_file",
 }
 """Loaded when chosen: importing every provider's SDK costs 2 s and 166 MB."""
+STRAGGLERS_S = 2.0
+"""What tool calls that ignored their cancellation get at the worker's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,9 @@ async def open_worker(settings: WorkerSettings) -> AsyncGenerator[tuple[Worker, 
         wire = await stack.enter_async_context(open_wire(settings.redis_url, name=f"chat-proc:{owner}"))
         objects = open_objects(settings.objects_url)
         tools = offer_tools(build_tool_ports(database, objects), await open_sandbox(settings.sandbox_python))
-        loop = build_loop(settings, config, models, tools)
+        stragglers = Stragglers()
+        stack.push_async_callback(stragglers.close, STRAGGLERS_S)
+        loop = build_loop(settings, config, models, tools, stragglers)
         worker = build_worker(settings, owner, Drivers(database, wire, objects), loop)
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
         yield worker, Readiness(name, why, tools.sandbox, tools.sandbox_why)
@@ -149,8 +154,10 @@ def build_limits(settings: WorkerSettings, config: OperatorConfig) -> TurnLimits
     )
 
 
-def build_loop(settings: WorkerSettings, config: OperatorConfig, models: ModelRoles, tools: OfferedTools) -> AgentLoop:
-    """The agent loop over its models and tools."""
+def build_loop(
+    settings: WorkerSettings, config: OperatorConfig, models: ModelRoles, tools: OfferedTools, stragglers: Stragglers
+) -> AgentLoop:
+    """The agent loop over its models and tools; `stragglers` owns the calls that don't end when they should."""
     failpoints = Failpoints(settings.failpoint)
     ids = RandomIds(_now_ms)
     limits = build_limits(settings, config)
@@ -173,7 +180,7 @@ def build_loop(settings: WorkerSettings, config: OperatorConfig, models: ModelRo
             failpoints=failpoints,
         ),
         closing=ClosingCall(generator),
-        tools=ToolRunner(tools.registry, failpoints),
+        tools=ToolRunner(tools.registry, failpoints, stragglers=stragglers),
         limits=limits,
         next_turn_id=ids.turn,
         failpoints=failpoints,

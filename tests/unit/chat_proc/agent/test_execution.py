@@ -4,12 +4,14 @@ import pytest
 from turn_bench.bench import Bench
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, call
-from turn_bench.tools import DemoTool
+from turn_bench.tools import DeafTool, DemoTool
 
 from chat_proc.agent.execution import MAX_ERROR_CHARS, effect_change
 from everturn.model.block_bodies import ToolCallBody, ToolResultBody
 from everturn.model.commits import Effect, EffectState
 from everturn.model.ids import CallId
+from everturn.model.signals import SignalKind
+from everturn.model.turns import Outcome
 from everturn.wire.events import ChatFiles, ChatPlan, ChatStep
 
 
@@ -139,3 +141,48 @@ def test_the_arguments_hash_does_not_depend_on_their_order() -> None:
 
     assert one == other
     assert one.args_hash != changed.args_hash
+
+
+@pytest.mark.parametrize("said", ["steer", "cancel", "nothing"])
+async def test_a_tool_that_ignores_its_cancellation_is_left_behind_and_the_turn_goes_on(said: str) -> None:
+    deaf = DeafTool(timeout_s=0.05 if said == "nothing" else 60.0)
+    deaf.go_on.clear()
+    bench = Bench(call("demo.echo", {}), answer("Without it."), tools=[deaf])
+    await bench.say("Hello.")
+    working = asyncio.create_task(bench.work())
+    await deaf.started.wait()
+
+    if said == "steer":
+        await bench.signal(SignalKind.STEER, "Not that.")
+    elif said == "cancel":
+        await bench.signal(SignalKind.CANCEL)
+    await working
+
+    assert bench.exits[0].outcome is (Outcome.CANCELLED if said == "cancel" else Outcome.COMPLETED)
+    (result,) = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    assert result.status == ("error" if said == "nothing" else "cancelled")
+    assert bench.stragglers.count == 1
+    deaf.go_on.set()
+    await bench.stragglers.close(1.0)
+    assert bench.stragglers.count == 0
+    await check_conversation(bench)
+
+
+async def test_a_worker_that_is_cut_short_does_not_wait_for_a_tool_that_ignores_it() -> None:
+    deaf = DeafTool()
+    deaf.go_on.clear()
+    bench = Bench(call("demo.echo", {}), answer("Done."), tools=[deaf])
+    await bench.say("Hello.")
+    worker = bench.hire()
+    working = asyncio.create_task(worker.run_one())
+    await deaf.started.wait()
+    assert worker.current is not None
+
+    worker.current.cut_short()
+    await working
+
+    assert bench.stragglers.count == 1
+    deaf.go_on.set()
+    await bench.stragglers.close(1.0)
+    await bench.work()
+    await check_conversation(bench)

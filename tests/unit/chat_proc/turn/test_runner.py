@@ -1,6 +1,7 @@
 from typing import cast
 
 import pytest
+from prometheus_client import Counter
 from turn_bench.bench import ANN, Bench
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer
@@ -9,9 +10,11 @@ from chat_proc.turn.runner import MAX_ATTEMPTS, MAX_CLOSINGS
 from everturn.errors import StaleFence
 from everturn.model.block_bodies import PromptBody
 from everturn.model.blocks import Block
+from everturn.model.identity import Lane
 from everturn.model.turns import TurnStatus
 from everturn.model.uploads import Upload
 from everturn.ports.inbox import IncomingMessage
+from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED
 from everturn.wire.events import ChatError, ChatStart, ConvStatus
 
 
@@ -145,3 +148,42 @@ async def test_a_handover_asked_for_before_the_turn_is_loaded_is_kept_in_mind() 
     assert bench.turn_rows[0].status is TurnStatus.QUEUED
     await bench.work()
     await check_conversation(bench)
+
+
+async def test_an_ended_turn_that_can_not_be_announced_does_not_hold_up_the_next_one() -> None:
+    bench = Bench(answer("One."), answer("Two."))
+    await bench.say("First.")
+    # The first turn ends, and its worker dies before it has told anybody.
+    await bench.hire(failpoint="turn.after_c3:1:raise").run_one()
+    bench.expire_lease()
+    first = bench.turn_rows[0].id
+    bench.turns.poisoned.add(first)
+    failed_before = value_of(ANNOUNCEMENTS_FAILED)
+    await bench.say("Second.")
+
+    worker = bench.hire()
+    await worker.run_one()
+
+    assert [turn.status for turn in bench.turn_rows] == [TurnStatus.COMPLETED] * 2
+    assert not bench.platform.turns[first].announced
+    assert value_of(ANNOUNCEMENTS_FAILED) == failed_before + 1
+    bench.turns.poisoned.clear()
+    await worker.run_one()
+    assert bench.platform.turns[first].announced
+
+
+async def test_an_end_that_can_not_be_told_rings_no_bell_of_its_own() -> None:
+    bench = Bench(answer("One."))
+    await bench.say("First.")
+    await bench.hire(failpoint="turn.after_c3:1:raise").run_one()
+    bench.expire_lease()
+    bench.turns.poisoned.add(bench.turn_rows[0].id)
+
+    await bench.hire().run_one()
+
+    assert await bench.doorbells.next_ring([Lane.REGISTERED], timeout_s=0.01) is None
+    assert bench.platform.conversations[bench.conversation_id].lease_owner is None
+
+
+def value_of(counter: Counter) -> float:
+    return next(sample.value for sample in next(iter(counter.collect())).samples if sample.name.endswith("_total"))

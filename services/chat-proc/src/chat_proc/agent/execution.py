@@ -12,7 +12,7 @@ import structlog
 from chat_proc.agent.catalog import ToolCatalog
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.open_turn import OpenTurn, Writing, show_files
-from chat_proc.agent.race import Stopped, run_until
+from chat_proc.agent.race import Stopped, Stragglers, run_until
 from everturn.errors import Invalid
 from everturn.model.block_bodies import PlanBody, ToolCallBody, ToolResultBody
 from everturn.model.blocks import BlockDraft, BlockType
@@ -53,10 +53,16 @@ class ToolRunner:
     """The one place where a tool's exception becomes a result."""
 
     def __init__(
-        self, catalog: ToolCatalog, failpoints: Failpoints, *, monotonic: Callable[[], float] = time.monotonic
+        self,
+        catalog: ToolCatalog,
+        failpoints: Failpoints,
+        *,
+        stragglers: Stragglers | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._catalog = catalog
         self._failpoints = failpoints
+        self._stragglers = stragglers or Stragglers()
         self._monotonic = monotonic
 
     async def run(self, turn: OpenTurn, pending: PendingCall, place: RoundPlace, *, resumed: bool) -> Writing:
@@ -89,21 +95,20 @@ class ToolRunner:
             now=turn.now(),
             pool=turn.pool,
         )
-        work = self._bounded(spec, ToolCall(pending.block.call_id or CallId(""), params, pending.code, context))
-        if not spec.cancellable:
-            return await work
-        ran = await run_until(turn.inbox.wait_for_control(), work)
-        return ran if isinstance(ran, Stopped) else ran.value
+        call = ToolCall(pending.block.call_id or CallId(""), params, pending.code, context)
+        name = f"{spec.tool_id} {call.call_id}"
+        ran = await run_until(
+            _wait_for_stop(turn, spec), self._bounded(spec, call), stragglers=self._stragglers, name=name
+        )
+        if isinstance(ran, Stopped):
+            return ran.why if isinstance(ran.why, _NoOutcome) else ran
+        return ran.value
 
     async def _bounded(self, spec: ToolSpec, call: ToolCall) -> ToolOutcome | _NoOutcome:
         self._failpoints.hit("turn.in_tool")
-        limit = asyncio.timeout(spec.timeout_s)
         try:
-            async with limit:
-                return await self._catalog.run(spec.tool_id, call)
+            return await self._catalog.run(spec.tool_id, call)
         except Exception as error:  # noqa: BLE001 - the tool-call edge
-            if limit.expired():
-                return _NoOutcome(f"{spec.tool_id} did not end within {spec.timeout_s:g} s.")
             # A tool that raises is told to the model, which can do something about it.
             _log.exception("tool_raised", tool_id=spec.tool_id, call_id=call.call_id)
             return _NoOutcome(f"{spec.tool_id} failed: {type(error).__name__}: {error}"[:MAX_ERROR_CHARS])
@@ -137,6 +142,21 @@ class ToolRunner:
     def _effect(self, call: ToolCallBody) -> Effect:
         spec = next((spec for spec in self._catalog.specs if spec.tool_id == call.tool_id), None)
         return spec.effect if spec else Effect.PURE
+
+
+async def _wait_for_stop(turn: OpenTurn, spec: ToolSpec) -> _NoOutcome | None:
+    """Return when the call is to end: with what to say of it when its time is up, None when a person stopped it."""
+    limit = asyncio.timeout(spec.timeout_s)
+    try:
+        async with limit:
+            if spec.cancellable:
+                await turn.inbox.wait_for_control()
+                return None
+            await asyncio.Event().wait()
+    except TimeoutError:
+        if not limit.expired():
+            raise
+    return _NoOutcome(f"{spec.tool_id} did not end within {spec.timeout_s:g} s.")
 
 
 def effect_change(call_id: CallId, call: ToolCallBody, effect: Effect, state: EffectState) -> EffectChange:

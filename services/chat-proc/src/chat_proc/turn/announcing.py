@@ -91,16 +91,17 @@ class Announcer:
         """Note that clients were told of the end. Raises StaleFence."""
         await self._patience.call(lambda: self._timelines.save_announced(lease, turn_id))
 
-    async def hand_back(self, lease: Lease, *, requeue: bool) -> None:
+    async def hand_back(self, lease: Lease, *, requeue: bool, ring_own: bool = True) -> None:
         """Release the lease, and ring for what waits next, here and in the tenant's other conversations.
 
-        The own bell is rung in any case: a message accepted between the end of the turn and this release has rung
-        already, for a worker that found the conversation held.
+        The own bell is rung although nothing may wait: a message accepted between the end of the turn and this release
+        has rung already, for a worker that found the conversation held.
         """
         # A lease that is left to run out would keep the conversation waiting, and count as a worker that died.
         await self._patience.call(lambda: self._leases.release(lease, requeue=requeue))
         try:
-            await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
+            if ring_own:
+                await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
             for ring in await self._sweeps.next_of_tenant(lease.conversation_id):
                 await self._doorbells.ring(ring.lane, ring.conversation_id)
         except Unavailable as error:

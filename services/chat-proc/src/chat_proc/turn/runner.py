@@ -25,7 +25,7 @@ from everturn.ports.leases import Leases
 from everturn.ports.objects import Objects
 from everturn.ports.timelines import Timelines
 from everturn.telemetry.failpoints import Failpoints
-from everturn.telemetry.metrics import TURNS_ENDED
+from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, TURNS_ENDED
 from everturn.timeline.turn_events import build_start_event
 from everturn.wire.events import ConvStatus
 
@@ -120,15 +120,30 @@ class ClaimedTurn:
 
     async def run(self) -> None:
         """Raises StaleFence when the lease was lost on the way; then nothing more was written."""
-        cursor = await self._find_cursor()
+        cursor, told = await self._find_cursor(), True
         for ended_id in self._claim.unannounced:
-            cursor = await self._parts.announcer.announce_ended(self._claim, ended_id, cursor)
+            cursor, sent = await self._try_announce(ended_id, cursor)
+            told = told and sent
         result = _Result.ENDED
         if self._claim.turn_id is not None:
             result = await self._run_turn(self._claim.turn_id, cursor)
         if result is _Result.LOST:
             raise StaleFence(self._claim.lease.conversation_id)
-        await self._parts.announcer.hand_back(self._claim.lease, requeue=result is _Result.OPEN)
+        # An end that can't be told is left to the sweeper, which waits longer each time; our own bell would not wait.
+        is_news = told or self._claim.turn_id is not None
+        requeue = result is _Result.OPEN
+        await self._parts.announcer.hand_back(self._claim.lease, requeue=requeue, ring_own=is_news)
+
+    async def _try_announce(self, ended_id: TurnId, cursor: EventCursor) -> tuple[EventCursor, bool]:
+        """The cursor then, and whether it went well: what can't be told of an ended turn never holds up an open one."""
+        try:
+            return await self._parts.announcer.announce_ended(self._claim, ended_id, cursor), True
+        except StaleFence:
+            raise
+        except Exception:  # noqa: BLE001 - the worker-job edge
+            ANNOUNCEMENTS_FAILED.inc()
+            _log.exception("announcement_failed", turn_id=ended_id)
+            return max(cursor, await self._find_cursor()), False
 
     async def _run_turn(self, turn_id: TurnId, cursor: EventCursor) -> "_Result":
         emitter = Emitter(
