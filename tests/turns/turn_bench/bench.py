@@ -12,9 +12,9 @@ from chat_proc.agent.prompting import PromptBuilder
 from chat_proc.agent.race import Stragglers
 from chat_proc.agent.round import RoundRunner
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.tools.context.write import WriteTool
 from chat_proc.tools.plan.plan import PlanTool
 from chat_proc.tools.registry import ToolRegistry
+from chat_proc.tools.workspace.write import WriteTool
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.runner import ClaimedTurn, RunnerParts, TurnRunner
 from everturn.errors import StaleFence

@@ -7,11 +7,16 @@ from turn_bench.replies import answer, call
 from turn_bench.tools import DeafTool, DemoTool
 
 from chat_proc.agent.execution import MAX_ERROR_CHARS, effect_change
-from everturn.model.block_bodies import ToolCallBody, ToolResultBody
+from everturn.model.artifacts import ArtifactKind
+from everturn.model.block_bodies import CheckoutBody, ToolCallBody, ToolResultBody
+from everturn.model.blocks import BlockType
 from everturn.model.commits import Effect, EffectState
 from everturn.model.ids import CallId
+from everturn.model.refs import named_artifact_ref
 from everturn.model.signals import SignalKind
 from everturn.model.turns import Outcome
+from everturn.ports.tool import Record, ToolCall, ToolOutcome
+from everturn.testing.timelines import build_file
 from everturn.wire.events import ChatFiles, ChatPlan, ChatStep
 
 
@@ -105,6 +110,28 @@ async def test_files_for_the_person_and_plans_are_told_after_their_call() -> Non
     told = [type(event.data) for event in await bench.published() if isinstance(event.data, ChatFiles | ChatPlan)]
     assert told == [ChatFiles, ChatPlan]
     assert [artifact.filename for artifact in bench.platform.conversations[bench.conversation_id].artifacts] == ["a.md"]
+
+
+class CheckingOut(DemoTool):
+    """Takes over one file and removes another."""
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        copy, gone = (build_file(call.context.turn_id, name, b"x", kind=ArtifactKind.FILE) for name in ("a", "b"))
+        gone = gone.model_copy(update={"removed": True})
+        body = CheckoutBody(mode="replace", sources=("fi:turn_1.files/a",), artifacts=(copy,), removed=(gone,))
+        record = Record(BlockType.CHECKOUT, named_artifact_ref(call.context.turn_id, "checkout"), body)
+        return ToolOutcome("ok", "done", records=(record,))
+
+
+async def test_a_checkout_writes_rows_for_what_it_took_and_what_it_removed() -> None:
+    bench = Bench(call("demo.echo", {"text": "x"}), answer("Done."), tools=[CheckingOut()])
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    rows = bench.platform.conversations[bench.conversation_id].artifacts
+    assert [(row.path.rpartition("/")[2], row.removed) for row in rows] == [("a", False), ("b", True)]
+    await check_conversation(bench)
 
 
 async def test_the_program_of_a_call_reaches_the_tool() -> None:

@@ -2,6 +2,9 @@
 
 from chat_proc.timeline.files import block_media, describe_media, fold_artifacts, wanted_media
 from everturn.model.artifacts import ArtifactKind
+from everturn.model.block_bodies import CheckoutBody, EventBody
+from everturn.model.blocks import BlockType
+from everturn.model.ids import SignalId
 from everturn.testing.timelines import TimelineBuilder, build_file
 
 CSV = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
@@ -22,6 +25,18 @@ def play() -> TimelineBuilder:
 
 def test_files_come_from_attachments_signals_and_results() -> None:
     assert list(fold_artifacts(play().blocks)) == [CSV.ref, PHOTO.ref, CHART.ref, REPORT.ref]
+
+
+def test_files_also_come_from_checkouts_and_events() -> None:
+    timeline, copy = play(), build_file("turn_2", "a.py", b"a", kind=ArtifactKind.FILE)
+    form = build_file("turn_2", "form.png", b"form", mime="image/png")
+    body = CheckoutBody(mode="overlay", sources=("fi:turn_1.files/a.py",), artifacts=(copy,))
+    timeline.add(BlockType.CHECKOUT, "ar:turn_2.artifacts.checkout", body)
+    event = EventBody(signal_id=SignalId("sig_2"), kind="form", text="", attachments=(form,))
+    timeline.add(BlockType.EXTERNAL_EVENT, "ar:turn_2.external.form.sig_2", event)
+
+    assert list(fold_artifacts(timeline.blocks))[-2:] == [copy.ref, form.ref]
+    assert form in wanted_media(timeline.blocks)
 
 
 def test_a_file_written_again_counts_with_its_last_content() -> None:

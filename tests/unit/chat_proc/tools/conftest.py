@@ -1,19 +1,22 @@
 """A store in memory and a way to call a tool as the loop does."""
 
 from collections.abc import Awaitable, Callable
+from itertools import count
 
 import pytest
 
 from chat_proc.tools.offered import ToolPorts
-from everturn.model.identity import Principal
+from everturn.model.block_bodies import CheckoutBody
 from everturn.model.ids import CallId, ConversationId
 from everturn.ports.tool import Tool, ToolCall, ToolContext, ToolOutcome
 from everturn.testing.memory.artifacts import MemoryArtifacts
 from everturn.testing.memory.conversation_reader import MemoryConversationReader
 from everturn.testing.memory.objects import MemoryObjects
 from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.stored_files import OWNER, StoredFiles
 from everturn.testing.timelines import NOW, TimelineBuilder
 
+Play = Callable[..., Awaitable[ToolOutcome]]
 CallTool = Callable[..., Awaitable[ToolOutcome]]
 
 
@@ -33,6 +36,33 @@ def tool_ports(objects: MemoryObjects, platform: MemoryPlatform) -> ToolPorts:
 
 
 @pytest.fixture
+def stored(objects: MemoryObjects, platform: MemoryPlatform) -> StoredFiles:
+    return StoredFiles(objects=objects, platform=platform)
+
+
+@pytest.fixture
+def play(call_tool: CallTool, stored: StoredFiles) -> Play:
+    """`await play(tool, timeline, params)`: a call whose result and records go to the timeline and to the rows."""
+    numbers = count(1)
+
+    async def run(tool: Tool, timeline: TimelineBuilder, params: dict[str, object], **kwargs: str) -> ToolOutcome:
+        call_id = f"call_01890000-0000-7000-8000-{next(numbers):012d}"
+        timeline.call(call_id, tool.spec.tool_id, params)
+        outcome = await call_tool(tool, timeline, params, call_id=call_id, **kwargs)
+        timeline.result(
+            call_id, tool.spec.tool_id, outcome.text, *outcome.artifacts, data=outcome.data, status=outcome.status
+        )
+        stored.remember(*outcome.artifacts)
+        for record in outcome.records:
+            timeline.add(record.type, record.ref, record.body)
+            if isinstance(record.body, CheckoutBody):
+                stored.remember(*record.body.artifacts, *record.body.removed)
+        return outcome
+
+    return run
+
+
+@pytest.fixture
 def call_tool() -> CallTool:
     """`await call_tool(tool, timeline, params)`, with the parameters checked as the loop checks them."""
 
@@ -45,7 +75,7 @@ def call_tool() -> CallTool:
         code: str | None = None,
     ) -> ToolOutcome:
         context = ToolContext(
-            principal=Principal("acme", "main", "ann"),
+            principal=OWNER,
             conversation_id=ConversationId("conv_1"),
             turn_id=timeline.turn_id,
             round=timeline.round,

@@ -49,6 +49,8 @@ def test_a_path_of_this_turn_is_understood(path: str, destination: Destination) 
         "ar:turn_2.user.prompt\\",
         "turn_2/a.md",
         "turn_2",
+        "files",
+        "turn_2/outputs",
         "attachments/a.csv",
         "files/../../etc/passwd",
         "/etc/passwd",

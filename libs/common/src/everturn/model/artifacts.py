@@ -29,8 +29,8 @@ class ArtifactKind(StrEnum):
 class Artifact(BaseModel):
     """One stored file. `size` in bytes, `sha256` in hex, `path` as a sandboxed program sees it.
 
-    `verdict` is what the antivirus said: `clean <engine> <signature version>` or `not scanned`. A `removed` one has no
-    bytes: it says that from now on its ref is not part of the workspace.
+    `verdict` is what the antivirus said: `clean <engine> <signature version>` or `not scanned`. A `removed` one
+    brings no bytes: it says that from now on its ref is not part of the workspace.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -206,11 +206,13 @@ class HideBody(Body):
 
 
 class CheckoutBody(Body):
-    """What the editable workspace of the turn took over. `artifacts` are the copies, `sources` the refs they are of."""
+    """What the editable workspace of the turn took over. `artifacts` are the copies, `sources` the refs they are of,
+    one for each. `removed` says of each file that a replacing checkout took out of the workspace that it is gone."""
 
     mode: Literal["replace", "overlay"]
     sources: tuple[str, ...]
     artifacts: tuple[Artifact, ...]
+    removed: tuple[Artifact, ...] = ()
 
 
 class PlanHistoryBody(Body):

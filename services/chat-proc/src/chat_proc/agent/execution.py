@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -14,12 +14,13 @@ from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.open_turn import OpenTurn, Writing, show_files
 from chat_proc.agent.race import Stopped, Stragglers, run_until
 from everturn.errors import Invalid
-from everturn.model.block_bodies import PlanBody, ToolCallBody, ToolResultBody
+from everturn.model.artifacts import Artifact
+from everturn.model.block_bodies import CheckoutBody, PlanBody, ToolCallBody, ToolResultBody
 from everturn.model.blocks import BlockDraft, BlockType
 from everturn.model.commits import Effect, EffectChange, EffectState
 from everturn.model.ids import CallId
 from everturn.model.refs import result_ref
-from everturn.ports.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
+from everturn.ports.tool import Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import TOOL_CALLS
 from everturn.timeline.next_step import PendingCall
@@ -135,7 +136,7 @@ class ToolRunner:
         return Writing(
             drafts=tuple(drafts),
             effects=(change,),
-            artifacts=result.artifacts,
+            artifacts=result.artifacts + _checked_out(records),
             after=tuple((event, place.round) for event in events),
         )
 
@@ -157,6 +158,12 @@ async def _wait_for_stop(turn: OpenTurn, spec: ToolSpec) -> _NoOutcome | None:
         if not limit.expired():
             raise
     return _NoOutcome(f"{spec.tool_id} did not end within {spec.timeout_s:g} s.")
+
+
+def _checked_out(records: Sequence[Record]) -> tuple[Artifact, ...]:
+    """The rows of a checkout: the copies, and the files that it took out of the workspace."""
+    bodies = [record.body for record in records if isinstance(record.body, CheckoutBody)]
+    return tuple(artifact for body in bodies for artifact in (*body.artifacts, *body.removed))
 
 
 def effect_change(call_id: CallId, call: ToolCallBody, effect: Effect, state: EffectState) -> EffectChange:

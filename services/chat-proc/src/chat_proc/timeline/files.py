@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from everturn.model.artifacts import Artifact
-from everturn.model.block_bodies import AttachmentBody, SignalBody, ToolResultBody
+from everturn.model.block_bodies import AttachmentBody, CheckoutBody, EventBody, SignalBody, ToolResultBody
 from everturn.model.blocks import Block
 
 IMAGE_MIMES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -46,9 +46,9 @@ def block_artifacts(block: Block) -> tuple[Artifact, ...]:
     match block.body:
         case AttachmentBody(artifact=artifact):
             return (artifact,)
-        case SignalBody(attachments=attachments):
+        case SignalBody(attachments=attachments) | EventBody(attachments=attachments):
             return attachments
-        case ToolResultBody(artifacts=artifacts):
+        case ToolResultBody(artifacts=artifacts) | CheckoutBody(artifacts=artifacts):
             return artifacts
         case _:
             return ()
@@ -57,7 +57,7 @@ def block_artifacts(block: Block) -> tuple[Artifact, ...]:
 def block_media(block: Block) -> tuple[AttachedMedia, ...]:
     """The images and PDFs to show with a block: what a person attached, and what a tool result asks to show."""
     match block.body:
-        case AttachmentBody() | SignalBody():
+        case AttachmentBody() | SignalBody() | EventBody():
             return tuple(describe_media(artifact) for artifact in block_artifacts(block) if is_media(artifact.mime))
         case ToolResultBody(data=dict() as data) if "attached" in data:
             try:

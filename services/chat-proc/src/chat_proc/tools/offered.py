@@ -4,13 +4,17 @@ from dataclasses import dataclass
 
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.tools.context.read import ReadTool
-from chat_proc.tools.context.write import WriteTool
 from chat_proc.tools.plan.plan import PlanTool
 from chat_proc.tools.registry import ToolRegistry
+from chat_proc.tools.workspace.checkout import CheckoutTool
+from chat_proc.tools.workspace.pull import PullTool
+from chat_proc.tools.workspace.write import WriteTool
+from chat_proc.workspace.history import ArtifactHistory
 from everturn.ports.artifacts import Artifacts
 from everturn.ports.objects import Objects
 from everturn.ports.recall.conversation_reader import ConversationReader
 from everturn.ports.sandbox import Sandbox, SandboxUnavailable
+from everturn.ports.tool import Tool
 from everturn.wire.execution import Posture
 
 
@@ -35,12 +39,17 @@ class ToolPorts:
 
 def offer_tools(ports: ToolPorts, sandbox: Sandbox | SandboxUnavailable) -> OfferedTools:
     """All tools that can work here, in the order in which the prompt lists them."""
-    tools = [ReadTool(ports.objects), WriteTool(ports.objects), PlanTool()]
+    tools = [ReadTool(ports.objects), *_workspace_tools(ports), PlanTool()]
     if isinstance(sandbox, SandboxUnavailable):
         posture = f"programs can't run here: {sandbox.reason}"
         return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox))
     registry = ToolRegistry([*tools, RunCodeTool(sandbox, ports.objects)])
     return OfferedTools(registry, _tell_posture(sandbox.posture), sandbox.posture.launcher, sandbox.posture.user)
+
+
+def _workspace_tools(ports: ToolPorts) -> list[Tool]:
+    history = ArtifactHistory(ports.artifacts)
+    return [PullTool(history), CheckoutTool(history, ports.objects), WriteTool(ports.objects)]
 
 
 def _tell_posture(posture: Posture) -> str:

@@ -59,7 +59,7 @@ def read_destination(path: str, context: ToolContext, *, default: ArtifactKind) 
         return Destination(ArtifactKind.FILE, rest)
     if head == "outputs" and rest:
         return Destination(ArtifactKind.OUTPUT, rest)
-    if head == "attachments" or relative.partition("/")[0] == context.turn_id:
+    if head in ("attachments", "files", "outputs") or relative.partition("/")[0] == context.turn_id:
         raise Invalid(f"{path!a} can't be written; only files/ and outputs/ can.")
     return Destination(ArtifactKind.FILE if default is ArtifactKind.FILE else ArtifactKind.OUTPUT, relative)
 
@@ -69,6 +69,35 @@ async def save_file(objects: Objects, call: ToolCall, produced: ProducedFile) ->
     artifact = _build_artifact(call.call_id, call.context, produced)
     await objects.save(artifact.object_key, produced.data)
     return artifact
+
+
+async def save_copy(objects: Objects, call: ToolCall, source: Artifact, inner_path: str) -> Artifact:
+    """Describe a stored file as a file of this turn's `files/`. The bytes of another conversation's are copied, because
+    they go when it is erased. Raises NotFound or Unavailable."""
+    context = call.context
+    destination = Destination(ArtifactKind.FILE, inner_path)
+    key = object_key(context.conversation_id, source.sha256)
+    if source.object_key != key:
+        await objects.save(key, await objects.load(source.object_key, max_bytes=source.size))
+    return source.model_copy(
+        update={
+            "id": derive_artifact_id(call.call_id, destination.folder_path, context.now),
+            "turn_id": context.turn_id,
+            "ref": file_ref(context.turn_id, inner_path),
+            "rn": str(_build_rn(context, destination, "agent")),
+            "kind": ArtifactKind.FILE,
+            "path": f"{context.turn_id}/{destination.folder_path}",
+            "object_key": key,
+            "visibility": "internal",
+            "description": f"Taken over from {source.path}",
+        }
+    )
+
+
+def build_removal(call: ToolCall, artifact: Artifact) -> Artifact:
+    """The row that says that a file of this turn is no longer in its workspace."""
+    path = f"{artifact.path} removed"
+    return artifact.model_copy(update={"id": derive_artifact_id(call.call_id, path, call.context.now), "removed": True})
 
 
 def _path_of_ref(text: str, context: ToolContext) -> str:
@@ -85,23 +114,12 @@ def _build_artifact(call_id: CallId, context: ToolContext, produced: ProducedFil
     destination, data = produced.destination, produced.data
     sha256 = hashlib.sha256(data).hexdigest()
     make_ref = file_ref if destination.kind is ArtifactKind.FILE else output_ref
-    who = context.principal
     path = f"{context.turn_id}/{destination.folder_path}"
-    rn = Rn(
-        tenant=who.tenant,
-        project=who.project,
-        stage=produced.stage,
-        user_id=who.user_id,
-        conversation_id=context.conversation_id,
-        turn_id=context.turn_id,
-        role=destination.kind.value,
-        path=destination.inner_path,
-    )
     return Artifact(
         id=derive_artifact_id(call_id, destination.folder_path, context.now),
         turn_id=context.turn_id,
         ref=make_ref(context.turn_id, destination.inner_path),
-        rn=str(rn),
+        rn=str(_build_rn(context, destination, produced.stage)),
         kind=destination.kind,
         filename=destination.inner_path.rsplit("/", 1)[-1],
         path=path,
@@ -112,6 +130,20 @@ def _build_artifact(call_id: CallId, context: ToolContext, produced: ProducedFil
         visibility=produced.visibility,
         verdict=NOT_SCANNED,
         description=produced.description,
+    )
+
+
+def _build_rn(context: ToolContext, destination: Destination, stage: Literal["agent", "exec"]) -> Rn:
+    who = context.principal
+    return Rn(
+        tenant=who.tenant,
+        project=who.project,
+        stage=stage,
+        user_id=who.user_id,
+        conversation_id=context.conversation_id,
+        turn_id=context.turn_id,
+        role=destination.kind.value,
+        path=destination.inner_path,
     )
 
 

@@ -10,19 +10,16 @@ from chat_proc.agent.prompt.system import build_system_prompt, load_topic
 from chat_proc.channels.actions import read_action
 from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.tools.code.run_code import RunCodeParams, RunCodeTool
-from chat_proc.tools.context.read import ReadTool
-from chat_proc.tools.context.write import WriteTool
-from chat_proc.tools.plan.plan import PlanTool
+from chat_proc.tools.offered import ToolPorts, offer_tools
 from everturn.model.llm.decisions import Action
-from everturn.ports.objects import Objects
-from everturn.ports.sandbox import Sandbox
+from everturn.ports.sandbox import Sandbox, SandboxUnavailable
 from everturn.ports.tool import ToolSpec
+from everturn.testing.memory.artifacts import MemoryArtifacts
+from everturn.testing.memory.conversation_reader import MemoryConversationReader
+from everturn.testing.memory.objects import MemoryObjects
+from everturn.testing.memory.platform import MemoryPlatform
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "system_prompt.md"
-
-
-class NoObjects(Objects):
-    """Never used: only the specs of the tools are read."""
 
 
 class NoSandbox(Sandbox):
@@ -30,9 +27,12 @@ class NoSandbox(Sandbox):
 
 
 def specs(*, with_code: bool = True) -> list[ToolSpec]:
-    objects = NoObjects()
-    tools = [ReadTool(objects), WriteTool(objects), PlanTool()]
-    return [tool.spec for tool in tools] + ([RunCodeTool(NoSandbox(), objects).spec] if with_code else [])
+    """Of all tools that a worker with a sandbox offers; no tool is called."""
+    platform = MemoryPlatform()
+    objects = MemoryObjects()
+    ports = ToolPorts(objects, MemoryArtifacts(platform), MemoryConversationReader(platform))
+    offered = [*offer_tools(ports, SandboxUnavailable("none here")).registry.specs]
+    return [*offered, RunCodeTool(NoSandbox(), objects).spec] if with_code else offered
 
 
 def test_the_prompt_is_the_golden_one() -> None:
@@ -48,7 +48,8 @@ def test_the_offered_tools_are_listed_with_one_line_each() -> None:
     prompt = build_system_prompt(specs())
 
     listed = re.findall(r"^- ([a-z_]+\.[a-z_]+): .+$", prompt, re.MULTILINE)
-    assert listed == ["react.read", "react.write", "react.plan", "exec_tools.execute_code_python"]
+    assert listed == [spec.tool_id for spec in specs()]
+    assert listed[-1] == "exec_tools.execute_code_python"
 
 
 def test_without_a_sandbox_programs_are_not_taught() -> None:

@@ -72,6 +72,6 @@ class MemoryArtifacts:
     def _rows(self, principal: Principal, conversation_id: ConversationId) -> list[Artifact]:
         """Oldest first; what another owner has is nothing."""
         try:
-            return sorted(self._platform.conversation(principal, conversation_id).artifacts, key=lambda row: row.id)
+            return self._platform.conversation(principal, conversation_id).artifacts
         except NotFound:
             return []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.tools.context.write import MAX_CONTENT_BYTES, WriteParams, WriteTool
+from chat_proc.tools.workspace.write import MAX_CONTENT_BYTES, WriteParams, WriteTool
 from everturn.errors import Unavailable
 from everturn.testing.timelines import TimelineBuilder
 

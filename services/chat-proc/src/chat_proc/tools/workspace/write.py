@@ -36,7 +36,7 @@ class WriteTool:
         self.spec = ToolSpec(
             tool_id="react.write",
             summary="Write one text file of this turn (Markdown, HTML, JSON, code, notes) and show it to the user.",
-            guide=files("chat_proc.tools.context").joinpath("write.md").read_text(encoding="utf-8"),
+            guide=files("chat_proc.tools.workspace").joinpath("write.md").read_text(encoding="utf-8"),
             params=WriteParams,
             effect=Effect.IDEMPOTENT,
             strategy="exploitation",

@@ -1,0 +1,172 @@
+"""`react.checkout`: makes files of earlier turns the editable workspace of this turn, or adds them to it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from chat_proc.tools.stored_files import build_removal, save_copy
+from chat_proc.workspace.clashes import find_clash
+from chat_proc.workspace.history import WorkspaceHistory
+from chat_proc.workspace.limits import MAX_PATHS, MAX_WORKSPACE_FILES
+from chat_proc.workspace.loading import Owner, load_wish
+from chat_proc.workspace.local import Workspace, fold_workspace, is_workspace_file
+from chat_proc.workspace.result_text import render_result
+from chat_proc.workspace.wishes import Wish, read_wish, whole_tree
+from everturn.errors import Invalid
+from everturn.model.artifacts import Artifact
+from everturn.model.block_bodies import CheckoutBody
+from everturn.model.blocks import BlockType
+from everturn.model.commits import Effect
+from everturn.model.refs import named_artifact_ref
+from everturn.ports.objects import Objects
+from everturn.ports.tool import Record, ToolCall, ToolOutcome, ToolSpec
+
+SHOWN_FILES = 80
+"""Names that the result lists of the workspace, and of what was removed."""
+
+
+class CheckoutParams(BaseModel):
+    """`version` is an older way to say: replace all by everything that turn left."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: Literal["replace", "overlay"] = "replace"
+    paths: list[str] = Field(default_factory=lambda: [], max_length=MAX_PATHS)
+    version: str | None = Field(default=None, max_length=120)
+
+    @model_validator(mode="after")
+    def check_sources(self) -> "CheckoutParams":
+        if bool(self.paths) is bool(self.version):
+            raise ValueError("give paths, refs such as fi:<turn>.files/, or else a version, the id of a turn")
+        if self.version and self.mode == "overlay":
+            raise ValueError("version replaces the whole workspace; to add files give paths")
+        return self
+
+
+@dataclass(slots=True)
+class _Sources:
+    """What was found: `files` pairs each path below `files/` with the last source that has it."""
+
+    files: dict[str, tuple[Wish, Artifact]] = field(default_factory=dict[str, tuple[Wish, Artifact]])
+    checked_out: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    missing: list[str] = field(default_factory=list[str])
+    invalid: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+
+
+class CheckoutTool:
+    """The copies are rows of this turn with the same content; the checkout block says what they are of."""
+
+    def __init__(self, history: WorkspaceHistory, objects: Objects) -> None:
+        self._history = history
+        self._objects = objects
+        self.spec = ToolSpec(
+            tool_id="react.checkout",
+            summary="Make files of earlier turns the editable workspace of this turn (replace), or add them (overlay).",
+            guide=files("chat_proc.tools.workspace").joinpath("checkout.md").read_text(encoding="utf-8"),
+            params=CheckoutParams,
+            effect=Effect.IDEMPOTENT,
+            strategy="exploration",
+        )
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        params = CheckoutParams.model_validate(call.params)
+        workspace = fold_workspace(call.context.blocks, call.context.turn_id)
+        sources = await self._find_sources(params, call)
+        problem = _find_problem(params, sources, workspace)
+        if problem:
+            result = {"ok": False, "error": problem, "missing": sources.missing, "invalid": sources.invalid}
+            return ToolOutcome("error", render_result(result))
+        body = await self._build_body(params, sources, workspace, call)
+        ref = named_artifact_ref(call.context.turn_id, f"workspace.checkout.{call.call_id}")
+        result = _describe(params, sources, body, workspace)
+        return ToolOutcome("ok", render_result(result), records=(Record(BlockType.CHECKOUT, ref, body),))
+
+    async def _find_sources(self, params: CheckoutParams, call: ToolCall) -> _Sources:
+        context, sources = call.context, _Sources()
+        owner = Owner(context.principal, context.conversation_id)
+        for path in params.paths or [params.version or ""]:
+            try:
+                ref = whole_tree(path) if params.version else path
+                wish = _check_wish(read_wish(ref, context.conversation_id))
+            except Invalid as invalid:
+                sources.invalid.append({"path": path, "reason": invalid.detail})
+                continue
+            found = await load_wish(self._history, owner, wish, max_files=MAX_WORKSPACE_FILES + 1)
+            if not found:
+                sources.missing.append(path)
+                continue
+            sources.checked_out.append({"source": path, "files": len(found)})
+            sources.files |= {_inner_path(artifact): (wish, artifact) for artifact in found}
+        return sources
+
+    async def _build_body(
+        self, params: CheckoutParams, sources: _Sources, workspace: Workspace, call: ToolCall
+    ) -> CheckoutBody:
+        copies = [
+            (wish.spell(artifact.ref), await save_copy(self._objects, call, artifact, inner_path))
+            for inner_path, (wish, artifact) in sources.files.items()
+        ]
+        removed: list[Artifact] = []
+        if params.mode == "replace":
+            kept = {copy.path for _, copy in copies}
+            gone = [file for file in workspace.own if is_workspace_file(file) and file.path not in kept]
+            removed = [build_removal(call, file.artifact) for file in gone]
+        return CheckoutBody(
+            mode=params.mode,
+            sources=tuple(source for source, _ in copies),
+            artifacts=tuple(copy for _, copy in copies),
+            removed=tuple(removed),
+        )
+
+
+def _check_wish(wish: Wish) -> Wish:
+    if wish.folder is None:
+        raise Invalid("only files/ of a turn can be checked out; outputs and attachments can be read, pulled or copied")
+    return wish
+
+
+def _inner_path(artifact: Artifact) -> str:
+    return artifact.path.partition("/files/")[2]
+
+
+def _find_problem(params: CheckoutParams, sources: _Sources, workspace: Workspace) -> str | None:
+    """Why nothing is done. A replacing checkout is done whole or not at all: it deletes what it does not bring."""
+    if not sources.files:
+        return "Nothing was changed: none of the sources is there."
+    if params.mode == "replace" and (sources.missing or sources.invalid):
+        return "Nothing was changed: a checkout that replaces needs all of its sources."
+    names = set(sources.files)
+    if params.mode == "overlay":
+        names |= {_inner_path(file.artifact) for file in workspace.own if is_workspace_file(file)}
+    if len(names) > MAX_WORKSPACE_FILES:
+        return f"Nothing was changed: files/ of a turn holds at most {MAX_WORKSPACE_FILES} files; name folders in it."
+    clash = find_clash(names)
+    return f"Nothing was changed: {clash} would be a file and a folder." if clash else None
+
+
+def _describe(
+    params: CheckoutParams, sources: _Sources, body: CheckoutBody, workspace: Workspace
+) -> Mapping[str, object]:
+    removed = [artifact.path for artifact in body.removed]
+    names = {_inner_path(artifact) for artifact in body.artifacts}
+    if params.mode == "overlay":
+        names |= {_inner_path(file.artifact) for file in workspace.own if is_workspace_file(file)}
+    return {
+        "mode": params.mode,
+        "checked_out": sources.checked_out,
+        "root": f"{workspace.turn_id}/files/",
+        "file_count": len(names),
+        "files": _first(sorted(names)),
+        "removed_count": len(removed) or None,
+        "removed": _first(removed),
+        "missing": sources.missing,
+        "invalid": sources.invalid,
+    }
+
+
+def _first(names: Sequence[str]) -> list[str]:
+    more = len(names) - SHOWN_FILES
+    return [*names[:SHOWN_FILES], *([f"... and {more} more"] if more > 0 else [])]

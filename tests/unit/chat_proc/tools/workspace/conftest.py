@@ -1,0 +1,20 @@
+"""A turn that has begun, and history behind it."""
+
+import pytest
+
+from chat_proc.workspace.history import ArtifactHistory
+from everturn.testing.stored_files import StoredFiles
+from everturn.testing.timelines import TimelineBuilder
+
+
+@pytest.fixture
+def history(stored: StoredFiles) -> ArtifactHistory:
+    return ArtifactHistory(stored.artifacts)
+
+
+@pytest.fixture
+def timeline() -> TimelineBuilder:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_2", "Go on")
+    timeline.start_round()
+    return timeline

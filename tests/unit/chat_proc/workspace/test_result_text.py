@@ -1,0 +1,14 @@
+"""Results are JSON that can be read by lines."""
+
+import json
+
+from chat_proc.workspace.result_text import render_result
+
+
+def test_the_items_of_a_list_stand_on_their_own_lines_and_what_is_empty_is_left_out() -> None:
+    result = {"ok": True, "hits": [{"path": "a", "text": "é\n"}, {"path": "b"}], "missing": [], "error": None}
+
+    text = render_result(result)
+
+    assert json.loads(text) == {"ok": True, "hits": result["hits"]}
+    assert text.split("\n")[2:] == ['{"path": "a", "text": "é\\n"},', '{"path": "b"}]}']
