@@ -12,6 +12,7 @@ from chat_proc.agent.prompting import PromptBuilder
 from chat_proc.agent.race import Stragglers
 from chat_proc.agent.round import RoundRunner
 from chat_proc.channels.decision_problems import DecisionLimits
+from chat_proc.channels.fanout.rules import FanoutRules
 from chat_proc.tools.plan.plan import PlanTool
 from chat_proc.tools.registry import ToolRegistry
 from chat_proc.tools.workspace.write import WriteTool
@@ -58,6 +59,8 @@ class Bench:
         model: ScriptedModel | None = None,
         fallback: ScriptedModel | None = None,
         chunk_chars: int = 16,
+        fanout: bool = False,
+        one_thinking: bool = False,
     ) -> None:
         self.clock = FixedClock()
         self.ids = SequentialIds()
@@ -70,6 +73,8 @@ class Bench:
         self.model = model or ScriptedModel(scripts, chunk_chars=chunk_chars)
         self.fallback = fallback
         self.scripts = scripts
+        self.fanout = fanout
+        self.one_thinking = one_thinking
         self.limits = limits or TurnLimits()
         self.registry = ToolRegistry([*tools, WriteTool(self.objects), PlanTool()])
         self.stragglers = Stragglers(grace_s=0.05)
@@ -228,7 +233,11 @@ class BenchWorker:
 
 def build_loop(bench: Bench, model: GatedModel, failpoints: Failpoints) -> AgentLoop:
     code_tools = frozenset(spec.tool_id for spec in bench.registry.specs if spec.takes_code)
-    generator = Generator(model, failpoints, fallback=bench.fallback, limits=DecisionLimits(code_tools=code_tools))
+    fanout = FanoutRules({spec.tool_id: spec.strategy for spec in bench.registry.specs}, code_tools)
+    limits = DecisionLimits(
+        code_tools=code_tools, one_thinking=bench.one_thinking, fanout=fanout if bench.fanout else None
+    )
+    generator = Generator(model, failpoints, fallback=bench.fallback, limits=limits)
     return AgentLoop(
         prompts=PromptBuilder(
             system_prompt="You are the agent.",

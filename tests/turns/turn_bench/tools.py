@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from everturn.model.commits import Effect
 from everturn.model.llm.source_pool import SourceDraft
-from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
+from everturn.ports.tool import Strategy, ToolCall, ToolOutcome, ToolSpec
 
 
 class TextParams(BaseModel):
@@ -55,6 +55,7 @@ class DemoTool:
         cancellable: bool = True,
         timeout_s: float = 60.0,
         takes_code: bool = False,
+        strategy: Strategy = "unknown",
     ) -> None:
         self.spec = ToolSpec(
             tool_id=name,
@@ -62,6 +63,7 @@ class DemoTool:
             guide="",
             params=TextParams,
             effect=effect,
+            strategy=strategy,
             takes_code=takes_code,
             cancellable=cancellable,
             timeout_s=timeout_s,

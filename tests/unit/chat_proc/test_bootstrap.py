@@ -6,6 +6,7 @@ import pytest
 from chat_proc.agent.race import Stragglers
 from chat_proc.bootstrap import (
     Readiness,
+    build_decision_limits,
     build_limits,
     build_loop,
     build_model,
@@ -87,6 +88,20 @@ def test_the_limits_of_a_turn_come_from_the_environment_and_the_configuration_fi
     limits = build_limits(settings.model_copy(update={"max_iterations": 9}), config)
 
     assert (limits.rounds, limits.rounds_of_bundle) == (9, {"b": 3})
+
+
+def test_what_a_reply_may_hold_follows_the_version_and_the_offered_tools(settings: WorkerSettings) -> None:
+    tools = offer_tools(TOOL_PORTS, SandboxUnavailable("none here")).registry.specs
+
+    off = build_decision_limits(settings, tools)
+    older = build_decision_limits(settings.model_copy(update={"agent_version": "v2"}), tools)
+    several = build_decision_limits(settings.model_copy(update={"multi_action": "safe_fanout"}), tools)
+
+    assert (off.fanout, off.one_thinking, older.one_thinking) == (None, False, True)
+    assert several.fanout is not None
+    assert several.fanout.strategies["react.read"] == "exploration"
+    assert several.fanout.strategies["react.write"] == "exploitation"
+    assert several.fanout.strategies["react.plan"] == "neutral"
 
 
 async def test_a_wrong_configuration_file_stops_the_start(settings: WorkerSettings, tmp_path: Path) -> None:

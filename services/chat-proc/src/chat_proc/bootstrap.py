@@ -4,7 +4,7 @@ import importlib
 import json
 import os
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +20,7 @@ from chat_proc.agent.prompting import PromptBuilder
 from chat_proc.agent.race import Stragglers
 from chat_proc.agent.round import RoundRunner
 from chat_proc.channels.decision_problems import DecisionLimits
+from chat_proc.channels.fanout.rules import FanoutRules
 from chat_proc.models.choice import ModelChoice
 from chat_proc.models.retry import RetryingModel
 from chat_proc.models.roles import DECISION, ModelRoles, choose_roles, narrow_traits
@@ -39,6 +40,7 @@ from everturn.ports.clock import SystemClock
 from everturn.ports.language_model import LanguageModel
 from everturn.ports.objects import Objects
 from everturn.ports.sandbox import Sandbox, SandboxUnavailable
+from everturn.ports.tool import ToolSpec
 from everturn.postgres.artifacts import PostgresArtifacts
 from everturn.postgres.conversation_reader import PostgresConversationReader
 from everturn.postgres.database import Database, open_database
@@ -154,6 +156,17 @@ def build_limits(settings: WorkerSettings, config: OperatorConfig) -> TurnLimits
     )
 
 
+def build_decision_limits(settings: WorkerSettings, tools: Sequence[ToolSpec]) -> DecisionLimits:
+    """What a reply may hold, by the agent's version and by the tools there are."""
+    code_tools = frozenset(spec.tool_id for spec in tools if spec.takes_code)
+    fanout = FanoutRules({spec.tool_id: spec.strategy for spec in tools}, code_tools)
+    return DecisionLimits(
+        code_tools=code_tools,
+        one_thinking=settings.agent_version == "v2",
+        fanout=fanout if settings.multi_action == "safe_fanout" else None,
+    )
+
+
 def build_loop(
     settings: WorkerSettings, config: OperatorConfig, models: ModelRoles, tools: OfferedTools, stragglers: Stragglers
 ) -> AgentLoop:
@@ -161,9 +174,9 @@ def build_loop(
     failpoints = Failpoints(settings.failpoint)
     ids = RandomIds(_now_ms)
     limits = build_limits(settings, config)
-    code_tools = frozenset(spec.tool_id for spec in tools.registry.specs if spec.takes_code)
     model, fallback = models.model(DECISION), models.fallback
-    generator = Generator(model, failpoints, fallback=fallback, limits=DecisionLimits(code_tools=code_tools))
+    decisions = build_decision_limits(settings, tools.registry.specs)
+    generator = Generator(model, failpoints, fallback=fallback, limits=decisions)
     return AgentLoop(
         prompts=PromptBuilder(
             system_prompt=build_system_prompt(tools.registry.specs),

@@ -2,45 +2,60 @@ import pytest
 from turn_bench.replies import NONSENSE, answer, call, cut_answer
 from turn_bench.tools import DemoTool
 
-from chat_proc.agent.check import GiveAnswer, Repair, UseTool, Verdict, check_decision
+from chat_proc.agent.check import GiveAnswer, Repair, UseTool, Verdict, Work, check_decision
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import DecisionStream
+from chat_proc.channels.fanout.rules import FanoutRules
 from chat_proc.tools.registry import ToolRegistry
 from everturn.model.llm.decisions import Decision
 
-CATALOG = ToolRegistry([DemoTool(), DemoTool("demo.run", takes_code=True)])
+CATALOG = ToolRegistry(
+    [
+        DemoTool(strategy="exploration"),
+        DemoTool("demo.run", takes_code=True, strategy="exploitation"),
+        DemoTool("demo.plan", strategy="neutral"),
+    ]
+)
+CODE_TOOLS = frozenset({"demo.run"})
+RULES = FanoutRules({spec.tool_id: spec.strategy for spec in CATALOG.specs}, CODE_TOOLS)
 
 
-def read(reply: str) -> Decision:
-    stream = DecisionStream(limits=DecisionLimits(code_tools=frozenset({"demo.run"})))
+def read(reply: str, *, fanout: bool = False) -> Decision:
+    stream = DecisionStream(limits=DecisionLimits(code_tools=CODE_TOOLS, fanout=RULES if fanout else None))
     stream.feed(reply)
     return stream.finish()[1]
 
 
-def judge(reply: str, *, shown: str = "") -> Verdict:
-    return check_decision(read(reply), shown, CATALOG)
+def judge(reply: str, *, shown: str = "", fanout: bool = False) -> Verdict:
+    return check_decision(read(reply, fanout=fanout), shown, CATALOG)
+
+
+def only_item(verdict: Verdict) -> UseTool | GiveAnswer:
+    assert isinstance(verdict, Work)
+    (item,) = verdict.items
+    return item
 
 
 def test_a_call_that_fits_is_used_with_its_arguments_as_written_and_as_read() -> None:
-    verdict = judge(call("demo.echo", {"text": "x"}, notes="why"))
+    use = only_item(judge(call("demo.echo", {"text": "x"}, notes="why")))
 
-    assert isinstance(verdict, UseTool)
-    assert verdict.raw_params == {"text": "x"}
-    assert verdict.params.model_dump() == {"text": "x"}
-    assert (verdict.code, verdict.notes) == (None, "why")
+    assert isinstance(use, UseTool)
+    assert use.raw_params == {"text": "x"}
+    assert use.params.model_dump() == {"text": "x"}
+    assert (use.code, use.notes) == (None, "why")
 
 
 def test_a_program_goes_with_a_tool_that_takes_one() -> None:
-    verdict = judge(call("demo.run", {}, code="print(1)"))
+    use = only_item(judge(call("demo.run", {}, code="print(1)")))
 
-    assert isinstance(verdict, UseTool)
-    assert verdict.code == "print(1)\n"
+    assert isinstance(use, UseTool)
+    assert use.code == "print(1)\n"
 
 
 def test_an_answer_is_taken_with_all_that_belongs_to_it() -> None:
     verdict = judge(answer("Hello.", notes="n", followups=("Why?",), summary="greeted"), shown="Hello.")
 
-    assert verdict == GiveAnswer("Hello.", "Hello.", ("Why?",), (), "greeted", "n")
+    assert only_item(verdict) == GiveAnswer("Hello.", "Hello.", ("Why?",), (), "greeted", "n")
 
 
 @pytest.mark.parametrize(
@@ -66,14 +81,57 @@ def test_what_can_not_be_used_is_told_in_a_sentence(reply: str, code: str, says:
 
 
 def test_an_answer_the_person_has_seen_is_kept_although_the_reply_is_broken() -> None:
-    verdict = judge(cut_answer("As far as"), shown="As far as")
+    kept = only_item(judge(cut_answer("As far as"), shown="As far as"))
 
-    assert isinstance(verdict, GiveAnswer)
-    assert verdict.text == "As far as"
+    assert isinstance(kept, GiveAnswer)
+    assert kept.text == "As far as"
 
 
 def test_a_call_after_an_answer_that_was_seen_is_dropped() -> None:
-    verdict = judge(answer("Done.") + call("demo.echo", {}), shown="Done.")
+    kept = only_item(judge(answer("Done.") + call("demo.echo", {}), shown="Done."))
 
-    assert isinstance(verdict, GiveAnswer)
-    assert verdict.text == "Done."
+    assert isinstance(kept, GiveAnswer)
+    assert kept.text == "Done."
+
+
+def test_answer_text_on_a_tool_action_is_dropped_and_the_tool_runs() -> None:
+    reply = call("demo.echo", {}).replace('"notes": ""', '"notes": "", "final_answer": "early"')
+
+    verdict = judge(reply)
+
+    assert isinstance(only_item(verdict), UseTool)
+    assert isinstance(verdict, Work)
+    assert verdict.remarks is not None
+    assert verdict.remarks.code == "answer_with_call"
+
+
+def test_of_several_actions_those_with_wrong_arguments_are_refused_and_the_others_used() -> None:
+    verdict = judge(call("demo.echo", {"other": 1}) + call("demo.echo", {"text": "x"}), fanout=True)
+
+    assert isinstance(verdict, Work)
+    assert [use.raw_params for use in verdict.calls] == [{"text": "x"}]
+    assert [repair.code for repair in verdict.refused] == ["bad_tool_call"]
+
+
+def test_when_no_action_survives_the_first_refusal_is_told() -> None:
+    verdict = judge(call("demo.echo", {"other": 1}) + call("demo.none", {}), fanout=True)
+
+    assert isinstance(verdict, Repair)
+    assert verdict.code == "bad_tool_call"
+
+
+def test_an_answer_beside_calls_is_kept_with_them_in_order() -> None:
+    verdict = judge(call("demo.plan", {}) + answer("Done."), shown="Done.", fanout=True)
+
+    assert isinstance(verdict, Work)
+    assert [type(item) for item in verdict.items] == [UseTool, GiveAnswer]
+    assert verdict.answer is not None
+
+
+def test_a_shown_answer_whose_action_turned_out_broken_is_kept_beside_the_calls() -> None:
+    verdict = judge(call("demo.plan", {}) + cut_answer("As far as"), shown="As far as", fanout=True)
+
+    assert isinstance(verdict, Work)
+    assert verdict.answer is not None
+    assert verdict.answer.text == "As far as"
+    assert len(verdict.calls) == 1

@@ -1,6 +1,6 @@
 from turn_bench.tools import DemoTool, TextParams
 
-from chat_proc.agent.check import GiveAnswer, Repair, UseTool
+from chat_proc.agent.check import GiveAnswer, Repair, UseTool, Work
 from chat_proc.agent.drafting import (
     MAX_RAW_CHARS,
     RoundPlace,
@@ -8,18 +8,23 @@ from chat_proc.agent.drafting import (
     draft_attempt,
     draft_call,
     draft_missing_start,
+    draft_notices,
+    draft_pending_answer,
+    draft_pending_completion,
     draft_plan_marks,
     draft_repair,
     draft_thinking,
+    draft_work,
     write_round,
 )
 from chat_proc.stream.texts import RoundTexts
-from everturn.model.block_bodies import CompletionBody, RawDecisionBody
+from everturn.model.block_bodies import AttemptBody, CompletionBody, RawDecisionBody
 from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.model.commits import UsageEvent
 from everturn.model.ids import CallId, PlanId, TurnId
 from everturn.model.llm.decisions import Decision, StreamedAnswer
 from everturn.model.plans import PlanMoment, new_plan
+from everturn.timeline.next_step import FinishTurn
 
 PLACE = RoundPlace(TurnId("turn_1"), 2, 15, "t9")
 USAGE = UsageEvent("m", "decision", 1, 1, 0, 0, 0.0, False)
@@ -36,8 +41,10 @@ def types(drafts: list[BlockDraft]) -> list[BlockType]:
     return [draft.type for draft in drafts]
 
 
-def use(tool_id: str = "demo.echo", params: dict[str, object] | None = None, code: str | None = None) -> UseTool:
-    return UseTool(DemoTool(tool_id).spec, TextParams(), params or {}, code, "")
+def use(
+    tool_id: str = "demo.echo", params: dict[str, object] | None = None, code: str | None = None, notes: str = ""
+) -> UseTool:
+    return UseTool(DemoTool(tool_id).spec, TextParams(), params or {}, code, notes)
 
 
 def test_a_round_begins_once() -> None:
@@ -58,7 +65,7 @@ def test_each_thinking_channel_is_one_block_with_the_time_it_was_first_seen() ->
 
 
 def test_notes_and_program_come_before_their_call() -> None:
-    drafts = draft_call(PLACE, texts(("notes", 0, "n")), use(code="print()"), CallId("call_1"))
+    drafts = draft_call(PLACE, texts(("notes", 0, "n")), use(code="print()", notes="n"), CallId("call_1"))
 
     assert types(drafts) == [BlockType.NOTES, BlockType.TOOL_CODE, BlockType.TOOL_CALL]
     assert {draft.call_id for draft in drafts} == {"call_1"}
@@ -114,3 +121,52 @@ def test_clients_that_saw_less_than_the_blocks_hold_are_rewound() -> None:
 
     assert write_round(drafts, texts(), USAGE).rewind
     assert not write_round(drafts, texts(("canvas", 0, "whole")), USAGE).rewind
+
+
+def test_what_a_reply_does_is_drafted_in_the_order_in_which_it_was_written() -> None:
+    work = Work((use(notes="one"), GiveAnswer("A", "A", notes="two"), use()), (Repair("x", "y"),))
+
+    drafts = draft_work(PLACE, texts(), work, [CallId("call_1"), CallId("call_2")])
+
+    assert types(drafts) == [
+        BlockType.NOTES,
+        BlockType.TOOL_CALL,
+        BlockType.NOTES,
+        BlockType.COMPLETION_ATTEMPT,
+        BlockType.TOOL_CALL,
+        BlockType.NOTICE,
+    ]
+
+
+def test_each_refused_action_has_a_notice_of_its_own_and_remarks_wait_for_a_turn_that_goes_on() -> None:
+    refused, remarks = (Repair("a", "A."), Repair("b", "B.")), Repair("c", "C.")
+
+    going_on = draft_notices(PLACE, Work((use(),), refused, remarks))
+    ending = draft_notices(PLACE, Work((GiveAnswer("A", "A"),), refused, remarks))
+
+    assert [draft.body.model_dump()["code"] for draft in going_on] == ["a", "b", "c"]
+    assert len({draft.ref for draft in going_on}) == 3
+    assert [draft.body.model_dump()["code"] for draft in ending] == ["a", "b"]
+
+
+def test_clients_that_saw_the_texts_of_several_actions_are_not_rewound() -> None:
+    params: dict[str, object] = {"path": "a.md", "channel": "canvas", "content": "whole"}
+    said = texts(("notes", 0, "n"), ("notes", 1, "m"), ("canvas", 2, "whole"))
+    work = Work((use(notes="n"), use(), use("react.write", params, notes="m")))
+
+    drafts = draft_work(PLACE, said, work, [CallId("c1"), CallId("c2"), CallId("c3")])
+
+    assert not write_round(drafts, said, USAGE).rewind
+
+
+def test_an_answer_that_waited_becomes_the_completion_with_all_that_belongs_to_it() -> None:
+    answer = GiveAnswer("A [[S:1]]", "A (1)", ("Why?",), (1,), "summary")
+    drafts = draft_pending_answer(PLACE, texts(("answer", 0, "A (1)")), answer, 0)
+    attempt = drafts[-1].body
+    assert isinstance(attempt, AttemptBody)
+
+    completion = draft_pending_completion(PLACE, FinishTurn(2, attempt, drafts[-1].ts_first), 1)
+
+    assert types(drafts) == [BlockType.WORKING_SUMMARY, BlockType.COMPLETION_ATTEMPT]
+    assert completion.body == CompletionBody(text="A [[S:1]]", shown="A (1)", followups=("Why?",), sources_used=(1,))
+    assert completion.ts_first == "t1"

@@ -43,7 +43,6 @@ def test_missing_params_are_none_given() -> None:
         ('{"action": "call_tool", "tool_call": [{"tool_id": "t"}]}', "wrong_type", "never a list"),
         ('{"action": "call_tool", "tool_call": {"params": {}}}', "missing_field", '"tool_id"'),
         ('{"action": "call_tool", "tool_call": {"tool_id": "t", "params": "{}"}}', "wrong_type", "an object"),
-        ('{"action": "call_tool", "tool_call": {"tool_id": "t"}, "final_answer": "x"}', "contradiction", "no"),
         ('{"action": "complete", "tool_call": {"tool_id": "t"}, "final_answer": "x"}', "contradiction", "not both"),
         ('{"action": "complete", "final_answer": "  "}', "missing_field", '"final_answer"'),
         ('{"action": "complete", "final_answer": ["x"]}', "wrong_type", '"final_answer"'),
@@ -102,3 +101,9 @@ def test_what_streamed_is_what_the_action_holds(notes: str, answer: str, size: i
     assert isinstance(action, Action)
     for path, value in ((("notes",), action.notes), (("final_answer",), action.final_answer)):
         assert "".join(p.text for p in pieces if isinstance(p, FieldText) and p.path == path) == value
+
+
+def test_an_answer_beside_a_call_is_left_out_and_the_call_stays() -> None:
+    action = read_action('{"action": "call_tool", "tool_call": {"tool_id": "t"}, "final_answer": "x"}')
+
+    assert action == Action("call_tool", tool_call=ToolCall("t", {}), dropped_answer=True)

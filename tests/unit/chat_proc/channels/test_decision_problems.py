@@ -5,6 +5,7 @@ import pytest
 from chat_proc.channels.actions import ActionRefusal
 from chat_proc.channels.decision_problems import DecisionLimits, ReplyFacts, find_problems
 from everturn.model.llm.decisions import Action, Program, ToolCall
+from everturn.ports.language_model import FinishReason
 
 CALL = Action("call_tool", tool_call=ToolCall("react.read", {}))
 RUN = Action("call_tool", tool_call=ToolCall("run_code", {}))
@@ -15,10 +16,7 @@ GOOD = ReplyFacts(
     any_channel=True,
     readings=[CALL],
     programs=[],
-    code_unclosed=False,
     summary=None,
-    reply_capped=False,
-    thinking_capped=False,
 )
 
 
@@ -49,10 +47,11 @@ def test_a_good_reply_has_no_problem(facts: ReplyFacts) -> None:
         (replace(GOOD, reply_capped=True), [("reply_too_long", True)]),
         (replace(GOOD, thinking_capped=True), [("thinking_too_long", False)]),
         (replace(GOOD, summary="s"), [("summary_without_final", False)]),
+        (replace(GOOD, outside_capped=True), [("reply_too_long", True)]),
         (replace(GOOD, programs=[Program("p", 0)]), [("code_without_call", True)]),
         (replace(GOOD, readings=[RUN]), [("call_without_code", True)]),
         (replace(GOOD, readings=[RUN], programs=[Program("p", 0), Program("q", 0)]), [("code_without_call", True)]),
-        (replace(GOOD, readings=[RUN], programs=[Program("p", 0)], code_unclosed=True), [("unclosed_code", True)]),
+        (replace(GOOD, readings=[RUN], programs=[Program("p", 0, complete=False)]), [("unclosed_code", True)]),
     ],
 )
 def test_each_mistake_is_named(facts: ReplyFacts, expected: list[tuple[str, bool]]) -> None:
@@ -69,7 +68,25 @@ def test_a_refused_action_is_the_only_thing_said_about_it_and_its_program() -> N
     ]
 
 
-def test_fan_out_allows_more_actions() -> None:
-    facts = replace(GOOD, readings=[CALL, RUN], programs=[Program("p", 1)])
+@pytest.mark.parametrize(("finish", "kind"), [("length", "cut_by_length"), ("refusal", "refused")])
+def test_how_the_provider_ended_the_reply_explains_what_is_missing(finish: FinishReason, kind: str) -> None:
+    assert kinds(replace(GOOD, readings=[], finish=finish)) == [(kind, True), ("no_action", True)]
+    assert kinds(replace(GOOD, finish=finish)) == []
 
-    assert kinds(facts, DecisionLimits(max_actions=2)) == []
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_the_older_version_takes_exactly_one_thinking_channel(count: int) -> None:
+    facts = replace(GOOD, thinking_channels=count)
+
+    assert kinds(facts, DecisionLimits(one_thinking=True)) == [("thinking_channels", True)]
+    assert kinds(facts) == []
+
+
+def test_an_answer_beside_a_call_is_dropped_and_the_call_kept() -> None:
+    assert kinds(replace(GOOD, readings=[replace(CALL, dropped_answer=True)])) == [("answer_with_call", False)]
+
+
+def test_after_a_refused_first_action_nothing_is_said_of_the_others() -> None:
+    facts = replace(GOOD, readings=[ActionRefusal("not_json", "Write it again."), CALL])
+
+    assert kinds(facts) == [("not_json", True)]

@@ -6,10 +6,12 @@ import pytest
 from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClosed, NotesText
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import CodeText, DecisionPiece, DecisionStream, ThinkingText, clean_program
+from chat_proc.channels.fanout.rules import FanoutRules
 from chat_proc.channels.parser import ChannelClosed, ChannelOpened
 from everturn.model.llm.decisions import Action, Decision, Program, ToolCall
 from everturn.model.llm.sources import Source
 
+RULES = FanoutRules({"react.read": "neutral", "run_code": "neutral"}, frozenset({"run_code"}))
 SOURCES = (Source(1, "One", "https://one.example"),)
 
 
@@ -107,7 +109,7 @@ def test_repeated_channels_keep_their_order_and_pairs() -> None:
         + "<channel:code>\nprint()\n</channel:code>"
     )
 
-    _, decision = read(reply, 3, DecisionLimits(max_actions=2))
+    _, decision = read(reply, 3, DecisionLimits(fanout=RULES))
 
     assert decision.thinking == ("a", "b")
     assert [acted.tool_call for acted in decision.actions] == [
@@ -122,7 +124,7 @@ def test_only_the_first_answer_and_the_allowed_actions_are_shown() -> None:
     two_answers = action(action="exit", final_answer="one") + action(action="exit", final_answer="two")
     answer_after_call = call("react.write", content="x") + action(action="exit", final_answer="late")
 
-    assert shown(read(two_answers, limits=DecisionLimits(max_actions=2))[0], AnswerText) == "one"
+    assert shown(read(two_answers, limits=DecisionLimits(fanout=RULES))[0], AnswerText) == "one"
     pieces, decision = read(answer_after_call)
     assert shown(pieces, AnswerText) == ""
     assert shown(pieces, ContentText) == "x"
@@ -170,7 +172,7 @@ def test_a_reply_past_its_cap_is_cut_and_named(size: int) -> None:
         stream.feed(("<channel:thinking>" + "x" * 100)[start : start + size])
     _, decision = stream.finish()
 
-    assert stream.capped
+    assert stream.is_over
     assert decision.raw == "<channel:thinking>" + "x" * 12
     assert "reply_too_long" in problem_kinds(decision)
 
@@ -211,6 +213,6 @@ def test_a_program_loses_its_fence_and_blank_edges(written: str, program: str) -
 def test_work_grows_in_step_with_the_input(size: int, count_characters: Callable[[Callable[[], object]], int]) -> None:
     reply = (FINAL_REPLY + call("react.write", content="line\n\u00e9" * 200)) * 6
 
-    handled = count_characters(lambda: read(reply, size, DecisionLimits(max_actions=40)))
+    handled = count_characters(lambda: read(reply, size, DecisionLimits(fanout=RULES)))
 
     assert handled < 100 * len(reply)

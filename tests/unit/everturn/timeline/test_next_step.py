@@ -3,7 +3,9 @@
 import pytest
 
 from everturn.model.block_bodies import (
+    AttemptBody,
     CompletionBody,
+    DeferralBody,
     ExitBody,
     NoticeBody,
     RawDecisionBody,
@@ -16,7 +18,9 @@ from everturn.model.ids import SignalId
 from everturn.model.turns import Outcome, TurnUsage
 from everturn.testing.timelines import TimelineBuilder
 from everturn.timeline.next_step import (
+    PENDING,
     ExecuteCalls,
+    FinishTurn,
     GenerateRound,
     OpenTurn,
     TurnEnded,
@@ -96,6 +100,46 @@ def test_killed_after_the_results_the_next_round_is_generated(turn: TimelineBuil
 def test_an_answer_that_did_not_end_the_turn_is_followed_by_a_round(turn: TimelineBuilder) -> None:
     turn.start_round()
     turn.add(BlockType.COMPLETION, "ref", CompletionBody(text="One."))
+
+    assert next_step(turn.blocks) == GenerateRound(2)
+
+
+PENDING_ANSWER = AttemptBody(text="Done.", reason=PENDING)
+
+
+def test_an_answer_beside_calls_ends_the_turn_once_they_have_run(turn: TimelineBuilder) -> None:
+    turn.start_round()
+    turn.call("call_1", "demo.echo", {})
+    turn.add(BlockType.COMPLETION_ATTEMPT, "attempt", PENDING_ANSWER)
+    assert isinstance(next_step(turn.blocks), ExecuteCalls)
+
+    turn.result("call_1", "demo.echo", "done")
+
+    step = next_step(turn.blocks)
+    assert isinstance(step, FinishTurn)
+    assert (step.round, step.attempt) == (1, PENDING_ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (BlockType.COMPLETION, CompletionBody(text="Done.")),
+        (BlockType.DEFERRAL, DeferralBody(reason="signal", text="Go on.")),
+    ],
+)
+def test_an_answer_that_was_settled_does_not_end_the_turn_again(
+    turn: TimelineBuilder, kind: BlockType, body: CompletionBody | DeferralBody
+) -> None:
+    turn.start_round()
+    turn.add(BlockType.COMPLETION_ATTEMPT, "attempt", PENDING_ANSWER)
+    turn.add(kind, "settled", body)
+
+    assert next_step(turn.blocks) == GenerateRound(2)
+
+
+def test_an_answer_that_was_broken_off_does_not_end_the_turn(turn: TimelineBuilder) -> None:
+    turn.start_round()
+    turn.add(BlockType.COMPLETION_ATTEMPT, "attempt", AttemptBody(text="As f", reason="steered"))
 
     assert next_step(turn.blocks) == GenerateRound(2)
 

@@ -168,12 +168,14 @@ class CompletionBody(Body):
 
 
 class AttemptBody(Body):
-    """An answer that was begun and not kept as the turn's answer, with the reason."""
+    """An answer that is not the turn's, with the reason: it was broken off, or it waits for the calls beside it."""
 
     text: str
     shown: str | None = None
     instance: int = 0
     reason: str
+    followups: tuple[str, ...] = ()
+    sources_used: tuple[int, ...] = ()
 
 
 class SummaryBody(Body):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from everturn.model.block_bodies import ToolCallBody
+from everturn.model.block_bodies import AttemptBody, CompletionBody, DeferralBody, ToolCallBody
 from everturn.model.blocks import Block, BlockType
 
 
@@ -37,11 +37,23 @@ class ExecuteCalls:
 
 
 @dataclass(frozen=True, slots=True)
+class FinishTurn:
+    """The calls beside an answer have run: the answer ends the turn. `ts_first` is when it was first seen."""
+
+    round: int
+    attempt: AttemptBody
+    ts_first: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class TurnEnded:
     """The terminal block is there."""
 
 
-NextStep = OpenTurn | GenerateRound | ExecuteCalls | TurnEnded
+NextStep = OpenTurn | GenerateRound | ExecuteCalls | FinishTurn | TurnEnded
+
+PENDING = "pending"
+"""Reason of an attempt that waits for the calls beside it, until a completion or a deferral follows."""
 
 DECISION_TYPES = frozenset(
     {
@@ -66,7 +78,21 @@ def next_step(blocks: Sequence[Block]) -> NextStep:
     pending = _pending_calls(blocks)
     if pending:
         return ExecuteCalls(pending[0].block.round, pending)
+    if (finish := _try_finish(blocks)) is not None:
+        return finish
     return GenerateRound(sealed_round(blocks) + 1)
+
+
+def _try_finish(blocks: Sequence[Block]) -> FinishTurn | None:
+    for block in reversed(blocks):
+        match block.body:
+            case AttemptBody(reason=reason) as attempt if reason == PENDING:
+                return FinishTurn(block.round, attempt, block.ts_first)
+            case AttemptBody() | CompletionBody() | DeferralBody():
+                return None
+            case _:
+                """Says nothing about an answer."""
+    return None
 
 
 def sealed_round(blocks: Sequence[Block]) -> int:

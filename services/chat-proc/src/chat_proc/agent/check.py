@@ -1,12 +1,13 @@
-"""Judges one decision: a tool to use, an answer to end with, or what the model must mend. Pure."""
+"""Judges one decision: tools to use, an answer to end with, or what the model must mend. Pure."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import BaseModel
 
 from chat_proc.agent.catalog import ToolCatalog
 from everturn.errors import Invalid
-from everturn.model.llm.decisions import Action, Decision
+from everturn.model.llm.decisions import Action, Decision, Problem
 from everturn.model.llm.decisions import ToolCall as DecidedCall
 from everturn.ports.tool import ToolSpec
 
@@ -39,28 +40,68 @@ class GiveAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A reply that can't be used, and the sentences that tell the model why."""
+    """A reply or an action that can't be used, and the sentences that tell the model why."""
 
     code: str
     sentences: str
 
 
-Verdict = UseTool | GiveAnswer | Repair
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What of a reply is done, in the order in which it was written. At least one item, at most one answer.
+
+    `refused` are the actions beside them that are not run; `remarks` is what else was wrong.
+    """
+
+    items: tuple[UseTool | GiveAnswer, ...]
+    refused: tuple[Repair, ...] = ()
+    remarks: Repair | None = None
+
+    @property
+    def calls(self) -> tuple[UseTool, ...]:
+        return tuple(item for item in self.items if isinstance(item, UseTool))
+
+    @property
+    def answer(self) -> GiveAnswer | None:
+        """The answer, which waits until the calls have run."""
+        return next((item for item in self.items if isinstance(item, GiveAnswer)), None)
+
+
+Verdict = Work | Repair
 
 
 def check_decision(decision: Decision, shown_answer: str, catalog: ToolCatalog) -> Verdict:
     """Choose what to do with a reply. An answer the person has seen is kept, whatever else is wrong with the reply."""
-    action = decision.actions[0] if decision.actions else None
-    problems = decision.fatal_problems
-    if (problems or action is None) and shown_answer:
-        return keep_shown(decision, shown_answer)
-    if problems:
-        return Repair(problems[0].kind, " ".join(problem.sentence for problem in problems[:MAX_SENTENCES]))
-    if action is None:
-        return Repair("no_action", "The reply has no action. Write exactly one action channel.")
-    if action.tool_call is not None:
-        return _check_call(decision, action.notes, action.tool_call, catalog)
-    return _accept_answer(decision, action, shown_answer)
+    if problems := decision.fatal_problems:
+        return Work((keep_shown(decision, shown_answer),)) if shown_answer else _sum_up(problems)
+    checked = [_check_action(decision, index, shown_answer, catalog) for index in range(len(decision.actions))]
+    items = [item for item in checked if not isinstance(item, Repair)]
+    refused = [item for item in checked if isinstance(item, Repair)]
+    if shown_answer and not any(isinstance(item, GiveAnswer) for item in items):
+        items.append(keep_shown(decision, shown_answer))
+    if not items:
+        return refused[0] if refused else Repair("no_action", "The reply has no action. Write an action channel.")
+    siblings = [Repair(problem.kind, problem.sentence) for problem in _remarks(decision, of="actions")]
+    siblings += [Repair(repair.code, f"An action was not run. {repair.sentences}") for repair in refused]
+    remarks = _remarks(decision, of="reply")
+    return Work(tuple(items), tuple(siblings), _sum_up(remarks) if remarks else None)
+
+
+def _check_action(decision: Decision, index: int, shown: str, catalog: ToolCatalog) -> UseTool | GiveAnswer | Repair:
+    action = decision.actions[index]
+    if action.tool_call is None:
+        return _accept_answer(decision, action, shown)
+    code = next((program.text for program in decision.programs if program.for_action in (index, None)), None)
+    return _check_call(action.notes, action.tool_call, code, catalog)
+
+
+def _sum_up(problems: tuple[Problem, ...]) -> Repair:
+    return Repair(problems[0].kind, " ".join(problem.sentence for problem in problems[:MAX_SENTENCES]))
+
+
+def _remarks(decision: Decision, *, of: Literal["actions", "reply"]) -> tuple[Problem, ...]:
+    """Problems that leave the reply usable: of actions that were refused, or of the reply as a whole."""
+    return tuple(problem for problem in decision.problems if (problem.action_instance is None) == (of == "reply"))
 
 
 def keep_shown(decision: Decision, shown: str) -> GiveAnswer:
@@ -83,14 +124,13 @@ def _accept_answer(decision: Decision, action: Action, shown: str) -> GiveAnswer
     )
 
 
-def _check_call(decision: Decision, notes: str, call: DecidedCall, catalog: ToolCatalog) -> UseTool | Repair:
+def _check_call(notes: str, call: DecidedCall, code: str | None, catalog: ToolCatalog) -> UseTool | Repair:
     tool_id, raw_params = call.tool_id, dict(call.params)
     try:
         spec = catalog.spec(tool_id)
         params = catalog.check_params(tool_id, raw_params)
     except Invalid as refused:
         return Repair("bad_tool_call", refused.detail)
-    code = next((program.text for program in decision.programs if program.for_action in (0, None)), None)
     if spec.takes_code and not (code or "").strip():
         return Repair("call_without_code", f"{tool_id} runs the program of the code channel, and the reply has none.")
     return UseTool(spec, params, raw_params, code if spec.takes_code else None, notes)

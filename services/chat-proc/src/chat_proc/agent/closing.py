@@ -31,7 +31,8 @@ class ClosingCall:
     async def run(self, turn: OpenTurn, prompts: TurnPrompts, place: RoundPlace, cap: str) -> TurnEnd:
         """`cap` says in words what was reached."""
         try:
-            generated = await self._generator.generate(turn, await prompts.build_closing(place, cap), place.round)
+            request = await prompts.build_closing(place, cap)
+            generated = await self._generator.generate(turn, request, place.round, closing=True)
         except ModelFailed as failure:
             return _no_answer(str(failure))
         answer = _find_answer(generated, index_sources(turn.pool.rows))

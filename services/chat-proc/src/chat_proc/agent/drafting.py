@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
-from chat_proc.agent.check import GiveAnswer, Repair, UseTool
+from chat_proc.agent.check import GiveAnswer, Repair, UseTool, Work
 from chat_proc.agent.open_turn import Writing
 from chat_proc.stream.texts import RoundTexts
 from everturn.model.block_bodies import (
@@ -35,6 +36,7 @@ from everturn.model.refs import (
     round_ref,
     working_summary_ref,
 )
+from everturn.timeline.next_step import PENDING, FinishTurn
 from everturn.timeline.view_parts import build_written_text
 
 MAX_RAW_CHARS = 40_000
@@ -85,15 +87,36 @@ def draft_thinking(place: RoundPlace, texts: RoundTexts) -> list[BlockDraft]:
     ]
 
 
-def draft_call(place: RoundPlace, texts: RoundTexts, use: UseTool, call_id: CallId) -> list[BlockDraft]:
-    """Notes, program and call of one tool use."""
-    drafts = _draft_notes(place, texts, call_id)
+def draft_work(place: RoundPlace, texts: RoundTexts, work: Work, call_ids: Sequence[CallId]) -> list[BlockDraft]:
+    """Everything a reply does, in order, and what it does not. An answer beside calls waits for their results."""
+    drafts: list[BlockDraft] = []
+    ids = iter(call_ids)
+    for item in work.items:
+        ordinal = sum(draft.type is BlockType.NOTES for draft in drafts)
+        if isinstance(item, GiveAnswer):
+            drafts += draft_pending_answer(place, texts, item, ordinal)
+        else:
+            drafts += draft_call(place, texts, item, next(ids), ordinal)
+    return [*drafts, *draft_notices(place, work)]
+
+
+def draft_call(
+    place: RoundPlace, texts: RoundTexts, use: UseTool, call_id: CallId, ordinal: int = 0
+) -> list[BlockDraft]:
+    """Notes, program and call of one tool use; `ordinal` counts the notes of the round before it."""
+    drafts = _draft_notes(place, texts, use.notes, call_id=call_id, ordinal=ordinal)
     if use.code is not None:
         ref = round_ref(place.turn_id, place.round, "code")
         drafts.append(place.draft(BlockType.TOOL_CODE, ref, ToolCodeBody(text=use.code), call_id=call_id))
     body = ToolCallBody(tool_id=use.spec.tool_id, params=use.raw_params)
     drafts.append(place.draft(BlockType.TOOL_CALL, call_ref(place.turn_id, call_id), body, call_id=call_id))
     return drafts
+
+
+def draft_notices(place: RoundPlace, work: Work) -> list[BlockDraft]:
+    """One notice for each action that is not run; remarks about the reply only where the turn goes on to mend them."""
+    told = [*work.refused, *([work.remarks] if work.remarks and work.answer is None else [])]
+    return [draft_notice(place, repair.code, repair.sentences, n) for n, repair in enumerate(told, start=1)]
 
 
 def draft_repair(place: RoundPlace, repair: Repair, raw: str) -> list[BlockDraft]:
@@ -108,17 +131,15 @@ def draft_repair(place: RoundPlace, repair: Repair, raw: str) -> list[BlockDraft
     ]
 
 
-def draft_notice(place: RoundPlace, code: str, text: str) -> BlockDraft:
-    ref = round_ref(place.turn_id, place.round, "notice")
+def draft_notice(place: RoundPlace, code: str, text: str, n: int = 1) -> BlockDraft:
+    """`n` counts the notices of the round from 1."""
+    ref = round_ref(place.turn_id, place.round, "notice" if n == 1 else f"notice.{n}")
     return place.draft(BlockType.NOTICE, ref, NoticeBody(code=code, text=text))
 
 
 def draft_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswer, n: int) -> list[BlockDraft]:
     """Working summary and completion; `n` counts the completions of the turn from 1."""
-    drafts = _draft_notes(place, texts, None)
-    if answer.summary:
-        ref = working_summary_ref(place.turn_id)
-        drafts.append(place.draft(BlockType.WORKING_SUMMARY, ref, SummaryBody(text=answer.summary)))
+    drafts = _draft_before_answer(place, texts, answer, 0)
     body = CompletionBody(
         text=answer.text,
         shown=answer.shown if answer.shown != answer.text else None,
@@ -128,6 +149,42 @@ def draft_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswer, n: in
     drafts.append(
         place.draft(BlockType.COMPLETION, completion_ref(place.turn_id, n), body, ts_first=texts.first_ts("answer"))
     )
+    return drafts
+
+
+def draft_pending_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswer, ordinal: int) -> list[BlockDraft]:
+    """The answer beside calls, as an attempt that `draft_pending_completion` makes the turn's answer."""
+    body = AttemptBody(
+        text=answer.text,
+        shown=answer.shown if answer.shown != answer.text else None,
+        reason=PENDING,
+        followups=answer.followups,
+        sources_used=answer.used_sids,
+    )
+    ref = round_ref(place.turn_id, place.round, "attempt")
+    attempt = place.draft(BlockType.COMPLETION_ATTEMPT, ref, body, ts_first=texts.first_ts("answer"))
+    return [*_draft_before_answer(place, texts, answer, ordinal), attempt]
+
+
+def draft_pending_completion(place: RoundPlace, pending: FinishTurn, n: int) -> BlockDraft:
+    """The answer that waited for the calls beside it; `n` counts the completions of the turn from 1."""
+    attempt = pending.attempt
+    body = CompletionBody(
+        text=attempt.text,
+        shown=attempt.shown,
+        instance=attempt.instance,
+        followups=attempt.followups,
+        sources_used=attempt.sources_used,
+    )
+    ref = completion_ref(place.turn_id, n)
+    return place.draft(BlockType.COMPLETION, ref, body, ts_first=pending.ts_first)
+
+
+def _draft_before_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswer, ordinal: int) -> list[BlockDraft]:
+    drafts = _draft_notes(place, texts, answer.notes or texts.text("notes", ordinal), ordinal=ordinal)
+    if answer.summary:
+        ref = working_summary_ref(place.turn_id)
+        drafts.append(place.draft(BlockType.WORKING_SUMMARY, ref, SummaryBody(text=answer.summary)))
     return drafts
 
 
@@ -161,24 +218,29 @@ def _texts_of(drafts: Sequence[BlockDraft]) -> dict[tuple[str, int], str]:
     Written texts stand here as written: the commit cites in them what the stream has cited.
     """
     texts: dict[tuple[str, int], str] = {}
+    notes, calls = count(), count()
     for block in chain_blocks(drafts, next_seq=1, last_hash=""):
         match block.body:
             case ThinkingBody(text=text, instance=instance):
                 texts["thinking", instance] = text
             case NotesBody(text=text):
-                texts["notes", 0] = text
+                texts["notes", next(notes)] = text
             case CompletionBody() | AttemptBody() as answer:
                 texts["answer", answer.instance] = answer.text if answer.shown is None else answer.shown
-            case ToolCallBody() as call if written := build_written_text(block, call, instance=0):
-                texts[written.channel, 0] = written.text
+            case ToolCallBody() as call:
+                instance = next(calls)
+                if written := build_written_text(block, call, instance=instance):
+                    texts[written.channel, instance] = written.text
             case _:
                 """Clients don't see the other blocks as texts."""
     return {key: text for key, text in texts.items() if text}
 
 
-def _draft_notes(place: RoundPlace, texts: RoundTexts, call_id: CallId | None) -> list[BlockDraft]:
-    notes = texts.text("notes")
+def _draft_notes(
+    place: RoundPlace, texts: RoundTexts, notes: str, *, call_id: CallId | None = None, ordinal: int = 0
+) -> list[BlockDraft]:
     if not notes:
         return []
     ref = notes_ref(place.turn_id, call_id) if call_id else round_ref(place.turn_id, place.round, "notes")
-    return [place.draft(BlockType.NOTES, ref, NotesBody(text=notes), ts_first=texts.first_ts("notes"), call_id=call_id)]
+    first_ts = texts.first_ts("notes", ordinal)
+    return [place.draft(BlockType.NOTES, ref, NotesBody(text=notes), ts_first=first_ts, call_id=call_id)]

@@ -75,6 +75,13 @@ class ToolRunner:
         TOOL_CALLS.labels(pending.body.tool_id, result.status).inc()
         return self._build_writing(turn, pending, place, result, outcome)
 
+    def skip(self, turn: OpenTurn, pending: PendingCall, place: RoundPlace) -> Writing:
+        """A pending call that is not begun, because the person said something while the one before it ran."""
+        why = "The call was not begun because the person said something that may change the work."
+        result = ToolResultBody(tool_id=pending.body.tool_id, status="cancelled", text=why)
+        TOOL_CALLS.labels(pending.body.tool_id, result.status).inc()
+        return self._build_writing(turn, pending, place, result, Stopped())
+
     async def _find_outcome(self, turn: OpenTurn, pending: PendingCall, *, resumed: bool) -> _Outcome:
         try:
             spec = self._catalog.spec(pending.body.tool_id)
@@ -166,7 +173,9 @@ def _checked_out(records: Sequence[Record]) -> tuple[Artifact, ...]:
     return tuple(artifact for body in bodies for artifact in (*body.artifacts, *body.removed))
 
 
-def effect_change(call_id: CallId, call: ToolCallBody, effect: Effect, state: EffectState) -> EffectChange:
+def effect_change(
+    call_id: CallId, call: ToolCallBody, effect: Effect, state: EffectState = EffectState.INTENDED
+) -> EffectChange:
     """A row of the effect ledger for a call."""
     canonical = json.dumps([call.tool_id, call.params], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return EffectChange(call_id, call.tool_id, hashlib.sha256(canonical.encode()).hexdigest(), effect, state)

@@ -1,7 +1,7 @@
 """One model call of a round: streams the reply through the channel codec to the clients and reads the decision."""
 
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -19,6 +19,7 @@ from everturn.model.llm.prompts import ModelRequest
 from everturn.model.llm.tokens import CharsPerToken
 from everturn.ports.language_model import (
     ContextLimitExceeded,
+    FinishReason,
     LanguageModel,
     ModelFailed,
     ModelUsage,
@@ -62,17 +63,20 @@ class Generator:
         self._models = (model,) if fallback is None else (model, fallback)
         self._failpoints = failpoints
         self._limits = limits or DecisionLimits()
+        self._closing_limits = replace(self._limits, fanout=None, one_thinking=False, stops_early=False)
         self._max_broken_replies = max_broken_replies
         self._ratio = CharsPerToken()
 
-    async def generate(self, turn: OpenTurn, request: ModelRequest, round_number: int) -> Generated:
-        """Raises ModelFailed, the first model's, when none gives a whole reply.
+    async def generate(
+        self, turn: OpenTurn, request: ModelRequest, round_number: int, *, closing: bool = False
+    ) -> Generated:
+        """Raises ModelFailed, the first model's, when none gives a whole reply. A `closing` reply is read leniently.
 
         What was shown of a reply that broke off is taken back, and what it cost is booked.
         """
         failures: list[ModelFailed] = []
         for model in self._models:
-            call = _Call(model, turn, request, round_number)
+            call = _Call(model, turn, request, round_number, self._closing_limits if closing else self._limits)
             try:
                 return await self._generate_patiently(call)
             except ContextLimitExceeded:
@@ -96,7 +100,7 @@ class Generator:
 
     async def _generate_once(self, call: "_Call") -> Generated:
         turn = call.turn
-        reply = _Reply(turn, call.round, DecisionStream(sources=turn.pool.rows, limits=self._limits))
+        reply = _Reply(turn, call.round, DecisionStream(sources=turn.pool.rows, limits=call.limits))
         self._failpoints.hit("turn.before_first_token")
         try:
             ran = await run_until(turn.inbox.wait_for_control(), self._stream(call, reply))
@@ -122,9 +126,9 @@ class Generator:
                         if reply.capped:
                             return
                     case ReasoningDelta(text):
-                        reply.reason(text)
+                        reply.think(text)
                     case ReplyFinished():
-                        reply.usage = piece.usage
+                        reply.usage, reply.reason = piece.usage, piece.reason
 
     def _usage(self, call: "_Call", reply: "_Reply") -> UsageEvent:
         usage = reply.usage
@@ -142,6 +146,7 @@ class _Call:
     turn: OpenTurn
     request: ModelRequest
     round: int
+    limits: DecisionLimits
 
 
 class _Reply:
@@ -153,14 +158,17 @@ class _Reply:
         self._written: dict[int, _Written] = {}
         self.texts = RoundTexts(turn.emit, round_number, turn.now)
         self.usage: ModelUsage | None = None
+        self.reason: FinishReason = "stop"
         self.chars = 0
+        self._notes: dict[int, int] = {}
+        """Notes are numbered as they appear; an action that has none has no number."""
 
     @property
     def capped(self) -> bool:
         """Nothing more of it will be read."""
-        return self._stream.capped
+        return self._stream.is_over
 
-    def reason(self, text: str) -> None:
+    def think(self, text: str) -> None:
         self.chars += len(text)
         self.texts.say("thinking", REASONING_INSTANCE, text, marker="thinking", trim_start=True)
 
@@ -170,7 +178,7 @@ class _Reply:
             self._show(piece)
 
     def finish(self) -> Decision:
-        pieces, decision = self._stream.finish()
+        pieces, decision = self._stream.finish(self.reason)
         for piece in pieces:
             self._show(piece)
         return decision
@@ -180,7 +188,8 @@ class _Reply:
             case ThinkingText():
                 self.texts.say("thinking", piece.instance, piece.text, marker="thinking", trim_start=True)
             case NotesText():
-                self.texts.say("notes", piece.instance, piece.text, marker="timeline_text")
+                ordinal = self._notes.setdefault(piece.instance, len(self._notes))
+                self.texts.say("notes", ordinal, piece.text, marker="timeline_text")
             case AnswerText():
                 self.texts.say("answer", 0, piece.text, marker="answer")
             case ContentText():
@@ -191,8 +200,9 @@ class _Reply:
                 """Programs and marks are shown as steps once the decision is committed."""
 
     def _show_content(self, piece: ContentText) -> None:
-        channel, path = piece.channel or "", piece.path or ""
-        if piece.tool_id != WRITE_TOOL or channel not in SHOWN_WRITE_CHANNELS:
+        """What is written is shown when its place is known: a model that writes the content first is not streamed."""
+        channel, path = piece.channel or "", piece.path
+        if piece.tool_id != WRITE_TOOL or channel not in SHOWN_WRITE_CHANNELS or not path:
             return
         if piece.instance not in self._written:
             self._written[piece.instance] = _Written(channel, path, build_citer(self._sources, format_of_path(path)))
@@ -206,7 +216,7 @@ class _Reply:
             shown,
             marker=written.channel,
             format=format_of_path(written.path),
-            artifact=written.path or None,
+            artifact=written.path,
             raw=raw,
         )
 

@@ -26,6 +26,7 @@ from everturn.ports.timelines import InboxMoved
 from everturn.telemetry.failpoints import Failpoints
 from everturn.timeline.next_step import (
     ExecuteCalls,
+    FinishTurn,
     GenerateRound,
     TurnEnded,
     failure_streak,
@@ -37,6 +38,9 @@ from everturn.timeline.next_step import (
 )
 
 _log = structlog.get_logger(__name__)
+
+CONTROL_KINDS = frozenset({SignalKind.STEER, SignalKind.CANCEL})
+"""What stops the calls that have not begun yet."""
 
 MAX_TRIES = 20
 """Signals that may come one by one during one commit before the turn is left to another worker."""
@@ -80,6 +84,10 @@ class AgentLoop:
             match next_step(turn.turn_blocks):
                 case ExecuteCalls() as step:
                     await self._execute(turn, step, resumed=resumed)
+                case FinishTurn() as step:
+                    end = self._rounds.finish(turn, step, round_limit(self._limits, turn.turn_blocks))
+                    if (closed := await self._try_close(turn, end)) is not None:
+                        return closed
                 case GenerateRound(round=number):
                     if turn.handover:
                         return HandedOver()
@@ -139,9 +147,16 @@ class AgentLoop:
         raise Conflict(f"Signals changed {MAX_TRIES} times while they were folded.")
 
     async def _execute(self, turn: OpenTurn, step: ExecuteCalls, *, resumed: bool) -> None:
-        for pending in step.calls:
+        """Run the calls of a round one after another; a steer or a cancel between two stops those that are left."""
+        stopped = False
+        for n, pending in enumerate(step.calls):
             place = self._place(turn, step.round)
-            writing = await self._tools.run(turn, pending, place, resumed=resumed)
+            stopped = stopped or (n > 0 and await _has_control(turn))
+            if stopped:
+                writing = self._tools.skip(turn, pending, place)
+            else:
+                # Calls run in order, so only the first that has no result can have been begun by another worker.
+                writing = await self._tools.run(turn, pending, place, resumed=resumed and n == 0)
             self._failpoints.hit("turn.before_c2")
             await turn.commit(writing)
             self._failpoints.hit("turn.after_c2")
@@ -193,6 +208,10 @@ class AgentLoop:
     def _place(self, turn: OpenTurn, number: int) -> RoundPlace:
         limit = round_limit(self._limits, turn.turn_blocks)
         return RoundPlace(turn.turn_id, number, limit, turn.now(), finalize=is_finalizing(turn.turn_blocks))
+
+
+async def _has_control(turn: OpenTurn) -> bool:
+    return any(signal.kind in CONTROL_KINDS for signal in await turn.inbox.load_unseen())
 
 
 def _end_with(folded: Folded) -> TurnEnd:

@@ -1,19 +1,21 @@
 """One round: ask the model, judge what it decided, and write that down before anything is done about it (C1)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from chat_proc.agent.catalog import ToolCatalog
-from chat_proc.agent.check import GiveAnswer, Repair, UseTool, check_decision, keep_shown
+from chat_proc.agent.check import GiveAnswer, Repair, Work, check_decision, keep_shown
 from chat_proc.agent.drafting import (
     RoundPlace,
     draft_answer,
     draft_attempt,
-    draft_call,
     draft_missing_start,
+    draft_notices,
+    draft_pending_completion,
     draft_plan_marks,
     draft_repair,
     draft_thinking,
+    draft_work,
     write_round,
 )
 from chat_proc.agent.execution import effect_change
@@ -26,7 +28,6 @@ from chat_proc.agent.signals.folding import ends_work
 from chat_proc.timeline.plans import current_plan
 from everturn.model.block_bodies import ToolCallBody
 from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
-from everturn.model.commits import EffectState
 from everturn.model.ids import CallId
 from everturn.model.llm.prompts import ModelRequest
 from everturn.model.plans import PlanMoment, build_ack, mark_steps
@@ -35,6 +36,7 @@ from everturn.model.turns import Outcome
 from everturn.ports.language_model import ContextLimitExceeded, ModelFailed
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import ROUNDS
+from everturn.timeline.next_step import FinishTurn
 from everturn.timeline.turn_events import build_step_event
 from everturn.timeline.view_parts import build_started_step
 from everturn.wire.events import ChatPlan, ChatStep
@@ -75,16 +77,23 @@ class RoundRunner:
         if place.finalize:
             verdict = check_finalizing(verdict, finalize_tools(self._catalog.specs))
         match verdict:
-            case GiveAnswer() as answer:
-                return self._build_end(turn, place, generated, answer)
-            case UseTool() as use if place.round < place.limit:
-                await self._commit_call(turn, place, generated, use)
-            case UseTool() as use:
-                late = Repair("last_round", f"This was the last round; {use.spec.tool_id} was not called.")
-                await self._commit_repair(turn, place, generated, late)
             case Repair() as repair:
                 await self._commit_repair(turn, place, generated, repair)
+            case Work(items=(GiveAnswer() as answer,)) as work:
+                return self._build_end(turn, place, generated, answer, draft_notices(place, work))
+            case Work(answer=None) as work if place.round >= place.limit:
+                tools = ", ".join(use.spec.tool_id for use in work.calls)
+                late = Repair("last_round", f"This was the last round; {tools} was not called.")
+                await self._commit_repair(turn, place, generated, late)
+            case work:
+                await self._commit_work(turn, place, generated, work)
         return None
+
+    def finish(self, turn: OpenTurn, pending: FinishTurn, limit: int) -> TurnEnd:
+        """The end of a turn whose answer waited for the calls beside it."""
+        place = RoundPlace(turn.turn_id, pending.round, limit, turn.now())
+        completion = draft_pending_completion(place, pending, _count(turn, BlockType.COMPLETION) + 1)
+        return TurnEnd(Outcome.COMPLETED, writing=Writing(drafts=(completion,)))
 
     async def book_lost_calls(self, turn: OpenTurn, prompts: TurnPrompts, takeovers: int) -> None:
         """Each worker before may have died in a model call of this round: its input is booked as estimated.
@@ -104,26 +113,36 @@ class RoundRunner:
         except ModelFailed as failure:
             return TurnEnd(None, problem("model-unavailable", "The model did not answer.", 503, str(failure)))
 
-    def _build_end(self, turn: OpenTurn, place: RoundPlace, generated: Generated, answer: GiveAnswer) -> TurnEnd:
+    def _build_end(
+        self,
+        turn: OpenTurn,
+        place: RoundPlace,
+        generated: Generated,
+        answer: GiveAnswer,
+        notices: Sequence[BlockDraft],
+    ) -> TurnEnd:
         marks = self._mark_plan(turn, place, answer.notes)
         answered = draft_answer(place, generated.texts, answer, _count(turn, BlockType.COMPLETION) + 1)
-        drafts = [*_draft_begin(turn, place, generated), *marks.drafts, *answered]
+        drafts = [*_draft_begin(turn, place, generated), *marks.drafts, *notices, *answered]
         writing = write_round(drafts, generated.texts, generated.usage)
         return TurnEnd(Outcome.COMPLETED, writing=replace(writing, after=marks.after))
 
-    async def _commit_call(self, turn: OpenTurn, place: RoundPlace, generated: Generated, use: UseTool) -> None:
-        call_id = self._next_call_id()
-        marks = Writing() if use.spec.tool_id == PLAN_TOOL else self._mark_plan(turn, place, use.notes)
-        calls = draft_call(place, generated.texts, use, call_id)
-        drafts = [*_draft_begin(turn, place, generated), *marks.drafts, *calls]
-        body = ToolCallBody(tool_id=use.spec.tool_id, params=use.raw_params)
-        writing = replace(
-            write_round(drafts, generated.texts, generated.usage),
-            effects=(effect_change(call_id, body, use.spec.effect, EffectState.INTENDED),),
-            after=(*marks.after, (_started(calls[-1], body), place.round)),
+    async def _commit_work(self, turn: OpenTurn, place: RoundPlace, generated: Generated, work: Work) -> None:
+        changes_plan = any(use.spec.tool_id == PLAN_TOOL for use in work.calls)
+        notes = "\n".join(item.notes for item in work.items)
+        marks = Writing() if changes_plan else self._mark_plan(turn, place, notes)
+        call_ids = [self._next_call_id() for _ in work.calls]
+        drafts = draft_work(place, generated.texts, work, call_ids)
+        writing = write_round(
+            [*_draft_begin(turn, place, generated), *marks.drafts, *drafts], generated.texts, generated.usage
         )
+        effects = [
+            effect_change(call_id, ToolCallBody(tool_id=use.spec.tool_id, params=use.raw_params), use.spec.effect)
+            for call_id, use in zip(call_ids, work.calls, strict=True)
+        ]
+        started = [(step, place.round) for step in _started(drafts)]
         self._failpoints.hit("turn.before_c1")
-        await turn.commit(writing)
+        await turn.commit(replace(writing, effects=tuple(effects), after=(*marks.after, *started)))
         self._failpoints.hit("turn.after_c1")
 
     async def _commit_repair(self, turn: OpenTurn, place: RoundPlace, generated: Generated, repair: Repair) -> None:
@@ -161,6 +180,10 @@ def _count(turn: OpenTurn, kind: BlockType) -> int:
     return sum(1 for block in turn.turn_blocks if block.type is kind)
 
 
-def _started(call: BlockDraft, body: ToolCallBody) -> ChatStep:
-    (block,) = chain_blocks([call], next_seq=1, last_hash="")
-    return build_step_event(build_started_step(block, body))
+def _started(drafts: Sequence[BlockDraft]) -> list[ChatStep]:
+    """The calls among these blocks as steps that begin."""
+    blocks = chain_blocks(drafts, next_seq=1, last_hash="")
+    calls = ((block, block.body) for block in blocks)
+    return [
+        build_step_event(build_started_step(block, body)) for block, body in calls if isinstance(body, ToolCallBody)
+    ]

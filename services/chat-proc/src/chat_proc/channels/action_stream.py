@@ -13,10 +13,12 @@ from chat_proc.channels.actions import (
     ActionRefusal,
 )
 from chat_proc.channels.citations import CitationReplacer
+from chat_proc.channels.fanout.rules import ActionHead
 from chat_proc.channels.jsontext.fields import FieldEnd, FieldPiece, FieldText, Path
 from everturn.model.llm.decisions import Action, StreamedAnswer
 
 CONTENT_PARAMS = frozenset({"content", "patch", "replacement"})
+_PATH_PARAM: Path = (*PARAMS_PATH, "path")
 _FINAL_KINDS = frozenset({"complete", "exit"})
 _MAX_KNOWN_CHARS = 1_000
 
@@ -71,6 +73,7 @@ class ActionStream:
         self._cite = cite
         self._known: dict[Path, str] = {}
         self._begun: set[Path] = set()
+        self._ended: set[Path] = set()
         self._raw_answer: list[str] = []
         self._shown_answer: list[str] = []
         self._waiting_answer: list[str] = []
@@ -84,6 +87,16 @@ class ActionStream:
         if not self._shown_answer or self._cite is None:
             return None
         return StreamedAnswer("".join(self._raw_answer), "".join(self._shown_answer), self._cite.used_sids)
+
+    @property
+    def head(self) -> ActionHead | None:
+        """Whether the action is final or which tool it calls; None until that is written."""
+        kind = self._known.get(ACTION_PATH) if ACTION_PATH in self._ended else None
+        if kind in _FINAL_KINDS:
+            return ActionHead(None)
+        if kind == "call_tool" and TOOL_PATH in self._ended:
+            return ActionHead(self._known.get(TOOL_PATH, ""))
+        return None
 
     def feed(self, text: str) -> list[ActionPiece]:
         """What `text` adds."""
@@ -126,6 +139,8 @@ class ActionStream:
             self._known[path] = (self._known.get(path, "") + text)[:_MAX_KNOWN_CHARS]
 
     def _end(self, end: FieldEnd) -> None:
+        if end.complete:
+            self._ended.add(end.path)
         if end.path == ANSWER_PATH:
             self._answer_end = end
             self._end_answer()
@@ -165,7 +180,7 @@ class ActionStream:
             self._instance,
             param,
             tool_id=known.get(TOOL_PATH),
-            path=known.get((*PARAMS_PATH, "path")),
+            path=known.get(_PATH_PARAM) if _PATH_PARAM in self._ended else None,
             channel=known.get((*PARAMS_PATH, "channel")),
             kind=known.get((*PARAMS_PATH, "kind")),
         )

@@ -1,7 +1,7 @@
 """Reads one action: its texts while it is being written, then the checked `Action` or why it is none."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast, get_args
 
 from chat_proc.channels.jsontext.fields import FieldPiece, JsonFieldReader, Path
@@ -97,6 +97,8 @@ def _build_action(fields: Mapping[str, object]) -> Action:
         suggested_followups=_read_followups(fields),
     )
     _check_consistency(action)
+    if action.action == "call_tool" and action.final_answer:
+        return replace(action, final_answer=None, dropped_answer=True)
     return action
 
 
@@ -154,11 +156,6 @@ def _check_consistency(action: Action) -> None:
         case "call_tool":
             if action.tool_call is None:
                 raise _Refused("missing_field", '"action" is "call_tool", but "tool_call" does not say which tool.')
-            if action.final_answer:
-                raise _Refused(
-                    "contradiction",
-                    'A "call_tool" action has no "final_answer". Call the tool now and answer in a later round.',
-                )
         case "complete" | "exit":
             if action.tool_call is not None:
                 raise _Refused(

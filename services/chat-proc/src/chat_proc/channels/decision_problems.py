@@ -4,17 +4,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chat_proc.channels.actions import ActionRefusal
+from chat_proc.channels.fanout.rules import FanoutRules
 from everturn.model.llm.decisions import Action, Problem, ProblemKind, Program
+from everturn.ports.language_model import FinishReason
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionLimits:
-    """Caps of one reply in characters, how many actions it may hold, and which tools take their program from `code`."""
+    """Caps of one reply in characters, and the rules of its actions: one, or several by the rules of `fanout`.
+
+    `code_tools` take their program from `code`. `one_thinking` asks for exactly one thinking channel. A reply that can
+    only be refused is read to its end unless it `stops_early`.
+    """
 
     max_reply_chars: int = 400_000
     max_thinking_chars: int = 60_000
-    max_actions: int = 1
+    max_outside_chars: int = 20_000
     code_tools: frozenset[str] = frozenset({"run_code", "exec_tools.execute_code_python"})
+    one_thinking: bool = False
+    stops_early: bool = True
+    fanout: FanoutRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +35,41 @@ class ReplyFacts:
     any_channel: bool
     readings: Sequence[Action | ActionRefusal]
     programs: Sequence[Program]
-    code_unclosed: bool
     summary: str | None
-    reply_capped: bool
-    thinking_capped: bool
+    reply_capped: bool = False
+    outside_capped: bool = False
+    thinking_capped: bool = False
+    thinking_channels: int = 1
+    finish: FinishReason = "stop"
 
 
 def find_problems(facts: ReplyFacts, limits: DecisionLimits) -> tuple[Problem, ...]:
-    """All problems of a reply, those of single actions included, the ones that explain the others first."""
+    """All problems of a reply that holds one action, the ones that explain the others first."""
     return (
-        *_problems_of_the_reply(facts, limits),
-        *_problems_of_actions(facts, limits),
+        *problems_around(facts, limits),
+        *_problems_of_actions(facts),
         *_problems_of_programs(facts, limits),
-        *_problems_of_the_summary(facts),
     )
+
+
+def problems_around(facts: ReplyFacts, limits: DecisionLimits) -> tuple[Problem, ...]:
+    """What is wrong with a reply apart from its single actions and programs."""
+    return (
+        *_problems_of_the_finish(facts),
+        *_problems_of_thinking(facts, limits),
+        *_problems_of_the_reply(facts, limits),
+        *_problems_of_the_rest(facts),
+    )
+
+
+def _problems_of_the_finish(facts: ReplyFacts) -> Iterator[Problem]:
+    """Why the provider ended the reply, where that explains what is missing."""
+    if _actions(facts) and all(program.complete for program in facts.programs):
+        return
+    if facts.finish == "length":
+        yield Problem("cut_by_length", "The reply was cut at the token limit of one reply. Write less in one round.")
+    if facts.finish == "refusal":
+        yield Problem("refused", "The model refused this reply. Do what can be done, or tell the user what can't.")
 
 
 def _problems_of_the_reply(facts: ReplyFacts, limits: DecisionLimits) -> Iterator[Problem]:
@@ -48,8 +78,11 @@ def _problems_of_the_reply(facts: ReplyFacts, limits: DecisionLimits) -> Iterato
             "reply_too_long",
             f"The reply was cut after {limits.max_reply_chars} characters. Write less in one round.",
         )
-    if facts.thinking_capped:
-        yield _remark("thinking_too_long", f"Keep the thinking channel under {limits.max_thinking_chars} characters.")
+    if facts.outside_capped:
+        yield Problem(
+            "reply_too_long",
+            f"The reply was cut: {limits.max_outside_chars} of its characters stood outside of channels.",
+        )
     if not facts.raw.strip():
         yield Problem("empty_reply", "The reply was empty. Write a thinking channel and an action channel.")
     elif not facts.any_channel:
@@ -60,28 +93,37 @@ def _problems_of_the_reply(facts: ReplyFacts, limits: DecisionLimits) -> Iterato
         )
     elif facts.outside.strip():
         yield _remark("text_outside_channels", "Text outside the channels was dropped. Write inside channels only.")
-
-
-def _problems_of_actions(facts: ReplyFacts, limits: DecisionLimits) -> Iterator[Problem]:
-    if facts.any_channel and not facts.readings:
+    stopped_in_thinking = limits.one_thinking and facts.thinking_channels > 1
+    if facts.any_channel and not facts.readings and not stopped_in_thinking:
         yield Problem("no_action", 'The reply has no action. Write <channel:action>{"action": ...}</channel:action>.')
-    for instance, reading in enumerate(facts.readings):
-        if isinstance(reading, ActionRefusal):
-            yield Problem(reading.kind, reading.sentence, action_instance=instance)
-    if len(facts.readings) > limits.max_actions:
-        allowed = "one action" if limits.max_actions == 1 else f"{limits.max_actions} actions"
+
+
+def _problems_of_thinking(facts: ReplyFacts, limits: DecisionLimits) -> Iterator[Problem]:
+    if facts.thinking_capped:
+        yield _remark("thinking_too_long", f"Keep the thinking channel under {limits.max_thinking_chars} characters.")
+    if limits.one_thinking and facts.any_channel and facts.thinking_channels != 1:
+        yield Problem("thinking_channels", "Write exactly one thinking channel, before the action.")
+
+
+def _problems_of_actions(facts: ReplyFacts) -> Iterator[Problem]:
+    if not facts.readings:
+        return
+    # Reading may have stopped at the first refusal, so nothing that follows it is spoken of.
+    if isinstance(first := facts.readings[0], ActionRefusal):
+        yield Problem(first.kind, first.sentence, action_instance=0)
+    elif len(facts.readings) > 1:
         yield Problem(
             "two_actions",
-            f"The reply has {len(facts.readings)} actions, but only {allowed} a reply may be written. "
+            "The reply has more than one action, but only one action a reply may be written. "
             "Write the first now and the next after you have seen its result.",
-            action_instance=limits.max_actions,
+            action_instance=1,
         )
 
 
 def _problems_of_programs(facts: ReplyFacts, limits: DecisionLimits) -> Iterator[Problem]:
-    if facts.code_unclosed:
+    if any(not program.complete for program in facts.programs):
         yield Problem("unclosed_code", "The code channel has no closer, so the program may be cut. Write both again.")
-    if len(_actions(facts)) < len(facts.readings):
+    if len(_actions(facts)) < len(facts.readings) or len(facts.readings) > 1:
         return
     calling = {index for index, action in enumerate(_actions(facts)) if _takes_program(action, limits)}
     served = {program.for_action for program in facts.programs}
@@ -98,7 +140,9 @@ def _problems_of_programs(facts: ReplyFacts, limits: DecisionLimits) -> Iterator
         )
 
 
-def _problems_of_the_summary(facts: ReplyFacts) -> Iterator[Problem]:
+def _problems_of_the_rest(facts: ReplyFacts) -> Iterator[Problem]:
+    if any(action.dropped_answer for action in _actions(facts)):
+        yield _remark("answer_with_call", "The final_answer beside a tool call was dropped: answer in a later round.")
     if facts.summary and not any(action.action != "call_tool" for action in _actions(facts)):
         yield _remark("summary_without_final", "The summary was dropped. Write it only with the final action.")
 

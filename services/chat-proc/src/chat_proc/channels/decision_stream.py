@@ -9,11 +9,15 @@ from chat_proc.channels.action_stream import ActionPiece, ActionStream
 from chat_proc.channels.actions import ActionRefusal
 from chat_proc.channels.citations import CitationReplacer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits, ReplyFacts, find_problems
+from chat_proc.channels.fanout.gate import GatedAction
+from chat_proc.channels.fanout.rules import ActionJudge
+from chat_proc.channels.fanout.sorting import Sorted, sort_actions
 from chat_proc.channels.jsontext.strings import storable
 from chat_proc.channels.parser import ChannelClosed, ChannelOpened, ChannelParser, ChannelText, OutsideText, Piece
 from chat_proc.channels.tags import ChannelSyntax
 from everturn.model.llm.decisions import Action, Decision, Program, StreamedAnswer
 from everturn.model.llm.sources import Source
+from everturn.ports.language_model import FinishReason
 
 DECISION_CHANNELS = (
     ChannelSyntax("thinking"),
@@ -48,7 +52,8 @@ DecisionPiece = ThinkingText | CodeText | ActionPiece | ChannelOpened | ChannelC
 class DecisionStream:
     """Feed it the reply, then call `finish` once.
 
-    Actions past `max_actions` and answers past the first are read but not streamed, so what is refused is not shown.
+    With several actions a judge looks at each as soon as its tool is known, so what is refused is not shown; without,
+    only the first action is streamed.
     """
 
     def __init__(self, *, sources: Iterable[Source] = (), limits: DecisionLimits = _NO_LIMITS_GIVEN) -> None:
@@ -60,13 +65,15 @@ class DecisionStream:
         self._thinking_chars_left = limits.max_thinking_chars
         self._capped = False
         self._thinking_capped = False
+        self._outside_chars_left = limits.max_outside_chars
+        self._is_refused = False
         self._outside: list[str] = []
         self._texts: list[str] = []
         self._thinking: list[str] = []
         self._summaries: list[str] = []
         self._programs: list[Program] = []
-        self._code_unclosed = False
-        self._action: ActionStream | None = None
+        self._judge = ActionJudge(limits.fanout) if limits.fanout else None
+        self._action: ActionStream | GatedAction | None = None
         self._readings: list[Action | ActionRefusal] = []
         self._answer: StreamedAnswer | None = None
         self._any_channel = False
@@ -74,12 +81,18 @@ class DecisionStream:
         self._thinking_instance = 0
 
     @property
-    def capped(self) -> bool:
-        """The reply has reached its cap: nothing more is read, so the generation can be stopped."""
-        return self._capped
+    def is_over(self) -> bool:
+        """Nothing that may follow can change what becomes of the reply, so the generation can be stopped.
+
+        The reply has reached a cap, or it can only be refused. An answer that was shown is kept in any case.
+        """
+        refused = self._is_refused and self._limits.stops_early
+        return self._capped or refused or self._outside_chars_left < 0
 
     def feed(self, text: str) -> list[DecisionPiece]:
-        """What `text` adds; nothing once the reply is capped."""
+        """What `text` adds; nothing once the reply is over."""
+        if self.is_over:
+            return []
         if len(text) > self._raw_chars_left:
             text = text[: self._raw_chars_left]
             self._capped = True
@@ -90,10 +103,10 @@ class DecisionStream:
             return self._read_thinking(text)
         return self._read_all(self._parser.feed(text))
 
-    def finish(self) -> tuple[list[DecisionPiece], Decision]:
+    def finish(self, reason: FinishReason = "stop") -> tuple[list[DecisionPiece], Decision]:
         """The reply is over: the last pieces, and the decision."""
         pieces = self._read_all(self._parser.finish())
-        return pieces, self._build_decision()
+        return pieces, self._build_decision(reason)
 
     def _read_all(self, pieces: list[Piece]) -> list[DecisionPiece]:
         shown: list[DecisionPiece] = []
@@ -103,6 +116,7 @@ class DecisionStream:
                     shown += self._read_text(piece)
                 case OutsideText():
                     self._outside.append(piece.text)
+                    self._outside_chars_left -= len(piece.text)
                 case ChannelOpened():
                     self._open(piece)
                     shown.append(piece)
@@ -116,7 +130,7 @@ class DecisionStream:
     def _read_text(self, piece: ChannelText) -> Sequence[DecisionPiece]:
         if self._action is not None:
             pieces = self._action.feed(piece.text)
-            return pieces if piece.instance < self._limits.max_actions else ()
+            return pieces if self._may_stream(piece.instance) else ()
         if self._in_thinking:
             return self._read_thinking(piece.text)
         self._texts.append(piece.text)
@@ -134,12 +148,24 @@ class DecisionStream:
 
     def _open(self, piece: ChannelOpened) -> None:
         self._any_channel = True
+        if self._judge is None and self._readings and isinstance(self._readings[0], ActionRefusal):
+            # What is left of a reply that ends with its refused action is not worth losing its usage for.
+            self._is_refused = True
         self._in_thinking = piece.channel == "thinking"
         if self._in_thinking:
             self._thinking_instance = piece.instance
+            self._is_refused = self._is_refused or (self._limits.one_thinking and piece.instance > 0)
         elif piece.channel == "action":
-            may_answer = self._answer is None and piece.instance < self._limits.max_actions
-            self._action = ActionStream(piece.instance, CitationReplacer(self._sources) if may_answer else None)
+            self._action = self._open_action(piece.instance)
+
+    def _open_action(self, instance: int) -> ActionStream | GatedAction:
+        if self._judge is not None:
+            return GatedAction(ActionStream(self._judge.passed, CitationReplacer(self._sources)), self._judge)
+        self._is_refused = self._is_refused or instance > 0
+        return ActionStream(instance, CitationReplacer(self._sources) if instance == 0 else None)
+
+    def _may_stream(self, instance: int) -> bool:
+        return self._judge is not None or instance == 0
 
     def _close(self, piece: ChannelClosed) -> Sequence[DecisionPiece]:
         text = "".join(self._texts)
@@ -163,41 +189,48 @@ class DecisionStream:
         self._readings.append(reading)
         self._answer = self._answer or self._action.answer
         self._action = None
-        return pieces if instance < self._limits.max_actions else ()
+        return pieces if self._may_stream(instance) else ()
 
     def _close_code(self, text: str, *, complete: bool) -> None:
         program = clean_program(text)
         if not program:
             return
-        self._code_unclosed = self._code_unclosed or not complete
         belongs = bool(self._readings) and isinstance(self._readings[-1], Action)
-        self._programs.append(Program(program, len(self._actions()) - 1 if belongs else None))
+        self._programs.append(Program(program, len(self._actions()) - 1 if belongs else None, complete))
 
     def _actions(self) -> tuple[Action, ...]:
         return tuple(reading for reading in self._readings if isinstance(reading, Action))
 
-    def _build_decision(self) -> Decision:
+    def _build_decision(self, reason: FinishReason) -> Decision:
         facts = ReplyFacts(
             raw="".join(self._raw),
             outside="".join(self._outside),
             any_channel=self._any_channel,
             readings=self._readings,
             programs=self._programs,
-            code_unclosed=self._code_unclosed,
             summary="\n\n".join(filter(None, self._summaries)) or None,
             reply_capped=self._capped,
+            outside_capped=self._outside_chars_left < 0,
             thinking_capped=self._thinking_capped,
+            thinking_channels=len(self._thinking),
+            finish=reason,
         )
+        sorted_out = self._sort(facts)
         return Decision(
             raw=facts.raw,
             thinking=tuple(text for text in self._thinking if text),
-            actions=self._actions(),
-            programs=tuple(self._programs),
+            actions=sorted_out.actions,
+            programs=sorted_out.programs,
             summary=facts.summary,
             answer=self._answer,
             outside=facts.outside,
-            problems=find_problems(facts, self._limits),
+            problems=sorted_out.problems,
         )
+
+    def _sort(self, facts: ReplyFacts) -> Sorted:
+        if self._limits.fanout is not None:
+            return sort_actions(facts, self._limits, self._limits.fanout)
+        return Sorted(self._actions(), tuple(self._programs), find_problems(facts, self._limits))
 
 
 def clean_program(text: str) -> str:

@@ -1,6 +1,6 @@
 from turn_bench.tools import TextParams
 
-from chat_proc.agent.check import GiveAnswer, Repair, UseTool
+from chat_proc.agent.check import GiveAnswer, Repair, UseTool, Work
 from chat_proc.agent.signals.finalizing import check_finalizing, finalize_tools
 from everturn.model.commits import Effect
 from everturn.ports.tool import ToolSpec
@@ -19,17 +19,26 @@ def test_writing_patching_planning_and_hiding_go_on_and_the_rest_is_told_so() ->
     allowed = ("react.write", "react.patch", "react.plan", "react.hide")
 
     for tool_id in allowed:
-        assert check_finalizing(use(tool_id), allowed) == use(tool_id)
-    refused = check_finalizing(use("web_tools.web_search"), allowed)
+        assert check_finalizing(Work((use(tool_id),)), allowed) == Work((use(tool_id),))
+    refused = check_finalizing(Work((use("web_tools.web_search"),)), allowed)
     assert isinstance(refused, Repair)
     assert all(tool_id in refused.sentences for tool_id in allowed)
 
 
+def test_of_several_actions_those_that_begin_new_work_are_refused_and_the_others_go_on() -> None:
+    verdict = check_finalizing(Work((use("react.plan"), use("web_tools.web_search"))), ("react.plan",))
+
+    assert isinstance(verdict, Work)
+    assert [item.spec.tool_id for item in verdict.calls] == ["react.plan"]
+    assert [repair.code for repair in verdict.refused] == ["not_while_finalizing"]
+
+
 def test_an_answer_is_always_welcome() -> None:
-    assert check_finalizing(GiveAnswer("a", "a"), ()) == GiveAnswer("a", "a")
+    assert check_finalizing(Work((GiveAnswer("a", "a"),)), ()) == Work((GiveAnswer("a", "a"),))
 
 
 def test_without_any_such_tool_the_notice_says_so() -> None:
-    refused = check_finalizing(use("web_tools.web_search"), ())
+    refused = check_finalizing(Work((use("web_tools.web_search"),)), ())
 
-    assert isinstance(refused, Repair) and "no tool" in refused.sentences
+    assert isinstance(refused, Repair)
+    assert "no tool" in refused.sentences

@@ -10,11 +10,14 @@ ProblemKind = Literal[
     # of the whole reply
     "empty_reply",
     "reply_too_long",
+    "cut_by_length",
+    "refused",
     "no_channel",
     "no_action",
     "two_actions",
     "text_outside_channels",
     "thinking_too_long",
+    "thinking_channels",
     # of one action
     "not_json",
     "not_an_object",
@@ -28,6 +31,17 @@ ProblemKind = Literal[
     "wrong_type",
     "unknown_action",
     "contradiction",
+    "answer_with_call",
+    # of an action beside others
+    "unknown_tool",
+    "too_many_actions",
+    "explore_then_exploit",
+    "beside_unknown",
+    "second_final",
+    "final_after_work",
+    "work_after_final",
+    "second_program",
+    "same_path",
     # of a program and of the summary
     "code_without_call",
     "call_without_code",
@@ -46,21 +60,29 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action. `call_tool` has a tool call and no answer; `complete` and `exit` have an answer and no tool call."""
+    """One action. `call_tool` has a tool call and no answer; `complete` and `exit` have an answer and no tool call.
+
+    `dropped_answer`: the model wrote one beside its call.
+    """
 
     action: ActionKind
     notes: str = ""
     tool_call: ToolCall | None = None
     final_answer: str | None = None
     suggested_followups: tuple[str, ...] | None = None
+    dropped_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Text of one code channel, without a code fence around it, and the index in `Decision.actions` it follows."""
+    """Text of one code channel, without a code fence around it, and the index in `Decision.actions` it follows.
+
+    `complete`: the channel had its closer.
+    """
 
     text: str
     for_action: int | None
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +109,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One reply, read. `actions` are the valid ones in order; `raw` is the reply as far as it was read."""
+    """One reply, read. `actions` are those that can run, in order; `raw` is the reply as far as it was read."""
 
     raw: str
     thinking: tuple[str, ...] = ()
