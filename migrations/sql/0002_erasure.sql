@@ -1,5 +1,6 @@
 -- Removes a conversation of the principal that the transaction names, with all its rows; no row when it has none such.
 -- The fence grows first, under the row lock that every append takes, so that a running worker can write nothing more.
+-- Snippets go after the turns: the indexer holds its turn's row while it writes them.
 CREATE OR REPLACE FUNCTION erase_conversation(p_conversation text)
 RETURNS TABLE (object_keys text[], stores text[], removed bigint[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -19,7 +20,7 @@ BEGIN
     SELECT COALESCE(array_agg(DISTINCT a.object_key), '{}') INTO object_keys
       FROM artifact a WHERE a.conversation_id = p_conversation;
     FOREACH v_store IN ARRAY ARRAY['block', 'artifact', 'signal', 'feedback', 'tool_effect', 'usage_event',
-                                   'idempotency', 'source', 'lease', 'turn'] LOOP
+                                   'idempotency', 'source', 'lease', 'turn', 'snippet'] LOOP
         EXECUTE format('DELETE FROM %I WHERE conversation_id = $1', v_store) USING p_conversation;
         GET DIAGNOSTICS v_count = ROW_COUNT;
         stores := stores || v_store;

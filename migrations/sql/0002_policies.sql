@@ -7,7 +7,7 @@ DECLARE
         ' AND project = NULLIF(current_setting(''app.project'', true), '''')'
         ' AND user_id = NULLIF(current_setting(''app.user_id'', true), '''')';
 BEGIN
-    FOREACH v_table IN ARRAY ARRAY['source'] LOOP
+    FOREACH v_table IN ARRAY ARRAY['source', 'snippet', 'user_memory'] LOOP
         EXECUTE format('REVOKE ALL ON %I FROM PUBLIC', v_table);
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', v_table);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', v_table);

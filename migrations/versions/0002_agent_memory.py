@@ -10,6 +10,12 @@ revision = "0002"
 down_revision = "0001"
 
 SQL = Path(__file__).parents[1] / "sql"
+DEFINER_FUNCTIONS = {
+    "claim_unindexed": ("everturn_worker",),
+    "nearest_snippets": ("everturn_dispatch",),
+    "search_snippets": ("everturn_worker",),
+}
+"""Functions that run as everturn_dispatch, and who may call them."""
 
 
 def upgrade() -> None:
@@ -18,6 +24,10 @@ def upgrade() -> None:
     op.execute("GRANT CREATE ON SCHEMA public TO everturn_dispatch")
     op.execute("SET LOCAL ROLE everturn_dispatch")
     _run(SQL / "0002_erasure.sql")
+    for name, callers in DEFINER_FUNCTIONS.items():
+        _run(SQL / "functions" / f"{name}.sql")
+        op.execute(f"REVOKE ALL ON FUNCTION {name} FROM PUBLIC")
+        op.execute(f"GRANT EXECUTE ON FUNCTION {name} TO {', '.join(callers)}")
     op.execute("RESET ROLE")
     op.execute("REVOKE CREATE ON SCHEMA public FROM everturn_dispatch")
 

@@ -170,6 +170,7 @@ async def test_an_erasure_leaves_no_row_and_stops_the_worker(
         "source": 0,
         "lease": 1,
         "turn": 1,
+        "snippet": 0,
         "conversation": 1,
     }
     assert erasure.object_keys == (stage.upload().object_key,)

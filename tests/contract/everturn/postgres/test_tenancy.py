@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -18,20 +19,25 @@ from everturn.ports.artifacts import Artifacts
 from everturn.ports.conversations import ConversationQuery, Conversations
 from everturn.ports.feedback import FeedbackBook
 from everturn.ports.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal
+from everturn.ports.memory.index import EmbeddedSnippet, IndexJob, SnippetIndex
+from everturn.ports.memory.search import CatalogQuery, MemorySearch, QueryVector, Scope, SnippetQuery
 from everturn.ports.timelines import Timelines
 from everturn.ports.turns import Turns
 from everturn.postgres.artifacts import PostgresArtifacts
 from everturn.postgres.conversations import PostgresConversations
 from everturn.postgres.feedback import PostgresFeedback
 from everturn.postgres.inbox import PostgresInbox
+from everturn.postgres.memory.index import PostgresSnippetIndex
+from everturn.postgres.memory.search import PostgresMemorySearch
 from everturn.postgres.timelines import PostgresTimelines
 from everturn.postgres.turns import PostgresTurns
+from everturn.testing.contracts.memory_search import ENCODER, point, said
 from everturn.testing.contracts.stage import ANN, STRANGERS, Stage, commit, think
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
 from everturn_local.servers.databases import DatabaseUrls
 
-PORTS = (Conversations, Turns, FeedbackBook, Artifacts, Inbox, Timelines)
+PORTS = (Conversations, Turns, FeedbackBook, Artifacts, Inbox, Timelines, SnippetIndex, MemorySearch)
 TABLES = (
     "conversation",
     "lease",
@@ -44,8 +50,15 @@ TABLES = (
     "usage_event",
     "idempotency",
     "source",
+    "snippet",
+    "user_memory",
 )
 SECRET_REF = "fi:secret.files/a"
+REMEMBERED = EmbeddedSnippet(said("secret"), point(1.0))
+LONG = timedelta(days=400)
+SEARCH = SnippetQuery(
+    Scope(), "secret", BEGINNING - LONG, BEGINNING + LONG, BEGINNING, QueryVector(ENCODER, point(1.0))
+)
 KEY = IdempotencyKey("messages", "anns-key", "hash")
 
 
@@ -98,6 +111,12 @@ CASES: dict[str, Case] = {
     "Timelines.load_source_text": lambda port, ann, who: port.load_source_text(who, ann.conversation_id, 1),
     "Timelines.load_usage": lambda port, ann, who: port.load_usage(who, ann.turn_id),
     "Timelines.load_fresh_feedback": lambda port, ann, who: port.load_fresh_feedback(who, ann.conversation_id),
+    "SnippetIndex.load_texts": lambda port, ann, who: port.load_texts(who, ann.conversation_id, ann.turn_id),
+    "SnippetIndex.save_snippets": lambda port, ann, who: port.save_snippets(
+        who, IndexJob(who, ann.conversation_id, ann.turn_id, 1), [REMEMBERED], encoder=ENCODER
+    ),
+    "MemorySearch.find_snippets": lambda port, ann, who: port.find_snippets(who, SEARCH),
+    "MemorySearch.load_catalog": lambda port, ann, who: port.load_catalog(who, CatalogQuery(Scope())),
 }
 MAKES_ONES_OWN = {"Conversations.create"}
 """Calls that name nothing of another's."""
@@ -119,6 +138,8 @@ async def ann(postgres_stage: Stage, roles: Roles) -> Ann:
     claim = await stage.claim(receipt.conversation_id)
     found = merge_sources({}, [SourceDraft("secret", "https://secret.example", text="secret")])
     await stage.timelines.commit(claim.lease, replace(commit(claim, think(claim, "secret")), sources=found.changes))
+    job = IndexJob(ANN, receipt.conversation_id, receipt.turn_id, 1)
+    await PostgresSnippetIndex(roles.worker).save_snippets(ANN, job, [REMEMBERED], encoder=ENCODER)
     followup = await stage.say("secret", receipt.conversation_id)
     await stage.give_feedback(
         ANN, receipt.conversation_id, Feedback(receipt.turn_id, "user", Reaction.OK, "secret", BEGINNING)
@@ -141,6 +162,8 @@ def ports(roles: Roles) -> dict[str, object]:
         "Artifacts": PostgresArtifacts(roles.worker),
         "Inbox": PostgresInbox(roles.ingress),
         "Timelines": PostgresTimelines(roles.worker),
+        "SnippetIndex": PostgresSnippetIndex(roles.worker),
+        "MemorySearch": PostgresMemorySearch(roles.worker),
     }
 
 
@@ -181,7 +204,7 @@ async def snapshot(roles: Roles) -> list[object]:
 @pytest.mark.parametrize("stranger", [*STRANGERS, None], ids=["other-user", "other-project", "other-tenant", "nobody"])
 async def test_sql_without_a_filter_shows_a_stranger_no_row(stranger: Principal | None, ann: Ann, roles: Roles) -> None:
     readable = {
-        "ingress": set(TABLES) - {"lease", "tool_effect", "usage_event"},
+        "ingress": set(TABLES) - {"lease", "tool_effect", "usage_event", "snippet", "user_memory"},
         "worker": set(TABLES) - {"lease", "idempotency"},
     }
     for name, database in (("ingress", roles.ingress), ("worker", roles.worker)):
@@ -275,9 +298,9 @@ async def test_definer_functions_belong_to_dispatch_and_pin_their_search_path(ro
         " WHERE pronamespace = 'public'::regnamespace AND prosecdef"
     )
 
-    assert len(rows) == 7
+    assert len(rows) == 10
     assert {row["owner"] for row in rows} == {"everturn_dispatch"}
-    assert all(row["proconfig"] == ["search_path=public, pg_temp"] for row in rows)
+    assert all("search_path=public, pg_temp" in row["proconfig"] for row in rows)
 
 
 async def test_the_owner_sees_no_rows(ann: Ann, database: DatabaseUrls) -> None:

@@ -1,0 +1,18 @@
+-- Takes ended turns that are not indexed yet, the longest due first; a turn taken is due again after 30 s, then 60, 120
+-- and so on, in case the worker that took it dies. tries counts this time too.
+CREATE FUNCTION claim_unindexed(p_limit integer)
+RETURNS TABLE (tenant text, project text, user_id text, conversation_id text, turn_id text, tries integer)
+LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    WITH due AS (
+        SELECT t.id FROM turn t
+         WHERE t.indexed_at IS NULL AND t.status IN ('completed', 'failed', 'cancelled')
+           AND t.index_due_at <= clock_timestamp()
+         ORDER BY t.index_due_at LIMIT p_limit
+           FOR NO KEY UPDATE SKIP LOCKED
+    )
+    UPDATE turn t
+       SET index_tries = t.index_tries + 1,
+           index_due_at = clock_timestamp() + LEAST(3600, 30 * 2 ^ LEAST(t.index_tries, 7)) * interval '1 s'
+      FROM due WHERE t.id = due.id
+    RETURNING t.tenant, t.project, t.user_id, t.conversation_id, t.id, t.index_tries
+$$;

@@ -1,0 +1,88 @@
+-- The snippets of a person that fit a question best, by vector and by words. It takes the person, because row-level
+-- security would keep the planner from the indexes; every part names tenant, project and user.
+-- Vectors are compared with all of the person's, one by one, up to p_exact rows; above that the graph is asked, and if it
+-- gives too few, all are compared after all: so as many rows come as there are. Words that more than 300 of the
+-- person's snippets have say nothing and are passed over; no more than 300 rows of one word are ever looked at.
+-- The two orders are joined by reciprocal rank (k = 60), and what is recent is lifted by up to a quarter, half of it gone after a week.
+CREATE FUNCTION search_snippets(
+    p_tenant text, p_project text, p_user_id text, p_conversation text, p_except_turn text, p_targets text[],
+    p_since timestamptz, p_until timestamptz, p_words text[], p_weights double precision[], p_encoder text,
+    p_vector vector, p_limit integer, p_per_conversation integer, p_now timestamptz, p_exact integer
+) RETURNS TABLE (conversation_id text, turn_id text, target text, ref text, text text, ts timestamptz,
+                 score double precision)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+    c_common constant integer := 300;
+    c_k constant integer := 60;
+    v_depth constant integer := GREATEST(100, 3 * p_limit);
+    v_rows integer;
+    v_near bigint[];
+    v_worded bigint[];
+BEGIN
+    SELECT count(*) INTO v_rows FROM (
+        SELECT FROM snippet s
+         WHERE s.tenant = p_tenant AND s.project = p_project AND s.user_id = p_user_id
+           AND (p_conversation IS NULL OR s.conversation_id = p_conversation)
+         LIMIT p_exact + 1) AS mine;
+
+    IF p_vector IS NOT NULL AND v_rows > p_exact THEN
+        SELECT array_agg(n.id ORDER BY n.distance) INTO v_near
+          FROM nearest_snippets(p_tenant, p_project, p_user_id, p_conversation, p_except_turn, p_targets, p_since,
+                                p_until, p_encoder, p_vector, v_depth) AS n;
+    END IF;
+    IF p_vector IS NOT NULL AND COALESCE(cardinality(v_near), 0) < LEAST(v_depth, v_rows) THEN
+        WITH mine AS MATERIALIZED (
+            SELECT s.id, s.embedding <#> p_vector AS distance FROM snippet s
+             WHERE s.tenant = p_tenant AND s.project = p_project AND s.user_id = p_user_id
+               AND s.encoder = p_encoder AND s.embedding IS NOT NULL
+               AND (p_conversation IS NULL OR s.conversation_id = p_conversation)
+               AND s.turn_id IS DISTINCT FROM p_except_turn AND s.target = ANY (p_targets)
+               AND s.ts >= p_since AND s.ts < p_until
+        )
+        SELECT array_agg(b.id ORDER BY b.distance, b.id DESC) INTO v_near
+          FROM (SELECT mine.id, mine.distance FROM mine ORDER BY mine.distance, mine.id DESC LIMIT v_depth) AS b;
+    END IF;
+
+    WITH hit AS MATERIALIZED (
+        SELECT w.word, w.weight, h.id
+          FROM unnest(p_words, p_weights) AS w (word, weight)
+         CROSS JOIN LATERAL (
+            -- OFFSET 0 keeps the filters out: nothing but the index of words answers the inner query.
+            SELECT g.id FROM (SELECT s.* FROM snippet s WHERE s.words @> ARRAY[w.word] OFFSET 0) AS g
+             WHERE g.tenant = p_tenant AND g.project = p_project AND g.user_id = p_user_id
+               AND (p_conversation IS NULL OR g.conversation_id = p_conversation)
+               AND g.turn_id IS DISTINCT FROM p_except_turn AND g.target = ANY (p_targets)
+               AND g.ts >= p_since AND g.ts < p_until
+             LIMIT c_common + 1) AS h
+    ), spread AS (
+        SELECT hit.word, count(*) AS rows FROM hit GROUP BY hit.word
+    )
+    SELECT array_agg(b.id ORDER BY b.fit DESC, b.id DESC) INTO v_worded
+      FROM (SELECT hit.id, sum(hit.weight * ln(1 + v_rows::double precision / spread.rows)) AS fit
+              FROM hit JOIN spread ON spread.word = hit.word
+             WHERE spread.rows <= c_common OR p_vector IS NULL
+             GROUP BY hit.id ORDER BY fit DESC, hit.id DESC LIMIT v_depth) AS b;
+
+    RETURN QUERY
+    WITH placed AS (
+        SELECT p.id, sum(1.0::double precision / (c_k + p.place)) AS fit
+          FROM (SELECT * FROM unnest(v_near) WITH ORDINALITY AS n (id, place)
+                UNION ALL
+                SELECT * FROM unnest(v_worded) WITH ORDINALITY AS n (id, place)) AS p
+         GROUP BY p.id
+    ), lifted AS (
+        SELECT s.*, placed.fit * (1 + 0.25 * 0.5 ^ GREATEST(0, extract(epoch FROM p_now - s.ts) / 604800)) AS fit
+          FROM placed JOIN snippet s ON s.id = placed.id
+         WHERE s.tenant = p_tenant AND s.project = p_project AND s.user_id = p_user_id
+    ), best AS (
+        SELECT DISTINCT ON (l.conversation_id, l.ref) l.* FROM lifted l
+         ORDER BY l.conversation_id, l.ref, l.fit DESC, l.id
+    ), ranked AS (
+        SELECT b.*, row_number() OVER (PARTITION BY b.conversation_id ORDER BY b.fit DESC, b.id DESC) AS place FROM best b
+    )
+    SELECT r.conversation_id, r.turn_id, r.target, r.ref, r.text, r.ts, r.fit
+      FROM ranked r WHERE r.place <= p_per_conversation
+     ORDER BY r.fit DESC, r.id DESC LIMIT p_limit;
+END
+$$;

@@ -1,0 +1,20 @@
+"""A desk over Postgres with the worker's real role, and a principal of its own for each test."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from everturn.postgres.memory.index import PostgresSnippetIndex
+from everturn.postgres.memory.search import PostgresMemorySearch
+from everturn.testing.contracts.memory_search import MemoryDesk
+from everturn.testing.contracts.stage import Stage
+from everturn.testing.database_roles import Roles
+
+_people = itertools.count(1)
+
+
+@pytest.fixture
+def desk(postgres_stage: Stage, roles: Roles) -> MemoryDesk:
+    stage = replace(postgres_stage, principal=replace(postgres_stage.principal, user_id=f"person-{next(_people)}"))
+    return MemoryDesk(stage, PostgresMemorySearch(roles.worker), PostgresSnippetIndex(roles.worker))

@@ -1,0 +1,52 @@
+"""The index of snippets in Postgres: the contract, takeovers, erasures."""
+
+from everturn.ports.memory.index import EmbeddedSnippet, SnippetIndex
+from everturn.postgres.conversations import PostgresConversations
+from everturn.postgres.memory.index import PostgresSnippetIndex
+from everturn.testing.contracts.memory_search import ENCODER, MemoryDesk, SnippetIndexContract, point, said
+from everturn.testing.database_roles import Roles
+from everturn.testing.port_shape import find_differences
+
+
+class TestPostgresSnippetIndex(SnippetIndexContract):
+    """The contract."""
+
+
+def test_the_driver_takes_the_ports_calls() -> None:
+    assert find_differences(SnippetIndex, PostgresSnippetIndex) == []
+
+
+async def test_a_turn_of_a_worker_that_died_comes_again_and_tells_how_often(desk: MemoryDesk, roles: Roles) -> None:
+    job = await desk.job_of(await desk.end_turn())
+    waits = []
+    for expected in (2, 3):
+        waits.append(await roles.superuser.fetchval(
+            "UPDATE turn SET index_due_at = now() - interval '1 s' FROM turn AS before"
+            " WHERE turn.id = $1 AND before.id = turn.id RETURNING before.index_due_at - now()",
+            job.turn_id,
+        ))  # fmt: skip
+        (again,) = await desk.index.claim_turns(10)
+        assert (again.turn_id, again.tries) == (job.turn_id, expected)
+
+    assert [round(wait.total_seconds() / 10) for wait in waits] == [3, 6]
+
+
+async def test_a_conversation_erased_while_it_is_indexed_leaves_no_snippet(desk: MemoryDesk, roles: Roles) -> None:
+    job = await desk.job_of(await desk.end_turn())
+    await PostgresConversations(roles.ingress).erase(desk.stage.principal, job.conversation_id)
+
+    saved = await desk.index.save_snippets(
+        job.principal, job, [EmbeddedSnippet(said("gone"), point(1.0))], encoder=ENCODER
+    )
+
+    assert not saved
+    assert await roles.superuser.fetchval("SELECT count(*) FROM snippet WHERE turn_id = $1", job.turn_id) == 0
+
+
+async def test_an_erasure_takes_the_snippets_with_it(desk: MemoryDesk, roles: Roles) -> None:
+    job = await desk.remember((said("one"), point(1.0)), (said("two"), None))
+
+    erasure = await PostgresConversations(roles.ingress).erase(desk.stage.principal, job.conversation_id)
+
+    assert erasure.rows["snippet"] == 2
+    assert await roles.superuser.fetchval("SELECT count(*) FROM snippet WHERE turn_id = $1", job.turn_id) == 0
