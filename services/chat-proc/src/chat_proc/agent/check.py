@@ -72,6 +72,8 @@ Verdict = Work | Repair
 
 def check_decision(decision: Decision, shown_answer: str, catalog: ToolCatalog) -> Verdict:
     """Choose what to do with a reply. An answer the person has seen is kept, whatever else is wrong with the reply."""
+    # Blanks are nothing that a person has seen.
+    shown_answer = shown_answer if shown_answer.strip() else ""
     if problems := decision.fatal_problems:
         return Work((keep_shown(decision, shown_answer),)) if shown_answer else _sum_up(problems)
     checked = [_check_action(decision, index, shown_answer, catalog) for index in range(len(decision.actions))]

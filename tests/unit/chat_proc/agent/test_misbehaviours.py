@@ -1,0 +1,59 @@
+"""Whatever the model does, a turn ends in exactly one terminal event, with a text or a problem, within its rounds."""
+
+import os
+from pathlib import Path
+
+import pytest
+from turn_bench.bench import Bench
+from turn_bench.checks import check_conversation
+from turn_bench.misbehaviours import ECHO, RUN, TABLE, Misbehaviour, render_table
+from turn_bench.tools import DemoTool
+
+from everturn.model.block_bodies import NoticeBody, ToolCallBody
+from everturn.wire.events import TERMINAL, ChatComplete
+
+DOCUMENT = Path(__file__).parents[4] / "docs" / "misbehaviours.md"
+INTRODUCTION = """# What happens when a model misbehaves
+
+Made from `tests/turns/turn_bench/misbehaviours.py`; each row is a test. A reply or an action that can't be used
+comes back to the model as a `react.notice` with the code below and a sentence that says what to mend. Two repairs are
+given in a row, a good round resets the count, a third failure leads to one closing call, and a turn always ends in
+exactly one event. An answer that reached the user is kept, whatever else is wrong with the reply.
+
+"""
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.what.replace(" ", "_"))
+async def test_a_model_that_misbehaves_is_told_so_and_the_turn_ends(row: Misbehaviour) -> None:
+    tools = [DemoTool(ECHO, strategy="exploration"), DemoTool(RUN, strategy="exploitation", takes_code=True)]
+    bench = Bench(*row.replies, tools=tools, limits=row.limits, chunk_chars=row.chunk_chars, fanout=row.fanout)
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    await check_conversation(bench)
+    (end,) = [event.data for event in await bench.published() if isinstance(event.data, TERMINAL)]
+    if isinstance(end, ChatComplete):
+        assert (end.outcome, end.answer) == (row.ends, row.text)
+    else:
+        assert row.text is None
+        assert end.problem.type.endswith(row.ends)
+        assert end.problem.title
+    bodies = [block.body for block in bench.blocks]
+    assert tuple(body.code for body in bodies if isinstance(body, NoticeBody)) == row.notices
+    assert tuple(body.tool_id for body in bodies if isinstance(body, ToolCallBody)) == row.calls
+    assert len(bench.model.requests) == len(row.replies)
+    assert end.rounds <= row.limits.rounds + 1
+
+
+def test_the_table_has_at_least_forty_rows_and_each_is_another_one() -> None:
+    assert len({(row.what, row.fanout) for row in TABLE}) == len(TABLE) >= 40
+
+
+def test_the_document_shows_the_table_as_it_is() -> None:
+    """Run with UPDATE_GOLDEN=1 after a wanted change, and read the difference."""
+    text = INTRODUCTION + render_table()
+    if os.environ.get("UPDATE_GOLDEN"):
+        DOCUMENT.write_text(text, encoding="utf-8")
+
+    assert DOCUMENT.read_text(encoding="utf-8") == text
