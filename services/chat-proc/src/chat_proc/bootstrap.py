@@ -22,6 +22,7 @@ from chat_proc.agent.round import RoundRunner
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.fanout.rules import FanoutRules
 from chat_proc.models.choice import ModelChoice
+from chat_proc.models.ratios import LearnedRatios
 from chat_proc.models.retry import RetryingModel
 from chat_proc.models.roles import DECISION, ModelRoles, choose_roles, narrow_traits
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
@@ -50,6 +51,7 @@ from everturn.postgres.timelines import PostgresTimelines
 from everturn.postgres.turns import PostgresTurns
 from everturn.redis.wire import Wire, open_wire
 from everturn.telemetry.failpoints import Failpoints
+from everturn.wire.execution import RunLimits
 
 MODEL_MODULES = {
     "anthropic": "chat_proc.models.anthropic",
@@ -175,8 +177,8 @@ def build_loop(
     ids = RandomIds(_now_ms)
     limits = build_limits(settings, config)
     model, fallback = models.model(DECISION), models.fallback
-    decisions = build_decision_limits(settings, tools.registry.specs)
-    generator = Generator(model, failpoints, fallback=fallback, limits=decisions)
+    decisions, ratios = build_decision_limits(settings, tools.registry.specs), LearnedRatios()
+    generator = Generator(model, failpoints, fallback=fallback, limits=decisions, ratios=ratios)
     return AgentLoop(
         prompts=PromptBuilder(
             system_prompt=build_system_prompt(tools.registry.specs),
@@ -184,6 +186,8 @@ def build_loop(
             traits=narrow_traits(model, fallback),
             limits=limits,
             code=tools.posture,
+            run=RunLimits() if decisions.code_tools else None,
+            ratios=ratios,
         ),
         rounds=RoundRunner(
             generator=generator,

@@ -1,7 +1,9 @@
-"""Cache points: previous turn, pre-tail, tail; at most three of them on the timeline."""
+"""Cache points: previous turn, pre-tail, tail; at most three of them on the timeline, each on text that stays."""
 
-from chat_proc.timeline.cache_points import choose_cache_points
-from chat_proc.timeline.projection import project_blocks
+from chat_proc.timeline.cache_points import CachePoints, choose_cache_points, first_editable_seq
+from chat_proc.timeline.view import TimelineView
+from everturn.model.block_bodies import HideBody, RangeSummaryBody, SystemMessageBody
+from everturn.model.blocks import BlockType
 from everturn.testing.timelines import TimelineBuilder
 
 
@@ -19,12 +21,18 @@ def play(rounds: int) -> TimelineBuilder:
 
 
 def refs_of(timeline: TimelineBuilder) -> list[str]:
-    points = choose_cache_points(project_blocks(timeline.blocks))
-    return [block.ref for block in timeline.blocks if block.seq in points]
+    view = TimelineView(timeline.blocks)
+    points = choose_cache_points(view.items, view.turn_at)
+    return [view.items[at].block.ref for at in sorted(points.indexes)]
+
+
+def hide(timeline: TimelineBuilder, *refs: str) -> None:
+    body = HideBody(refs=refs, through_seq=len(timeline.blocks), replacement="hidden")
+    timeline.add(BlockType.HIDE, f"ar:turn_2.round.{timeline.round}.hide", body)
 
 
 def test_without_blocks_there_is_no_point() -> None:
-    assert choose_cache_points([]) == frozenset()
+    assert choose_cache_points([], 0) == CachePoints()
 
 
 def test_before_the_first_round_the_prompt_itself_is_the_tail() -> None:
@@ -37,8 +45,83 @@ def test_after_one_round_there_is_no_pre_tail_yet() -> None:
 
 def test_from_two_rounds_on_the_pre_tail_follows_four_rounds_behind() -> None:
     assert refs_of(play(2))[1:] == ["tc:turn_2.call_1.result", "tc:turn_2.call_2.result"]
+    assert refs_of(play(5))[1:] == ["tc:turn_2.call_1.result", "tc:turn_2.call_5.result"]
     assert refs_of(play(7))[1:] == ["tc:turn_2.call_3.result", "tc:turn_2.call_7.result"]
 
 
 def test_there_are_never_more_than_three() -> None:
     assert max(len(refs_of(play(rounds))) for rounds in range(12)) == 3
+
+
+def test_the_tail_lies_on_the_last_completed_round_when_the_next_one_has_begun() -> None:
+    timeline = play(3)
+    timeline.start_round()
+    timeline.say("followup", "sig_1", "and the mean")
+
+    assert refs_of(timeline)[-1] == "tc:turn_2.call_3.result"
+
+
+def test_a_signal_before_the_first_decision_is_not_the_tail() -> None:
+    timeline = play(0)
+    timeline.start_round()
+    timeline.say("followup", "sig_1", "and the mean")
+
+    assert refs_of(timeline)[-1] == "ar:turn_2.user.prompt"
+
+
+def test_a_hidden_block_attracts_no_point() -> None:
+    timeline = play(3)
+    hide(timeline, "tc:turn_2.call_3.result")
+
+    assert refs_of(timeline)[-1] == "tc:turn_2.call_3.call"
+
+
+def test_a_round_that_is_hidden_whole_attracts_no_point() -> None:
+    timeline = play(3)
+    hide(timeline, "tc:turn_2.call_3.result", "tc:turn_2.call_3.call")
+
+    assert refs_of(timeline)[1:] == ["tc:turn_2.call_1.result", "tc:turn_2.call_2.result"]
+
+
+def test_a_block_that_was_made_light_attracts_no_point() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "first")
+    timeline.start_round()
+    timeline.answer("word " * 2_000)
+    timeline.start_turn("turn_2", "second")
+    body = SystemMessageBody(kind="cache_ttl_pruned", text="x", recent_from_seq=1, intact_from_seq=5)
+    timeline.add(BlockType.SYSTEM_MESSAGE, "ar:turn_2.round.0.pruned", body)
+
+    assert refs_of(timeline) == ["ar:turn_1.user.prompt", "ar:turn_2.round.0.pruned"]
+
+
+def test_a_checkpoint_is_not_taken_for_the_end_of_a_round() -> None:
+    timeline = play(3)
+    first = next(block.seq for block in timeline.blocks if block.turn_id == "turn_2" and block.round == 1)
+    body = RangeSummaryBody(
+        scope="turn", first_seq=first, last_seq=first + 2, turn_ids=(), text="x",
+        before_tokens=9, after_tokens=1, by="rules",
+    )  # fmt: skip
+    timeline.add(BlockType.RANGE_SUMMARY, "su:turn_2.conv.range.summary", body)
+
+    assert refs_of(timeline)[1:] == ["tc:turn_2.call_2.result", "tc:turn_2.call_3.result"]
+
+
+def test_only_what_follows_the_pre_tail_may_be_hidden() -> None:
+    timeline = play(7)
+    view = TimelineView(timeline.blocks)
+
+    first = first_editable_seq(view.items, view.turn_at)
+
+    editable = [block.ref for block in timeline.blocks if block.seq >= first and block.round > 0]
+    assert editable[1] == "tc:turn_2.call_4.call"
+
+
+def test_before_there_is_a_pre_tail_the_turn_itself_may_be_hidden() -> None:
+    timeline = play(1)
+    view = TimelineView(timeline.blocks)
+
+    first = first_editable_seq(view.items, view.turn_at)
+
+    assert timeline.blocks[first - 1].turn_id == "turn_2"
+    assert first_editable_seq([], 0) == 1

@@ -1,6 +1,6 @@
 """Files folded from blocks, and which of them a model is to look at."""
 
-from chat_proc.timeline.files import block_media, describe_media, fold_artifacts, wanted_media
+from chat_proc.timeline.files import block_artifacts, block_media, describe_media, fold_artifacts
 from everturn.model.artifacts import ArtifactKind
 from everturn.model.block_bodies import CheckoutBody, EventBody
 from everturn.model.blocks import BlockType
@@ -36,7 +36,6 @@ def test_files_also_come_from_checkouts_and_events() -> None:
     timeline.add(BlockType.EXTERNAL_EVENT, "ar:turn_2.external.form.sig_2", event)
 
     assert list(fold_artifacts(timeline.blocks))[-2:] == [copy.ref, form.ref]
-    assert form in wanted_media(timeline.blocks)
 
 
 def test_a_file_written_again_counts_with_its_last_content() -> None:
@@ -47,18 +46,6 @@ def test_a_file_written_again_counts_with_its_last_content() -> None:
     assert fold_artifacts(timeline.blocks)[CHART.ref].sha256 == newer.sha256
 
 
-def test_only_media_of_the_last_turn_is_wanted() -> None:
-    assert wanted_media(play().blocks) == (REPORT,)
-
-
-def test_a_read_result_can_ask_for_media_of_an_earlier_turn() -> None:
-    timeline = play()
-    data = {"attached": [describe_media(CHART).model_dump(mode="json")]}
-    timeline.result("call_3", "react.read", "attached", data=data)
-
-    assert wanted_media(timeline.blocks) == (REPORT, CHART)
-
-
 def test_produced_images_are_not_shown_unasked_and_strange_data_is_ignored() -> None:
     timeline = play()
     timeline.result("call_4", "other.tool", "x", CHART, data={"attached": "yes"})
@@ -66,5 +53,11 @@ def test_produced_images_are_not_shown_unasked_and_strange_data_is_ignored() -> 
     assert block_media(timeline.blocks[-1]) == ()
 
 
-def test_an_empty_timeline_wants_nothing() -> None:
-    assert wanted_media([]) == ()
+def test_files_of_an_outside_event_are_files_too() -> None:
+    timeline = play()
+    body = EventBody(signal_id=SignalId("sig_2"), kind="form", text="", attachments=(PHOTO,))
+
+    block = timeline.add(BlockType.EXTERNAL_EVENT, "ar:turn_2.external.form.sig_2", body)
+
+    assert block_artifacts(block) == (PHOTO,)
+    assert block_media(block) == (describe_media(PHOTO),)

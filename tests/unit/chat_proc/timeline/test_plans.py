@@ -45,7 +45,7 @@ def test_a_complete_or_closed_plan_is_neither_open_nor_current() -> None:
     add(timeline, *close_plan(latest_plans(timeline.blocks), "plan_b", moment=PlanMoment(TurnId("turn_1"), NOW)))
 
     assert current_plan(timeline.blocks) is None
-    assert open_plans(timeline.blocks, TurnId("turn_1")) == ()
+    assert open_plans(latest_plans(timeline.blocks), TurnId("turn_1")) == ()
 
 
 def test_a_turn_shows_the_last_four_open_plans() -> None:
@@ -54,7 +54,7 @@ def test_a_turn_shows_the_last_four_open_plans() -> None:
     for name in "abcde":
         begin(timeline, f"plan_{name}")
 
-    shown = [plan.plan_id for plan in open_plans(timeline.blocks, TurnId("turn_1"))]
+    shown = [plan.plan_id for plan in open_plans(latest_plans(timeline.blocks), TurnId("turn_1"))]
 
     assert shown == ["plan_b", "plan_c", "plan_d", "plan_e"]
 
@@ -66,7 +66,7 @@ def test_a_new_turn_brings_back_only_the_current_plan() -> None:
     begin(timeline, "plan_b")
     timeline.start_turn("turn_2", "Go on")
 
-    assert [plan.plan_id for plan in open_plans(timeline.blocks, TurnId("turn_2"))] == ["plan_b"]
+    assert [plan.plan_id for plan in open_plans(latest_plans(timeline.blocks), TurnId("turn_2"))] == ["plan_b"]
 
 
 def test_plans_are_the_same_whether_the_blocks_of_a_summarized_range_are_loaded_or_not() -> None:

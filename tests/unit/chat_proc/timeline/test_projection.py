@@ -1,21 +1,15 @@
-"""What the model sees of a timeline."""
+"""Whether a block's full form holds all of its text."""
 
-from chat_proc.timeline.projection import project_blocks
-from everturn.model.block_bodies import ExitBody, TitleBody
-from everturn.model.blocks import BlockType
-from everturn.model.turns import Outcome, TurnUsage
+from chat_proc.timeline.block_text import MAX_PROMPT_CHARS
+from chat_proc.timeline.projection import is_shown_whole
 from everturn.testing.timelines import TimelineBuilder
 
 
-def test_what_only_clients_need_is_not_shown() -> None:
+def test_a_text_within_its_cap_is_shown_whole() -> None:
     timeline = TimelineBuilder()
-    timeline.start_turn("turn_1", "Hello")
-    timeline.add(BlockType.STAGE_GATE, "ar:turn_1.round.0.title", TitleBody(title="Hello"))
+    timeline.start_turn("turn_1", "x" * MAX_PROMPT_CHARS)
+    timeline.start_turn("turn_2", "x" * (MAX_PROMPT_CHARS + 1))
     timeline.start_round()
-    timeline.answer("Hi")
-    leave = ExitBody(outcome=Outcome.COMPLETED, rounds=1, usage=TurnUsage(), elapsed_ms=1)
-    timeline.add(BlockType.EXIT, "ar:turn_1.round.1.exit", leave)
+    timeline.call("call_1", "demo.echo", {"text": "x" * 3_000})
 
-    shown = [block.type.value for block in project_blocks(timeline.blocks)]
-
-    assert shown == ["turn.header", "user.prompt", "assistant.completion"]
+    assert [is_shown_whole(block) for block in timeline.blocks] == [True, True, True, False, False, False]

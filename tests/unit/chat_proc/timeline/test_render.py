@@ -1,17 +1,28 @@
 """Rendering: requests grow only at their end, and images and PDFs of the last turn come with it."""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.models.offline.reading import read_conversation
-from chat_proc.timeline.announce import Budget, build_announce, build_announce_state
+from chat_proc.timeline.announce import AnnounceState, Budget, build_announce
+from chat_proc.timeline.present import Present
 from chat_proc.timeline.render import MAX_MEDIA_PARTS, PromptRenderer
-from everturn.model.block_bodies import AttachmentTextBody, PlanBody
+from chat_proc.timeline.visibility import BreakCause
+from everturn.model.block_bodies import (
+    AttachmentTextBody,
+    HideBody,
+    PlanBody,
+    RangeSummaryBody,
+    SummaryBody,
+    SystemMessageBody,
+)
 from everturn.model.blocks import Block, BlockType
 from everturn.model.ids import PlanId, TurnId
 from everturn.model.llm.prompts import MediaPart, ModelRequest, PromptMessage, TextPart
+from everturn.model.llm.tokens import CharsPerToken
 from everturn.model.plans import PlanMoment, new_plan
 from everturn.ports.language_model import ModelTraits
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
@@ -25,22 +36,55 @@ def renderer(traits: ModelTraits = SEEING) -> PromptRenderer:
     return PromptRenderer(system_prompt="You are helpful.", traits=traits)
 
 
-def flatten(messages: tuple[PromptMessage, ...]) -> bytes:
-    """All parts before ANNOUNCE, each with its boundary, for providers cache whole parts."""
+def render(
+    blocks: Sequence[Block],
+    media: Mapping[str, bytes] | None = None,
+    *,
+    tail: Sequence[str] = ("[ANNOUNCE]",),
+    traits: ModelTraits = SEEING,
+) -> tuple[PromptMessage, ...]:
+    fresh = renderer(traits)
+    fresh.take(blocks)
+    return fresh.render(tail, media or {})
+
+
+def flatten(messages: tuple[PromptMessage, ...]) -> list[bytes]:
+    """All parts before ANNOUNCE; providers cache whole parts."""
     parts = [part for message in messages for part in message.parts][:-1]
-    return b"".join(b"\x00" + (part.text.encode() if isinstance(part, TextPart) else part.data) for part in parts)
+    return [part.text.encode() if isinstance(part, TextPart) else part.data for part in parts]
+
+
+def digest(parts: Sequence[bytes]) -> str:
+    return hashlib.sha256(b"\x00".join(parts)).hexdigest()
 
 
 def play(steps: list[str]) -> list[Block]:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_0", "Begin")
+    turn_from = 1
     for number, step in enumerate(steps, start=1):
+        last = len(timeline.blocks)
         match step:
             case "turn":
                 timeline.answer("done")
-                timeline.start_turn(f"turn_{number}", "Next\n[TURN turn_9]")
+                turn_from = len(timeline.blocks) + 1
+                timeline.start_turn(f"turn_{number}", "Next\n[TURN turn_9]", PHOTO)
             case "signal":
                 timeline.say("followup", f"sig_{number}", "more")
+            case "hide":
+                body = HideBody(refs=(timeline.blocks[-1].ref,), through_seq=last, replacement="hidden")
+                timeline.add(BlockType.HIDE, f"ar:turn_0.round.{number}.hide", body)
+            case "prune":
+                notice = SystemMessageBody(
+                    kind="cache_ttl_pruned", text="x", recent_from_seq=turn_from, intact_from_seq=turn_from
+                )
+                timeline.add(BlockType.SYSTEM_MESSAGE, f"ar:turn_0.round.{number}.pruned", notice)
+            case "history" | "turn checkpoint":
+                summary = RangeSummaryBody(
+                    scope="history" if step == "history" else "turn", first_seq=turn_from, last_seq=last,
+                    turn_ids=("turn_0",), text="summary", before_tokens=9, after_tokens=1, by="rules",
+                )  # fmt: skip
+                timeline.add(BlockType.RANGE_SUMMARY, "su:turn_0.conv.range.summary", summary)
             case _:
                 timeline.start_round()
                 timeline.think("hm")
@@ -49,24 +93,41 @@ def play(steps: list[str]) -> list[Block]:
     return timeline.blocks
 
 
-@given(steps=st.lists(st.sampled_from(["turn", "signal", "round "]), max_size=10))
-def test_the_bytes_of_a_request_are_a_prefix_of_the_next_one(steps: list[str]) -> None:
+@given(
+    steps=st.lists(
+        st.sampled_from(["turn", "signal", "round ", "hide", "prune", "history", "turn checkpoint"]), max_size=12
+    )
+)
+def test_a_request_is_a_prefix_of_the_next_one_until_a_break_is_declared(steps: list[str]) -> None:
     blocks, kept = play(steps), renderer()
-    before = b""
+    media = {PHOTO.sha256: b"png"}
+    before: list[bytes] = []
 
-    for end in range(2, len(blocks) + 1):
-        request = flatten(kept.render(blocks[:end], f"[ANNOUNCE]\n{end}", {}))
+    for end in range(1, len(blocks) + 1):
+        breaks = kept.take(blocks[end - 1 : end])
+        request = flatten(kept.render([f"[ANNOUNCE]\n{end}"], media))
 
-        assert hashlib.sha256(request[: len(before)]).digest() == hashlib.sha256(before).digest()
-        assert request == flatten(renderer().render(blocks[:end], "other", {}))
+        if not breaks:
+            assert digest(request[: len(before)]) == digest(before)
+        assert request == flatten(render(blocks[:end], media))
         before = request
+
+
+def test_every_break_names_its_cause() -> None:
+    steps = ["turn", "turn", "round ", "hide", "prune", "turn checkpoint", "history"]
+    kept = renderer()
+
+    causes = [each.cause.value for block in play(steps) for each in kept.take([block])]
+
+    assert causes == ["media", "hide", "prune", "checkpoint", "compaction"]
 
 
 def test_a_block_is_rendered_once() -> None:
     blocks, kept = play(["round "]), renderer()
+    kept.take(blocks)
 
-    first = kept.render(blocks, "a", {})[1].parts
-    second = kept.render(blocks, "b", {})[1].parts
+    first = kept.render(["a"], {})[1].parts
+    second = kept.render(["b"], {})[1].parts
 
     assert all(
         old.text is new.text
@@ -75,21 +136,35 @@ def test_a_block_is_rendered_once() -> None:
     )
 
 
+def test_a_round_renders_only_its_own_blocks_however_long_the_turn_is() -> None:
+    kept = renderer()
+    built: list[int] = []
+    blocks = play(["round "] * 200)
+
+    for start in range(2, len(blocks), 4):
+        before = kept.view.texts_built
+        kept.take(blocks[: start + 4] if start == 2 else blocks[start : start + 4])
+        kept.render(["[ANNOUNCE]"], {})
+        built.append(kept.view.texts_built - before)
+
+    assert set(built[1:]) == {3}
+
+
 def test_the_system_text_and_the_tail_are_cache_points_and_announce_never_is() -> None:
-    system, user = renderer().render(play(["round ", "turn", "round ", "round "]), "[ANNOUNCE]", {})
+    system, user = render(play(["round ", "turn", "round ", "round "]), tail=["[SOURCES POOL]", "[ANNOUNCE]"])
 
     marked = [part for part in (*system.parts, *user.parts) if isinstance(part, TextPart) and part.cache_point]
     assert len(marked) == 4
-    assert user.parts[-1] == TextPart("[ANNOUNCE]")
-    assert isinstance(user.parts[-2], TextPart)
-    assert user.parts[-2].cache_point
+    assert user.parts[-2:] == (TextPart("[SOURCES POOL]"), TextPart("[ANNOUNCE]"))
+    assert isinstance(user.parts[-3], TextPart)
+    assert user.parts[-3].cache_point
 
 
 def test_media_of_the_last_turn_follows_its_block() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Look", PHOTO)
 
-    parts = renderer().render(timeline.blocks, "[ANNOUNCE]", {PHOTO.sha256: b"png"})[1].parts
+    parts = render(timeline.blocks, {PHOTO.sha256: b"png"})[1].parts
 
     assert parts[-2] == MediaPart(mime="image/png", data=b"png", name="photo.png")
     assert isinstance(parts[-3], TextPart)
@@ -101,7 +176,7 @@ def test_media_of_earlier_turns_is_named_only() -> None:
     timeline.start_turn("turn_1", "Look", PHOTO)
     timeline.start_turn("turn_2", "And?")
 
-    parts = renderer().render(timeline.blocks, "[ANNOUNCE]", {PHOTO.sha256: b"png"})[1].parts
+    parts = render(timeline.blocks, {PHOTO.sha256: b"png"})[1].parts
 
     assert not any(isinstance(part, MediaPart) for part in parts)
 
@@ -110,7 +185,7 @@ def test_a_model_that_sees_nothing_is_told_so() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Look", PHOTO)
 
-    parts = renderer(BLIND).render(timeline.blocks, "[ANNOUNCE]", {PHOTO.sha256: b"png"})[1].parts
+    parts = render(timeline.blocks, {PHOTO.sha256: b"png"}, traits=BLIND)[1].parts
 
     assert not any(isinstance(part, MediaPart) for part in parts)
     assert isinstance(parts[-2], TextPart)
@@ -124,14 +199,14 @@ def test_media_beyond_the_caps_is_named_only_and_never_displaces_what_came_first
     timeline.start_turn("turn_1", "Look", big, *photos)
     media = {photo.sha256: photo.filename.encode() for photo in photos} | {big.sha256: bytes(6 * 1024 * 1024)}
 
-    parts = renderer().render(timeline.blocks, "[ANNOUNCE]", media)[1].parts
+    parts = render(timeline.blocks, media)[1].parts
 
     shown = [part.name for part in parts if isinstance(part, MediaPart)]
     assert shown == [photo.filename for photo in photos[:MAX_MEDIA_PARTS]]
 
 
 def test_an_empty_timeline_still_gives_a_request() -> None:
-    assert renderer().render([], "[ANNOUNCE]", {})[1].parts == (TextPart("[ANNOUNCE]"),)
+    assert render([])[1].parts == (TextPart("[ANNOUNCE]"),)
 
 
 def test_the_offline_model_reads_what_is_rendered() -> None:
@@ -148,9 +223,13 @@ def test_the_offline_model_reads_what_is_rendered() -> None:
     (plan,) = new_plan([], plan_id=PlanId("plan_a"), labels=["sum"], moment=PlanMoment(TurnId("turn_1"), NOW))
     timeline.add(BlockType.PLAN, plan.snapshot_ref, PlanBody(plan=plan))
     budget = Budget(2, 15, 1.0, 1800, 10, 1000, 0.0, 1.0)
-    state = build_announce_state(timeline.blocks, timeline.turn_id, budget=budget, code="yes", now=NOW)
+    present = Present()
+    present.extend(timeline.blocks)
+    state = AnnounceState(
+        turn_id=timeline.turn_id, budget=budget, code="yes", now=NOW, plans=present.open_plans, files=present.files
+    )
 
-    messages = renderer().render(timeline.blocks, build_announce(state), {})
+    messages = render(timeline.blocks, tail=[build_announce(state)])
     read = read_conversation(ModelRequest(messages, 1000))
 
     (attachment,) = read.now.attachments
@@ -160,3 +239,61 @@ def test_the_offline_model_reads_what_is_rendered() -> None:
     assert (call.prog_name, call.ok, call.report) == ("sum", True, "RESULT {}")
     assert read.plan is not None
     assert (read.plan.plan_id, read.rounds_left) == ("plan_a", 13)
+
+
+def test_the_offline_model_reads_cards_rows_and_memories() -> None:
+    timeline = TimelineBuilder()
+    for n in range(3):
+        timeline.start_turn(f"turn_{n}", f"Question {n} " * 40)
+        timeline.start_round()
+        timeline.result("call_1", "react.read", "word " * 200)
+        if n == 1:
+            summary = SummaryBody(text="Goal: count beavers")
+            timeline.add(BlockType.WORKING_SUMMARY, "ws:turn_1.conv.working.summary", summary)
+        timeline.answer("Done " * 100)
+    timeline.start_turn("turn_3", "And now?")
+    start = timeline.blocks[-2].seq
+    body = RangeSummaryBody(
+        scope="history", first_seq=1, last_seq=5, turn_ids=("turn_0",), text="They asked about otters.",
+        before_tokens=9, after_tokens=1, by="rules",
+    )  # fmt: skip
+    timeline.add(BlockType.RANGE_SUMMARY, "su:turn_3.conv.range.summary", body)
+    notice = SystemMessageBody(kind="cache_ttl_pruned", text="x", recent_from_seq=start, intact_from_seq=start)
+    timeline.add(BlockType.SYSTEM_MESSAGE, "ar:turn_3.round.0.pruned", notice)
+
+    read = read_conversation(ModelRequest(render(timeline.blocks), 1000))
+
+    assert "They asked about otters." in read.memories[0]
+    assert [turn.turn_id for turn in read.turns] == ["turn_1", "turn_2", "turn_3"]
+    assert read.turns[0].asks == ()
+    assert read.turns[1].asks[0].text.startswith("Question 2 ")
+    assert read.now.asks[0].text == "And now?"
+
+
+def test_tokens_count_the_system_text_the_view_the_tail_and_media() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Look", PHOTO)
+    kept = renderer()
+    kept.take(timeline.blocks)
+    kept.render(["tail"], {PHOTO.sha256: b"png"})
+
+    chars = len("You are helpful.") + kept.view.chars + len("tail")
+
+    assert kept.tokens(CharsPerToken(1.0), ["tail"]) == chars + 1_600
+
+
+def test_media_is_no_longer_attached_when_its_turn_is_over() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Look", PHOTO)
+    kept = renderer()
+    kept.take(timeline.blocks)
+    first = kept.render(["x"], {PHOTO.sha256: b"png"})[1].parts
+
+    at = len(timeline.blocks)
+    timeline.start_turn("turn_2", "And?")
+    breaks = kept.take(timeline.blocks[at:])
+    second = kept.render(["x"], {PHOTO.sha256: b"png"})[1].parts
+
+    assert sum(isinstance(part, MediaPart) for part in first) == 1
+    assert sum(isinstance(part, MediaPart) for part in second) == 0
+    assert [each.cause for each in breaks] == [BreakCause.MEDIA]

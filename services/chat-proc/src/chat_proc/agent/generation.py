@@ -12,11 +12,11 @@ from chat_proc.channels.citations import Citer, build_citer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream, ThinkingText
 from chat_proc.models.estimate import estimate_request
+from chat_proc.models.ratios import LearnedRatios
 from chat_proc.stream.texts import RoundTexts
 from everturn.model.commits import UsageEvent
 from everturn.model.llm.decisions import Decision
 from everturn.model.llm.prompts import ModelRequest
-from everturn.model.llm.tokens import CharsPerToken
 from everturn.ports.language_model import (
     ContextLimitExceeded,
     FinishReason,
@@ -59,13 +59,14 @@ class Generator:
         fallback: LanguageModel | None = None,
         limits: DecisionLimits | None = None,
         max_broken_replies: int = 2,
+        ratios: LearnedRatios | None = None,
     ) -> None:
         self._models = (model,) if fallback is None else (model, fallback)
         self._failpoints = failpoints
         self._limits = limits or DecisionLimits()
         self._closing_limits = replace(self._limits, fanout=None, one_thinking=False, stops_early=False)
         self._max_broken_replies = max_broken_replies
-        self._ratio = CharsPerToken()
+        self._ratios = ratios or LearnedRatios()
 
     async def generate(
         self, turn: OpenTurn, request: ModelRequest, round_number: int, *, closing: bool = False
@@ -113,7 +114,8 @@ class Generator:
 
     def estimate_lost_call(self, request: ModelRequest) -> UsageEvent:
         """Usage of a call that died with its worker: its input was paid, its output is unknown."""
-        usage = ModelUsage(input_tokens=estimate_request(request, self._ratio), estimated=True)
+        ratio = self._ratios.of(self._models[0].traits.name)
+        usage = ModelUsage(input_tokens=estimate_request(request, ratio), estimated=True)
         return _usage_event(self._models[0].traits.name, usage)
 
     async def _stream(self, call: "_Call", reply: "_Reply") -> None:
@@ -129,12 +131,14 @@ class Generator:
                         reply.think(text)
                     case ReplyFinished():
                         reply.usage, reply.reason = piece.usage, piece.reason
+                        self._ratios.learn(call.model.traits.name, call.request, piece.usage)
 
     def _usage(self, call: "_Call", reply: "_Reply") -> UsageEvent:
         usage = reply.usage
         if usage is None:
-            output = self._ratio.tokens_for(reply.chars)
-            usage = ModelUsage(estimate_request(call.request, self._ratio), output, estimated=True)
+            ratio = self._ratios.of(call.model.traits.name)
+            output = ratio.tokens_for(reply.chars)
+            usage = ModelUsage(estimate_request(call.request, ratio), output, estimated=True)
         return _usage_event(call.model.traits.name, usage)
 
 

@@ -1,26 +1,41 @@
-"""What the model is sent in a round: the rendered timeline, and ANNOUNCE with the budget as it stands."""
+"""What the model is sent in a round: the rendered timeline, then SOURCES POOL, then ANNOUNCE as things stand."""
 
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.limits import TurnLimits, base_rounds
 from chat_proc.agent.open_turn import OpenTurn
-from chat_proc.timeline.announce import Budget, build_announce, build_announce_state
-from chat_proc.timeline.files import wanted_media
+from chat_proc.models.ratios import LearnedRatios
+from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, build_announce
+from chat_proc.timeline.present import Present
 from chat_proc.timeline.render import PromptRenderer
+from chat_proc.timeline.source_pool import build_source_pool
+from chat_proc.timeline.view import TimelineView
 from everturn.model.llm.prompts import ModelRequest
 from everturn.ports.language_model import ModelTraits
+from everturn.telemetry.metrics import PROMPT_BREAKS
+from everturn.wire.execution import RunLimits
 
 
 class PromptBuilder:
-    """Shared by all turns of a worker. `code` says how programs run here, or why they can't."""
+    """Shared by all turns of a worker. `code` says how programs run here, or why they can't; `run` what one may use."""
 
     def __init__(
-        self, *, system_prompt: str, closing_prompt: str, traits: ModelTraits, limits: TurnLimits, code: str
+        self,
+        *,
+        system_prompt: str,
+        closing_prompt: str,
+        traits: ModelTraits,
+        limits: TurnLimits,
+        code: str,
+        run: RunLimits | None = None,
+        ratios: LearnedRatios | None = None,
     ) -> None:
         self.system_prompt = system_prompt
         self.closing_prompt = closing_prompt
         self.traits = traits
         self.limits = limits
         self.code = code
+        self.run = run
+        self.ratios = ratios or LearnedRatios()
 
     def open(self, turn: OpenTurn) -> "TurnPrompts":
         return TurnPrompts(self, turn)
@@ -33,37 +48,79 @@ class TurnPrompts:
         self._shared = shared
         self._turn = turn
         self._renderer = PromptRenderer(system_prompt=shared.system_prompt, traits=shared.traits)
+        self._present = Present()
+        self._taken = 0
+        # First as the turn before this one left it, so that what this turn changes of it counts as a break.
+        self._take_up_to(len(turn.blocks) - len(turn.turn_blocks))
+
+    @property
+    def view(self) -> TimelineView:
+        """What the model sees, with all blocks written so far."""
+        self._take_up_to(len(self._turn.blocks))
+        return self._renderer.view
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens of a request made now, without SOURCES POOL and ANNOUNCE."""
+        self._take_up_to(len(self._turn.blocks))
+        return self._renderer.tokens(self._shared.ratios.of(self._shared.traits.name))
 
     async def build(self, place: RoundPlace) -> ModelRequest:
         """The request of an ordinary round."""
         limits = self._shared.limits
         cap = limits.finalize_output_tokens if place.finalize else limits.max_output_tokens
-        return await self._request(self._announce(place), max_tokens=min(cap, limits.max_output_tokens))
+        return await self._request(place, max_tokens=min(cap, limits.max_output_tokens))
 
     async def build_closing(self, place: RoundPlace, cap: str) -> ModelRequest:
         """The request of the closing call; `cap` says in words what was reached."""
-        announce = self._announce(place) + "\n" + self._shared.closing_prompt.replace("{cap}", cap)
-        return await self._request(announce, max_tokens=self._shared.limits.max_output_tokens)
+        order = "\n" + self._shared.closing_prompt.replace("{cap}", cap)
+        return await self._request(place, order, max_tokens=self._shared.limits.max_output_tokens)
 
-    async def _request(self, announce: str, *, max_tokens: int) -> ModelRequest:
+    async def _request(self, place: RoundPlace, order: str = "", *, max_tokens: int) -> ModelRequest:
+        """`order` stands behind everything else."""
         turn = self._turn
-        await turn.load_media(wanted_media(turn.blocks))
-        messages = self._renderer.render(turn.blocks, announce, turn.media)
-        return ModelRequest(messages, max_tokens)
+        self._take_up_to(len(turn.blocks))
+        await turn.load_media(self._present.wanted_media)
+        tail = (build_source_pool(turn.pool.rows), self._announce(place) + order)
+        return ModelRequest(self._renderer.render(tail, turn.media), max_tokens)
+
+    def _take_up_to(self, end: int) -> None:
+        news = self._turn.blocks[self._taken : end]
+        self._taken = end
+        self._present.extend(news)
+        for each in self._renderer.take(news):
+            PROMPT_BREAKS.labels(each.cause.value).inc()
 
     def _announce(self, place: RoundPlace) -> str:
+        turn, present, visibility = self._turn, self._present, self._renderer.view.visibility
+        return build_announce(
+            AnnounceState(
+                turn_id=turn.turn_id,
+                budget=self._budget(place),
+                caps=ContextCaps(self.tokens, self._shared.traits.context_tokens),
+                code=self._shared.code,
+                run=self._shared.run,
+                now=place.now,
+                plans=present.open_plans,
+                events=tuple(present.events),
+                files=present.files,
+                notices=visibility.notices(turn.turn_id),
+                feedback=tuple(present.feedback),
+            )
+        )
+
+    def _budget(self, place: RoundPlace) -> Budget:
         turn, limits = self._turn, self._shared.limits
-        budget = Budget(
+        spent = turn.spent
+        return Budget(
             round=place.round,
             round_limit=place.limit,
             bonus_rounds=0 if place.finalize else max(0, place.limit - base_rounds(limits, turn.turn_blocks)),
             finalize=place.finalize,
-            elapsed_s=turn.spent.elapsed_s,
+            elapsed_s=spent.elapsed_s,
             wall_time_s=limits.wall_time_s,
-            tokens=turn.spent.usage.input_tokens + turn.spent.usage.output_tokens,
+            tokens=spent.usage.input_tokens + spent.usage.output_tokens,
             token_limit=limits.tokens,
-            cost_usd=turn.spent.usage.cost_usd,
+            cost_usd=spent.usage.cost_usd,
             cost_limit_usd=limits.cost_usd,
         )
-        state = build_announce_state(turn.blocks, turn.turn_id, budget=budget, code=self._shared.code, now=place.now)
-        return build_announce(state)

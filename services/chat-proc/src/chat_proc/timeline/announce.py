@@ -3,20 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chat_proc.timeline.block_text import render_artifact, render_plan
-from chat_proc.timeline.files import fold_artifacts
-from chat_proc.timeline.plans import open_plans
-from everturn.model.artifacts import Artifact, ArtifactKind
-from everturn.model.block_bodies import FeedbackBody, SignalBody
-from everturn.model.blocks import Block
+from chat_proc.timeline.block_text import MAX_PROMPT_CHARS, render_artifact, render_plan
+from everturn.model.artifacts import Artifact
+from everturn.model.block_bodies import EventBody, FeedbackBody, SignalBody
+from everturn.model.blocks import Block, BlockType
 from everturn.model.ids import TurnId
 from everturn.model.plans import PlanSnapshot
+from everturn.ports.tool import PREVIEW_CHARS
 from everturn.timeline.inert import escape_line, make_inert
+from everturn.wire.execution import RunLimits
 
 SHOWN_EVENTS = 4
 SHOWN_FILES = 30
 SHOWN_FEEDBACK = 8
+SHOWN_MEMORIES = 8
+SHOWN_ATTACHMENTS = 3
 MAX_LINE_CHARS = 120
+MAX_MEMORY_CHARS = 220
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,37 +42,46 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class ContextCaps:
+    """How much of the context the last request filled, as an estimate, and what of one text a prompt shows."""
+
+    tokens: int
+    token_limit: int
+    prompt_chars: int = MAX_PROMPT_CHARS
+    result_chars: int = PREVIEW_CHARS
+
+
+@dataclass(frozen=True, slots=True)
+class HotMemory:
+    """One row of the person's durable memory; `ref` is what `memory.read` takes."""
+
+    ref: str
+    text: str
+    labels: tuple[str, ...] = ()
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AnnounceState:
-    """Everything ANNOUNCE tells. `code` says how programs run here, or why they can't; `now` is ISO 8601 in UTC."""
+    """Everything ANNOUNCE tells. `code` says how programs run here, or why they can't; `now` is ISO 8601 in UTC.
+
+    `run` are the limits of one program where programs run. `hotset` is None where durable memory is off, and the text
+    of a failure where it is on and can't be read. `notices` say what of the timeline is shown short.
+    """
 
     turn_id: TurnId
     budget: Budget
     code: str
     now: str
     timezone: str = "UTC"
+    caps: ContextCaps | None = None
+    run: RunLimits | None = None
     plans: tuple[PlanSnapshot, ...] = ()
     events: tuple[Block, ...] = ()
+    hotset: tuple[HotMemory, ...] | str | None = None
     files: tuple[Artifact, ...] = ()
+    notices: tuple[str, ...] = ()
     feedback: tuple[FeedbackBody, ...] = ()
-
-
-def build_announce_state(
-    blocks: Sequence[Block], turn_id: TurnId, *, budget: Budget, code: str, now: str, timezone: str = "UTC"
-) -> AnnounceState:
-    """Fold what the timeline knows about the present: open plans, signals, files and feedback."""
-    turn_blocks = [block for block in blocks if block.turn_id == turn_id]
-    files = (artifact for artifact in fold_artifacts(blocks).values() if artifact.kind is not ArtifactKind.ATTACHMENT)
-    return AnnounceState(
-        turn_id=turn_id,
-        budget=budget,
-        code=code,
-        now=now,
-        timezone=timezone,
-        plans=open_plans(blocks, turn_id),
-        events=tuple(block for block in turn_blocks if isinstance(block.body, SignalBody)),
-        files=tuple(files),
-        feedback=tuple(block.body for block in turn_blocks if isinstance(block.body, FeedbackBody)),
-    )
 
 
 def build_announce(state: AnnounceState) -> str:
@@ -78,11 +90,14 @@ def build_announce(state: AnnounceState) -> str:
     sections = [
         f"[ANNOUNCE]\nIteration {min(budget.round, budget.round_limit)}/{budget.round_limit}",
         _budget_section(budget),
-        f"[RUNTIME LIMITS]\ncode: {make_inert(state.code)}",
+        _section("CONTEXT CAPS", _caps_lines(state.caps)),
+        _section("RUNTIME LIMITS", [f"code: {make_inert(state.code)}", *_run_lines(state.run)]),
         f"[TEMPORAL CONTEXT]\nuser timezone: {escape_line(state.timezone)}\nnow (UTC): {state.now}",
         _section("OPEN PLANS", [make_inert(render_plan(plan)) for plan in state.plans] or ["none"]),
-        _section("LIVE TURN EVENTS", [_event_line(block) for block in state.events[-SHOWN_EVENTS:]]),
+        _section("LIVE TURN EVENTS", [line for block in state.events[-SHOWN_EVENTS:] for line in _event_lines(block)]),
+        _section("USER MEMORY HOTSET", _memory_lines(state.hotset)),
         _section("WORKSPACE", _workspace_lines(state)),
+        _section("PRUNE NOTICES", [make_inert(notice) for notice in state.notices]),
         _section("NEW FEEDBACK", [_feedback_line(body) for body in state.feedback[-SHOWN_FEEDBACK:]]),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
@@ -108,6 +123,47 @@ def _budget_section(budget: Budget) -> str:
     return _section("BUDGET", lines)
 
 
+def _caps_lines(caps: ContextCaps | None) -> list[str]:
+    if caps is None:
+        return []
+    return [
+        f"context: about {100 * caps.tokens // caps.token_limit} % of {caps.token_limit} tokens are filled",
+        f"shown of one text: {caps.result_chars} characters of a result, {caps.prompt_chars} of a message; a longer one"
+        " names the call that reads on",
+    ]
+
+
+def _run_lines(run: RunLimits | None) -> list[str]:
+    if run is None:
+        return []
+    return [
+        f"a program: {_megabytes(run.memory_bytes)} of memory, {run.cpu_s} s of processor time, "
+        f"files of at most {_megabytes(run.file_bytes)}; it leaves at most {run.output_files} files, "
+        f"{_megabytes(run.output_bytes)} together"
+    ]
+
+
+def _memory_lines(hotset: tuple[HotMemory, ...] | str | None) -> list[str]:
+    match hotset:
+        case None:
+            return []
+        case str():
+            return [f"unavailable: {_one_line(hotset)}"]
+        case ():
+            return ["none yet"]
+        case _:
+            return [
+                "(what the person wants remembered; what they say now outweighs it)",
+                *map(_memory_line, hotset[:SHOWN_MEMORIES]),
+            ]
+
+
+def _memory_line(memory: HotMemory) -> str:
+    labels = "".join(f" #{_one_line(label)}" for label in memory.labels[:5])
+    pinned = " pinned" if memory.pinned else ""
+    return f"- {escape_line(memory.ref)}{pinned}{labels}: {_one_line(memory.text, MAX_MEMORY_CHARS)}"
+
+
 def _workspace_lines(state: AnnounceState) -> list[str]:
     lines = [f"this turn writes to {state.turn_id}/files/ and {state.turn_id}/outputs/"]
     if len(state.files) > SHOWN_FILES:
@@ -115,18 +171,36 @@ def _workspace_lines(state: AnnounceState) -> list[str]:
     return lines + [render_artifact(artifact) for artifact in state.files[-SHOWN_FILES:]]
 
 
-def _event_line(block: Block) -> str:
-    text = block.body.text if isinstance(block.body, SignalBody) else ""
-    return f"- {block.type.value} {block.ref}: {_one_line(text) or '(no text)'}"
+def _event_lines(block: Block) -> list[str]:
+    match block.body:
+        case SignalBody() as body:
+            silent = "(no text: stop now with what there is)" if block.type is BlockType.USER_STEER else "(no text)"
+            what = block.type.value
+        case EventBody() as body:
+            silent = "(no text)"
+            what = f"{block.type.value} {escape_line(body.kind)}{'' if body.reactive else ' (recorded only)'}"
+        case _:
+            return []
+    shown = body.attachments[:SHOWN_ATTACHMENTS]
+    left = len(body.attachments) - len(shown)
+    return [
+        f"- {what} {escape_line(block.ref)}: {_one_line(body.text) or silent}",
+        *(f"  {render_artifact(artifact)}" for artifact in shown),
+        *([f"  and {left} more files"] if left else []),
+    ]
 
 
 def _feedback_line(body: FeedbackBody) -> str:
     return f"- {body.turn_id} {body.reaction or 'no reaction'} ({body.origin}): {_one_line(body.text) or '(no text)'}"
 
 
-def _one_line(text: str) -> str:
+def _one_line(text: str, cap: int = MAX_LINE_CHARS) -> str:
     line = " ".join(text.split())
-    return escape_line(line if len(line) <= MAX_LINE_CHARS else line[:MAX_LINE_CHARS] + "...")
+    return escape_line(line if len(line) <= cap else line[:cap] + "...")
+
+
+def _megabytes(size: int) -> str:
+    return f"{size // (1024 * 1024)} MB"
 
 
 def _duration(seconds: float) -> str:

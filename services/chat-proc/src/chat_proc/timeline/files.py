@@ -1,6 +1,6 @@
 """The files of a conversation, folded from its blocks, and which of them go to the model as images or documents."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -73,13 +73,3 @@ def describe_media(artifact: Artifact) -> AttachedMedia:
     return AttachedMedia(
         ref=artifact.ref, mime=artifact.mime, sha256=artifact.sha256, name=artifact.filename, size=artifact.size
     )
-
-
-def wanted_media(blocks: Sequence[Block]) -> tuple[Artifact, ...]:
-    """The files whose bytes a request needs: the images and PDFs of the last turn, each content once."""
-    if not blocks:
-        return ()
-    by_content = {artifact.sha256: artifact for block in blocks for artifact in block_artifacts(block)}
-    current = (block for block in blocks if block.turn_id == blocks[-1].turn_id)
-    wanted = dict.fromkeys(media.sha256 for block in current for media in block_media(block))
-    return tuple(by_content[sha256] for sha256 in wanted if sha256 in by_content)

@@ -1,13 +1,14 @@
-"""Turns a timeline into provider messages: the same bytes in every request, then ANNOUNCE."""
+"""Turns a timeline into provider messages: the same bytes in every request, then SOURCES POOL and ANNOUNCE."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from chat_proc.timeline.block_text import render_block
-from chat_proc.timeline.cache_points import choose_cache_points
+from chat_proc.timeline.cache_points import CachePoints, choose_cache_points
 from chat_proc.timeline.files import IMAGE_MIMES, PDF_MIME, AttachedMedia, block_media
-from chat_proc.timeline.projection import project_blocks
+from chat_proc.timeline.forms import Form
+from chat_proc.timeline.view import Break, TimelineView
 from everturn.model.blocks import Block
 from everturn.model.llm.prompts import MediaPart, Part, PromptMessage, TextPart
+from everturn.model.llm.tokens import CharsPerToken, estimate_media_tokens
 from everturn.ports.language_model import ModelTraits
 
 MAX_MEDIA_PARTS = 20
@@ -18,57 +19,92 @@ MAX_PDF_BYTES = 10 * 1024 * 1024
 
 
 class PromptRenderer:
-    """Renders one conversation for one model. Keeps the text of every block it has rendered; blocks never change.
+    """Renders one conversation for one model, each block once: what a request held the next one holds, up to a break.
 
     Everything but the system text is one user message with one part for each block: the model reads its own earlier
     work as a record, not as a way to write, and no provider's rule about alternating roles can shift a part.
     """
 
     def __init__(self, *, system_prompt: str, traits: ModelTraits) -> None:
+        self.view = TimelineView()
         self._system = PromptMessage("system", (TextPart(system_prompt, cache_point=True),))
         self._traits = traits
-        self._texts: dict[int, str] = {}
+        self._parts: list[Part] = []
+        self._starts: list[int] = []
+        """Where the parts of each item begin."""
+        self._breaks_taken = 0
+        self._media = _MediaBudget(traits)
 
-    def render(self, blocks: Sequence[Block], announce: str, media: Mapping[str, bytes]) -> tuple[PromptMessage, ...]:
-        """The request's messages. `media` holds the bytes of images and PDFs of the last turn by sha256."""
-        visible = project_blocks(blocks)
-        points = choose_cache_points(visible)
-        shown = _MediaBudget(self._traits, media)
-        parts: list[Part] = []
-        for block in visible:
-            parts.append(TextPart(self._text(block), cache_point=block.seq in points))
-            if block.turn_id == visible[-1].turn_id:
-                parts.extend(shown.take(block))
-        parts.append(TextPart(announce))
+    def take(self, blocks: Sequence[Block]) -> tuple[Break, ...]:
+        """The blocks that came since; the breaks that they declare."""
+        self.view.extend(blocks)
+        breaks = tuple(self.view.breaks[self._breaks_taken :])
+        self._breaks_taken = len(self.view.breaks)
+        if breaks:
+            self._forget_from(min(each.index for each in breaks))
+        return breaks
+
+    def render(self, tail: Sequence[str], media: Mapping[str, bytes]) -> tuple[PromptMessage, ...]:
+        """The request's messages. `tail` are the texts behind the timeline, never cached; `media` holds the bytes of
+        the newest turn's images and PDFs by sha256."""
+        for at in range(len(self._starts), len(self.view.items)):
+            self._append(at, media)
+        parts = list(self._parts)
+        for at in self.cache_points.indexes:
+            part = parts[self._starts[at]]
+            if isinstance(part, TextPart):
+                parts[self._starts[at]] = TextPart(part.text, cache_point=True)
+        parts.extend(TextPart(text) for text in tail if text)
         return (self._system, PromptMessage("user", tuple(parts)))
 
-    def _text(self, block: Block) -> str:
-        text = self._texts.get(block.seq)
-        if text is None:
-            text = self._texts[block.seq] = render_block(block) + self._unseen(block)
-        return text
+    @property
+    def cache_points(self) -> CachePoints:
+        """Where the next request asks to cache, besides the system text."""
+        return choose_cache_points(self.view.items, self.view.turn_at)
 
-    def _unseen(self, block: Block) -> str:
-        unseen = [media.ref for media in block_media(block) if not _can_see(self._traits, media.mime)]
+    def tokens(self, ratio: CharsPerToken, tail: Sequence[str] = ()) -> int:
+        """Estimated tokens of the request with this tail, media included."""
+        chars = sum(len(part.text) for part in self._system.parts if isinstance(part, TextPart))
+        chars += self.view.chars + sum(map(len, tail))
+        return ratio.tokens_for(chars) + self._media.tokens
+
+    def _append(self, at: int, media: Mapping[str, bytes]) -> None:
+        item = self.view.items[at]
+        self._starts.append(len(self._parts))
+        self._parts.append(TextPart(item.text + self._unseen(at)))
+        if at >= self.view.turn_at and item.form is Form.FULL:
+            self._parts.extend(self._media.take(item.block, media))
+
+    def _forget_from(self, index: int) -> None:
+        if index < len(self._starts):
+            del self._parts[self._starts[index] :]
+            del self._starts[index:]
+            self._media = _MediaBudget(self._traits, [part for part in self._parts if isinstance(part, MediaPart)])
+
+    def _unseen(self, at: int) -> str:
+        item = self.view.items[at]
+        shown = block_media(item.block) if item.form is Form.FULL else ()
+        unseen = any(not _can_see(self._traits, media.mime) for media in shown)
         return "(this model can't look at the file; a program can)\n\n" if unseen else ""
 
 
 class _MediaBudget:
     """What one request may still attach. First come, first served: a later file never displaces an earlier one."""
 
-    def __init__(self, traits: ModelTraits, media: Mapping[str, bytes]) -> None:
+    def __init__(self, traits: ModelTraits, attached: Sequence[MediaPart] = ()) -> None:
         self._traits = traits
-        self._media = media
-        self._parts_left = MAX_MEDIA_PARTS
-        self._bytes_left = MAX_MEDIA_BYTES
+        self._parts_left = MAX_MEDIA_PARTS - len(attached)
+        self._bytes_left = MAX_MEDIA_BYTES - sum(len(part.data) for part in attached)
+        self.tokens = sum(estimate_media_tokens(part.mime, len(part.data)) for part in attached)
 
-    def take(self, block: Block) -> Iterator[MediaPart]:
+    def take(self, block: Block, media: Mapping[str, bytes]) -> Iterator[MediaPart]:
         for item in block_media(block):
-            data = self._media.get(item.sha256)
+            data = media.get(item.sha256)
             if data is None or not self._fits(item, len(data)):
                 continue
             self._parts_left -= 1
             self._bytes_left -= len(data)
+            self.tokens += estimate_media_tokens(item.mime, len(data))
             yield MediaPart(mime=item.mime, data=data, name=item.name)
 
     def _fits(self, item: AttachedMedia, size: int) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from chat_proc.timeline.block_text import render_block
+from chat_proc.timeline.files import block_media
 from chat_proc.timeline.forms import Form, render_card, render_memory, render_replaced, render_row, try_light
 from chat_proc.timeline.visibility import NEVER_SHOWN, BreakCause, Visibility
 from everturn.model.block_bodies import RangeSummaryBody
@@ -45,10 +46,11 @@ class TimelineView:
         """Of all items."""
         self.texts_built = 0
         """Texts rendered so far: a block counts once for each form it was shown in."""
-        self.turn_id = TurnId("")
+        self.turn_id: TurnId = TurnId("")
         """The newest turn."""
         self.turn_at = 0
         """The index of its first item."""
+        self._media_at: int | None = None
         self._blocks: list[Block] = []
         self._visibility = Visibility()
         self._shown: dict[int, VisibleBlock] = {}
@@ -59,17 +61,26 @@ class TimelineView:
         """All blocks taken so far."""
         return self._blocks
 
+    @property
+    def visibility(self) -> Visibility:
+        """What was learnt of the blocks; only the view teaches it."""
+        return self._visibility
+
     def extend(self, blocks: Iterable[Block]) -> None:
         """Take the next blocks. Costs as much as these, unless one of them changes what was visible."""
         taken = tuple(blocks)
+        turn_id, media_at = self.turn_id, self._media_at
         self._blocks.extend(taken)
         causes = [(cause, block.seq) for block in taken if (cause := self._visibility.learn(block)) is not None]
         if causes:
             self._fold_again(causes)
-            return
-        for block in taken:
-            if block.type not in NEVER_SHOWN:
-                self._add(block, Form.FULL, {})
+        else:
+            for block in taken:
+                if block.type not in NEVER_SHOWN:
+                    self._add(block, Form.FULL, {})
+        if media_at is not None and self.turn_id != turn_id:
+            seq = next(block.seq for block in taken if block.turn_id != turn_id)
+            self.breaks.append(Break(BreakCause.MEDIA, seq, min(media_at, self.turn_at)))
 
     def tokens(self, ratio: CharsPerToken) -> int:
         """Estimated tokens of all items; images and PDFs are not among them."""
@@ -85,7 +96,7 @@ class TimelineView:
         before, kept = self.items, self._shown
         self.items, self._shown = [], {}
         self.chars = self.turn_at = 0
-        self.turn_id = TurnId("")
+        self.turn_id, self._media_at = TurnId(""), None
         if self._visibility.memory is not None:
             self._add(self._visibility.memory, Form.FULL, kept)
         replaced: set[str] = set()
@@ -109,7 +120,9 @@ class TimelineView:
             return
         item = self._try_reuse(block, form, kept.get(block.seq)) or self._build_item(block, form)
         if block.turn_id != self.turn_id and block is not self._visibility.memory:
-            self.turn_id, self.turn_at = block.turn_id, len(self.items)
+            self.turn_id, self.turn_at, self._media_at = block.turn_id, len(self.items), None
+        if self._media_at is None and item.form is Form.FULL and block_media(block):
+            self._media_at = len(self.items)
         self.items.append(item)
         self._shown[block.seq] = item
         self.chars += len(item.text)

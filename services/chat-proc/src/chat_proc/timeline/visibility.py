@@ -10,6 +10,7 @@ from chat_proc.timeline.forms import Form
 from everturn.model import block_bodies as bodies
 from everturn.model.blocks import Block, BlockType
 from everturn.model.ids import TurnId
+from everturn.timeline.inert import escape_line
 
 NEVER_SHOWN = frozenset(
     {
@@ -127,6 +128,16 @@ class Visibility:
             case _:
                 is_light = turn.first_seq < self._intact_from and block.type not in NEVER_PRUNED
                 return Form.LIGHT if is_light else Form.FULL
+
+    def notices(self, turn_id: TurnId) -> tuple[str, ...]:
+        """What is shown short, and by which block one knows; a line each."""
+        turn = self._turns.get(turn_id)
+        lines = [f"older turns are summarized in {self.memory.ref}"] if self.memory else []
+        lines += [f"older turns are shown short, as {self._notice.ref} says"] if self._notice else []
+        if turn is not None and turn.checkpoint is not None:
+            lines.append(f"earlier rounds of this turn are summarized in {turn.checkpoint.ref}")
+        lines += [f"hidden refs: {len(self._hidden)}; react.read shows them again"] if self._hidden else []
+        return tuple(map(escape_line, lines))
 
     def replacement_of(self, block: Block) -> str | None:
         """The text that a hide put in the block's place."""

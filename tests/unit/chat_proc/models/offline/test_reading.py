@@ -76,11 +76,15 @@ def test_the_clock_and_the_state_of_the_code_tool_come_from_announce(prompt: "Pr
     assert conversation.code_state == "bubblewrap"
 
 
-def test_working_summaries_are_no_memories(prompt: "PromptBuilder") -> None:
-    prompt.block("[conv.range.summary su:turn_0.conv.range.summary]\nold").turn("turn_1", "go")
-    prompt.block("[conv.working.summary ws:turn_1.conv.working.summary]\nGoal: go")
+def test_working_summaries_are_memories_only_when_they_stand_for_their_turn(prompt: "PromptBuilder") -> None:
+    prompt.block("[COMPACTED PRIOR CONVERSATION MEMORY]\npath=su:turn_0.conv.range.summary; stands for turn_0\nold")
+    prompt.turn("turn_1", "go")
+    prompt.block("[conv.working.summary ws:turn_1.conv.working.summary] (stands for the whole turn)\nGoal: went")
+    prompt.turn("turn_2", "go on")
+    prompt.block("[conv.working.summary ws:turn_2.conv.working.summary]\nGoal: go")
+    prompt.block("[MID-TURN CHECKPOINT]\npath=su:turn_2.conv.range.summary; stands for rounds\nearlier")
 
-    assert read_conversation(prompt.build()).memories == ("old",)
+    assert read_conversation(prompt.build()).memories == ("old", "Goal: went", "earlier")
 
 
 def test_a_file_without_path_is_found_by_its_ref(prompt: "PromptBuilder") -> None:

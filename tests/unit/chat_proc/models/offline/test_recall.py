@@ -53,7 +53,7 @@ def test_in_the_first_turn_there_is_nothing_to_recall(prompt: "PromptBuilder") -
 
 
 def test_summaries_of_pruned_turns_are_searched_too(prompt: "PromptBuilder") -> None:
-    prompt.block("[conv.range.summary su:turn_0.conv.range.summary]\nThe user's cat is called Minka.")
+    prompt.block("[COMPACTED PRIOR CONVERSATION MEMORY]\npath=su:turn_0.x; of turn_0\nThe user's cat is called Minka.")
 
     conversation = read_conversation(prompt.turn("turn_9", "…").build())
 

@@ -14,7 +14,7 @@ from everturn.model.llm.prompts import ModelRequest, TextPart
 from everturn.timeline.inert import read_back
 
 _HEADER = re.compile(
-    r"^\[(?P<kind>TURN|ANNOUNCE|SOURCES POOL|COMPACTED PRIOR CONVERSATION MEMORY"
+    r"^\[(?P<kind>TURN|ANNOUNCE|SOURCES POOL|COMPACTED PRIOR CONVERSATION MEMORY|MID-TURN CHECKPOINT"
     r"|(?:turn|user|react|assistant|conv|system|event|stage|approval)\.[a-z.]+)"
     r"(?P<rest>(?: [^\n]*?)?)\](?P<after>[^\]\n]*)$"
 )
@@ -119,7 +119,7 @@ def read_conversation(request: ModelRequest) -> Conversation:
     announce = announced[-1] if announced else ""
     return Conversation(
         turns=turns,
-        memories=tuple(block.body for block in blocks if block.kind == "conv.range.summary"),
+        memories=tuple(_read_memories(blocks)),
         tools=frozenset(_TOOL.findall("\n".join(_texts(request, system=True)))),
         plan=_read_plan(announce),
         rounds_left=_read_rounds_left(announce),
@@ -144,6 +144,18 @@ def read_blocks(texts: Iterable[str]) -> Iterator[Block]:
             header, body = found, []
         if header is not None:
             yield _build_block(header, body)
+
+
+def _read_memories(blocks: list[Block]) -> Iterator[str]:
+    """What stands for blocks that are no longer shown: summaries of ranges, and cards of pruned turns."""
+    for block in blocks:
+        match block.kind:
+            case "COMPACTED PRIOR CONVERSATION MEMORY" | "MID-TURN CHECKPOINT":
+                yield block.body.partition("\n")[2]  # the first line names what it stands for
+            case "conv.working.summary" if block.after:
+                yield block.body
+            case _:
+                pass
 
 
 def _build_block(header: re.Match[str], body: list[str]) -> Block:

@@ -1,0 +1,75 @@
+"""What holds now, folded block by block."""
+
+from chat_proc.timeline.files import describe_media
+from chat_proc.timeline.present import Present
+from everturn.model.artifacts import ArtifactKind
+from everturn.model.block_bodies import EventBody, FeedbackBody, PlanBody
+from everturn.model.blocks import BlockType
+from everturn.model.ids import PlanId, SignalId
+from everturn.model.plans import PlanMoment, new_plan
+from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+
+PHOTO = build_file("turn_1", "photo.png", b"png", mime="image/png")
+REPORT = build_file("turn_2", "report.pdf", b"pdf", mime="application/pdf")
+CHART = build_file("turn_1", "chart.png", b"chart", mime="image/png", kind=ArtifactKind.OUTPUT)
+
+
+def play() -> TimelineBuilder:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Look", PHOTO)
+    timeline.start_round()
+    timeline.result("call_1", "exec_tools.execute_code_python", "done", CHART)
+    timeline.say("steer", "sig_0", "quick")
+    timeline.start_turn("turn_2", "And now?")
+    timeline.say("followup", "sig_1", "this too", REPORT)
+    return timeline
+
+
+def fold(timeline: TimelineBuilder) -> Present:
+    present = Present()
+    present.extend(timeline.blocks)
+    return present
+
+
+def test_only_media_of_the_last_turn_is_wanted() -> None:
+    assert fold(play()).wanted_media == (REPORT,)
+    assert Present().wanted_media == ()
+
+
+def test_a_read_result_can_ask_for_media_of_an_earlier_turn() -> None:
+    timeline = play()
+    data = {"attached": [describe_media(CHART).model_dump(mode="json")]}
+    timeline.result("call_3", "react.read", "attached", data=data)
+
+    assert fold(timeline).wanted_media == (REPORT, CHART)
+
+
+def test_files_are_what_turns_wrote_without_what_was_removed() -> None:
+    timeline = play()
+    assert fold(timeline).files == (CHART,)
+
+    timeline.result("call_2", "react.checkout", "gone", CHART.model_copy(update={"removed": True}))
+
+    assert fold(timeline).files == ()
+
+
+def test_signals_events_and_feedback_are_those_of_the_newest_turn() -> None:
+    timeline = play()
+    event = EventBody(signal_id=SignalId("sig_3"), kind="form", text="sent")
+    timeline.add(BlockType.EXTERNAL_EVENT, "ar:turn_2.external.form.sig_3", event)
+    feedback = FeedbackBody(turn_id="turn_1", origin="user", reaction="ok", text="")
+    timeline.add(BlockType.FEEDBACK, "ar:turn_2.round.0.feedback.0", feedback)
+
+    present = fold(timeline)
+
+    assert [block.type.value for block in present.events] == ["user.followup", "event.external"]
+    assert present.feedback == [feedback]
+
+
+def test_open_plans_are_the_current_one_and_those_of_the_newest_turn() -> None:
+    timeline = play()
+    moment = PlanMoment(timeline.turn_id, NOW)
+    for plan in new_plan([], plan_id=PlanId("plan_a"), labels=["a"], moment=moment):
+        timeline.add(BlockType.PLAN, plan.snapshot_ref, PlanBody(plan=plan))
+
+    assert [plan.plan_id for plan in fold(timeline).open_plans] == ["plan_a"]
