@@ -22,8 +22,14 @@ from everturn.testing.memory.artifacts import MemoryArtifacts
 from everturn.testing.memory.conversation_reader import MemoryConversationReader
 from everturn.testing.memory.objects import MemoryObjects
 from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.memory.timelines import MemoryTimelines
 
-TOOL_PORTS = ToolPorts(MemoryObjects(), MemoryArtifacts(MemoryPlatform()), MemoryConversationReader(MemoryPlatform()))
+TOOL_PORTS = ToolPorts(
+    MemoryObjects(),
+    MemoryArtifacts(MemoryPlatform()),
+    MemoryConversationReader(MemoryPlatform()),
+    MemoryTimelines(MemoryPlatform()),
+)
 
 
 @pytest.fixture

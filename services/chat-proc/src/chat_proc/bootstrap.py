@@ -118,7 +118,9 @@ async def open_worker(settings: WorkerSettings) -> AsyncGenerator[tuple[Worker, 
 
 def build_tool_ports(database: Database, objects: Objects) -> ToolPorts:
     """What the tools read conversations and files with."""
-    return ToolPorts(objects, PostgresArtifacts(database), PostgresConversationReader(database))
+    return ToolPorts(
+        objects, PostgresArtifacts(database), PostgresConversationReader(database), PostgresTimelines(database)
+    )
 
 
 async def open_sandbox(python: Path | None) -> Sandbox | SandboxUnavailable:

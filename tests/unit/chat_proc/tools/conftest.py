@@ -2,17 +2,21 @@
 
 from collections.abc import Awaitable, Callable
 from itertools import count
+from typing import Any
 
 import pytest
 
+from chat_proc.tools.context.read import ReadTool
+from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.offered import ToolPorts
 from everturn.model.block_bodies import CheckoutBody
 from everturn.model.ids import CallId, ConversationId
-from everturn.ports.tool import Tool, ToolCall, ToolContext, ToolOutcome
+from everturn.ports.tool import NO_SOURCE_POOL, SourcePool, Tool, ToolCall, ToolContext, ToolOutcome
 from everturn.testing.memory.artifacts import MemoryArtifacts
 from everturn.testing.memory.conversation_reader import MemoryConversationReader
 from everturn.testing.memory.objects import MemoryObjects
 from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.memory.timelines import MemoryTimelines
 from everturn.testing.stored_files import OWNER, StoredFiles
 from everturn.testing.timelines import NOW, TimelineBuilder
 
@@ -32,7 +36,13 @@ def platform() -> MemoryPlatform:
 
 @pytest.fixture
 def tool_ports(objects: MemoryObjects, platform: MemoryPlatform) -> ToolPorts:
-    return ToolPorts(objects, MemoryArtifacts(platform), MemoryConversationReader(platform))
+    return ToolPorts(objects, MemoryArtifacts(platform), MemoryConversationReader(platform), MemoryTimelines(platform))
+
+
+@pytest.fixture
+def read_tool(tool_ports: ToolPorts) -> ReadTool:
+    ports = ReadPorts(tool_ports.artifacts, tool_ports.reader, tool_ports.sources)
+    return ReadTool(tool_ports.objects, ports)
 
 
 @pytest.fixture
@@ -45,7 +55,7 @@ def play(call_tool: CallTool, stored: StoredFiles) -> Play:
     """`await play(tool, timeline, params)`: a call whose result and records go to the timeline and to the rows."""
     numbers = count(1)
 
-    async def run(tool: Tool, timeline: TimelineBuilder, params: dict[str, object], **kwargs: str) -> ToolOutcome:
+    async def run(tool: Tool, timeline: TimelineBuilder, params: dict[str, object], **kwargs: Any) -> ToolOutcome:
         call_id = f"call_01890000-0000-7000-8000-{next(numbers):012d}"
         timeline.call(call_id, tool.spec.tool_id, params)
         outcome = await call_tool(tool, timeline, params, call_id=call_id, **kwargs)
@@ -73,6 +83,7 @@ def call_tool() -> CallTool:
         *,
         call_id: str = "call_01890000-0000-7000-8000-000000000001",
         code: str | None = None,
+        pool: SourcePool = NO_SOURCE_POOL,
     ) -> ToolOutcome:
         context = ToolContext(
             principal=OWNER,
@@ -81,6 +92,7 @@ def call_tool() -> CallTool:
             round=timeline.round,
             blocks=timeline.blocks,
             now=NOW,
+            pool=pool,
         )
         return await tool.run(ToolCall(CallId(call_id), tool.spec.params.model_validate(params), code, context))
 

@@ -12,8 +12,8 @@ from everturn.testing.timelines import TimelineBuilder
 
 
 @pytest.fixture
-def registry(objects: Objects) -> ToolRegistry:
-    return ToolRegistry([ReadTool(objects), WriteTool(objects), PlanTool()])
+def registry(objects: Objects, read_tool: ReadTool) -> ToolRegistry:
+    return ToolRegistry([read_tool, WriteTool(objects), PlanTool()])
 
 
 def test_tools_keep_the_order_they_were_given_in(registry: ToolRegistry) -> None:

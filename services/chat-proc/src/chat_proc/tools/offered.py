@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.tools.context.read import ReadTool
+from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.plan.plan import PlanTool
 from chat_proc.tools.registry import ToolRegistry
 from chat_proc.tools.workspace.checkout import CheckoutTool
@@ -13,6 +14,7 @@ from chat_proc.workspace.history import ArtifactHistory
 from everturn.ports.artifacts import Artifacts
 from everturn.ports.objects import Objects
 from everturn.ports.recall.conversation_reader import ConversationReader
+from everturn.ports.recall.conversation_sources import ConversationSources
 from everturn.ports.sandbox import Sandbox, SandboxUnavailable
 from everturn.ports.tool import Tool
 from everturn.wire.execution import Posture
@@ -35,11 +37,13 @@ class ToolPorts:
     objects: Objects
     artifacts: Artifacts
     reader: ConversationReader
+    sources: ConversationSources
 
 
 def offer_tools(ports: ToolPorts, sandbox: Sandbox | SandboxUnavailable) -> OfferedTools:
     """All tools that can work here, in the order in which the prompt lists them."""
-    tools = [ReadTool(ports.objects), *_workspace_tools(ports), PlanTool()]
+    read = ReadTool(ports.objects, ReadPorts(ports.artifacts, ports.reader, ports.sources))
+    tools = [read, *_workspace_tools(ports), PlanTool()]
     if isinstance(sandbox, SandboxUnavailable):
         posture = f"programs can't run here: {sandbox.reason}"
         return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox))

@@ -1,9 +1,11 @@
 """Excerpts: exactly the asked part, and labels that are true."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.tools.context.excerpt import Range, count_lines, cut_excerpt
+from chat_proc.tools.context.excerpt import Range, count_lines, cut_excerpt, start_cutter
 
 TEXT = "one\ntwo\nthree\nfour\n"
 TEXTS = st.text(st.sampled_from("ab\n "), max_size=80)
@@ -63,3 +65,51 @@ def test_following_the_offsets_reads_every_character_once(text: str, cap: int) -
 @given(text=TEXTS)
 def test_lines_are_counted_as_an_editor_does(text: str) -> None:
     assert count_lines(text) == len(text.splitlines())
+
+
+def test_an_offset_beyond_the_end_is_an_empty_range() -> None:
+    excerpt = cut_excerpt(TEXT, Range(offset=99), 100)
+
+    assert (excerpt.text, excerpt.label, excerpt.next_offset) == ("", "characters [19-19]/19", None)
+
+
+def test_an_empty_text_has_an_empty_range() -> None:
+    assert cut_excerpt("", Range(), 10).label == "lines [0-0]/0, characters [0-0]/0"
+    assert cut_excerpt("", Range(line_start=1), 10).label == "lines [1-0]/0"
+
+
+RANGES = st.builds(
+    Range,
+    line_start=st.none() | st.integers(1, 12),
+    line_count=st.none() | st.integers(1, 5),
+    offset=st.none() | st.integers(0, 90),
+)
+
+
+@given(text=TEXTS, wanted=RANGES, cap=st.integers(0, 40), cuts=st.lists(st.integers(0, 80), max_size=8))
+def test_a_text_in_pieces_gives_the_same_part(text: str, wanted: Range, cap: int, cuts: list[int]) -> None:
+    places = sorted(cut for cut in cuts if cut <= len(text))
+    cutter = start_cutter(wanted, cap)
+
+    for begin, end in pairwise([0, *places, len(text)]):
+        cutter.feed(text[begin:end])
+
+    assert cutter.finish() == cut_excerpt(text, wanted, cap)
+
+
+@given(text=TEXTS, first=st.integers(1, 12), count=st.none() | st.integers(1, 5))
+def test_lines_are_those_that_an_editor_numbers(text: str, first: int, count: int | None) -> None:
+    excerpt = cut_excerpt(text, Range(line_start=first, line_count=count), 10_000)
+
+    lines = text.split("\n")[: count_lines(text)]
+    wanted = lines[first - 1 : None if count is None else first - 1 + count]
+    assert excerpt.text == "\n".join(f"{first + n}: {line}" for n, line in enumerate(wanted))
+    assert excerpt.label == f"lines [{first}-{first + len(wanted) - 1}]/{len(lines)}"
+
+
+@given(text=TEXTS, wanted=RANGES, cap=st.integers(0, 40))
+def test_no_part_is_larger_than_its_cap(text: str, wanted: Range, cap: int) -> None:
+    excerpt = cut_excerpt(text, wanted, cap)
+
+    assert len(excerpt.text) <= cap
+    assert (excerpt.chars, excerpt.lines) == (len(text), count_lines(text))

@@ -1,94 +1,273 @@
-"""Refs find what they name, and say why when there is nothing."""
+"""Refs find what they name, wherever it is stored, and say why when there is nothing."""
+
+from typing import Any
 
 import pytest
 
-from chat_proc.tools.context.resolve import FoundFile, FoundText, Missing, Resolver
+from chat_proc.tools.context.resolve import (
+    Found,
+    FoundFile,
+    FoundSources,
+    FoundStored,
+    FoundText,
+    Missing,
+    ReadPorts,
+    Resolver,
+)
+from everturn.model import refs
 from everturn.model.artifacts import ArtifactKind
-from everturn.model.block_bodies import NotesBody, PlanBody, SummaryBody
+from everturn.model.block_bodies import NotesBody, PlanBody, StoredText, SummaryBody, ToolResultBody
 from everturn.model.blocks import BlockType
+from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, PlanId, TurnId
+from everturn.model.llm.sources import Source
 from everturn.model.plans import PlanMoment, mark_steps, new_plan
+from everturn.ports.tool import NO_SOURCE_POOL, SourcePool, ToolContext
+from everturn.testing.memory.artifacts import MemoryArtifacts
+from everturn.testing.memory.conversation_reader import MemoryConversationReader
+from everturn.testing.memory.platform import ConversationRow, MemoryPlatform
+from everturn.testing.memory.timelines import MemoryTimelines
+from everturn.testing.stored_files import OWNER, StoredFiles
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
 
 CSV = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
 OLD = build_file("turn_1", "report.md", b"old", kind=ArtifactKind.FILE)
 NEW = build_file("turn_1", "report.md", b"new", kind=ArtifactKind.FILE)
+WHOLE = StoredText(object_key="conv_1/" + "a" * 64, sha256="a" * 64, chars=30_000, bytes=30_000)
+BOB = Principal("acme", "main", "bob")
 
 
-@pytest.fixture
-def resolver() -> Resolver:
+class Pool:
+    """Implements SourcePool with three rows."""
+
+    rows = tuple(Source(sid, f"Title {sid}", f"https://example.com/{sid}") for sid in (1, 2, 3))
+
+    def claim(self, drafts: Any) -> tuple[Source, ...]:
+        raise NotImplementedError
+
+    async def load_text(self, sid: int) -> str:
+        return f"text {sid}"
+
+
+def play_turn(turn_id: str = "turn_1") -> TimelineBuilder:
     timeline = TimelineBuilder()
-    timeline.start_turn("turn_1", "Hello", CSV)
+    timeline.start_turn(turn_id, "Hello", CSV)
     timeline.start_round()
-    timeline.add(BlockType.NOTES, "ar:turn_1.react.notes.call_1", NotesBody(text="working"))
+    timeline.add(BlockType.NOTES, f"ar:{turn_id}.react.notes.call_1", NotesBody(text="working"))
     timeline.call("call_1", "react.write", {"content": "x" * 5000})
     timeline.result("call_1", "react.write", "written", OLD)
-    timeline.result("call_2", "react.write", "y" * 30_000, NEW)
-    (plan,) = new_plan([], plan_id=PlanId("plan_a"), labels=["a", "b"], moment=PlanMoment(TurnId("turn_1"), NOW))
-    marked = mark_steps(plan, "✓ [1]", moment=PlanMoment(TurnId("turn_1"), NOW))
+    timeline.result("call_2", "react.write", "y" * 3000, NEW)
+    body = ToolResultBody(tool_id="demo", status="ok", text="preview", whole=WHOLE)
+    timeline.add(BlockType.TOOL_RESULT, refs.result_ref(turn_id, "call_3"), body)
+    (plan,) = new_plan([], plan_id=PlanId("plan_a"), labels=["a", "b"], moment=PlanMoment(TurnId(turn_id), NOW))
+    marked = mark_steps(plan, "✓ [1]", moment=PlanMoment(TurnId(turn_id), NOW))
     assert marked is not None
     for snapshot in (plan, marked):
         timeline.add(BlockType.PLAN, snapshot.snapshot_ref, PlanBody(plan=snapshot))
     timeline.say("followup", "sig_1", "and more")
     timeline.answer("first", n=1)
     timeline.answer("second", n=2)
-    timeline.add(BlockType.WORKING_SUMMARY, "ws:turn_1.conv.working.summary", SummaryBody(text="Goal: x"))
-    return Resolver(timeline.blocks, ConversationId("conv_1"), TurnId("turn_1"))
+    timeline.add(BlockType.WORKING_SUMMARY, f"ws:{turn_id}.conv.working.summary", SummaryBody(text="Goal: fi:turn_1.x"))
+    return timeline
+
+
+class Finder:
+    """Resolves as a call in `turn_9` of conversation `conv_1` would, with these blocks at hand."""
+
+    def __init__(self, platform: MemoryPlatform, blocks: list[Any], pool: SourcePool = NO_SOURCE_POOL) -> None:
+        self.reader = MemoryConversationReader(platform)
+        ports = ReadPorts(MemoryArtifacts(platform), self.reader, MemoryTimelines(platform))
+        context = ToolContext(OWNER, ConversationId("conv_1"), TurnId("turn_9"), 1, blocks=blocks, now=NOW, pool=pool)
+        self.resolver = Resolver(context, ports)
+
+    async def find(self, text: str) -> Found:
+        return await self.resolver.find(text)
+
+
+def keep(platform: MemoryPlatform, conversation_id: str, timeline: TimelineBuilder, owner: Principal = OWNER) -> None:
+    row = ConversationRow(ConversationId(conversation_id), owner)
+    row.blocks, row.artifacts = timeline.blocks, [CSV, OLD, NEW]
+    platform.conversations[row.id] = row
+
+
+@pytest.fixture
+def at_hand(platform: MemoryPlatform) -> Finder:
+    """All blocks are in memory and nothing is stored."""
+    return Finder(platform, play_turn().blocks)
+
+
+@pytest.fixture
+def stored_only(platform: MemoryPlatform) -> Finder:
+    """The turn is in the store, and a later turn is all that is in memory."""
+    keep(platform, "conv_1", play_turn())
+    later = TimelineBuilder()
+    later.start_turn("turn_9", "And now?")
+    return Finder(platform, later.blocks)
+
+
+@pytest.fixture
+def elsewhere(platform: MemoryPlatform) -> Finder:
+    """The turn is in another conversation of the same person, and one of somebody else."""
+    keep(platform, "conv_2", play_turn())
+    keep(platform, "conv_bob", play_turn(), BOB)
+    later = TimelineBuilder()
+    later.start_turn("turn_9", "And there?")
+    return Finder(platform, later.blocks)
+
+
+TEXTS = [
+    ("ar:{}turn_1.user.prompt", "Hello"),
+    ("ar:{}turn_1.assistant.completion", "second"),
+    ("ar:{}turn_1.assistant.completion.1", "first"),
+    ("ar:{}turn_1.external.followup.sig_1", "and more"),
+    ("ar:{}turn_1.react.notes.call_1", "working"),
+    ("tc:{}turn_1.call_1.call", 'react.write\n{"content":"' + "x" * 5000 + '"}'),
+    ("ar:{}turn_1.react.plan.plan_a", "plan_id=plan_a (current)\n  ✓ [1] a\n  □ [2] b"),
+    ("ar:{}plan.latest:plan_a", "plan_id=plan_a (current)\n  ✓ [1] a\n  □ [2] b"),
+]
+
+
+@pytest.mark.parametrize("owner", ["", "conv_1."])
+@pytest.mark.parametrize(("ref", "text"), TEXTS)
+async def test_a_text_at_hand_is_found_without_a_look_at_the_store(
+    at_hand: Finder, ref: str, text: str, owner: str
+) -> None:
+    found = await at_hand.find(ref.format(owner))
+
+    assert isinstance(found, FoundText)
+    assert (found.ref, found.text) == (ref.format(""), text)
+    assert found.block is not None
+    assert at_hand.reader.reads == 0
+
+
+@pytest.mark.parametrize("owner", ["", "conv_1."])
+@pytest.mark.parametrize(("ref", "text"), TEXTS)
+async def test_a_text_before_the_last_compaction_is_found_in_the_store(
+    stored_only: Finder, ref: str, text: str, owner: str
+) -> None:
+    found = await stored_only.find(ref.format(owner))
+
+    assert isinstance(found, FoundText)
+    assert (found.ref, found.text) == (ref.format(""), text)
+
+
+@pytest.mark.parametrize(("ref", "text"), TEXTS)
+async def test_a_text_of_another_conversation_of_the_same_person_is_found(
+    elsewhere: Finder, ref: str, text: str
+) -> None:
+    found = await elsewhere.find(ref.format("conv_2."))
+
+    assert isinstance(found, FoundText)
+    assert (found.ref, found.text) == (ref.format("conv_2."), text)
+
+
+@pytest.mark.parametrize(("ref", "_"), TEXTS)
+async def test_what_another_person_has_is_as_missing_as_what_nobody_has(elsewhere: Finder, ref: str, _: str) -> None:
+    foreign = await elsewhere.find(ref.format("conv_bob."))
+
+    assert isinstance(foreign, Missing)
+    assert foreign == await elsewhere.find(ref.format("conv_none."))
 
 
 @pytest.mark.parametrize(
-    ("ref", "text"),
-    [
-        ("ar:turn_1.user.prompt", "Hello"),
-        ("ar:conv_1.turn_1.user.prompt", "Hello"),
-        ("ar:turn_1.assistant.completion", "second"),
-        ("ar:turn_1.assistant.completion.1", "first"),
-        ("ar:turn_1.external.followup.sig_1", "and more"),
-        ("ar:turn_1.react.notes.call_1", "working"),
-        ("tc:turn_1.call_1.result", "written\n- fi:turn_1.files/report.md (text/plain, 3 bytes)"),
-        ("ws:turn_1.conv.working.summary", "Goal: x"),
-        ("ar:turn_1.react.plan.plan_a", "plan_id=plan_a (current)\n  ✓ [1] a\n  □ [2] b"),
-        ("ar:plan.latest:plan_a", "plan_id=plan_a (current)\n  ✓ [1] a\n  □ [2] b"),
-    ],
+    "ref", ["fi:conv_bob.turn_1.files/report.md", "so:conv_bob.sources_pool[1]", "ar:conv_bob.turn_1.react.turn.index"]
 )
-def test_a_text_of_the_timeline_is_found(resolver: Resolver, ref: str, text: str) -> None:
-    found = resolver.find(ref)
+async def test_another_persons_files_sources_and_indexes_are_missing(elsewhere: Finder, ref: str) -> None:
+    foreign = await elsewhere.find(ref)
+
+    assert isinstance(foreign, Missing)
+    assert foreign == await elsewhere.find(ref.replace("conv_bob", "conv_none"))
+
+
+async def test_a_ref_of_another_conversation_is_not_taken_for_one_of_ours(at_hand: Finder) -> None:
+    assert isinstance(await at_hand.find("ar:conv_2.turn_1.user.prompt"), Missing)
+
+
+async def test_refs_inside_a_text_of_another_conversation_can_be_followed(elsewhere: Finder) -> None:
+    found = await elsewhere.find("ws:conv_2.turn_1.conv.working.summary")
 
     assert isinstance(found, FoundText)
-    assert found.text == text
-    assert found.shown_whole
+    assert found.text == "Goal: fi:conv_2.turn_1.x"
 
 
-def test_a_call_gives_all_of_its_parameters_though_the_prompt_cuts_them(resolver: Resolver) -> None:
-    found = resolver.find("tc:turn_1.call_1.call")
+@pytest.mark.parametrize("finder", ["at_hand", "stored_only"])
+async def test_a_result_that_is_stored_whole_is_found_as_its_object(
+    request: pytest.FixtureRequest, finder: str
+) -> None:
+    found = await request.getfixturevalue(finder).find("tc:turn_1.call_3.result")
 
-    assert isinstance(found, FoundText)
-    assert found.text == 'react.write\n{"content":"' + "x" * 5000 + '"}'
-    assert not found.shown_whole
-
-
-def test_a_result_beyond_the_preview_is_not_shown_whole(resolver: Resolver) -> None:
-    found = resolver.find("tc:turn_1.call_2.result")
-
-    assert isinstance(found, FoundText)
-    assert not found.shown_whole
+    assert found == FoundStored("tc:turn_1.call_3.result", WHOLE)
 
 
+@pytest.mark.parametrize("finder", ["at_hand", "stored_only"])
 @pytest.mark.parametrize(
     ("text", "sha256"),
     [
         (CSV.ref, CSV.sha256),
         ("turn_1/attachments/sales.csv", CSV.sha256),
-        ("attachments/sales.csv", CSV.sha256),
+        ("fi:conv_1.turn_1.user.attachments/sales.csv", CSV.sha256),
         (NEW.ref, NEW.sha256),
-        ("files/report.md", NEW.sha256),
+        ("turn_1/files/report.md", NEW.sha256),
     ],
 )
-def test_a_file_is_found_by_ref_or_path_with_its_last_content(resolver: Resolver, text: str, sha256: str) -> None:
-    found = resolver.find(text)
+async def test_a_file_is_found_by_ref_or_path_with_its_last_content(
+    request: pytest.FixtureRequest, finder: str, text: str, sha256: str
+) -> None:
+    found = await request.getfixturevalue(finder).find(text)
 
     assert isinstance(found, FoundFile)
     assert found.artifact.sha256 == sha256
+
+
+async def test_a_file_of_another_conversation_of_the_same_person_is_found(elsewhere: Finder) -> None:
+    found = await elsewhere.find("conv_2/turn_1/files/report.md")
+
+    assert isinstance(found, FoundFile)
+    assert found.ref == "fi:conv_2.turn_1.files/report.md"
+
+
+async def test_a_path_without_its_turn_is_pointed_to_the_turn_that_has_it(at_hand: Finder) -> None:
+    found = await at_hand.find("files/report.md")
+
+    assert found == Missing("there is no such file; an earlier turn has fi:turn_1.files/report.md")
+
+
+async def test_the_index_of_a_turn_is_built_from_what_is_at_hand_or_stored(
+    at_hand: Finder, stored_only: Finder, elsewhere: Finder
+) -> None:
+    here = await at_hand.find("ar:turn_1.react.turn.index")
+    stored = await stored_only.find("ar:turn_1.react.turn.index")
+    there = await elsewhere.find("ar:conv_2.turn_1.react.turn.index")
+
+    assert isinstance(here, FoundText)
+    assert here == stored
+    assert "result=tc:turn_1.call_2.result" in here.text
+    assert isinstance(there, FoundText)
+    assert "result=tc:conv_2.turn_1.call_2.result" in there.text
+
+
+async def test_sources_are_found_by_number_and_missing_ones_are_named(platform: MemoryPlatform) -> None:
+    found = await Finder(platform, [], Pool()).find("so:sources_pool[7,3-2]")
+
+    assert isinstance(found, FoundSources)
+    assert [row.sid for row in found.rows] == [2, 3]
+    assert found.absent == (7,)
+    assert await found.load_text(3) == "text 3"
+
+
+async def test_an_empty_pool_says_so(platform: MemoryPlatform) -> None:
+    assert await Finder(platform, []).find("so:sources_pool[1-3]") == Missing("the source pool is empty")
+
+
+async def test_sources_of_another_conversation_of_the_same_person_are_found(platform: MemoryPlatform) -> None:
+    row = ConversationRow(ConversationId("conv_2"), OWNER)
+    row.sources, row.source_texts = {1: Source(1, "There", "https://example.com")}, {1: "whole"}
+    platform.conversations[row.id] = row
+
+    found = await Finder(platform, []).find("so:conv_2.sources_pool[1]")
+
+    assert isinstance(found, FoundSources)
+    assert await found.load_text(1) == "whole"
 
 
 @pytest.mark.parametrize(
@@ -96,16 +275,28 @@ def test_a_file_is_found_by_ref_or_path_with_its_last_content(resolver: Resolver
     [
         ("ar:turn_9.user.prompt", "nothing is stored"),
         ("fi:turn_1.files/none.md", "no such file"),
+        ("fi:turn_1.logs/run.txt", "no such file"),
         ("ar:plan.latest:plan_x", "no such plan"),
-        ("ar:conv_2.turn_1.user.prompt", "another conversation"),
-        ("ks:docs/a.md", "no knowledge"),
-        ("so:sources_pool[1]", "nothing is stored"),
+        ("ar:turn_x.react.turn.index", "nothing is stored"),
+        ("ks:docs/a.md", "no knowledge documents"),
+        ("sk:public.pdf/SKILL.md", "no skills"),
+        ("so:sources_pool[a-b]", "is no ref"),
+        ("so:sources_pool[one]", "is no ref"),
         ("/etc/passwd", "is no ref"),
         ("", "is no ref"),
     ],
 )
-def test_what_is_not_there_is_explained(resolver: Resolver, text: str, reason: str) -> None:
-    found = resolver.find(text)
+async def test_what_is_not_there_is_explained(at_hand: Finder, text: str, reason: str) -> None:
+    found = await at_hand.find(text)
 
     assert isinstance(found, Missing)
     assert reason in found.reason
+
+
+async def test_files_that_came_with_signals_are_found(stored: StoredFiles) -> None:
+    ref = refs.external_attachment_ref("turn_1", "followup", "sig_1", "more.csv")
+    stored.remember(CSV.model_copy(update={"ref": ref}))
+
+    found = await Finder(stored.platform, []).find("turn_1/external/followup/attachments/sig_1/more.csv")
+
+    assert isinstance(found, FoundFile)

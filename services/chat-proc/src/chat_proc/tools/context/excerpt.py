@@ -1,4 +1,7 @@
-"""Cuts the part out of a text that a read asks for, and says exactly which part it is."""
+"""Cuts the part out of a text that a read asks for, and says exactly which part it is.
+
+The text may come in pieces of any size: no more of it is held than the part that is wanted.
+"""
 
 from dataclasses import dataclass
 
@@ -22,56 +25,162 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A part of a text. `label` says which, such as `lines [1-20]/80`; `next_offset` is where it goes on, if at all."""
+    """A part of a text of `chars` characters and `lines` lines.
+
+    `label` says which part, such as `lines [1-20]/80`; `next_offset` is where it goes on, if at all.
+    """
 
     text: str
     label: str
     next_offset: int | None
+    chars: int
+    lines: int
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.text) == self.chars
 
 
 def cut_excerpt(text: str, wanted: Range, max_chars: int) -> Excerpt:
     """The wanted part, at most `max_chars` characters of it. Lines asked for by number get their number before them."""
+    cutter = start_cutter(wanted, max_chars)
+    cutter.feed(text)
+    return cutter.finish()
+
+
+def start_cutter(wanted: Range, max_chars: int) -> "LineCutter | CharCutter":
+    """A cutter to feed the text to, piece by piece."""
     if wanted.by_lines:
-        return _cut_lines(text, wanted, max_chars)
-    start = min(wanted.offset or 0, len(text))
-    end = min(start + max_chars, len(text))
-    if end < len(text):
-        # End at a line break when there is one in the second half, so that what is shown are whole lines.
-        newline = text.rfind("\n", start + max_chars // 2, end)
-        end = newline + 1 if newline >= 0 else end
-    label = f"characters [{start}-{end}]/{len(text)}"
-    if start == 0:
-        label = f"{_lines_label(text, end)}, {label}"
-    return Excerpt(text[start:end], label, end if end < len(text) else None)
-
-
-def _lines_label(text: str, end: int) -> str:
-    total = count_lines(text)
-    whole = total if end == len(text) else text.count("\n", 0, end)
-    cut = "" if end == len(text) or text[end - 1 : end] == "\n" else " and part of the next"
-    return f"lines [{min(1, total)}-{whole}]/{total}{cut}"
-
-
-def _cut_lines(text: str, wanted: Range, max_chars: int) -> Excerpt:
-    lines = text.split("\n")[: count_lines(text)]
-    first = wanted.line_start or 1
-    last = min(len(lines), first + wanted.line_count - 1 if wanted.line_count is not None else len(lines))
-    shown: list[str] = []
-    left = max_chars
-    cut = ""
-    for number in range(first, last + 1):
-        line = f"{number}: {lines[number - 1]}"
-        if len(line) + 1 > left:
-            if not shown:
-                shown.append(line[:left])
-                cut = ", cut in the middle of its line"
-            break
-        shown.append(line)
-        left -= len(line) + 1
-    label = f"lines [{first}-{first + len(shown) - 1}]/{len(lines)}{cut}"
-    return Excerpt("\n".join(shown), label, None)
+        return LineCutter(wanted.line_start or 1, wanted.line_count, max_chars)
+    return CharCutter(wanted.offset or 0, max_chars)
 
 
 def count_lines(text: str) -> int:
     """How many lines a text has; a line break at its end begins no further one."""
     return text.count("\n") + (1 if text and not text.endswith("\n") else 0)
+
+
+class _Counter:
+    """Counts what has come by."""
+
+    def __init__(self) -> None:
+        self.chars = 0
+        self._breaks = 0
+        self._last = ""
+
+    def count(self, text: str) -> None:
+        self.chars += len(text)
+        self._breaks += text.count("\n")
+        self._last = text[-1:] or self._last
+
+    @property
+    def lines(self) -> int:
+        return self._breaks + (1 if self._last not in ("", "\n") else 0)
+
+
+class CharCutter:
+    """Cuts by characters. Ends at a line break when the second half has one, so that what is shown are whole lines."""
+
+    def __init__(self, start: int, max_chars: int) -> None:
+        self._start = start
+        self._max_chars = max_chars
+        self._counter = _Counter()
+        self._window: list[str] = []
+
+    def feed(self, text: str) -> None:
+        before = self._counter.chars
+        self._counter.count(text)
+        first, end = max(0, self._start - before), self._start + self._max_chars - before
+        if first < len(text) and end > 0:
+            self._window.append(text[first:end])
+
+    def finish(self) -> Excerpt:
+        chars, window = self._counter.chars, "".join(self._window)
+        start = min(self._start, chars)
+        if start + len(window) < chars:
+            newline = window.rfind("\n", self._max_chars // 2)
+            window = window[: newline + 1] if newline >= 0 else window
+        end = start + len(window)
+        label = f"characters [{start}-{end}]/{chars}"
+        if start == 0:
+            label = f"{self._lines_label(window)}, {label}"
+        return Excerpt(window, label, end if end < chars else None, chars, self._counter.lines)
+
+    def _lines_label(self, window: str) -> str:
+        total = self._counter.lines
+        if len(window) == self._counter.chars:
+            return f"lines [{min(1, total)}-{total}]/{total}"
+        cut = "" if window.endswith("\n") else " and part of the next"
+        return f"lines [{min(1, total)}-{window.count(chr(10))}]/{total}{cut}"
+
+
+class LineCutter:
+    """Cuts by lines, each with its number before it."""
+
+    def __init__(self, first: int, count: int | None, max_chars: int) -> None:
+        self._first = first
+        self._end = None if count is None else first + count
+        self._left = max_chars
+        self._counter = _Counter()
+        self._number = 1
+        self._line: list[str] = []
+        self._line_chars = 0
+        self._shown: list[str] = []
+        self._cut = ""
+        self._full = False
+
+    def feed(self, text: str) -> None:
+        self._counter.count(text)
+        position = self._skip(text)
+        while position < len(text) and not self._full and not self._is_past:
+            newline = text.find("\n", position)
+            self._keep(text, position, len(text) if newline < 0 else newline)
+            if newline < 0:
+                return
+            self._end_line()
+            position = newline + 1
+
+    def finish(self) -> Excerpt:
+        if self._line and not self._full and not self._is_past:
+            self._end_line()
+        label = f"lines [{self._first}-{self._first + len(self._shown) - 1}]/{self._counter.lines}{self._cut}"
+        return Excerpt("\n".join(self._shown), label, None, self._counter.chars, self._counter.lines)
+
+    @property
+    def _is_past(self) -> bool:
+        return self._end is not None and self._number >= self._end
+
+    def _skip(self, text: str) -> int:
+        """Where the first wanted line begins or goes on; the length of the text if it has none."""
+        breaks = self._first - self._number
+        if breaks <= 0:
+            return 0
+        there = text.count("\n")
+        if there < breaks:
+            self._number += there
+            return len(text)
+        position = 0
+        for _ in range(breaks):
+            position = text.index("\n", position) + 1
+        self._number = self._first
+        return position
+
+    def _keep(self, text: str, start: int, end: int) -> None:
+        """What has no room is not kept, however long the line is."""
+        room = self._left - self._line_chars
+        if room > 0 and end > start:
+            self._line.append(text[start : min(end, start + room)])
+        self._line_chars += end - start
+
+    def _end_line(self) -> None:
+        line = f"{self._number}: {''.join(self._line)}"
+        if len(f"{self._number}: ") + self._line_chars + 1 > self._left:
+            if not self._shown:
+                self._shown.append(line[: self._left])
+                self._cut = ", cut in the middle of its line"
+            self._full = True
+            return
+        self._shown.append(line)
+        self._left -= len(line) + 1
+        self._number += 1
+        self._line, self._line_chars = [], 0

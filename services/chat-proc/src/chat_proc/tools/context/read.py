@@ -1,67 +1,49 @@
 """`react.read`: reopens what refs name, in bounded parts, and says for each path first what happened."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
 from chat_proc.timeline.files import IMAGE_MIMES, AttachedMedia, describe_media, is_media
-from chat_proc.tools.context.excerpt import Range, count_lines, cut_excerpt
-from chat_proc.tools.context.resolve import FoundFile, FoundText, Missing, Resolver
+from chat_proc.tools.context.contents import load_excerpt
+from chat_proc.tools.context.excerpt import Excerpt, Range, cut_excerpt
+from chat_proc.tools.context.read_params import MAX_CHARS, ReadItem, ReadParams
+from chat_proc.tools.context.resolve import (
+    FoundFile,
+    FoundSources,
+    FoundStored,
+    FoundText,
+    Missing,
+    ReadPorts,
+    Resolver,
+)
+from chat_proc.tools.context.seen import Seen, ShownText, build_shown_data
+from chat_proc.tools.context.source_rows import render_rows
 from chat_proc.tools.file_types import is_text
 from everturn.errors import Invalid, NotFound, Unavailable
-from everturn.model.artifacts import Artifact
 from everturn.model.commits import Effect
+from everturn.model.llm.sources import Source
 from everturn.ports.objects import Objects
 from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
 from everturn.timeline.inert import escape_line
 
-MAX_PATHS = 20
-MAX_CHARS = 20_000
-"""Of all texts of one call together; with the status lines it stays below what the prompt shows of a result."""
-DEFAULT_CHARS = 12_000
 MAX_RESULT_CHARS = 2 * MAX_CHARS
 """With the status lines of the most paths."""
 MAX_TEXT_BYTES = 10 * 1024 * 1024
 MAX_IMAGE_BYTES = 5 * 1024 * 1024
 MAX_PDF_BYTES = 10 * 1024 * 1024
+MAX_SOURCE_ROWS = 100
+"""Of one path: each row costs a read of its whole text."""
 
 
-class ReadItem(BaseModel):
-    """One path, with the part of it that is wanted."""
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What of one path is to be shown: at most `cap` characters; with `stats_only` nothing, and no file is attached."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    path: str = Field(min_length=1, max_length=2048)
-    line_start: int | None = Field(default=None, ge=1)
-    line_count: int | None = Field(default=None, ge=1)
-    offset: int | None = Field(default=None, ge=0)
-    max_text_symbols: int | None = Field(default=None, ge=1, le=MAX_CHARS)
-
-    @property
-    def range(self) -> Range:
-        return Range(self.line_start, self.line_count, self.offset)
-
-
-class ReadParams(BaseModel):
-    """`paths` for whole texts, `items` for parts; `stats_only` leaves the contents out."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    paths: list[str] = Field(default_factory=lambda: [])
-    items: list[ReadItem] = Field(default_factory=lambda: [])
-    stats_only: bool = False
-
-    @model_validator(mode="after")
-    def check_number(self) -> "ReadParams":
-        if not 0 < len(self.paths) + len(self.items) <= MAX_PATHS:
-            raise ValueError(f"give 1 to {MAX_PATHS} paths or items")
-        return self
-
-    def wanted(self) -> list[ReadItem]:
-        """All that is to be read, each path with the same range once."""
-        return list(dict.fromkeys([*(ReadItem(path=path) for path in self.paths), *self.items]))
+    range: Range
+    cap: int
+    stats_only: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +53,19 @@ class _Answer:
     status: str
     text: str = ""
     attached: AttachedMedia | None = None
+    shown: ShownText | None = None
     failed: bool = False
 
 
 class ReadTool:
-    """Reads the timeline from memory and files from the object store."""
+    """Reads blocks, files, stored results and sources."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, ports: ReadPorts) -> None:
         self._objects = objects
+        self._ports = ports
         self.spec = ToolSpec(
             tool_id="react.read",
-            summary="Read prompts, answers, notes, plans, tool calls, results and files of this conversation by ref.",
+            summary="Read prompts, answers, notes, plans, tool calls, results, files, sources and turn indexes by ref.",
             guide=files("chat_proc.tools.context").joinpath("read.md").read_text(encoding="utf-8"),
             params=ReadParams,
             effect=Effect.PURE,
@@ -92,68 +76,137 @@ class ReadTool:
     async def run(self, call: ToolCall) -> ToolOutcome:
         params = ReadParams.model_validate(call.params)
         context = call.context
-        resolver = Resolver(context.blocks, context.conversation_id, context.turn_id)
+        reading = _Reading(self._objects, Resolver(context, self._ports), Seen(context.blocks, context.turn_id))
         answers: list[_Answer] = []
         left = MAX_CHARS
         for item in params.wanted():
-            answer = await self._read(resolver, item, 0 if params.stats_only else left)
+            answer = await reading.answer(item, left, stats_only=params.stats_only)
             left -= len(answer.text)
             answers.append(answer)
         return _build_outcome(answers)
 
-    async def _read(self, resolver: Resolver, item: ReadItem, left: int) -> _Answer:
-        """`left` characters may be shown; 0 asks for the status only."""
-        match resolver.find(item.path):
+
+class _Reading:
+    """One call."""
+
+    def __init__(self, objects: Objects, resolver: Resolver, seen: Seen) -> None:
+        self._objects = objects
+        self._resolver = resolver
+        self._seen = seen
+
+    async def answer(self, item: ReadItem, left: int, *, stats_only: bool) -> _Answer:
+        """What came of one path; `left` characters may be shown."""
+        try:
+            cap = 0 if stats_only else min(item.read_cap(), max(0, left))
+            wish = _Wish(item.read_range(), cap, stats_only)
+            return await self._read(item, wish)
+        except Invalid as bad:
+            return _Answer(f"{_shown(item.path)}: not read ({bad.detail})", failed=True)
+        except (NotFound, Unavailable) as error:
+            return _Answer(f"{_shown(item.path)}: its content can't be had now ({error})", failed=True)
+
+    async def _read(self, item: ReadItem, wish: _Wish) -> _Answer:
+        match await self._resolver.find(item.path):
             case Missing(reason=reason):
                 return _Answer(f"{_shown(item.path)}: missing ({reason})", failed=True)
-            case FoundText(ref=ref, shown_whole=True) if item.range.is_whole:
-                return _Answer(f"{_shown(ref)}: visible already, whole, in the block with this ref")
+            case FoundText(ref=ref, block=block) if block and wish.range.is_whole and self._seen.holds_whole(block):
+                return _Answer(f"{_shown(ref)}: visible already, whole, in the block with the ref {_shown(block.ref)}")
             case FoundText(ref=ref, text=text):
-                return _answer_text(ref, text, item, left)
-            case FoundFile(ref=ref, artifact=artifact):
-                return await self._read_file(ref, artifact, item, left)
+                digest = hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
+                return self._repeated(ref, digest, wish) or _answer_text(
+                    ref, digest, cut_excerpt(text, wish.range, wish.cap), wish
+                )
+            case FoundStored(ref=ref, whole=whole):
+                return await self._read_object(ref, whole.object_key, whole.sha256, whole.bytes, wish)
+            case FoundSources() as found:
+                return await self._read_sources(found, wish)
+            case FoundFile() as found:
+                return await self._read_file(found, wish)
 
-    async def _read_file(self, ref: str, artifact: Artifact, item: ReadItem, left: int) -> _Answer:
-        described = f"{_shown(ref)}: {artifact.mime}, {artifact.size} bytes, path {_shown(artifact.path)}"
+    async def _read_file(self, found: FoundFile, wish: _Wish) -> _Answer:
+        artifact = found.artifact
+        described = f"{_shown(found.ref)}: {artifact.mime}, {artifact.size} bytes, path {_shown(artifact.path)}"
         if is_media(artifact.mime):
-            return _answer_media(described, artifact, attach=left > 0)
+            return self._answer_media(described, found, attach=not wish.stats_only)
         if not is_text(artifact.mime):
             return _Answer(f"{described}; not a text: open it with a program")
         if artifact.size > MAX_TEXT_BYTES:
             return _Answer(f"{described}; too large to read here: open it with a program", failed=True)
-        try:
-            data = await self._objects.load(artifact.object_key, max_bytes=MAX_TEXT_BYTES)
-        except (NotFound, Unavailable, Invalid) as error:
-            return _Answer(f"{described}; its content can't be had now: {error}", failed=True)
-        return _answer_text(ref, data.decode("utf-8-sig", errors="replace"), item, left)
+        return await self._read_object(found.ref, artifact.object_key, artifact.sha256, artifact.size, wish)
+
+    async def _read_object(self, ref: str, key: str, digest: str, size: int, wish: _Wish) -> _Answer:
+        if (repeated := self._repeated(ref, digest, wish)) is not None:
+            return repeated
+        excerpt = await load_excerpt(
+            self._objects, key, size=size, wanted=wish.range, max_chars=wish.cap, encoding="utf-8-sig"
+        )
+        return _answer_text(ref, digest, excerpt, wish)
+
+    async def _read_sources(self, found: FoundSources, wish: _Wish) -> _Answer:
+        rows = [(row, await _load_text(found, row)) for row in found.rows[:MAX_SOURCE_ROWS]]
+        absent = f"; no rows {', '.join(map(str, found.absent[:20]))}" if found.absent else ""
+        if not wish.range.is_whole:
+            if len(rows) != 1:
+                raise Invalid("a part can be read of one source at a time")
+            return _answer_text(found.ref, "", cut_excerpt(rows[0][1], wish.range, wish.cap), wish)
+        sizes = ", ".join(f"{row.sid}: {len(text)}" for row, text in rows)
+        described = f"{_shown(found.ref)}: {len(found.rows)} rows, characters of their texts {sizes}{absent}"
+        if wish.cap <= 0:
+            return _Answer(f"{described}; content not shown")
+        digest = hashlib.sha256("\0".join(f"{row.sid}\0{row.url}\0{text}" for row, text in rows).encode()).hexdigest()
+        if (repeated := self._repeated(found.ref, digest, wish)) is not None:
+            return repeated
+        shown, whole = render_rows(rows, wish.cap)
+        more = "" if whole else "; cut: read one source at a time, with an offset, to see its rest"
+        text = f"--- {_shown(found.ref)} ---\n{shown}"
+        return _Answer(f"{described}{more}", text, shown=ShownText(ref=found.ref, digest=digest) if whole else None)
+
+    def _repeated(self, ref: str, digest: str, wish: _Wish) -> _Answer | None:
+        """A pointer to where an earlier read shows the same; a part that is asked for by range is always given."""
+        if not wish.range.is_whole or wish.cap <= 0:
+            return None
+        where = self._seen.find_read(ref, digest)
+        return _Answer(f"{_shown(ref)}: visible already, whole, in the result {_shown(where)}") if where else None
+
+    def _answer_media(self, described: str, found: FoundFile, *, attach: bool) -> _Answer:
+        artifact = found.artifact
+        cap = MAX_IMAGE_BYTES if artifact.mime in IMAGE_MIMES else MAX_PDF_BYTES
+        if artifact.size > cap:
+            too_large = f"too large to attach ({cap} bytes at most): open it with a program"
+            return _Answer(f"{described}; {too_large}", failed=True)
+        if not attach:
+            return _Answer(f"{described}; not attached")
+        if (where := self._seen.find_media(artifact.sha256)) is not None:
+            return _Answer(f"{described}; attached already, to the block with the ref {_shown(where)}")
+        attached = describe_media(artifact)
+        return _Answer(f"{described}; attached below, if this model can look at it", attached=attached)
 
 
-def _answer_text(ref: str, text: str, item: ReadItem, left: int) -> _Answer:
-    size = f"{len(text)} characters, {count_lines(text)} lines"
-    cap = min(item.max_text_symbols or DEFAULT_CHARS, left)
-    if cap <= 0:
+async def _load_text(found: FoundSources, row: Source) -> str:
+    """The whole text; a row that has none was not fetched."""
+    return await found.load_text(row.sid) if row.text_chars else row.text
+
+
+def _answer_text(ref: str, digest: str, excerpt: Excerpt, wish: _Wish) -> _Answer:
+    size = f"{excerpt.chars} characters, {excerpt.lines} lines"
+    if wish.cap <= 0:
         return _Answer(f"{_shown(ref)}: {size}; content not shown")
-    excerpt = cut_excerpt(text, item.range, cap)
     more = "" if excerpt.next_offset is None else f"; more at offset {excerpt.next_offset}"
-    shown = f"--- {_shown(ref)} {excerpt.label} ---\n{excerpt.text}"
-    return _Answer(f"{_shown(ref)}: {size}; shown {excerpt.label}{more}", shown)
-
-
-def _answer_media(described: str, artifact: Artifact, *, attach: bool) -> _Answer:
-    cap = MAX_IMAGE_BYTES if artifact.mime in IMAGE_MIMES else MAX_PDF_BYTES
-    if artifact.size > cap:
-        return _Answer(f"{described}; too large to attach ({cap} bytes at most): open it with a program", failed=True)
-    if not attach:
-        return _Answer(f"{described}; not attached")
-    return _Answer(f"{described}; attached below, if this model can look at it", attached=describe_media(artifact))
+    text = f"--- {_shown(ref)} {excerpt.label} ---\n{excerpt.text}"
+    shown = ShownText(ref=ref, digest=digest) if wish.range.is_whole and excerpt.is_whole else None
+    return _Answer(f"{_shown(ref)}: {size}; shown {excerpt.label}{more}", text, shown=shown)
 
 
 def _build_outcome(answers: Sequence[_Answer]) -> ToolOutcome:
     status = "\n".join(answer.status for answer in answers)
     text = "\n\n".join([status, *(answer.text for answer in answers if answer.text)])
-    attached = [answer.attached.model_dump(mode="json") for answer in answers if answer.attached]
+    data: dict[str, object] = {}
+    if attached := [answer.attached.model_dump(mode="json") for answer in answers if answer.attached]:
+        data["attached"] = attached
+    if shown := build_shown_data(answer.shown for answer in answers if answer.shown):
+        data["shown"] = shown
     all_failed = all(answer.failed for answer in answers)
-    return ToolOutcome("error" if all_failed else "ok", text, data={"attached": attached} if attached else None)
+    return ToolOutcome("error" if all_failed else "ok", text, data=data or None)
 
 
 def _shown(text: str) -> str:

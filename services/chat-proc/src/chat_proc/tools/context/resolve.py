@@ -1,29 +1,46 @@
-"""Finds what a ref names in a conversation: a text of the timeline, or a stored file."""
+"""Finds what a ref names: in the blocks at hand, else in what is stored, also of the person's other conversations."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from chat_proc.timeline.block_text import block_source
 from chat_proc.timeline.files import fold_artifacts
 from chat_proc.timeline.plans import latest_plans
-from chat_proc.timeline.projection import is_shown_whole
-from everturn.errors import Invalid
+from chat_proc.tools.context.spelling import FileName, Named, read_name
+from everturn.errors import Invalid, NotFound
 from everturn.model import refs
 from everturn.model.artifacts import Artifact
-from everturn.model.block_bodies import PlanBody
+from everturn.model.block_bodies import PlanBody, StoredText, ToolResultBody
 from everturn.model.blocks import Block, BlockType
 from everturn.model.ids import ConversationId, TurnId
+from everturn.model.llm.sources import Source
+from everturn.ports.artifacts import Artifacts
+from everturn.ports.recall.conversation_reader import ConversationReader
+from everturn.ports.recall.conversation_sources import ConversationSources
+from everturn.ports.tool import ToolContext
+from everturn.timeline.ref_owners import qualify_text
+from everturn.timeline.turn_index import build_turn_index, render_turn_index
 
+MAX_INDEX_PAGES = 8
+"""Of the blocks of a turn that is not in memory; its index is built from so many."""
 _FILE_BLOCKS = (BlockType.ATTACHMENT_META, BlockType.ATTACHMENT_TEXT)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundText:
-    """A text of the timeline. `shown_whole` means that the model has it before it already."""
+    """A text of a timeline. `block` is where it stands, if that is among the blocks at hand."""
 
     ref: str
     text: str
-    shown_whole: bool
+    block: Block | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundStored:
+    """A result that is in the object store because it is long."""
+
+    ref: str
+    whole: StoredText
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,68 +52,178 @@ class FoundFile:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundSources:
+    """Rows of a source pool; `load_text` gives the whole text of one. `absent` are numbers that no row has."""
+
+    ref: str
+    rows: tuple[Source, ...]
+    absent: tuple[int, ...]
+    load_text: Callable[[int], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
 class Missing:
     """Nothing is there, and why."""
 
     reason: str
 
 
-Found = FoundText | FoundFile | Missing
+Found = FoundText | FoundStored | FoundFile | FoundSources | Missing
+
+_NOTHING = Missing("nothing is stored under this ref")
+_NO_FILE = "there is no such file"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPorts:
+    """Where the resolver looks for what is not at hand."""
+
+    artifacts: Artifacts
+    reader: ConversationReader
+    sources: ConversationSources
 
 
 class Resolver:
-    """Answers for one conversation as it stands at one call."""
+    """Answers for one conversation as it stands at one call. What another person has is as if it was not there."""
 
-    def __init__(self, blocks: Sequence[Block], conversation_id: ConversationId, turn_id: TurnId) -> None:
-        self._blocks = blocks
-        self._conversation_id = conversation_id
-        self._turn_id = turn_id
-        self._files = fold_artifacts(blocks)
-        self._by_path = {artifact.path: artifact for artifact in self._files.values()}
+    def __init__(self, context: ToolContext, ports: ReadPorts) -> None:
+        self._context = context
+        self._ports = ports
+        self._at_hand = _AtHand(context)
 
-    def find(self, text: str) -> Found:
-        """What `text` names: a ref, or the path of a file as programs see it."""
-        by_path = self._by_path.get(text) or self._by_path.get(f"{self._turn_id}/{text}")
-        if by_path is not None:
-            return FoundFile(by_path.ref, by_path)
+    async def find(self, text: str) -> Found:
+        """What `text` names: a ref in any spelling, or the path of a file as programs see it. Raises Unavailable."""
         try:
-            ref = refs.parse_ref(text)
+            named = read_name(text, self._context.conversation_id, self._context.turn_id)
         except Invalid as invalid:
             return Missing(invalid.detail)
-        if isinstance(ref, refs.KnowledgeRef | refs.SkillRef):
-            return Missing("there are no knowledge documents and no skills here")
-        if ref.conversation == self._conversation_id:
-            ref = replace(ref, conversation=None)
-        if ref.conversation is not None:
-            return Missing("it belongs to another conversation, which can't be read from here")
-        return self._find_own(ref)
-
-    def _find_own(self, ref: refs.Ref) -> Found:
-        match ref:
+        match named.ref:
+            case refs.KnowledgeRef():
+                return Missing("this agent has no knowledge documents")
+            case refs.SkillRef():
+                return Missing("this agent has no skills")
+            case refs.SourcesRef(sids=sids):
+                return await self._find_sources(named, sids)
             case (
                 refs.FileRef() | refs.OutputRef() | refs.AttachmentRef() | refs.ExternalAttachmentRef() | refs.LogRef()
-            ):
-                artifact = self._files.get(str(ref))
-                return FoundFile(str(ref), artifact) if artifact else Missing("there is no such file")
+            ) as ref:
+                return await self._find_file(named, ref)
+            case refs.TurnIndexRef(turn=turn):
+                return await self._build_index(named, TurnId(turn))
+            case _:
+                return self._found(named, await self._find_block(named))
+
+    async def _find_file(self, named: Named, ref: FileName) -> Found:
+        at_hand = self._at_hand.files.get(str(ref)) if named.conversation_id is None else None
+        if at_hand is not None:
+            return FoundFile(named.shown, at_hand)
+        try:
+            artifact = await self._ports.artifacts.load_by_ref(self._context.principal, self._owner(named), str(ref))
+        except NotFound:
+            return Missing(_NO_FILE + (self._at_hand.hint_at_older(ref) if named.conversation_id is None else ""))
+        return FoundFile(named.shown, artifact)
+
+    async def _find_sources(self, named: Named, sids: tuple[int, ...]) -> Found:
+        context, ports = self._context, self._ports
+        if named.conversation_id is None:
+            rows, load_text = context.pool.rows, context.pool.load_text
+        else:
+            owner = named.conversation_id
+            rows = await ports.sources.load_sources(context.principal, owner)
+
+            def load_text(sid: int) -> Awaitable[str]:
+                return ports.sources.load_source_text(context.principal, owner, sid)
+
+        by_sid = {row.sid: row for row in rows}
+        found = tuple(by_sid[sid] for sid in sids if sid in by_sid)
+        if not found:
+            return Missing("the source pool has no such rows" if by_sid else "the source pool is empty")
+        return FoundSources(named.shown, found, tuple(sid for sid in sids if sid not in by_sid), load_text)
+
+    async def _build_index(self, named: Named, turn_id: TurnId) -> Found:
+        if named.conversation_id is None and self._at_hand.has_turn(turn_id):
+            blocks = [block for block in self._context.blocks if block.turn_id == turn_id]
+            return FoundText(named.shown, render_turn_index(build_turn_index(turn_id, blocks)))
+        blocks, more = await self._load_turn(self._owner(named), turn_id)
+        if not blocks:
+            return _NOTHING
+        index = build_turn_index(turn_id, blocks, conversation_id=named.conversation_id, more=more)
+        return FoundText(named.shown, render_turn_index(index))
+
+    async def _load_turn(self, owner: ConversationId, turn_id: TurnId) -> tuple[list[Block], bool]:
+        blocks: list[Block] = []
+        for _ in range(MAX_INDEX_PAGES):
+            after = blocks[-1].seq if blocks else 0
+            page = await self._ports.reader.load_turn_blocks(self._context.principal, owner, turn_id, after_seq=after)
+            blocks.extend(page.blocks)
+            if not page.more:
+                return blocks, False
+        return blocks, True
+
+    async def _find_block(self, named: Named) -> Block | None:
+        """Blocks at hand are the newest, so one that is among them is the last of its ref."""
+        ref = named.ref
+        if named.conversation_id is None and (block := self._at_hand.try_find(ref)) is not None:
+            return block
+        if isinstance(ref, refs.PlanLatestRef):
+            return await self._ports.reader.try_load_plan(self._context.principal, self._owner(named), ref.plan)
+        turn_id = TurnId(str(getattr(ref, "turn", "")))
+        if named.conversation_id is None and self._at_hand.has_turn(turn_id):
+            return None
+        latest_answer = isinstance(ref, refs.CompletionRef) and ref.n is None
+        return await self._ports.reader.try_load_last_block(
+            self._context.principal,
+            self._owner(named),
+            turn_id,
+            ref=None if latest_answer else str(ref),
+            kind=BlockType.COMPLETION if latest_answer else None,
+        )
+
+    def _owner(self, named: Named) -> ConversationId:
+        return named.conversation_id or self._context.conversation_id
+
+    def _found(self, named: Named, block: Block | None) -> Found:
+        if block is None:
+            return Missing("there is no such plan") if isinstance(named.ref, refs.PlanLatestRef) else _NOTHING
+        if isinstance(block.body, ToolResultBody) and block.body.whole is not None:
+            return FoundStored(named.shown, block.body.whole)
+        text = block_source(block)
+        if named.conversation_id is not None:
+            return FoundText(named.shown, qualify_text(text, named.conversation_id))
+        return FoundText(named.shown, text, block)
+
+
+class _AtHand:
+    """The blocks of our own conversation that are in memory: all from the last summary on."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self._blocks = context.blocks
+        self.files = fold_artifacts(context.blocks)
+        self._turns = {block.turn_id for block in context.blocks if block.type is BlockType.TURN_HEADER}
+
+    def has_turn(self, turn_id: TurnId) -> bool:
+        """Whether all blocks of the turn are here."""
+        return turn_id in self._turns
+
+    def try_find(self, ref: refs.Ref) -> Block | None:
+        """The newest block that a ref names."""
+        match ref:
             case refs.PlanLatestRef(plan=plan):
-                snapshots = [
-                    snapshot.snapshot_ref for snapshot in latest_plans(self._blocks) if snapshot.plan_id == plan
-                ]
-                return self._find_plan(str(ref), snapshots[0]) if snapshots else Missing("there is no such plan")
+                snapshots = (snapshot for snapshot in latest_plans(self._blocks) if snapshot.plan_id == plan)
+                snapshot = next(snapshots, None)
+                plans = (b for b in reversed(self._blocks) if isinstance(b.body, PlanBody) and b.body.plan == snapshot)
+                return next(plans, None)
             case refs.CompletionRef(turn=turn, n=None):
                 answers = (b for b in reversed(self._blocks) if b.turn_id == turn and b.type is BlockType.COMPLETION)
-                return self._found(next(answers, None), str(ref))
+                return next(answers, None)
             case _:
-                return self._found(self._last_block(str(ref)), str(ref))
+                text = str(ref)
+                return next((b for b in reversed(self._blocks) if b.ref == text and b.type not in _FILE_BLOCKS), None)
 
-    def _find_plan(self, asked: str, snapshot_ref: str) -> Found:
-        plans = (b for b in reversed(self._blocks) if b.ref == snapshot_ref and isinstance(b.body, PlanBody))
-        return self._found(next(plans, None), asked)
-
-    def _last_block(self, ref: str) -> Block | None:
-        return next((b for b in reversed(self._blocks) if b.ref == ref and b.type not in _FILE_BLOCKS), None)
-
-    def _found(self, block: Block | None, asked: str) -> Found:
-        if block is None:
-            return Missing("nothing is stored under this ref")
-        return FoundText(asked, block_source(block), is_shown_whole(block))
+    def hint_at_older(self, ref: FileName) -> str:
+        """Where an earlier turn has a file of this path, for a name that leaves the turn out or has a wrong one."""
+        if not isinstance(ref, refs.FileRef | refs.OutputRef):
+            return ""
+        tail = str(ref).partition(".")[2]
+        older = [known for known in self.files if known.partition(".")[2] == tail]
+        return f"; an earlier turn has {older[-1]}" if older else ""

@@ -1,0 +1,213 @@
+"""Builds the index of a turn from its blocks, and writes it as text for a model. It is never stored.
+
+Every file of a turn stands in one of its blocks, so the blocks are all that is needed.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from everturn.errors import Invalid
+from everturn.model import block_bodies as bodies
+from everturn.model.artifacts import Artifact
+from everturn.model.blocks import Block, BlockType
+from everturn.model.refs import parse_ref, sources_ref, turn_index_ref
+from everturn.timeline.ref_owners import qualify_ref
+from everturn.wire.turn_index import IndexedCall, IndexedFile, IndexEntry, TurnIndexView
+
+MAX_HINT_CHARS = 220
+MAX_SIDS = 200
+
+_SUMMARIES = frozenset({BlockType.WORKING_SUMMARY, BlockType.RANGE_SUMMARY})
+_MESSAGES = frozenset(
+    {BlockType.USER_PROMPT, BlockType.ATTACHMENT_TEXT, BlockType.COMPLETION, BlockType.COMPLETION_ATTEMPT}
+)
+_EVENTS = frozenset(
+    {BlockType.USER_FOLLOWUP, BlockType.USER_STEER, BlockType.EXTERNAL_EVENT, BlockType.FEEDBACK, BlockType.DEFERRAL}
+)
+_NOTES = frozenset(
+    {
+        BlockType.ANCHOR,
+        BlockType.NOTES,
+        BlockType.THINKING,
+        BlockType.NOTICE,
+        BlockType.DECISION_RAW,
+        BlockType.TOOL_CODE,
+        BlockType.PLAN,
+        BlockType.PLAN_ACK,
+        BlockType.PLAN_HISTORY,
+    }
+)
+
+
+def build_turn_index(
+    turn_id: str, blocks: Iterable[Block], *, conversation_id: str | None = None, more: bool = False
+) -> TurnIndexView:
+    """The index of a turn. With `conversation_id` its refs can be followed from other conversations."""
+    spelled = _Spelling(conversation_id)
+    parts = _Parts(spelled)
+    for block in blocks:
+        parts.take(block)
+    return TurnIndexView(
+        turn_id=turn_id,
+        ref=spelled(turn_index_ref(turn_id)),
+        started_at=parts.started_at,
+        ended_at=parts.ended_at,
+        outcome=parts.outcome,
+        summaries=_last_of_each(parts.entries[_SUMMARIES]),
+        messages=_last_of_each(parts.entries[_MESSAGES]),
+        events=_last_of_each(parts.entries[_EVENTS]),
+        notes=_last_of_each(parts.entries[_NOTES]),
+        tools=tuple(parts.calls.values()),
+        artifacts=tuple(parts.files.values()),
+        sources=parts.source_refs(),
+        more=more,
+    )
+
+
+def render_turn_index(index: TurnIndexView) -> str:
+    """The index as lines of text, sections without entries left out."""
+    ended = f"{index.outcome} at {index.ended_at}" if index.outcome else "not ended"
+    sections = [
+        (f"index of {index.turn_id}", [f"path: {index.ref}", f"started: {index.started_at}; {ended}"]),
+        ("summaries", list(map(_entry_line, index.summaries))),
+        ("messages", list(map(_entry_line, index.messages))),
+        ("events", list(map(_entry_line, index.events))),
+        ("notes", list(map(_entry_line, index.notes))),
+        ("tools", list(map(_call_line, index.tools))),
+        ("artifacts", list(map(_file_line, index.artifacts))),
+        ("sources", [f"- {ref}" for ref in index.sources]),
+    ]
+    text = "\n\n".join("\n".join((f"{title}:", *lines)) for title, lines in sections if lines)
+    return text + ("\n\n(the turn is larger than its index may be: later blocks are left out)" if index.more else "")
+
+
+class _Spelling:
+    """Spells refs for a reader inside the conversation, or elsewhere."""
+
+    def __init__(self, conversation_id: str | None) -> None:
+        self._conversation_id = conversation_id
+
+    def __call__(self, ref: str) -> str:
+        if self._conversation_id is None:
+            return ref
+        try:
+            return str(qualify_ref(parse_ref(ref), self._conversation_id))
+        except Invalid:
+            return ref
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What the blocks told so far, in their order."""
+
+    spell: _Spelling
+    started_at: str | None = None
+    ended_at: str | None = None
+    outcome: str | None = None
+    entries: dict[frozenset[BlockType], list[IndexEntry]] = field(
+        default_factory=lambda: {kinds: [] for kinds in (_SUMMARIES, _MESSAGES, _EVENTS, _NOTES)}
+    )
+    calls: dict[str, IndexedCall] = field(default_factory=dict[str, IndexedCall])
+    files: dict[str, IndexedFile] = field(default_factory=dict[str, IndexedFile])
+    sids: set[int] = field(default_factory=set[int])
+
+    def take(self, block: Block) -> None:
+        self.started_at = self.started_at or block.ts
+        match block.body:
+            case bodies.ToolCallBody() as body:
+                self._take_call(block, body)
+            case bodies.ToolResultBody() as body:
+                self._take_result(block, body)
+            case bodies.AttachmentBody(artifact=artifact):
+                self._take_files(block.type.value, (artifact,))
+            case bodies.SignalBody(attachments=files) | bodies.EventBody(attachments=files):
+                self._take_files(block.type.value, files)
+            case bodies.CheckoutBody(artifacts=files):
+                self._take_files(block.type.value, files)
+            case bodies.CompletionBody(sources_used=sids):
+                self.sids.update(sids)
+            case bodies.ExitBody(outcome=outcome):
+                self.ended_at, self.outcome = block.ts, outcome.value if outcome else "failed"
+            case _:
+                """Only named, below."""
+        for kinds, entries in self.entries.items():
+            if block.type in kinds:
+                hint = build_hint(_text_of(block))
+                entries.append(IndexEntry(ref=self.spell(block.ref), kind=block.type.value, hint=hint))
+
+    def source_refs(self) -> tuple[str, ...]:
+        sids = sorted(sid for sid in self.sids if sid > 0)
+        pages = (sids[start : start + MAX_SIDS] for start in range(0, len(sids), MAX_SIDS))
+        return tuple(self.spell(sources_ref(page)) for page in pages)
+
+    def _take_call(self, block: Block, body: bodies.ToolCallBody) -> None:
+        said = ", ".join(f"{name}={build_hint(str(value), 60)}" for name, value in body.params.items())
+        self.calls[block.call_id or block.ref] = IndexedCall(
+            tool_id=body.tool_id,
+            status=None,
+            call_ref=self.spell(block.ref),
+            result_ref=None,
+            hint=build_hint(said, MAX_HINT_CHARS // 2),
+        )
+
+    def _take_result(self, block: Block, body: bodies.ToolResultBody) -> None:
+        called = self.calls.get(block.call_id or "")
+        hints = [called.hint if called else "", build_hint(body.text, MAX_HINT_CHARS // 2 - 5)]
+        self.calls[block.call_id or block.ref] = IndexedCall(
+            tool_id=body.tool_id,
+            status=body.status,
+            call_ref=called.call_ref if called else None,
+            result_ref=self.spell(block.ref),
+            hint=" -> ".join(hint for hint in hints if hint),
+        )
+        self._take_files(body.tool_id, body.artifacts)
+
+    def _take_files(self, source: str, artifacts: Sequence[Artifact]) -> None:
+        for artifact in artifacts:
+            self.files[artifact.ref] = IndexedFile(
+                ref=self.spell(artifact.ref),
+                kind=artifact.kind.value,
+                mime=artifact.mime,
+                size=artifact.size,
+                source=source,
+                visibility=artifact.visibility,
+                hint=build_hint(artifact.description),
+            )
+
+
+def build_hint(text: str, max_chars: int = MAX_HINT_CHARS) -> str:
+    """The first words of a text in one line of at most `max_chars` characters."""
+    line = " ".join(text[: 4 * max_chars].split())
+    return line if len(line) <= max_chars else line[: max_chars - 1] + "…"
+
+
+def _text_of(block: Block) -> str:
+    match block.body:
+        case bodies.PlanBody(plan=plan):
+            return f"{plan.plan_id} {plan.status.value}: {'; '.join(step.label for step in plan.steps)}"
+        case bodies.PlanHistoryBody(plans=plans):
+            return ", ".join(plan.plan_id for plan in plans)
+        case bodies.EventBody(kind=kind, text=text):
+            return f"{kind}: {text}"
+        case _:
+            return str(getattr(block.body, "text", ""))
+
+
+def _last_of_each(entries: Sequence[IndexEntry]) -> tuple[IndexEntry, ...]:
+    """A ref names its newest block, so an older one of the same ref can't be read and isn't listed."""
+    return tuple({entry.ref: entry for entry in entries}.values())
+
+
+def _entry_line(entry: IndexEntry) -> str:
+    return f"- {entry.ref} ({entry.kind})" + (f": {entry.hint}" if entry.hint else "")
+
+
+def _call_line(call: IndexedCall) -> str:
+    named = (("call", call.call_ref), ("result", call.result_ref))
+    line = f"- {call.tool_id} {call.status or 'no result'}: " + "; ".join(f"{name}={ref}" for name, ref in named if ref)
+    return line + (f"; {call.hint}" if call.hint else "")
+
+
+def _file_line(file: IndexedFile) -> str:
+    line = f"- {file.ref} ({file.kind}, {file.mime}, {file.size} bytes, from {file.source}, {file.visibility})"
+    return line + (f": {file.hint}" if file.hint else "")

@@ -1,0 +1,85 @@
+"""What the model has before it at a call: which blocks whole, and which texts and files through earlier reads."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from chat_proc.timeline.files import block_media
+from chat_proc.timeline.forms import Form
+from chat_proc.timeline.projection import is_shown_whole
+from chat_proc.timeline.visibility import Visibility
+from everturn.model.block_bodies import ToolResultBody
+from everturn.model.blocks import Block
+from everturn.model.ids import TurnId
+
+
+class ShownText(BaseModel):
+    """A text that a read showed whole; lives in the result's `data["shown"]`. `digest` is the sha256 of the content."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ref: str
+    digest: str
+
+
+class _Showing(BaseModel):
+    """The part of a result's data that is read here."""
+
+    shown: tuple[ShownText, ...] = ()
+
+
+class Seen:
+    """Made once for a call."""
+
+    def __init__(self, blocks: Sequence[Block], turn_id: TurnId) -> None:
+        self._visibility = Visibility()
+        for block in blocks:
+            self._visibility.learn(block)
+        self._blocks = blocks
+        self._turn_id = turn_id
+
+    def form_of(self, block: Block) -> Form:
+        """How a block of the timeline is shown."""
+        return self._visibility.choose_form(block)
+
+    def holds_whole(self, block: Block) -> bool:
+        """Whether all of a block's text is in the prompt."""
+        if isinstance(block.body, ToolResultBody) and block.body.whole is not None:
+            return False
+        return self.form_of(block) is Form.FULL and is_shown_whole(block)
+
+    def find_read(self, ref: str, digest: str) -> str | None:
+        """The ref of the newest visible result in which a read showed just this content whole."""
+        wanted = ShownText(ref=ref, digest=digest)
+        for block in reversed(self._blocks):
+            if wanted in shown_texts(block) and self.holds_whole(block):
+                return block.ref
+        return None
+
+    def find_media(self, sha256: str) -> str | None:
+        """The ref of the visible block of this turn with which an image or a document goes to the model already."""
+        for block in reversed(self._blocks):
+            if block.turn_id != self._turn_id:
+                return None
+            if self.form_of(block) is Form.FULL and any(item.sha256 == sha256 for item in block_media(block)):
+                return block.ref
+        return None
+
+
+def shown_texts(block: Block) -> tuple[ShownText, ...]:
+    """What a read's result showed whole; nothing for other blocks."""
+    data = block.body.data if isinstance(block.body, ToolResultBody) else None
+    return _read_shown(data) if data and "shown" in data else ()
+
+
+def build_shown_data(shown: Iterable[ShownText]) -> list[dict[str, str]]:
+    """What goes into `data["shown"]`."""
+    return [text.model_dump() for text in shown]
+
+
+def _read_shown(data: Mapping[str, Any]) -> tuple[ShownText, ...]:
+    try:
+        return _Showing.model_validate({"shown": data["shown"]}).shown
+    except ValidationError:
+        return ()  # another tool's data of the same name

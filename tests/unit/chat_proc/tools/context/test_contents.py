@@ -1,0 +1,34 @@
+"""Parts of stored texts: the same as of a text at hand, with no more held than a chunk and the part."""
+
+import pytest
+
+from chat_proc.tools.context.contents import load_excerpt
+from chat_proc.tools.context.excerpt import Range, cut_excerpt
+from everturn.testing.memory.objects import MemoryObjects
+
+TEXT = "".join(f"line {n} é😀\n" for n in range(40_000))
+
+
+@pytest.mark.parametrize("wanted", [Range(), Range(offset=300_000), Range(line_start=39_990), Range(offset=10**9)])
+async def test_a_part_of_an_object_is_the_part_of_its_text(objects: MemoryObjects, wanted: Range) -> None:
+    objects.stored["key"] = TEXT.encode()
+
+    excerpt = await load_excerpt(objects, "key", size=len(TEXT.encode()), wanted=wanted, max_chars=500)
+
+    assert excerpt == cut_excerpt(TEXT, wanted, 500)
+
+
+async def test_bytes_that_are_no_text_become_replacement_characters(objects: MemoryObjects) -> None:
+    objects.stored["key"] = b"a\xff\xc3"
+
+    excerpt = await load_excerpt(objects, "key", size=3, wanted=Range(), max_chars=500)
+
+    assert excerpt.text == "a\ufffd\ufffd"
+
+
+async def test_a_byte_order_mark_is_no_part_of_the_text(objects: MemoryObjects) -> None:
+    objects.stored["key"] = b"\xef\xbb\xbfa"
+
+    excerpt = await load_excerpt(objects, "key", size=4, wanted=Range(), max_chars=9, encoding="utf-8-sig")
+
+    assert excerpt.text == "a"

@@ -1,0 +1,66 @@
+"""All spellings of a name mean the same."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chat_proc.tools.context.spelling import Named, read_name
+from everturn.errors import Invalid
+from everturn.model.ids import ConversationId, TurnId
+from everturn.model.refs import parse_ref
+
+HERE = (ConversationId("conv_1"), TurnId("turn_9"))
+
+
+@pytest.mark.parametrize(
+    ("spelling", "ref"),
+    [
+        ("ar:turn_1.user.prompt", "ar:turn_1.user.prompt"),
+        ("ar:conv_1.turn_1.user.prompt", "ar:turn_1.user.prompt"),
+        ("turn_1/files/a/b.md", "fi:turn_1.files/a/b.md"),
+        ("conv_1/turn_1/files/a/b.md", "fi:turn_1.files/a/b.md"),
+        ("files/a/b.md", "fi:turn_9.files/a/b.md"),
+        ("outputs/c.png", "fi:turn_9.outputs/c.png"),
+        ("attachments/d.csv", "fi:turn_9.user.attachments/d.csv"),
+        ("logs/run.txt", "fi:turn_9.logs/run.txt"),
+        ("turn_1/external/steer/attachments/sig_1/e.csv", "fi:turn_1.external.steer.attachments/sig_1/e.csv"),
+        ("so:conv_1.sources_pool[3, 1-2]", "so:sources_pool[1-3]"),
+        ("ks:docs/a.md", "ks:docs/a.md"),
+    ],
+)
+def test_a_name_of_our_own_conversation_is_told_without_it(spelling: str, ref: str) -> None:
+    named = read_name(spelling, *HERE)
+
+    assert named == Named(parse_ref(ref))
+    assert named.shown == ref
+
+
+@pytest.mark.parametrize(
+    ("spelling", "ref"),
+    [
+        ("ar:conv_2.turn_1.user.prompt", "ar:turn_1.user.prompt"),
+        ("conv_2/turn_1/outputs/c.png", "fi:turn_1.outputs/c.png"),
+    ],
+)
+def test_a_name_of_another_conversation_is_told_with_it(spelling: str, ref: str) -> None:
+    named = read_name(spelling, *HERE)
+
+    assert named == Named(parse_ref(ref), ConversationId("conv_2"))
+    assert read_name(named.shown, *HERE) == named
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "/etc/passwd", "files/../a", "files//a", "turn_1/secrets/a", "../x"])
+def test_what_is_no_name_is_refused_with_a_sentence(text: str) -> None:
+    with pytest.raises(Invalid):
+        read_name(text, *HERE)
+
+
+PARTS = st.text(st.sampled_from("ab é.-_ "), min_size=1, max_size=6).filter(lambda part: part.strip(". ") == part)
+
+
+@given(turn=st.sampled_from(["turn_1", "turn_a-b"]), path=st.lists(PARTS, min_size=1, max_size=3).map("/".join))
+def test_a_path_and_its_ref_mean_the_same_file(turn: str, path: str) -> None:
+    named = read_name(f"{turn}/files/{path}", *HERE)
+
+    assert read_name(named.shown, *HERE) == named
+    assert read_name(f"fi:conv_1.{turn}.files/{path}", *HERE) == named

@@ -1,0 +1,13 @@
+"""The drivers of Timelines give the sources of a conversation."""
+
+import pytest
+
+from everturn.ports.recall.conversation_sources import ConversationSources
+from everturn.postgres.timelines import PostgresTimelines
+from everturn.testing.memory.timelines import MemoryTimelines
+from everturn.testing.port_shape import find_differences
+
+
+@pytest.mark.parametrize("driver", [PostgresTimelines, MemoryTimelines])
+def test_a_driver_takes_the_ports_calls(driver: type) -> None:
+    assert find_differences(ConversationSources, driver) == []
