@@ -52,7 +52,7 @@ def test_a_complaint_names_each_field_and_the_right_order(registry: ToolRegistry
     assert "path: Field required" in refused.value.detail
     assert "chanel: Extra inputs are not permitted" in refused.value.detail
     assert "kind: Input should be 'display' or 'file'" in refused.value.detail
-    assert refused.value.detail.endswith("in this order: path, channel, kind, content.")
+    assert refused.value.detail.endswith("in this order: path, channel, content, kind, scratchpad.")
 
 
 def test_a_complaint_is_bounded(registry: ToolRegistry) -> None:

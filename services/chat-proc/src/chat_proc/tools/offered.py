@@ -8,6 +8,7 @@ from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.plan.plan import PlanTool
 from chat_proc.tools.registry import ToolRegistry
 from chat_proc.tools.workspace.checkout import CheckoutTool
+from chat_proc.tools.workspace.patch import PatchTool
 from chat_proc.tools.workspace.pull import PullTool
 from chat_proc.tools.workspace.write import WriteTool
 from chat_proc.workspace.history import ArtifactHistory
@@ -53,7 +54,12 @@ def offer_tools(ports: ToolPorts, sandbox: Sandbox | SandboxUnavailable) -> Offe
 
 def _workspace_tools(ports: ToolPorts) -> list[Tool]:
     history = ArtifactHistory(ports.artifacts)
-    return [PullTool(history), CheckoutTool(history, ports.objects), WriteTool(ports.objects)]
+    return [
+        PullTool(history),
+        CheckoutTool(history, ports.objects),
+        WriteTool(ports.objects),
+        PatchTool(history, ports.objects),
+    ]
 
 
 def _tell_posture(posture: Posture) -> str:

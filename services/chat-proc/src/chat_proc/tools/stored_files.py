@@ -15,6 +15,7 @@ from everturn.ports.objects import Objects
 from everturn.ports.tool import ToolCall, ToolContext
 
 NOT_SCANNED = "not scanned"
+_REF_SCHEMES = ("fi:", "ar:", "tc:", "so:", "su:", "ws:", "ks:", "sk:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def read_destination(path: str, context: ToolContext, *, default: ArtifactKind) 
 
     Takes `files/a.md`, `outputs/a.png`, both below the turn's id, a `fi:` ref, or a bare path, which goes to `default`.
     """
-    relative = _path_of_ref(path, context) if path.startswith("fi:") else path
+    relative = _path_of_ref(path, context) if path.startswith(_REF_SCHEMES) else path
     check_path(relative)
     head, _, rest = relative.partition("/")
     if head == context.turn_id:

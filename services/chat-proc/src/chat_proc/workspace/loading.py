@@ -28,16 +28,22 @@ async def load_workspace(
     history: WorkspaceHistory, owner: Owner, blocks: Sequence[Block], turn_id: TurnId
 ) -> Workspace:
     """All that is local in this turn. Raises Unavailable."""
-    workspace = fold_workspace(blocks, turn_id)
-    if not any(block.turn_id == turn_id and block.type is BlockType.TURN_HEADER for block in blocks):
-        # A summary has taken the place of the turn's first blocks; the rows still know its files.
-        rows = await history.load_folder(
-            owner.principal, owner.conversation_id, all_files_of(turn_id), max_files=MAX_OWN_FILES
-        )
-        workspace = workspace.plus(map(own_file, rows))
+    workspace = await load_own(history, owner, blocks, turn_id)
     for root in workspace.pulled:
         workspace = workspace.plus(await _load_root(history, owner, root))
     return workspace
+
+
+async def load_own(history: WorkspaceHistory, owner: Owner, blocks: Sequence[Block], turn_id: TurnId) -> Workspace:
+    """The workspace without the files below pulled roots. Raises Unavailable."""
+    workspace = fold_workspace(blocks, turn_id)
+    if any(block.turn_id == turn_id and block.type is BlockType.TURN_HEADER for block in blocks):
+        return workspace
+    # A summary has taken the place of the turn's first blocks; the rows still know its files.
+    rows = await history.load_folder(
+        owner.principal, owner.conversation_id, all_files_of(turn_id), max_files=MAX_OWN_FILES
+    )
+    return workspace.plus(map(own_file, rows))
 
 
 async def load_wish(

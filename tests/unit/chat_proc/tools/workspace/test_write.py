@@ -2,21 +2,26 @@
 
 import pytest
 
-from chat_proc.tools.workspace.write import MAX_CONTENT_BYTES, WriteParams, WriteTool
+from chat_proc.tools.workspace.write import MAX_NOTE_CHARS, WriteParams, WriteTool, read_tags
+from chat_proc.workspace.limits import MAX_DELTA_BYTES, MAX_TEXT_BYTES, MAX_WORKSPACE_FILES
 from everturn.errors import Unavailable
-from everturn.testing.timelines import TimelineBuilder
+from everturn.model.artifacts import ArtifactKind
+from everturn.model.blocks import BlockType
+from everturn.model.ids import CallId, ConversationId
+from everturn.model.llm.sources import Source
+from everturn.ports.tool import NoSourcePool, ToolCall, ToolContext
+from everturn.testing.stored_files import OWNER
+from everturn.testing.timelines import NOW, build_file
 
 
-@pytest.fixture
-def timeline() -> TimelineBuilder:
-    timeline = TimelineBuilder()
-    timeline.start_turn("turn_2", "Write")
-    timeline.start_round()
-    return timeline
+def test_what_says_where_the_content_is_shown_comes_before_it_so_that_it_can_stream() -> None:
+    assert list(WriteParams.model_fields) == ["path", "channel", "content", "kind", "scratchpad"]
 
 
-def test_the_content_comes_last_so_that_it_can_stream() -> None:
-    assert list(WriteParams.model_fields) == ["path", "channel", "kind", "content"]
+async def test_another_order_of_parameters_is_accepted(call_tool, timeline, objects) -> None:
+    outcome = await call_tool(WriteTool(objects), timeline, {"content": "x", "kind": "file", "path": "outputs/a.md"})
+
+    assert (outcome.status, outcome.artifacts[0].path) == ("ok", "turn_2/outputs/a.md")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +60,7 @@ async def test_a_lone_surrogate_does_not_break_the_file(call_tool, timeline, obj
     assert objects.stored[outcome.artifacts[0].object_key] == b"a?b"
 
 
-@pytest.mark.parametrize("path", ["turn_1/files/a.md", "../a.md", "/a.md", "attachments/a.md"])
+@pytest.mark.parametrize("path", ["turn_1/files/a.md", "../a.md", "/a.md", "attachments/a.md", "outputs", "ar:x"])
 async def test_a_place_outside_this_turn_is_refused_in_words(call_tool, timeline, objects, path) -> None:
     outcome = await call_tool(WriteTool(objects), timeline, {"path": path, "content": "x"})
 
@@ -65,7 +70,7 @@ async def test_a_place_outside_this_turn_is_refused_in_words(call_tool, timeline
 
 
 async def test_a_text_beyond_the_cap_is_refused(call_tool, timeline, objects) -> None:
-    outcome = await call_tool(WriteTool(objects), timeline, {"path": "files/a.md", "content": "é" * MAX_CONTENT_BYTES})
+    outcome = await call_tool(WriteTool(objects), timeline, {"path": "files/a.md", "content": "é" * MAX_TEXT_BYTES})
 
     assert outcome.status == "error"
 
@@ -75,3 +80,111 @@ async def test_without_the_store_nothing_is_claimed(call_tool, timeline, objects
 
     with pytest.raises(Unavailable):
         await call_tool(WriteTool(objects), timeline, {"path": "files/a.md", "content": "x"})
+
+
+async def test_a_path_that_is_a_folder_already_is_refused(call_tool, timeline, objects) -> None:
+    timeline.result("call_0", "react.write", "ok", build_file("turn_2", "src/a.py", b"x", kind=ArtifactKind.FILE))
+
+    outcome = await call_tool(WriteTool(objects), timeline, {"path": "files/src", "content": "x"})
+
+    assert (outcome.status, objects.stored) == ("error", {})
+    assert "a file and a folder at once" in outcome.text
+
+
+async def test_what_a_turn_may_write_in_all_is_bounded(call_tool, timeline, objects) -> None:
+    big = build_file("turn_2", "big.bin", b"x", kind=ArtifactKind.OUTPUT).model_copy(update={"size": MAX_DELTA_BYTES})
+    timeline.result("call_0", "exec_tools.execute_code_python", "ok", big)
+
+    outcome = await call_tool(WriteTool(objects), timeline, {"path": "files/a.md", "content": "x"})
+
+    assert "would exceed 250 MB" in outcome.text
+
+
+async def test_the_number_of_files_in_the_workspace_is_bounded(call_tool, timeline, objects) -> None:
+    many = [build_file("turn_2", f"f{n}", b"x", kind=ArtifactKind.FILE) for n in range(MAX_WORKSPACE_FILES)]
+    timeline.result("call_0", "exec_tools.execute_code_python", "ok", *many)
+
+    refused = await call_tool(WriteTool(objects), timeline, {"path": "files/one_more", "content": "x"})
+    again = await call_tool(WriteTool(objects), timeline, {"path": "files/f7", "content": "x"})
+    output = await call_tool(WriteTool(objects), timeline, {"path": "outputs/one_more", "content": "x"})
+
+    assert (refused.status, again.status, output.status) == ("error", "ok", "ok")
+
+
+NOTE = "[P] Answers in Spanish.\n- [K][D] The plan is in fi:turn_2.files/plan.md\nand goes on here [S]"
+
+
+async def test_a_scratchpad_note_stays_as_an_anchor_as_it_was_written(call_tool, timeline, objects) -> None:
+    params = {"path": "files/note.md", "channel": "internal", "content": NOTE + "\n", "scratchpad": True}
+
+    outcome = await call_tool(WriteTool(objects), timeline, params, call_id="call_ab")
+
+    (record,) = outcome.records
+    assert (record.type, record.ref) == (BlockType.ANCHOR, "ar:turn_2.artifacts.react.note.call_ab")
+    assert (record.body.text, record.body.tags, record.body.path) == (NOTE, ("P", "D", "K"), "turn_2/files/note.md")
+    assert outcome.artifacts[0].visibility == "internal"
+
+
+async def test_internal_writing_without_a_scratchpad_is_a_file_and_no_note(call_tool, timeline, objects) -> None:
+    outcome = await call_tool(
+        WriteTool(objects), timeline, {"path": "files/n.md", "channel": "internal", "content": "[P] x"}
+    )
+
+    assert outcome.records == ()
+    assert outcome.artifacts[0].visibility == "internal"
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"channel": "canvas", "content": "x"}, "internal channel only"),
+        ({"channel": "internal", "content": "x" * (MAX_NOTE_CHARS + 1)}, "1 to 2000 characters"),
+        ({"channel": "internal", "content": " \n"}, "1 to 2000 characters"),
+    ],
+)
+async def test_a_note_that_can_not_be_made_is_said_and_the_file_is_written(
+    call_tool, timeline, objects, params, said
+) -> None:
+    outcome = await call_tool(WriteTool(objects), timeline, {"path": "files/n.md", "scratchpad": True, **params})
+
+    assert (outcome.status, outcome.records, len(outcome.artifacts)) == ("ok", (), 1)
+    assert said in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("note", "tags"),
+    [
+        ("[D] a\n[P] b\n[D] c", ("P", "D")),
+        ("  [A] done", ("A",)),
+        ("see [K] later", ()),
+        ("[X] no\n[p] no", ()),
+        ("* [S] fact", ("S",)),
+    ],
+)
+def test_tags_are_read_from_the_beginning_of_lines(note: str, tags: tuple[str, ...]) -> None:
+    assert read_tags(note) == tags
+
+
+class Pool(NoSourcePool):
+    rows = tuple(Source(sid, f"Title {sid}", f"https://example.org/{sid}", "web") for sid in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "sids"),
+    [
+        ("files/a.md", "One [[S:2]] and [[S:1,9]].", [2, 1]),
+        ("files/a.html", "<p>[[S:3]]</p>", [3]),
+        ("files/a.txt", "[[S:1-2]]", [1, 2]),
+        ("files/a.json", "[[S:1]]", None),
+        ("files/b.json", {"citations": [{"sids": [3, 1]}, {"sids": [3, 7, "x"]}, "no"]}, [3, 1]),
+        ("files/c.json", [1, 2], None),
+        ("files/a.md", "none", None),
+    ],
+)
+async def test_the_sources_that_a_file_cites_are_recorded(timeline, objects, path, content, sids) -> None:
+    context = ToolContext(OWNER, ConversationId("conv_1"), timeline.turn_id, 1, timeline.blocks, NOW, Pool())
+    params = WriteParams.model_validate({"path": path, "content": content})
+
+    outcome = await WriteTool(objects).run(ToolCall(CallId("call_1"), params, None, context))
+
+    assert (outcome.data or {}).get("sources_used") == sids

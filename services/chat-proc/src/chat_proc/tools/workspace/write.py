@@ -1,31 +1,48 @@
 """`react.write`: writes one text file of the current turn and shows it where the model wants."""
 
 import json
+import re
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from chat_proc.channels.citations import find_used_sids, index_sources
 from chat_proc.tools.stored_files import ProducedFile, read_destination, save_file
+from chat_proc.tools.workspace.writing import Channel, Kind, check_room, choose_visibility
+from chat_proc.workspace.local import fold_workspace
 from everturn.errors import Invalid
-from everturn.model.artifacts import ArtifactKind
+from everturn.model.artifacts import Artifact, ArtifactKind
+from everturn.model.block_bodies import AnchorBody
+from everturn.model.blocks import BlockType
 from everturn.model.commits import Effect
+from everturn.model.refs import named_artifact_ref
 from everturn.ports.objects import Objects
-from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
+from everturn.ports.tool import Record, ToolCall, ToolOutcome, ToolSpec
+from everturn.timeline.view_parts import format_of_path
 
-MAX_CONTENT_BYTES = 2 * 1024 * 1024
-"""Far above what one reply of a model can hold."""
+MAX_NOTE_CHARS = 2_000
+"""Of an inline note: notes are never pruned."""
+TAGS = ("P", "D", "S", "A", "K")
+"""Preference, decision, stable fact, achievement, key artifact."""
+_LEADING_TAGS = re.compile(r"^[ \t]*(?:[-*][ \t]+)?((?:\[[PDSAK]\][ \t]*)+)", re.MULTILINE)
+_WHERE = {
+    "canvas": "and shown in the canvas",
+    "timeline_text": "and shown in the conversation",
+    "internal": "for later use; the user does not see it",
+}
 
 
 class WriteParams(BaseModel):
-    """The order matters: what is streamed to the person while it is written comes last."""
+    """The order matters: what says where the content is shown comes before it, so that it can stream."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str = Field(min_length=1, max_length=1024)
-    channel: Literal["canvas", "timeline_text", "internal"] = "canvas"
-    kind: Literal["display", "file"] = "display"
+    channel: Channel = "canvas"
     content: str | dict[str, Any] | list[Any]
+    kind: Kind = "display"
+    scratchpad: bool = False
 
 
 class WriteTool:
@@ -43,29 +60,60 @@ class WriteTool:
         )
 
     async def run(self, call: ToolCall) -> ToolOutcome:
-        params = WriteParams.model_validate(call.params)
-        data = _encode(params.content)
-        if len(data) > MAX_CONTENT_BYTES:
-            return ToolOutcome(
-                "error", f"The content has {len(data)} bytes; {MAX_CONTENT_BYTES} is the most. Write less."
-            )
+        params, context = WriteParams.model_validate(call.params), call.context
+        text = _build_text(params.content)
+        # A lone surrogate has no bytes; the model can write one as a JSON escape.
+        data = text.encode("utf-8", errors="replace")
         try:
-            destination = read_destination(params.path, call.context, default=ArtifactKind.FILE)
+            destination = read_destination(params.path, context, default=ArtifactKind.FILE)
+            check_room(fold_workspace(context.blocks, context.turn_id), destination, len(data))
         except Invalid as invalid:
             return ToolOutcome("error", f"Nothing was written: {invalid.detail}")
-        visibility = "external" if params.kind == "file" and params.channel != "internal" else "internal"
-        produced = ProducedFile(destination, data, visibility, "agent")
-        artifact = await save_file(self._objects, call, produced)
-        where = {
-            "canvas": "and shown in the canvas",
-            "timeline_text": "and shown in the conversation",
-            "internal": "for later use; the user does not see it",
-        }
+        visibility = choose_visibility(params.channel, params.kind)
+        artifact = await save_file(self._objects, call, ProducedFile(destination, data, visibility, "agent"))
+        sids = _find_sids(call, artifact, params.content, text)
+        anchor, said = _build_anchor(call, params, artifact, text)
         offered = ", offered to the user as a download" if visibility == "external" else ""
-        return ToolOutcome("ok", f"Written {where[params.channel]}{offered}.", artifacts=(artifact,))
+        return ToolOutcome(
+            "ok",
+            f"Written {_WHERE[params.channel]}{offered}.{said}",
+            artifacts=(artifact,),
+            records=anchor,
+            data={"sources_used": sids} if sids else None,
+        )
 
 
-def _encode(content: str | dict[str, Any] | list[Any]) -> bytes:
-    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=2) + "\n"
-    # A lone surrogate has no bytes; the model can write one as a JSON escape.
-    return text.encode("utf-8", errors="replace")
+def _build_text(content: str | dict[str, Any] | list[Any]) -> str:
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+
+
+def _find_sids(call: ToolCall, artifact: Artifact, content: object, text: str) -> list[int]:
+    """The sources that a Markdown, plain or HTML text cites by tokens, or a JSON object in its `citations`."""
+    sources = index_sources(call.context.pool.rows)
+    if isinstance(content, str):
+        return list(find_used_sids(sources, text, format_of_path(artifact.path)))
+    told = cast("dict[str, object]", content).get("citations") if isinstance(content, dict) else None
+    rows = cast("list[object]", told) if isinstance(told, list) else []
+    lists = [cast("dict[str, object]", row).get("sids") for row in rows if isinstance(row, dict)]
+    sids = [sid for each in lists if isinstance(each, list) for sid in cast("list[object]", each)]
+    return list(dict.fromkeys(sid for sid in sids if isinstance(sid, int) and sid in sources))
+
+
+def _build_anchor(call: ToolCall, params: WriteParams, artifact: Artifact, text: str) -> tuple[tuple[Record, ...], str]:
+    """The inline note of a scratchpad, and what to say about it."""
+    if not params.scratchpad:
+        return (), ""
+    if params.channel != "internal":
+        return (), " No note was made: scratchpad works with the internal channel only."
+    note = text.strip()
+    if not note or len(note) > MAX_NOTE_CHARS:
+        return (), f" No note was made: one has 1 to {MAX_NOTE_CHARS} characters."
+    ref = named_artifact_ref(call.context.turn_id, f"react.note.{call.call_id}")
+    body = AnchorBody(text=note, tags=read_tags(note), path=artifact.path)
+    return (Record(BlockType.ANCHOR, ref, body),), " It stays in view as a note."
+
+
+def read_tags(note: str) -> tuple[str, ...]:
+    """The tags `[P] [D] [S] [A] [K]` that begin lines of a note, each once."""
+    found = "".join(match[1] for match in _LEADING_TAGS.finditer(note))
+    return tuple(tag for tag in TAGS if f"[{tag}]" in found)

@@ -1,0 +1,266 @@
+"""Applies a unified diff to one text: exactly, or with the line and the reason why not.
+
+Headers are not believed: counts follow from the lines of a hunk, and a hunk whose context is not at the stated line
+goes to the nearest place after the hunk before it where all of its context is, character by character.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+_HEADER = re.compile(r"@@+(?: -(\d{1,9})(?:,(\d{1,9}))?)?(?: \+\d{1,9}(?:,\d{1,9})?)? ?(?:@@.*)?", re.DOTALL)
+_NO_NEWLINE = "\\"
+_SHOWN_CHARS = 300
+
+RefusalCode = Literal["no_hunks", "invalid_hunk_header", "invalid_hunk_line", "several_files", "hunk_mismatch",
+                      "hunk_out_of_order", "ambiguous_hunk"]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedHunk:
+    """Where a hunk went. Lines count from 1 in the old text; `stated` is None when its header named none.
+
+    `moved` says that it went elsewhere than its header said.
+    """
+
+    stated: int | None
+    line: int
+    added: int
+    removed: int
+    moved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The new text."""
+
+    text: str
+    hunks: tuple[AppliedHunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why nothing was applied. `hunk` counts from 1, `line` is the old text's; `actual` is None past its end."""
+
+    code: RefusalCode
+    message: str
+    hunk: int | None = None
+    line: int | None = None
+    expected: str | None = None
+    actual: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of a hunk. `sign` is a blank, `-` or `+`; `ends` is False when no newline follows it in the file."""
+
+    sign: str
+    text: str
+    ends: bool = True
+    bare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Hunk:
+    """`stated` is the header's old line, `empty` whether the header says that no old line is touched."""
+
+    stated: int | None
+    empty: bool
+    lines: tuple[_Line, ...]
+
+    @property
+    def old(self) -> list[str]:
+        return [_body(line.text) for line in self.lines if line.sign != "+"]
+
+    @property
+    def start(self) -> int | None:
+        """The index of the first old line, or of the place of insertion."""
+        if self.stated is None:
+            return None
+        return self.stated if self.empty and not self.old else max(0, self.stated - 1)
+
+
+def is_diff(text: str) -> bool:
+    """Whether a patch is a unified diff rather than a whole new text. Front matter is no diff."""
+    if not text.startswith(("---", "+++", "@@")):
+        return False
+    return text.split("\n", 1)[0].strip() != "---" or re.search(r"^@@", text, re.MULTILINE) is not None
+
+
+def apply_diff(old: str, patch: str) -> Applied | Refused:
+    """The text with all hunks applied, or why one of them can't be."""
+    hunks = _parse(patch)
+    if isinstance(hunks, Refused):
+        return hunks
+    exact = any(line.text.endswith("\r") for hunk in hunks for line in hunk.lines)
+    lines = _split(old)
+    bodies = [_body(line) for line in lines]
+    parts: list[str] = []
+    applied: list[AppliedHunk] = []
+    cursor = 0
+    for number, wanted in enumerate(hunks, start=1):
+        placed = _place(wanted, bodies, cursor, number)
+        if isinstance(placed, Refused):
+            return placed
+        at, hunk = placed
+        parts += lines[cursor:at]
+        _append_hunk(parts, hunk, lines, at, exact=exact)
+        cursor = at + len(hunk.old)
+        added, removed = (sum(line.sign == sign for line in hunk.lines) for sign in "+-")
+        applied.append(AppliedHunk(hunk.stated, at + 1, added, removed, moved=hunk.start not in (None, at)))
+    touches_end = cursor == len(lines)
+    marked = any(not line.ends for line in hunks[-1].lines)
+    parts += lines[cursor:]
+    return Applied(_join(parts, keep_open_end=touches_end and not marked and _is_open(old)), tuple(applied))
+
+
+def _parse(patch: str) -> tuple[_Hunk, ...] | Refused:
+    lines = patch.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    if all(line.endswith("\r") for line in lines):
+        lines = [line[:-1] for line in lines]
+    hunks: list[_Hunk] = []
+    for index, line in enumerate(lines):
+        if line.startswith("@@"):
+            header = _HEADER.fullmatch(line)
+            if header is None:
+                message = "A hunk begins with @@ -<line>,<count> +<line>,<count> @@."
+                return Refused("invalid_hunk_header", message, hunk=len(hunks) + 1, actual=line[:_SHOWN_CHARS])
+            stated = None if header[1] is None else int(header[1])
+            hunks.append(_Hunk(stated, header[2] == "0" or stated == 0, ()))
+        elif hunks and _begins_file(lines[index : index + 3]):
+            return Refused("several_files", "A patch changes one file. Send one call for each file.")
+        elif hunks:
+            read = _read_line(line, hunks[-1])
+            if read is None:
+                message = "A line of a hunk begins with a blank (context), - (removed) or + (added)."
+                return Refused("invalid_hunk_line", message, hunk=len(hunks), actual=line[:_SHOWN_CHARS])
+            hunks[-1] = read
+    if not hunks:
+        return Refused("no_hunks", "The diff has no hunk: no line begins with @@.")
+    return tuple(hunks)
+
+
+def _begins_file(lines: Sequence[str]) -> bool:
+    signs = ("--- ", "+++ ", "@@")
+    return len(lines) == len(signs) and all(line.startswith(sign) for line, sign in zip(lines, signs, strict=True))
+
+
+def _read_line(line: str, hunk: _Hunk) -> _Hunk | None:
+    """The hunk with one more line; None when it is none."""
+    if line.startswith(_NO_NEWLINE):
+        last = hunk.lines[-1:]
+        return replace(hunk, lines=(*hunk.lines[:-1], *(replace(each, ends=False) for each in last)))
+    if line in ("", "\r"):
+        return replace(hunk, lines=(*hunk.lines, _Line(" ", line, bare=True)))
+    if line[0] in " -+":
+        return replace(hunk, lines=(*hunk.lines, _Line(line[0], line[1:])))
+    return None
+
+
+def _place(hunk: _Hunk, bodies: Sequence[str], cursor: int, number: int) -> tuple[int, _Hunk] | Refused:
+    """Where the hunk goes, and the hunk as it goes there: empty lines behind it may be no part of it."""
+    end = len(hunk.lines)
+    while end and hunk.lines[end - 1].bare:
+        end -= 1
+    trimmed = replace(hunk, lines=hunk.lines[:end])
+    for candidate in (hunk, trimmed) if trimmed != hunk else (hunk,):
+        places = _find_places(candidate, bodies, cursor)
+        if candidate.stated is None and len(places) > 1:
+            message = "The hunk names no line and fits at several places. Give its line or more context."
+            return Refused("ambiguous_hunk", message, hunk=number, line=places[0] + 1)
+        if places:
+            return places[0], candidate
+    if trimmed.old and _find_places(replace(trimmed, stated=1), bodies[:cursor], 0):
+        message = "The hunk fits only before or inside the hunk before it. Put hunks in the order of the file."
+        return Refused("hunk_out_of_order", message, hunk=number)
+    return _tell_mismatch(trimmed, bodies, cursor, number)
+
+
+def _find_places(hunk: _Hunk, bodies: Sequence[str], cursor: int) -> list[int]:
+    """The places from `cursor` on where all of the hunk's old lines are: the stated one, else the nearest first."""
+    old, start = hunk.old, hunk.start
+    if not old:
+        return [start] if start is not None and cursor <= start <= len(bodies) else []
+    if start is not None and start >= cursor and _fits(old, bodies, start):
+        return [start]
+    places = [at for at in range(cursor, len(bodies) - len(old) + 1) if bodies[at] == old[0] and _fits(old, bodies, at)]
+    return sorted(places, key=lambda at: abs(at - (start or 0)))
+
+
+def _fits(old: Sequence[str], bodies: Sequence[str], at: int) -> bool:
+    return list(bodies[at : at + len(old)]) == list(old)
+
+
+def _tell_mismatch(hunk: _Hunk, bodies: Sequence[str], cursor: int, number: int) -> Refused:
+    old = hunk.old
+    if not old:
+        message = f"The hunk adds lines after line {hunk.stated}, which is not there or before the hunk before it."
+        return Refused("hunk_mismatch", message, hunk=number, line=len(bodies))
+    wanted = max(cursor, hunk.start or 0)
+    begins = [at for at in range(cursor, len(bodies)) if bodies[at] == old[0]]
+    at = min(begins, key=lambda place: abs(place - wanted)) if begins else min(wanted, len(bodies))
+    n = next(n for n, text in enumerate(old) if at + n >= len(bodies) or bodies[at + n] != text)
+    actual = bodies[at + n] if at + n < len(bodies) else None
+    hint = ""
+    if actual is not None and _flat(actual) == _flat(old[n]):
+        hint = " They differ only in blanks or in characters that look alike."
+    message = f"Hunk {number} does not fit: its context must be in the file exactly as it is.{hint}"
+    expected = old[n][:_SHOWN_CHARS]
+    shown = None if actual is None else actual[:_SHOWN_CHARS]
+    return Refused("hunk_mismatch", message, number, at + n + 1, expected, shown)
+
+
+_ALIKE = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "-"})
+
+
+def _flat(text: str) -> str:
+    return "".join(text.translate(_ALIKE).split())
+
+
+def _append_hunk(parts: list[str], hunk: _Hunk, lines: Sequence[str], at: int, *, exact: bool) -> None:
+    """`at` is the index of the hunk's first old line; kept lines stay as they are, to their last byte."""
+    for line in hunk.lines:
+        if line.sign == " ":
+            parts.append(lines[at])
+        if line.sign in " -":
+            at += 1
+        else:
+            ending = "" if not line.ends else "\n" if exact else _ending_near(parts, lines, at)
+            parts.append(line.text + ending)
+
+
+def _ending_near(parts: Sequence[str], lines: Sequence[str], at: int) -> str:
+    """The line ending of the line before, else of the line behind."""
+    for near in (*parts[-1:], *lines[max(0, at - 1) : at + 1]):
+        if near.endswith("\n"):
+            return "\r\n" if near.endswith("\r\n") else "\n"
+    return "\n"
+
+
+def _join(parts: list[str], *, keep_open_end: bool) -> str:
+    for index in range(len(parts) - 1):
+        if not parts[index].endswith("\n"):
+            parts[index] += _ending_near(parts[:index], parts, index + 1)
+    text = "".join(parts)
+    if keep_open_end and text.endswith("\n"):
+        return text.removesuffix("\n").removesuffix("\r")
+    return text
+
+
+def _is_open(text: str) -> bool:
+    return bool(text) and not text.endswith("\n")
+
+
+def _split(text: str) -> list[str]:
+    """Lines with their endings; only \\n ends a line."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    lines[-1] = lines[-1][:-1]
+    return lines if lines[-1] else lines[:-1]
+
+
+def _body(line: str) -> str:
+    """A line without its ending."""
+    return line.removesuffix("\n").removesuffix("\r")

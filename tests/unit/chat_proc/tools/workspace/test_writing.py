@@ -1,0 +1,26 @@
+"""Who sees a written file."""
+
+import pytest
+
+from chat_proc.tools.stored_files import Destination
+from chat_proc.tools.workspace.writing import check_room, choose_visibility
+from chat_proc.workspace.local import Workspace
+from everturn.model.artifacts import ArtifactKind
+from everturn.model.ids import TurnId
+
+
+@pytest.mark.parametrize(
+    ("channel", "kind", "visibility"),
+    [
+        ("canvas", "display", "internal"),
+        ("canvas", "file", "external"),
+        ("timeline_text", "file", "external"),
+        ("internal", "file", "internal"),
+    ],
+)
+def test_a_file_is_offered_unless_it_is_internal(channel, kind, visibility) -> None:
+    assert choose_visibility(channel, kind) == visibility
+
+
+def test_an_empty_workspace_has_room() -> None:
+    check_room(Workspace(TurnId("turn_1")), Destination(ArtifactKind.FILE, "a"), 1)
