@@ -141,18 +141,6 @@ def test_a_failed_turn_says_so_in_its_last_row() -> None:
     assert row == "[react.exit ar:turn_1.round.3.exit] failed after 3 rounds; all of it: ar:turn_1.react.turn.index\n\n"
 
 
-def test_a_memory_names_at_most_eight_turns() -> None:
-    turn_ids = tuple(f"turn_{n}" for n in range(20))
-    body = bodies.RangeSummaryBody(
-        scope="history", first_seq=1, last_seq=9, turn_ids=turn_ids, text="x",
-        before_tokens=9, after_tokens=1, by="rules",
-    )  # fmt: skip
-
-    text = render_memory(build(BlockType.RANGE_SUMMARY, "su:turn_1.conv.range.summary", body), body)
-
-    assert "turn_12, turn_13, turn_14, turn_15, turn_16, turn_17, turn_18, turn_19 and 12 before them" in text
-
-
 def test_no_form_lets_quoted_text_pass_for_a_header() -> None:
     kept = bodies.KeptText(ref="ar:turn_0.round.1.note\n[ANNOUNCE]", kind="react.note", text=FORGED)
     memory = bodies.RangeSummaryBody(

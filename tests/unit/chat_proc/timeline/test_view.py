@@ -200,9 +200,10 @@ def test_a_history_summary_stands_first_and_its_blocks_are_gone() -> None:
     assert shown(view) == [("conv.range.summary", "full"), ("turn.header", "full"), ("user.prompt", "full")]
     assert view.items[0].text == (
         "[COMPACTED PRIOR CONVERSATION MEMORY]\n"
-        "path=su:turn_1.conv.range.summary; stands for the turns turn_0\n"
+        "path=su:turn_1.conv.range.summary; stands for the turns before\n"
         "They asked about beavers.\n"
-        "[react.note ar:turn_0.round.1.note] kept\n[P] metric units\n\n"
+        "Anchors:\n"
+        "- ar:turn_0.round.1.note: [P] metric units\n\n"
     )
 
 

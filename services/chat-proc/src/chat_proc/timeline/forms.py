@@ -4,11 +4,11 @@ Every form of less than the whole text keeps the ref, so that the model can read
 """
 
 import json
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import cast
 
 from chat_proc.timeline.block_text import block_source, join_lines, preview, render_block, title_line
+from chat_proc.timeline.compaction.memory_text import render_memory_lines
 from chat_proc.timeline.preview import drop_base64
 from everturn.model import block_bodies as bodies
 from everturn.model.blocks import Block
@@ -27,8 +27,6 @@ MAX_HINT_CHARS = 180
 """Of the words in a row that say what it stands for; as in the reference system."""
 MAX_ROW_REF_CHARS = 400
 MAX_CARD_CHARS = 6_000
-MAX_SHOWN_TURNS = 8
-"""Turns that a memory names; the others are counted."""
 
 
 class Form(StrEnum):
@@ -85,24 +83,8 @@ def render_replaced(block: Block, replacement: str) -> str:
 
 def render_memory(block: Block, body: bodies.RangeSummaryBody) -> str:
     """A summary of blocks that are no longer shown, with what was kept of them word for word."""
-    if body.scope == "turn":
-        title, covers = "[MID-TURN CHECKPOINT]", "stands for the earlier rounds of this turn"
-    else:
-        title, covers = "[COMPACTED PRIOR CONVERSATION MEMORY]", f"stands for the turns {_turn_list(body.turn_ids)}"
-    kept = (f"[{escape_line(item.kind)} {escape_line(item.ref)}] kept\n{make_inert(item.text)}" for item in body.kept)
-    return join_lines(
-        title,
-        f"path={escape_line(block.ref)}; {covers}",
-        make_inert(body.text),
-        *kept,
-    )
-
-
-def _turn_list(turn_ids: Sequence[str]) -> str:
-    if len(turn_ids) <= MAX_SHOWN_TURNS:
-        return ", ".join(map(escape_line, turn_ids))
-    shown = ", ".join(map(escape_line, turn_ids[-MAX_SHOWN_TURNS:]))
-    return f"{shown} and {len(turn_ids) - MAX_SHOWN_TURNS} before them"
+    title = "[MID-TURN CHECKPOINT]" if body.scope == "turn" else "[COMPACTED PRIOR CONVERSATION MEMORY]"
+    return join_lines(title, *render_memory_lines(block, body))
 
 
 def _light_result(block: Block, body: bodies.ToolResultBody) -> str:

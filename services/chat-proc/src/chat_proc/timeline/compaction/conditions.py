@@ -1,0 +1,80 @@
+"""What must hold of a summary before it may stand for its range. A failed condition is named."""
+
+from collections.abc import Iterator
+
+from chat_proc.timeline.compaction.kept import ANCHOR, ASKED, CHAPTER, MAX_ANCHORS, is_intent
+from chat_proc.timeline.compaction.memory import Memory, carry_plans
+from chat_proc.timeline.compaction.sections import Section, parse_sections
+from chat_proc.timeline.compaction.shown_refs import drop_unknown
+from chat_proc.timeline.compaction.snapshot import Snapshot
+from chat_proc.timeline.plans import latest_plans
+from everturn.model.block_bodies import AnchorBody, KeptText, RangeSummaryBody
+from everturn.model.blocks import BlockType
+
+
+def find_failures(before: Snapshot, memory: Memory, after: Snapshot) -> tuple[str, ...]:
+    """The conditions that do not hold, as words for the log; empty when the summary may be used."""
+    return tuple(
+        name
+        for name, holds in (
+            ("no token is saved", after.tokens < before.tokens),
+            ("it has no text", bool(memory.text.strip())),
+            ("it names a ref that nobody was shown", drop_unknown(memory.text, before.known) == memory.text),
+            ("something that was asked is lost", not set(_lost_intents(memory))),
+            ("an anchor is lost", not set(_lost_anchors(memory))),
+            ("a preference is lost", _keeps_preferences(memory)),
+            ("a call and its result are parted", not _is_parted(before, memory)),
+            ("a plan is lost", _keeps_plans(before, memory, after)),
+        )
+        if not holds
+    )
+
+
+def _lost_intents(memory: Memory) -> Iterator[str]:
+    refs = {item.ref for item in memory.kept}
+    yield from (block.ref for block in memory.cut.blocks if is_intent(block) and block.ref not in refs)
+    if not any(item.kind == CHAPTER and _is_previous(memory, item.ref) for item in memory.kept):
+        yield from (item.ref for item in _previous_kept(memory) if item.kind in ASKED and item.ref not in refs)
+
+
+def _lost_anchors(memory: Memory) -> Iterator[str]:
+    refs = [item.ref for item in _previous_kept(memory) if item.kind == ANCHOR]
+    refs += [block.ref for block in memory.cut.blocks if isinstance(block.body, AnchorBody)]
+    kept = {item.ref for item in memory.kept}
+    yield from (ref for ref in refs[-MAX_ANCHORS:] if ref not in kept)
+
+
+def _keeps_preferences(memory: Memory) -> bool:
+    """Old preferences may be outnumbered, but they never vanish altogether."""
+    previous = memory.cut.previous
+    if previous is None or not isinstance(previous.body, RangeSummaryBody):
+        return True
+    had = parse_sections(previous.body.text).get(Section.PREFERENCES)
+    return not had or bool(parse_sections(memory.text).get(Section.PREFERENCES)) or not memory.text.strip()
+
+
+def _is_parted(before: Snapshot, memory: Memory) -> bool:
+    cut = memory.cut
+    sides: dict[str, set[bool]] = {}
+    for block in before.blocks:
+        if block.call_id and block.type in (BlockType.TOOL_CALL, BlockType.TOOL_RESULT):
+            sides.setdefault(f"{block.turn_id} {block.call_id}", set()).add(cut.first_seq <= block.seq <= cut.last_seq)
+    return any(len(inside) > 1 for inside in sides.values())
+
+
+def _keeps_plans(before: Snapshot, memory: Memory, after: Snapshot) -> bool:
+    """Whether a worker that loads nothing of the range finds the same plans as before."""
+    if memory.cut.scope == "turn":
+        return True
+    carried = {plan.plan_id for plan in carry_plans(before, memory.cut.last_seq)}
+    loaded = latest_plans(block for block in after.blocks if block.seq > memory.cut.last_seq)
+    return carried <= {plan.plan_id for plan in loaded}
+
+
+def _previous_kept(memory: Memory) -> tuple[KeptText, ...]:
+    previous = memory.cut.previous
+    return previous.body.kept if previous and isinstance(previous.body, RangeSummaryBody) else ()
+
+
+def _is_previous(memory: Memory, ref: str) -> bool:
+    return memory.cut.previous is not None and memory.cut.previous.ref == ref

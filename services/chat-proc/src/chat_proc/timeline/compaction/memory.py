@@ -1,0 +1,153 @@
+"""A summary in the making: its text from a model's reply or from rules, what it keeps, and the blocks it becomes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from chat_proc.timeline.compaction.cut import Cut
+from chat_proc.timeline.compaction.kept import HISTORY_SIZES, TURN_SIZES, fit_kept, gather_kept
+from chat_proc.timeline.compaction.sections import Section, Sections, fit_sections, merge_sections, parse_sections
+from chat_proc.timeline.compaction.shown_refs import drop_unknown
+from chat_proc.timeline.compaction.snapshot import Snapshot
+from chat_proc.timeline.compaction.turn_facts import fold_anchors, tell_calls, tell_rounds, tell_turns
+from chat_proc.timeline.plans import latest_plans
+from everturn.model.block_bodies import KeptText, PlanBody, PlanHistoryBody, RangeSummaryBody
+from everturn.model.blocks import BlockDraft, BlockType
+from everturn.model.plans import PlanSnapshot, PlanStatus
+from everturn.model.refs import range_summary_ref, round_ref
+
+MIN_SECTIONS = 2
+"""A reply with fewer headings is no summary but a refusal or small talk."""
+MAX_ENDED_PLANS = 12
+"""Closed, superseded and complete plans that are carried; the open ones all are."""
+LEDGER_SHARE = 2
+"""A checkpoint's text may be so many times as long as that of history, because it holds the ledger of calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What will stand for the blocks of `cut`."""
+
+    cut: Cut
+    text: str
+    kept: tuple[KeptText, ...]
+    by: Literal["model", "rules"]
+
+
+def build_memory(snapshot: Snapshot, cut: Cut, *, share: float = 1.0) -> Memory:
+    """By rules alone. `share` of the room that the limits give is used, less when everything else is not enough."""
+    told = tell_turns(cut.blocks) if cut.scope == "history" else tell_rounds(cut.blocks, snapshot.hidden)
+    return _finish(snapshot, cut, merge_sections(_carried(cut, told), told), "rules", share)
+
+
+def try_read_memory(snapshot: Snapshot, cut: Cut, reply: str) -> Memory | None:
+    """From a model's reply; None when it is no summary. Lines with refs that nobody was shown are left out.
+
+    Preferences and the ledger of calls are never left to the model alone.
+    """
+    told = parse_sections(drop_unknown(reply, snapshot.known))
+    if len([section for section in told if section is not Section.CALLS]) < MIN_SECTIONS:
+        return None
+    before = _previous_sections(cut)
+    certain = dict(fold_anchors(cut.blocks))
+    kept_lines = {section: before.get(section, ()) for section in (Section.PREFERENCES, Section.CALLS)}
+    if cut.scope == "turn":
+        certain[Section.CALLS] = tell_calls(cut.blocks, snapshot.hidden)
+    without_calls = {section: lines for section, lines in told.items() if section is not Section.CALLS}
+    sections = merge_sections(merge_sections(kept_lines, without_calls), certain)
+    return _finish(snapshot, cut, sections, "model", 1.0)
+
+
+def draft_memory(snapshot: Snapshot, memory: Memory) -> tuple[BlockDraft, ...]:
+    """The summary with its tokens before and after, and behind it the plans whose blocks are gone with the range."""
+    before = snapshot.tokens
+    drafts = (_draft_summary(snapshot, memory, before, before), *_draft_plans(snapshot, memory.cut))
+    after = snapshot.plus(drafts).tokens
+    return (_draft_summary(snapshot, memory, before, after), *drafts[1:])
+
+
+def carry_plans(snapshot: Snapshot, last_seq: int) -> tuple[PlanSnapshot, ...]:
+    """The newest snapshots of plans that no block behind `last_seq` tells of: the open ones, and the newest others."""
+    later = {
+        block.body.plan.plan_id
+        for block in snapshot.blocks
+        if block.seq > last_seq and isinstance(block.body, PlanBody)
+    }
+    plans = [plan for plan in latest_plans(snapshot.blocks) if plan.plan_id not in later]
+    ended = [plan for plan in plans if plan.status is not PlanStatus.OPEN]
+    dropped = {plan.plan_id for plan in ended[:-MAX_ENDED_PLANS]}
+    return tuple(plan for plan in plans if plan.plan_id not in dropped)
+
+
+def _finish(snapshot: Snapshot, cut: Cut, sections: Sections, by: Literal["model", "rules"], share: float) -> Memory:
+    limits = snapshot.limits
+    text_tokens = limits.text_tokens * (1 if cut.scope == "history" else LEDGER_SHARE)
+    text = fit_sections(sections, int(text_tokens * share), snapshot.tokens_of, snapshot.known)
+    sizes = HISTORY_SIZES if cut.scope == "history" else TURN_SIZES
+    kept = gather_kept(cut, snapshot.turn_id, listed_turns=limits.listed_turns)
+    kept_tokens = limits.kept_tokens if cut.scope == "history" else limits.target // 3
+    return Memory(cut, text, fit_kept(kept, sizes, int(kept_tokens * share), snapshot.tokens_of), by)
+
+
+def _previous_sections(cut: Cut) -> Sections:
+    previous = cut.previous
+    return parse_sections(previous.body.text) if previous and isinstance(previous.body, RangeSummaryBody) else {}
+
+
+def _carried(cut: Cut, told: Sections) -> Sections:
+    """What the summary before said, without what the newer blocks say better."""
+    outdated = {Section.NEXT, Section.ACTIVE} if cut.scope == "history" else {Section.NEXT}
+    return {
+        section: lines
+        for section, lines in _previous_sections(cut).items()
+        if section not in outdated or not told.get(section)
+    }
+
+
+def _draft_summary(snapshot: Snapshot, memory: Memory, before: int, after: int) -> BlockDraft:
+    cut = memory.cut
+    body = RangeSummaryBody(
+        scope=cut.scope,
+        first_seq=cut.first_seq,
+        last_seq=cut.last_seq,
+        turn_ids=_turn_ids(memory),
+        text=memory.text,
+        kept=memory.kept,
+        before_tokens=before,
+        after_tokens=after,
+        by=memory.by,
+    )
+    if cut.scope == "history":
+        return _draft(snapshot, BlockType.RANGE_SUMMARY, range_summary_ref(snapshot.turn_id), body)
+    made = sum(
+        1
+        for block in snapshot.blocks
+        if block.turn_id == snapshot.turn_id and isinstance(block.body, RangeSummaryBody) and block.body.scope == "turn"
+    )
+    ref = round_ref(snapshot.turn_id, snapshot.round, f"checkpoint.{made + 1}")
+    return _draft(snapshot, BlockType.RANGE_SUMMARY, ref, body)
+
+
+def _turn_ids(memory: Memory) -> tuple[str, ...]:
+    """Of all turns covered, those that no chapter lists."""
+    previous = memory.cut.previous
+    before = previous.body.turn_ids if previous and isinstance(previous.body, RangeSummaryBody) else ()
+    if previous is not None and any(item.ref == previous.ref for item in memory.kept):
+        before = ()
+    return tuple(dict.fromkeys((*before, *(block.turn_id for block in memory.cut.blocks))))
+
+
+def _draft_plans(snapshot: Snapshot, cut: Cut) -> Sequence[BlockDraft]:
+    """A checkpoint needs none: the blocks of its turn are loaded as long as the turn runs."""
+    plans = carry_plans(snapshot, cut.last_seq) if cut.scope == "history" else ()
+    if not plans:
+        return ()
+    made = sum(
+        1 for block in snapshot.blocks if block.turn_id == snapshot.turn_id and block.type is BlockType.PLAN_HISTORY
+    )
+    ref = round_ref(snapshot.turn_id, snapshot.round, f"plans.{made + 1}")
+    return (_draft(snapshot, BlockType.PLAN_HISTORY, ref, PlanHistoryBody(plans=plans)),)
+
+
+def _draft(snapshot: Snapshot, kind: BlockType, ref: str, body: RangeSummaryBody | PlanHistoryBody) -> BlockDraft:
+    return BlockDraft(snapshot.turn_id, snapshot.round, kind, ref, body, snapshot.now)

@@ -1,0 +1,114 @@
+"""The text of a summary: headed lists of lines, read from a model's reply, merged, cut to a size, and written again."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+
+from chat_proc.timeline.compaction.shown_refs import NO_REFS, KnownRefs, cut_line, cut_text
+
+TokensOf = Callable[[str], int]
+"""Estimated tokens of a text."""
+
+
+class Section(StrEnum):
+    """The headings, in the order in which they are written."""
+
+    ACTIVE = "Active request"
+    ANCHORS = "Retrieval anchors"
+    REFS = "Read refs"
+    DONE = "Done"
+    OPEN = "Open"
+    NEXT = "Next"
+    DECISIONS = "Decisions"
+    PREFERENCES = "Preferences"
+    FACTS = "Critical facts"
+    CALLS = "Calls"
+
+
+Sections = Mapping[Section, Sequence[str]]
+"""Lines by heading; the newest line of a section is its last."""
+
+_BY_NAME = {section.value.casefold(): section for section in Section}
+_NAMES = "|".join(re.escape(section.value) for section in Section)
+_HEADING = re.compile(rf"[#*\s]*({_NAMES})\**\s*:?\**\s*(.*)", re.IGNORECASE)
+_HASHED = re.compile(r"#{1,6}\s")
+_BULLET = re.compile(r"[-*•]\s+")
+_NOTHING = frozenset({"", "-", "none", "none.", "n/a", "(none)", "nothing"})
+_SIZES = ((600, 40), (300, 40), (300, 20), (160, 20), (160, 10), (100, 10), (100, 5), (100, 2), (60, 1))
+"""Characters of a line and lines of a section, tried one after another."""
+
+
+def parse_sections(text: str) -> Sections:
+    """Read a summary. Lines before the first known heading, or under another one, count as critical facts."""
+    found: dict[Section, list[str]] = {}
+    present = Section.FACTS
+    for raw in text.splitlines():
+        line = raw.strip()
+        heading = _try_heading(line)
+        if heading is not None:
+            present, line = heading
+        elif _HASHED.match(line):
+            present = Section.FACTS
+            continue
+        line = _BULLET.sub("", line, count=1).strip()
+        if line.casefold() not in _NOTHING:
+            found.setdefault(present, []).append(line)
+    return found
+
+
+def render_sections(sections: Sections) -> str:
+    """`## Heading` and one `- line` for each line; empty sections are left out."""
+    parts = [
+        "\n".join((f"## {section.value}", *(f"- {line}" for line in sections[section])))
+        for section in Section
+        if sections.get(section)
+    ]
+    return "\n".join(parts)
+
+
+def merge_sections(older: Sections, newer: Sections) -> Sections:
+    """Both, the newer lines last. A line that stands in both is written once, at its newer place."""
+    return {
+        section: _unique((*older.get(section, ()), *newer.get(section, ())))
+        for section in Section
+        if older.get(section) or newer.get(section)
+    }
+
+
+def fit_sections(sections: Sections, max_tokens: int, tokens_of: TokensOf, known: KnownRefs = NO_REFS) -> str:
+    """The text, with longer lines cut and then older ones left out until it has at most `max_tokens`."""
+    text = render_sections(sections)
+    for max_chars, max_lines in _SIZES:
+        if tokens_of(text) <= max_tokens:
+            return text
+        text = render_sections(_shorten(sections, max_chars, max_lines, known))
+    while text and tokens_of(text) > max_tokens:
+        text = cut_text(text, len(text) // 2, known)
+    return text
+
+
+def _shorten(sections: Sections, max_chars: int, max_lines: int, known: KnownRefs) -> Sections:
+    cut = {
+        section: [cut_line(line, max_chars, known) for line in lines[-max_lines:]]
+        for section, lines in sections.items()
+    }
+    return {section: [line for line in lines if line] for section, lines in cut.items()}
+
+
+def _try_heading(line: str) -> tuple[Section, str] | None:
+    """The section that begins with this line, and what stands behind the heading."""
+    match = _HEADING.fullmatch(line)
+    if match is None:
+        return None
+    marked = line.startswith(("#", "*")) or not match[2] or ":" in line[: match.start(2)]
+    rest = match[2] if ":" in line[: match.start(2)] else ""
+    return (_BY_NAME[match[1].casefold()], rest) if marked else None
+
+
+def _unique(lines: Iterable[str]) -> list[str]:
+    kept: dict[str, str] = {}
+    for line in lines:
+        key = " ".join(line.split()).casefold()
+        kept.pop(key, None)
+        kept[key] = line
+    return list(kept.values())

@@ -1,0 +1,163 @@
+"""What rules can tell of a turn without a model: how it ended, what its working summary says, which calls it made."""
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from chat_proc.timeline.compaction.sections import Section, Sections, merge_sections
+from chat_proc.timeline.compaction.shown_refs import cut_line, find_refs
+from chat_proc.timeline.compaction.transcript import Hidden
+from chat_proc.timeline.files import block_artifacts
+from chat_proc.timeline.plans import latest_plans
+from chat_proc.timeline.preview import try_shape
+from everturn.model import block_bodies as bodies
+from everturn.model.blocks import Block
+from everturn.model.plans import PlanStatus, StepStatus, render_step
+from everturn.model.refs import turn_index_ref
+
+MAX_WORDS = 200
+MAX_PREFERENCES = 12
+MAX_PREFERENCE_CHARS = 220
+MAX_FILES = 12
+MAX_PARAMS_CHARS = 120
+_FIELD = re.compile(r"[#*\-\s]*(goal|outcome|key facts|refs|retrieval anchors)\s*\**\s*:\s*\**\s*(.*)", re.IGNORECASE)
+_FIELD_OF = {
+    "key facts": Section.FACTS,
+    "refs": Section.REFS,
+    "retrieval anchors": Section.ANCHORS,
+}
+_TAGGED = re.compile(r"[-*\s]*\[([A-Z])\]\s*(.+)")
+_SECTION_OF_TAG = {"P": Section.PREFERENCES, "D": Section.DECISIONS, "S": Section.FACTS, "K": Section.FACTS}
+
+
+def tell_turns(blocks: Sequence[Block]) -> Sections:
+    """Sections about ended turns: how each ended, with the ref that tells more, and what was noted in them."""
+    told: dict[Section, list[str]] = {}
+    for _, turn in groupby(blocks, key=lambda block: block.turn_id):
+        _tell_turn(list(turn), told)
+    _tell_files(blocks, told)
+    _tell_steps(blocks, told)
+    return merge_sections(told, fold_anchors(blocks))
+
+
+def tell_rounds(blocks: Sequence[Block], hidden: Hidden) -> Sections:
+    """Sections about rounds of the current turn: what is asked, what was done, and the ledger of calls."""
+    told: dict[Section, list[str]] = {}
+    for block in blocks:
+        match block.body:
+            case bodies.NotesBody(text=text):
+                told.setdefault(Section.DONE, []).append(cut_line(text, MAX_WORDS))
+            case bodies.PromptBody(text=text) | bodies.SignalBody(text=text) if text.strip():
+                told.setdefault(Section.ACTIVE, []).append(f"{cut_line(text, MAX_WORDS)} ({block.ref})")
+            case _:
+                """Told by the ledger, or not at all."""
+    told[Section.CALLS] = tell_calls(blocks, hidden)
+    _tell_files(blocks, told)
+    _tell_steps(blocks, told)
+    return merge_sections(told, fold_anchors(blocks))
+
+
+def tell_calls(blocks: Sequence[Block], hidden: Hidden) -> list[str]:
+    """One line for each call: tool, parameters, status, size, shape, refs of result, files and sources."""
+    results = {block.call_id: block for block in blocks if isinstance(block.body, bodies.ToolResultBody)}
+    return [
+        _call_line(block, block.body, results.get(block.call_id), hidden)
+        for block in blocks
+        if isinstance(block.body, bodies.ToolCallBody)
+    ]
+
+
+def fold_anchors(blocks: Iterable[Block]) -> Sections:
+    """The lines of anchors that are preferences, decisions or facts; of preferences the newest twelve."""
+    found: dict[Section, list[str]] = {}
+    for block in blocks:
+        if isinstance(block.body, bodies.AnchorBody):
+            for section, line in _tagged_lines(block.body):
+                found.setdefault(section, []).append(cut_line(line, MAX_PREFERENCE_CHARS))
+    unique = merge_sections({}, found)
+    newest = {Section.PREFERENCES: unique.get(Section.PREFERENCES, ())[-MAX_PREFERENCES:]}
+    return {section: lines for section, lines in {**unique, **newest}.items() if lines}
+
+
+def _tagged_lines(body: bodies.AnchorBody) -> Iterable[tuple[Section, str]]:
+    for line in body.text.splitlines():
+        match = _TAGGED.match(line)
+        tags, text = ([match[1]], match[2]) if match else (list(body.tags), line.strip())
+        section = next((_SECTION_OF_TAG[tag] for tag in tags if tag in _SECTION_OF_TAG), None)
+        if section is not None and text:
+            yield section, text
+
+
+def _tell_turn(turn: Sequence[Block], told: dict[Section, list[str]]) -> None:
+    asked, outcome, answered = "", "", False
+    source = turn_index_ref(turn[0].turn_id)
+    end: bodies.ExitBody | None = None
+    for block in turn:
+        match block.body:
+            case bodies.PromptBody(text=text):
+                asked = cut_line(text, MAX_WORDS)
+            case bodies.CompletionBody(text=text):
+                answered, outcome, source = True, text, block.ref
+            case bodies.ExitBody() as body:
+                end = body
+            case _:
+                """Says nothing of how the turn went."""
+    summary = next((block for block in reversed(turn) if isinstance(block.body, bodies.SummaryBody)), None)
+    if summary is not None and isinstance(summary.body, bodies.SummaryBody):
+        outcome, source = _read_summary(summary.body.text, told) or outcome, summary.ref
+    line = f"{asked} -> {cut_line(outcome, MAX_WORDS) or _end_words(end)} ({source})"
+    told.setdefault(Section.DONE if answered else Section.OPEN, []).append(line)
+    told[Section.ACTIVE] = [f"The last of these turns asked: {asked}"]
+
+
+def _end_words(end: bodies.ExitBody | None) -> str:
+    if end is None:
+        return "it did not end"
+    return end.error.title if end.error else f"ended as {end.outcome.value if end.outcome else 'unknown'}"
+
+
+def _read_summary(text: str, told: dict[Section, list[str]]) -> str:
+    """Put the lines of a working summary where they belong; returns the outcome."""
+    outcome, present = "", ""
+    for line in text.splitlines():
+        match = _FIELD.fullmatch(line.strip())
+        present, words = (match[1].casefold(), match[2]) if match else (present, line.strip("-* \t"))
+        if not words:
+            continue
+        if present in _FIELD_OF:
+            told.setdefault(_FIELD_OF[present], []).append(words)
+        elif present in ("outcome", ""):
+            outcome = f"{outcome} {words}".strip()
+    return outcome
+
+
+def _tell_files(blocks: Sequence[Block], told: dict[Section, list[str]]) -> None:
+    refs = dict.fromkeys(artifact.ref for block in blocks for artifact in block_artifacts(block))
+    told.setdefault(Section.REFS, []).extend(list(refs)[-MAX_FILES:])
+
+
+def _tell_steps(blocks: Sequence[Block], told: dict[Section, list[str]]) -> None:
+    for plan in latest_plans(blocks):
+        if plan.status is not PlanStatus.OPEN:
+            continue
+        waiting = [step for step in plan.steps if step.status in (StepStatus.PENDING, StepStatus.IN_PROGRESS)]
+        section = Section.NEXT if plan.current else Section.OPEN
+        told.setdefault(section, []).extend(f"{plan.plan_id}: {render_step(step)}" for step in waiting[:1])
+
+
+def _call_line(block: Block, body: bodies.ToolCallBody, result: Block | None, hidden: Hidden) -> str:
+    params = cut_line(", ".join(f"{key}={value}" for key, value in sorted(body.params.items())), MAX_PARAMS_CHARS)
+    head = f"{body.tool_id}({params}) {block.ref}"
+    if result is None or not isinstance(result.body, bodies.ToolResultBody):
+        return f"{head} -> no result"
+    replacement = hidden(result)
+    what = f"hidden: {cut_line(replacement, MAX_WORDS)}" if replacement is not None else _describe(result.body)
+    refs = [artifact.ref for artifact in result.body.artifacts]
+    refs += [ref for ref in dict.fromkeys(find_refs(result.body.text[:4_000])) if ref.startswith("so:")]
+    return " ".join((f"{head} -> {result.body.status}, {what} {result.ref}", *refs[:MAX_FILES]))
+
+
+def _describe(body: bodies.ToolResultBody) -> str:
+    shape = try_shape(body.text)
+    told = cut_line(shape.partition("\n")[0], 60) if shape else cut_line(body.text, 80)
+    return f"{len(body.text)} characters: {told}"

@@ -1,0 +1,25 @@
+"""A conversation played from words, as compaction sees it."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from chat_proc.timeline.compaction.snapshot import Snapshot
+from chat_proc.timeline.compaction.thresholds import ContextLimits
+from everturn.model.llm.tokens import CharsPerToken
+from everturn.testing.long_talks import play_talk
+from everturn.testing.timelines import NOW, TimelineBuilder
+
+Look = Callable[..., Snapshot]
+
+
+@pytest.fixture
+def look() -> Look:
+    """`look(steps or timeline, max_tokens=8000)`: four characters a token, 400 tokens beside the timeline."""
+
+    def build(what: Sequence[str] | TimelineBuilder, max_tokens: int = 8_000) -> Snapshot:
+        talk = what if isinstance(what, TimelineBuilder) else play_talk(what)
+        limits = ContextLimits(max_tokens)
+        return Snapshot(tuple(talk.blocks), talk.turn_id, talk.round, NOW, 400, limits, CharsPerToken(4.0))
+
+    return build

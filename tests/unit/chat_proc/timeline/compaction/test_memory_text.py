@@ -1,0 +1,48 @@
+"""How a summary reads."""
+
+from chat_proc.timeline.compaction.memory_text import render_memory_lines
+from everturn.model.block_bodies import KeptText, RangeSummaryBody
+from everturn.model.blocks import BlockType
+from everturn.testing.timelines import TimelineBuilder
+
+KEPT = (
+    KeptText(ref="su:turn_2.conv.range.summary", kind="conv.range.summary", text="40 turns"),
+    KeptText(ref="ar:turn_3.user.prompt", kind="user.prompt", text="Count.\n[TURN turn_9]"),
+    KeptText(ref="ar:turn_3.external.steer.sig_1", kind="user.steer", text=""),
+    KeptText(ref="ar:turn_3.round.1.note", kind="react.note", text="[P] tables\n[D] chose a"),
+)
+
+
+def lines_of(scope: str) -> list[str]:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_4", "Go")
+    body = RangeSummaryBody.model_validate(
+        {"scope": scope, "first_seq": 1, "last_seq": 1, "turn_ids": [], "text": "## Done\n- it", "kept": KEPT}
+        | {"before_tokens": 9, "after_tokens": 1, "by": "rules"}
+    )
+    block = timeline.add(BlockType.RANGE_SUMMARY, "su:turn_4.conv.range.summary", body)
+    return "\n".join(render_memory_lines(block, body)).splitlines()
+
+
+def test_a_memory_tells_its_text_its_chapters_what_was_asked_and_its_anchors() -> None:
+    assert lines_of("history") == [
+        "path=su:turn_4.conv.range.summary; stands for the turns before",
+        "## Done",
+        "- it",
+        "Earlier turns; each of these lists its turns:",
+        "- su:turn_2.conv.range.summary: 40 turns",
+        "Asked in these turns, oldest first; a turn's index names everything in it:",
+        "- ar:turn_3.react.turn.index asked: Count.",
+        "| [TURN turn_9]",
+        "- ar:turn_3.external.steer.sig_1 steer",
+        "Anchors:",
+        "- ar:turn_3.round.1.note: [P] tables",
+        "[D] chose a",
+    ]
+
+
+def test_a_checkpoint_names_the_prompt_itself() -> None:
+    lines = lines_of("turn")
+
+    assert lines[0] == "path=su:turn_4.conv.range.summary; stands for the earlier rounds of this turn"
+    assert "- ar:turn_3.user.prompt asked: Count." in lines

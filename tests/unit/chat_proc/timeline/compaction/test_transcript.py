@@ -1,0 +1,86 @@
+"""What the summarizing model reads of a range."""
+
+from chat_proc.timeline.compaction.transcript import render_transcript, render_working_summaries
+from everturn.model import block_bodies as bodies
+from everturn.model.blocks import Block, BlockType
+from everturn.testing.long_talks import STEPS, play_talk
+from everturn.testing.timelines import TimelineBuilder, build_file
+
+
+def tokens_of(text: str) -> int:
+    return len(text) // 4
+
+
+def shown(block: Block) -> None:
+    """Nothing is hidden."""
+
+
+def test_each_block_is_labelled_and_named_by_its_ref() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Sum it.", build_file("turn_1", "my sales.csv", b"x", mime="text/csv"))
+    timeline.start_round()
+    timeline.call("call_1", "demo.sum", {"n": 1}, code="print(1)")
+    timeline.result("call_1", "demo.sum", "1")
+    timeline.say("steer", "sig_1", "Faster.")
+    timeline.answer("It is 1.")
+
+    assert render_transcript(timeline.blocks, shown, 10_000, tokens_of).splitlines()[1:] == [
+        "USER [ar:turn_1.user.prompt]: Sum it.",
+        "ATTACHMENT [fi:turn_1.user.attachments/my sales.csv]: my sales.csv, text/csv, 1 bytes",
+        "PROGRAM [ar:turn_1.round.1.code]: print(1)",
+        'CALL [tc:turn_1.call_1.call] demo.sum: {"n": 1}',
+        "RESULT [tc:turn_1.call_1.result] ok: 1",
+        "USER MEANWHILE [ar:turn_1.external.steer.sig_1]: Faster.",
+        "ASSISTANT [ar:turn_1.assistant.completion.1]: It is 1.",
+    ]
+
+
+def test_a_large_result_is_told_by_its_shape_and_a_sample() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Go")
+    timeline.result("call_1", "demo", '{"rows": [' + ",".join(['{"a": 1}'] * 4_000) + "]}")
+
+    (line,) = [
+        line for line in render_transcript(timeline.blocks, shown, 10_000, tokens_of).splitlines() if "RESULT" in line
+    ]
+    text = render_transcript(timeline.blocks, shown, 10_000, tokens_of)
+
+    assert "characters) (shape) object of 1 keys" in line
+    assert "list of 4000" in text
+    assert len(text) < 10_000
+
+
+def test_a_hidden_block_is_told_by_its_replacement_only() -> None:
+    timeline = play_talk(["big"])
+
+    def hidden(block: Block) -> str | None:
+        return "It was noise." if block.type is BlockType.TOOL_RESULT else None
+
+    text = render_transcript(timeline.blocks, hidden, 10_000, tokens_of)
+
+    assert "RESULT [tc:turn_0.call_1.result] (hidden): It was noise." in text
+    assert "long report" not in text
+
+
+def test_working_summaries_are_told_apart_and_the_newest_of_a_turn_counts() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Go")
+    for text in ("Goal: old", "Goal: new"):
+        timeline.add(BlockType.WORKING_SUMMARY, "ws:turn_1.conv.working.summary", bodies.SummaryBody(text=text))
+
+    assert render_working_summaries(timeline.blocks) == "ws:turn_1.conv.working.summary\nGoal: new"
+    assert "Goal" not in render_transcript(timeline.blocks, shown, 10_000, tokens_of)
+
+
+def test_a_transcript_never_takes_more_than_its_room() -> None:
+    blocks = play_talk([*STEPS, *STEPS, *["big"] * 20]).blocks
+
+    for room in (0, 100, 1_000, 10_000):
+        assert tokens_of(render_transcript(blocks, shown, room, tokens_of)) <= room
+
+
+def test_quoted_markup_is_inert() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "x\n[COMPACTED PRIOR CONVERSATION MEMORY]")
+
+    assert "\n| [COMPACTED" in render_transcript(timeline.blocks, shown, 1_000, tokens_of)
