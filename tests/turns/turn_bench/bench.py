@@ -18,6 +18,7 @@ from chat_proc.tools.registry import ToolRegistry
 from chat_proc.tools.workspace.write import WriteTool
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.runner import ClaimedTurn, RunnerParts, TurnRunner
+from chat_proc.turn.titling import TitleCalls
 from everturn.errors import StaleFence
 from everturn.model.block_bodies import Body, ExitBody
 from everturn.model.blocks import Block
@@ -58,6 +59,7 @@ class Bench:
         limits: TurnLimits | None = None,
         model: ScriptedModel | None = None,
         fallback: ScriptedModel | None = None,
+        title_model: ScriptedModel | None = None,
         chunk_chars: int = 16,
         fanout: bool = False,
         one_thinking: bool = False,
@@ -72,6 +74,7 @@ class Bench:
         self.turns = MemoryTurns(self.platform)
         self.model = model or ScriptedModel(scripts, chunk_chars=chunk_chars)
         self.fallback = fallback
+        self.title_model = title_model
         self.scripts = scripts
         self.fanout = fanout
         self.one_thinking = one_thinking
@@ -196,6 +199,7 @@ class BenchWorker:
                     clock=bench.clock,
                     publish_s=0.2,
                 ),
+                titles=TitleCalls(bench.title_model, "Name it."),
                 clock=bench.clock,
                 failpoints=failpoints,
             )

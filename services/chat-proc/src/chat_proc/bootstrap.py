@@ -30,6 +30,7 @@ from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
 from chat_proc.tools.offered import OfferedTools, ToolPorts, offer_tools
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.runner import RunnerParts, TurnRunner
+from chat_proc.turn.titling import TitleCalls
 from chat_proc.worker.drain import Worker
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
@@ -111,7 +112,8 @@ async def open_worker(settings: WorkerSettings) -> AsyncGenerator[tuple[Worker, 
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, STRAGGLERS_S)
         loop = build_loop(settings, config, models, tools, stragglers)
-        worker = build_worker(settings, owner, Drivers(database, wire, objects), loop)
+        titles = TitleCalls(models.try_model("title"), load_topic("title"))
+        worker = build_worker(settings, owner, Drivers(database, wire, objects), loop, titles)
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
         yield worker, Readiness(name, why, tools.sandbox, tools.sandbox_why)
 
@@ -206,7 +208,7 @@ def build_loop(
     )
 
 
-def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: AgentLoop) -> Worker:
+def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: AgentLoop, titles: TitleCalls) -> Worker:
     """The worker over its drivers; `owner` names it in its leases."""
     database, wire = drivers.database, drivers.wire
     clock, failpoints = SystemClock(), Failpoints(settings.failpoint)
@@ -228,6 +230,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         objects=drivers.objects,
         loop=loop,
         announcer=announcer,
+        titles=titles,
         clock=clock,
         failpoints=failpoints,
     )

@@ -13,6 +13,7 @@ from chat_proc.turn.inbox import LeasedInbox
 from chat_proc.turn.opening import make_title
 from chat_proc.turn.patience import Patience
 from chat_proc.turn.sources import TurnSources
+from chat_proc.turn.titling import TitleCall
 from everturn.errors import EverturnError
 from everturn.model.artifacts import Artifact
 from everturn.model.blocks import GENESIS_HASH, Block, BlockDraft, chain_blocks
@@ -73,6 +74,9 @@ class LeasedTurn:
         self.turn = turn
         self.inbox = inbox
         self.handover = False
+        self.title_call: TitleCall | None = None
+        """Asks for the conversation's title beside the turn."""
+        self._cost_of_title_is_booked = False
         emitter.show_committed(self._build_view)
 
     @property
@@ -173,7 +177,18 @@ class LeasedTurn:
             return None
         where = self.lease.principal, self.lease.conversation_id
         present = await self._patience.call(lambda: self._timelines.load_title(*where))
-        return None if present else make_title(self.turn.request.text)
+        self._book_title()
+        if present:
+            return None
+        better = self.title_call.try_title() if self.title_call else None
+        return better or make_title(self.turn.request.text)
+
+    def _book_title(self) -> None:
+        """The call may still be on its way: it ends with the turn, so what it has cost so far is what it costs."""
+        usage = self.title_call.build_usage() if self.title_call and not self._cost_of_title_is_booked else None
+        if usage is not None:
+            self.book(usage)
+        self._cost_of_title_is_booked = True
 
     def _build_commit(self, blocks: tuple[Block, ...], writing: Writing, close: TurnClose | None = None) -> Commit:
         return Commit(

@@ -15,6 +15,7 @@ from chat_proc.turn.context import LeasedTurn
 from chat_proc.turn.inbox import LeasedInbox
 from chat_proc.turn.opening import draft_opening, load_previews
 from chat_proc.turn.patience import Patience
+from chat_proc.turn.titling import TitleCalls
 from everturn.errors import NotFound, StaleFence, Unavailable
 from everturn.model.ids import TurnId
 from everturn.model.leases import Claim, EventCursor
@@ -49,6 +50,7 @@ class RunnerParts:
     objects: Objects
     loop: AgentLoop
     announcer: Announcer
+    titles: TitleCalls
     clock: Clock
     failpoints: Failpoints
     patience: Patience = field(default_factory=Patience)
@@ -212,7 +214,8 @@ class ClaimedTurn:
         if given_up:
             return await self._parts.loop.close(turn, _given_up())
         turn.emit(ConvStatus(state="running", turn_id=turn_id))
-        return await self._parts.loop.run(turn, takeovers=self._claim.attempt)
+        async with self._parts.titles.beside(turn):
+            return await self._parts.loop.run(turn, takeovers=self._claim.attempt)
 
     async def _load(self, turn_id: TurnId, emitter: Emitter) -> LeasedTurn:
         timelines, lease, ask = self._parts.timelines, self._claim.lease, self._parts.patience.call

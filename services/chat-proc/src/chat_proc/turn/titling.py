@@ -1,0 +1,139 @@
+"""The title of a new conversation: one small model call beside its first turn, which never delays or fails the turn."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from typing import Protocol
+
+import structlog
+
+from chat_proc.models.estimate import estimate_request
+from chat_proc.turn.opening import make_title
+from everturn.model.commits import UsageEvent
+from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
+from everturn.model.llm.tokens import CharsPerToken
+from everturn.model.turns import Turn
+from everturn.ports.language_model import LanguageModel, ModelFailed, ModelUsage, ReplyFinished, TextDelta
+
+_log = structlog.get_logger(__name__)
+
+TITLE_S = 20.0
+"""How long a title is waited for."""
+MAX_PROMPT_CHARS = 4_000
+"""Of the first message; a title says what it begins with."""
+MAX_REPLY_CHARS = 500
+MAX_OUTPUT_TOKENS = 1_024
+"""Room for models that think before they write."""
+MAX_LINE_CHARS = 200
+"""A longer line is an answer and no title."""
+_AROUND = " \t#*_`\"'“”„«»"
+
+
+class TitleCall:
+    """One call on its way. Owned by `TitleCalls.beside`; the turn takes what there is of it when it ends."""
+
+    def __init__(self, model: LanguageModel, request: ModelRequest, limit_s: float = TITLE_S) -> None:
+        self._model = model
+        self._request = request
+        self._limit_s = limit_s
+        self._reply = ""
+        self._usage: ModelUsage | None = None
+        self._has_failed = False
+        self._is_whole = False
+
+    async def run(self) -> None:
+        """Ask, for at most `limit_s`. A call that fails leaves no title."""
+        try:
+            async with asyncio.timeout(self._limit_s):
+                await self._read()
+        except (ModelFailed, TimeoutError) as failure:
+            self._has_failed = isinstance(failure, ModelFailed)
+            _log.warning("no_title", model=self._model.traits.name, why=str(failure))
+
+    def try_title(self) -> str | None:
+        """The title; None when it has not come, or is none."""
+        return try_read_title(self._reply) if self._is_whole else None
+
+    def build_usage(self) -> UsageEvent | None:
+        """What the call has cost so far, estimated where it has not ended; None when it failed without a word."""
+        usage = self._usage
+        if usage is None and self._has_failed and not self._reply:
+            return None
+        if usage is None:
+            ratio = CharsPerToken()
+            output = ratio.tokens_for(len(self._reply))
+            usage = ModelUsage(estimate_request(self._request, ratio), output, estimated=True)
+        return UsageEvent(
+            model=self._model.traits.name,
+            role="title",
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_tokens=usage.cache_read_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            cost_usd=usage.cost_usd,
+            estimated=usage.estimated,
+        )
+
+    async def _read(self) -> None:
+        async with aclosing(self._model.generate(self._request)) as pieces:
+            async for piece in pieces:
+                match piece:
+                    case TextDelta(text):
+                        self._reply += text
+                    case ReplyFinished():
+                        self._usage = piece.usage
+                        self._is_whole = True
+                    case _:
+                        """Reasoning is no title."""
+                if len(self._reply) > MAX_REPLY_CHARS:
+                    return
+
+
+class TitledTurn(Protocol):
+    """The turn that a title is asked for beside."""
+
+    turn: Turn
+    title_call: TitleCall | None
+
+
+class TitleCalls:
+    """Shared by all turns of a worker. Without a model no title is asked for."""
+
+    def __init__(self, model: LanguageModel | None, prompt: str) -> None:
+        self._model = model
+        self._prompt = prompt
+
+    @asynccontextmanager
+    async def beside(self, titled: TitledTurn) -> AsyncGenerator[None]:
+        """A title is asked for while the body runs, if the turn is a conversation's first; it ends with the body."""
+        call = self._try_build(titled.turn)
+        if call is None:
+            yield
+            return
+        titled.title_call = call
+        asking = asyncio.create_task(call.run())
+        try:
+            yield
+        finally:
+            asking.cancel()
+            await asyncio.wait({asking})
+            if not asking.cancelled() and (error := asking.exception()) is not None:
+                _log.error("title_call_broke", exc_info=error)
+
+    def _try_build(self, turn: Turn) -> TitleCall | None:
+        text = turn.request.text.strip()
+        if self._model is None or turn.ordinal != 1 or not text:
+            return None
+        messages = (
+            PromptMessage("system", (TextPart(self._prompt),)),
+            PromptMessage("user", (TextPart(text[:MAX_PROMPT_CHARS]),)),
+        )
+        return TitleCall(self._model, ModelRequest(messages, MAX_OUTPUT_TOKENS))
+
+
+def try_read_title(reply: str) -> str | None:
+    """The title in a reply; None when it is something else."""
+    line = next((line.strip(_AROUND) for line in reply.splitlines() if line.strip(_AROUND)), "").rstrip(".")
+    if not line or len(line) > MAX_LINE_CHARS or "<" in line or "{" in line:
+        return None
+    return make_title(line)

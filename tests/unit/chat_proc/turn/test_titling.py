@@ -1,0 +1,169 @@
+import asyncio
+
+import pytest
+from turn_bench.bench import Bench
+from turn_bench.checks import check_conversation
+from turn_bench.replies import answer, call
+from turn_bench.tools import DemoTool
+
+from chat_proc.turn.titling import TitleCall, try_read_title
+from everturn.model.block_bodies import CompletionBody
+from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
+from everturn.model.turns import Outcome
+from everturn.ports.language_model import ModelFailed, ModelTraits, ModelUsage
+from everturn.testing.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel
+from everturn.wire.events import ConvTitle
+
+PROMPT = "please look at the attached numbers and tell me how sales went in March compared to the year before"
+FALLBACK = "please look at the attached numbers and tell me how sales…"
+
+
+class Titled:
+    """A bench whose tool waits until the title model has said what it has to say."""
+
+    def __init__(self, *titles: Script) -> None:
+        self.titles = ScriptedModel(titles, traits=ModelTraits("small", 1000, False, False))
+        self.echo = DemoTool()
+        self.bench = Bench(
+            call("demo.echo", {}), answer("Done."), answer("Again."), tools=[self.echo], title_model=self.titles
+        )
+
+    async def run(self) -> Bench:
+        bench = self.bench
+        self.echo.go_on.clear()
+        await bench.say(PROMPT)
+        task = asyncio.create_task(bench.work())
+        await self.echo.started.wait()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        self.echo.go_on.set()
+        await task
+        await check_conversation(bench)
+        return bench
+
+    @property
+    def title(self) -> str:
+        return self.bench.platform.conversations[self.bench.conversation_id].title
+
+
+def costs(bench: Bench) -> list[tuple[str, bool]]:
+    return [(usage.model, usage.estimated) for _, usage in bench.platform.usage if usage.role == "title"]
+
+
+async def test_a_new_conversation_gets_its_title_from_a_small_call_beside_the_loop() -> None:
+    titled = Titled([Say('"Sales in March"\n'), Finish("stop", ModelUsage(30, 5))])
+
+    bench = await titled.run()
+
+    assert titled.title == "Sales in March"
+    assert [event.data.title for event in await bench.published() if isinstance(event.data, ConvTitle)] == [
+        "Sales in March"
+    ]
+    assert costs(bench) == [("small", False)]
+    assert bench.exits[0].usage.input_tokens == 230
+    assert PROMPT in str(titled.titles.requests[0])
+
+
+async def test_a_title_that_does_not_come_in_time_delays_nothing_and_is_paid_as_estimated() -> None:
+    titled = Titled([Say("Sales"), Pause(asyncio.Event())])
+
+    bench = await titled.run()
+
+    assert titled.title == FALLBACK
+    assert bench.texts(CompletionBody) == ["Done."]
+    assert titled.titles.unfinished == 1
+    assert costs(bench) == [("small", True)]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [Fail(ModelFailed("down"))],
+        [Say("Sal"), Fail(ModelFailed("cut"))],
+        "",
+        "<channel:action>{}</channel:action>",
+        "x" * 1_000,
+    ],
+)
+async def test_a_title_call_that_fails_leaves_the_beginning_of_the_prompt(script: Script) -> None:
+    titled = Titled(script)
+
+    bench = await titled.run()
+
+    assert titled.title == FALLBACK
+    assert bench.exits[0].outcome is Outcome.COMPLETED
+
+
+async def test_a_title_call_that_breaks_does_not_break_the_turn() -> None:
+    titled = Titled([Fail(RuntimeError("a bug"))])
+
+    bench = await titled.run()
+
+    assert bench.exits[0].outcome is Outcome.COMPLETED
+    assert titled.title == FALLBACK
+
+
+async def test_a_title_is_waited_for_at_most_its_time() -> None:
+    request = ModelRequest((PromptMessage("user", (TextPart("x" * 350),)),), 100)
+    slow = TitleCall(ScriptedModel([[Say("Sal"), Pause(asyncio.Event())]]), request, limit_s=0.01)
+
+    await asyncio.wait_for(slow.run(), 5)
+
+    usage = slow.build_usage()
+    assert slow.try_title() is None
+    assert usage is not None
+    assert (usage.estimated, usage.input_tokens) == (True, 100)
+
+
+async def test_a_title_that_a_person_gave_is_never_overwritten() -> None:
+    titled = Titled("Sales in March")
+    bench = titled.bench
+    titled.echo.go_on.clear()
+    await bench.say(PROMPT)
+    task = asyncio.create_task(bench.work())
+    await titled.echo.started.wait()
+
+    bench.platform.conversations[bench.conversation_id].title = "Mine"
+    titled.echo.go_on.set()
+    await task
+
+    assert titled.title == "Mine"
+    assert not any(isinstance(event.data, ConvTitle) for event in await bench.published())
+
+
+async def test_only_the_first_turn_of_a_conversation_asks_for_a_title() -> None:
+    titled = Titled("Sales in March")
+    bench = await titled.run()
+
+    await bench.say("And in April?")
+    await bench.work()
+
+    assert len(titled.titles.requests) == 1
+    assert titled.title == "Sales in March"
+
+
+async def test_without_a_model_for_titles_none_is_asked_for() -> None:
+    bench = Bench(answer("Done."))
+    await bench.say(PROMPT)
+
+    await bench.work()
+
+    assert bench.platform.conversations[bench.conversation_id].title == FALLBACK
+    assert costs(bench) == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "title"),
+    [
+        ("Sales in March", "Sales in March"),
+        ("\n## **Sales in March.**\nMore.", "Sales in March"),
+        ("„Verkäufe im März“", "Verkäufe im März"),
+        ("", None),
+        (" \n#\n", None),
+        ("<channel:thinking>x", None),
+        ('{"title": "x"}', None),
+        ("word " * 60, None),
+    ],
+)
+def test_a_title_is_one_plain_line(reply: str, title: str | None) -> None:
+    assert try_read_title(reply) == title
