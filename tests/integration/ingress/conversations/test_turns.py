@@ -72,3 +72,22 @@ async def test_judged_turns_are_told_with_their_feedback(client: httpx2.AsyncCli
     assert before.json()["turns"] == []
     (turn,) = after.json()["turns"]
     assert turn["feedback"][0]["reaction"] == "ok"
+
+
+async def test_the_index_of_a_turn_is_read(client: httpx2.AsyncClient, chat: Any) -> None:
+    sent = await chat.send("hello")
+
+    index = await client.get(f"{BASE}/{sent['conversation_id']}/turns/{sent['turn_id']}/index")
+
+    assert index.status_code == 200
+    assert index.json()["ref"] == f"ar:{sent['turn_id']}.react.turn.index"
+    assert index.json()["tools"] == []
+
+
+async def test_the_index_of_an_absent_or_foreign_turn_is_a_404(
+    client: httpx2.AsyncClient, chat: Any, refused: Refused
+) -> None:
+    mine, other = await chat.send("a"), await chat.send("b")
+
+    for turn in (f"turn_{ABSENT}", other["turn_id"], "x"):
+        refused(await client.get(f"{BASE}/{mine['conversation_id']}/turns/{turn}/index"), 404)

@@ -15,6 +15,8 @@ from everturn.ports.event_stream import Hint, Hints
 from everturn.ports.objects import Objects
 from everturn.ports.turns import TurnPage, Turns
 from everturn.timeline.conversation_state import build_state
+from everturn.timeline.turn_index import build_turn_index
+from everturn.wire.turn_index import TurnIndexView
 from everturn.wire.views import StateView, TurnView
 from ingress.conversations.schemas import MAX_TURN_IDS, ErasedOut, FetchIn
 
@@ -95,6 +97,15 @@ class ConversationService:
         """One turn."""
         page = await self._turns.load_page(principal, conversation_id, turn_ids=[turn_id], limit=1)
         return _views(principal, page)[0] if page.turns else _refuse_absent()
+
+    async def load_turn_index(
+        self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId
+    ) -> TurnIndexView:
+        """What of one turn can be read back, by ref."""
+        page = await self._turns.load_page(principal, conversation_id, turn_ids=[turn_id], limit=1)
+        if not page.turns:
+            raise NotFound()
+        return build_turn_index(turn_id, page.turns[0].blocks)
 
     async def load_judged_turns(
         self, principal: Principal, conversation_id: ConversationId, turn_ids: Sequence[str] | None

@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter
 
+from everturn.wire.turn_index import TurnIndexView
 from everturn.wire.views import StateView, TurnView
 from ingress.admission.paths import ConversationPath, TurnPath
 from ingress.admission.responses import problems
@@ -23,6 +24,14 @@ async def fetch(body: FetchIn, me: Me, service: Service) -> StateView:
 async def get_turn(me: Me, service: Service, conversation_id: ConversationPath, turn_id: TurnPath) -> TurnView:
     """One turn with all that happened in it."""
     return await service.load_turn(me, conversation_id, turn_id)
+
+
+@router.get("/{conversation_id}/turns/{turn_id}/index", responses=problems())
+async def get_turn_index(
+    me: Me, service: Service, conversation_id: ConversationPath, turn_id: TurnPath
+) -> TurnIndexView:
+    """What of one turn can be read back: its refs in sections, each with a few words. Built anew for each request."""
+    return await service.load_turn_index(me, conversation_id, turn_id)
 
 
 @router.post(

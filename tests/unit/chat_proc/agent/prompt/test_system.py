@@ -18,6 +18,7 @@ from everturn.testing.memory.artifacts import MemoryArtifacts
 from everturn.testing.memory.conversation_reader import MemoryConversationReader
 from everturn.testing.memory.objects import MemoryObjects
 from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.memory.timelines import MemoryTimelines
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "system_prompt.md"
 
@@ -30,7 +31,7 @@ def specs(*, with_code: bool = True) -> list[ToolSpec]:
     """Of all tools that a worker with a sandbox offers; no tool is called."""
     platform = MemoryPlatform()
     objects = MemoryObjects()
-    ports = ToolPorts(objects, MemoryArtifacts(platform), MemoryConversationReader(platform))
+    ports = ToolPorts(objects, MemoryArtifacts(platform), MemoryConversationReader(platform), MemoryTimelines(platform))
     offered = [*offer_tools(ports, SandboxUnavailable("none here")).registry.specs]
     return [*offered, RunCodeTool(NoSandbox(), objects).spec] if with_code else offered
 
