@@ -13,6 +13,7 @@ from chat_proc.agent.race import Stragglers
 from chat_proc.agent.round import RoundRunner
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.fanout.rules import FanoutRules
+from chat_proc.models.ratios import LearnedRatios
 from chat_proc.tools.plan.plan import PlanTool
 from chat_proc.tools.registry import ToolRegistry
 from chat_proc.tools.workspace.write import WriteTool
@@ -79,6 +80,7 @@ class Bench:
         self.fanout = fanout
         self.one_thinking = one_thinking
         self.limits = limits or TurnLimits()
+        self.ratios = LearnedRatios()
         self.registry = ToolRegistry([*tools, WriteTool(self.objects), PlanTool()])
         self.stragglers = Stragglers(grace_s=0.05)
         self.conversation_id = self.ids.conversation()
@@ -241,7 +243,7 @@ def build_loop(bench: Bench, model: GatedModel, failpoints: Failpoints) -> Agent
     limits = DecisionLimits(
         code_tools=code_tools, one_thinking=bench.one_thinking, fanout=fanout if bench.fanout else None
     )
-    generator = Generator(model, failpoints, fallback=bench.fallback, limits=limits)
+    generator = Generator(model, failpoints, fallback=bench.fallback, ratios=bench.ratios, limits=limits)
     return AgentLoop(
         prompts=PromptBuilder(
             system_prompt="You are the agent.",
@@ -249,6 +251,7 @@ def build_loop(bench: Bench, model: GatedModel, failpoints: Failpoints) -> Agent
             traits=model.traits,
             limits=bench.limits,
             code="no programs here",
+            ratios=bench.ratios,
         ),
         rounds=RoundRunner(
             generator=generator,

@@ -27,6 +27,7 @@ from chat_proc.models.retry import RetryingModel
 from chat_proc.models.roles import DECISION, ModelRoles, choose_roles, narrow_traits
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
 from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
+from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.offered import OfferedTools, ToolPorts, offer_tools
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.runner import RunnerParts, TurnRunner
@@ -233,6 +234,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         titles=titles,
         clock=clock,
         failpoints=failpoints,
+        pruning=PrunePolicy(ttl_s=settings.cache_ttl_s),
     )
     heartbeat = Heartbeat(leases, clock, lease_s=settings.lease_s)
     claim_loop = ClaimLoop(

@@ -80,6 +80,13 @@ class WorkerSettings(CommonSettings):
         default=8192, ge=256, validation_alias="MAX_OUTPUT_TOKENS", description="Tokens of one model reply."
     )
 
+    cache_ttl_s: float = Field(
+        default=300.0,
+        ge=0,
+        validation_alias="CACHE_TTL_SECONDS",
+        description="Pause in a conversation after which older turns are shown short; 0 shows them as they are.",
+    )
+
     sandbox_python: Path | None = Field(
         default=None,
         validation_alias="SANDBOX_PYTHON",

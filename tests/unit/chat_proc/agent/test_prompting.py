@@ -1,8 +1,11 @@
 from turn_bench.bench import Bench
 from turn_bench.replies import answer, call
-from turn_bench.tools import DemoTool
+from turn_bench.tools import DemoTool, FindTool
 
 from everturn.model.llm.prompts import ModelRequest, TextPart
+from everturn.ports.language_model import ModelUsage
+from everturn.telemetry.metrics import PROMPT_BREAKS
+from everturn.testing.scripted_model import Finish, Say
 
 
 def texts(request: ModelRequest) -> list[str]:
@@ -29,3 +32,69 @@ async def test_each_request_bounds_the_reply() -> None:
     await bench.work()
 
     assert bench.model.requests[0].max_output_tokens == bench.limits.max_output_tokens
+
+
+async def play_turns(bench: Bench, turns: int) -> None:
+    for number in range(turns):
+        bench.clock.advance(10)
+        await bench.say(f"Question {number}.")
+        await bench.work()
+
+
+async def test_after_a_pause_the_next_turn_shows_older_turns_short_and_says_so() -> None:
+    bench = Bench(*(answer(f"Answer {n}. " + "word " * 1_000) for n in range(9)), answer("Done."), answer("Done."))
+    await play_turns(bench, 9)
+    warm = texts(bench.model.requests[-1])
+
+    bench.clock.advance(400)
+    await play_turns(bench, 2)
+
+    cold, after = (texts(request) for request in bench.model.requests[-2:])
+    assert not any("(pruned" in text for text in warm)
+    assert any("(pruned)" in text for text in cold)
+    assert sum("[system.message " in text for text in cold) == 1
+    assert "[PRUNE NOTICES]\nolder turns are shown short" in cold[-1]
+    assert after[: len(cold) - 1] == cold[:-1]
+
+
+def count_breaks(cause: str) -> float:
+    found = PROMPT_BREAKS.labels(cause).collect()
+    return next(sample.value for metric in found for sample in metric.samples if sample.name.endswith("_total"))
+
+
+async def test_every_break_is_counted_with_its_cause() -> None:
+    bench = Bench(*(answer("word " * 2_000) for _ in range(4)))
+    before = count_breaks("prune")
+    await play_turns(bench, 3)
+    assert count_breaks("prune") == before
+
+    bench.clock.advance(400)
+    await play_turns(bench, 1)
+
+    assert count_breaks("prune") == before + 1
+
+
+async def test_what_providers_count_teaches_the_estimate() -> None:
+    usage = ModelUsage(input_tokens=20_000, output_tokens=20)
+    bench = Bench([Say(answer("Done.")), Finish(usage=usage)])
+    bench.clock.advance(1)
+    await bench.say("word " * 8_000)
+
+    await bench.work()
+
+    assert bench.ratios.of(bench.model.traits.name).ratio < 3.4
+
+
+async def test_sources_stand_between_the_timeline_and_announce_and_are_never_cached() -> None:
+    bench = Bench(call("demo.find", {"urls": ["https://example.com/a"]}), answer("Done."), tools=[FindTool()])
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    first, second = bench.model.requests
+    assert not any(text.startswith("[SOURCES POOL]") for text in texts(first))
+    assert texts(second)[-2].startswith("[SOURCES POOL] ")
+    parts = [part for message in second.messages for part in message.parts if isinstance(part, TextPart)]
+    assert [part.cache_point for part in parts[-2:]] == [False, False]
+    assert parts[-3].cache_point
+    assert sum(part.cache_point for part in parts) <= 4

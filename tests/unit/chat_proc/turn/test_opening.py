@@ -2,10 +2,12 @@ from dataclasses import replace
 
 import pytest
 
+from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.opening import (
     PREVIEW_BYTES,
     PREVIEW_CHARS,
     TITLE_CHARS,
+    add_prune_notice,
     draft_opening,
     load_preview,
     load_previews,
@@ -20,6 +22,7 @@ from everturn.model.turns import Turn, TurnRequest, TurnStatus
 from everturn.testing.fixed_clock import BEGINNING
 from everturn.testing.memory.objects import MemoryObjects
 from everturn.testing.stories import make_artifact
+from everturn.testing.timelines import TimelineBuilder
 
 
 def build_turn(*attachments: Artifact, ordinal: int = 1) -> Turn:
@@ -127,3 +130,18 @@ def test_feedback_is_told_before_the_prompt() -> None:
 
     assert [draft.type.value for draft in drafts] == ["turn.header", "turn.feedback", "user.prompt"]
     assert drafts[1].body.model_dump()["reaction"] == "ok"
+
+
+def test_a_prune_notice_stands_behind_the_header_of_the_turn() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_0", "Go")
+    timeline.start_round()
+    timeline.result("call_1", "demo.echo", "word " * 1_000)
+    timeline.start_turn("turn_00", "Go on")
+    opening = draft_opening(build_turn(ordinal=2), (), {}, "2026-03-01T13:00:00.000Z")
+
+    warm = add_prune_notice(opening, PrunePolicy(ttl_s=0), timeline.blocks)
+    cold = add_prune_notice(opening, PrunePolicy(), timeline.blocks)
+
+    assert warm == opening
+    assert [draft.type.value for draft in cold.drafts[:3]] == ["turn.header", "system.message", "user.prompt"]

@@ -3,8 +3,10 @@
 import asyncio
 import codecs
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from chat_proc.agent.open_turn import Writing
+from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
 from chat_proc.tools.file_types import is_text
 from everturn.model.artifacts import Artifact
 from everturn.model.block_bodies import (
@@ -16,7 +18,7 @@ from everturn.model.block_bodies import (
     TitleBody,
     TurnHeaderBody,
 )
-from everturn.model.blocks import BlockDraft, BlockType
+from everturn.model.blocks import Block, BlockDraft, BlockType
 from everturn.model.feedback import Feedback
 from everturn.model.refs import prompt_ref, round_ref
 from everturn.model.turns import Turn
@@ -76,6 +78,15 @@ def draft_opening(
         if (preview := previews.get(artifact.ref)) is not None:
             drafts.append(BlockDraft(turn.id, 0, BlockType.ATTACHMENT_TEXT, artifact.ref, preview, now))
     return Writing(drafts=tuple(drafts))
+
+
+def add_prune_notice(opening: Writing, policy: PrunePolicy, blocks: Sequence[Block]) -> Writing:
+    """The opening with a notice behind its header, when `blocks`, all before it, are to be shown short from now on."""
+    notice = try_draft_prune(policy, blocks, opening.drafts)
+    if notice is None:
+        return opening
+    header, *others = opening.drafts
+    return replace(opening, drafts=(header, notice, *others))
 
 
 def _draft(turn: Turn, kind: BlockType, what: str, body: Body, now: str) -> BlockDraft:

@@ -10,10 +10,11 @@ from chat_proc.agent.loop import AgentLoop, HandedOver
 from chat_proc.agent.open_turn import TurnEnd
 from chat_proc.agent.race import Stopped, run_until
 from chat_proc.stream.emitter import Emitter
+from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.context import LeasedTurn
 from chat_proc.turn.inbox import LeasedInbox
-from chat_proc.turn.opening import draft_opening, load_previews
+from chat_proc.turn.opening import add_prune_notice, draft_opening, load_previews
 from chat_proc.turn.patience import Patience
 from chat_proc.turn.titling import TitleCalls
 from everturn.errors import NotFound, StaleFence, Unavailable
@@ -54,6 +55,7 @@ class RunnerParts:
     clock: Clock
     failpoints: Failpoints
     patience: Patience = field(default_factory=Patience)
+    pruning: PrunePolicy = field(default_factory=PrunePolicy)
 
 
 class _Result(Enum):
@@ -256,7 +258,8 @@ class ClaimedTurn:
         except (Unavailable, NotFound, TimeoutError) as error:
             unreadable = problem("attachment-unreadable", "An attachment can't be read.", 503, str(error))
             return TurnEnd(None, unreadable, draft_opening(row, feedback, {}, turn.now()))
-        await turn.commit(draft_opening(row, feedback, previews, turn.now()))
+        opening = draft_opening(row, feedback, previews, turn.now())
+        await turn.commit(add_prune_notice(opening, self._parts.pruning, turn.blocks))
         self._parts.failpoints.hit("turn.opened")
         return None
 

@@ -1,0 +1,80 @@
+"""TTL pruning: when the provider's cache is cold anyway, older turns are shown short. Decided once, as a turn opens.
+
+The decision becomes a block, so that the view needs no clock and shows the same to every later worker.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from chat_proc.timeline.view import TimelineView
+from chat_proc.timeline.visibility import BreakCause
+from everturn.model.block_bodies import SystemMessageBody
+from everturn.model.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
+from everturn.model.refs import round_ref
+
+
+@dataclass(frozen=True, slots=True)
+class PrunePolicy:
+    """When to prune and what to keep. The numbers are those of agent.md section 4; a `ttl_s` of 0 prunes never.
+
+    `recent_turns` and `intact_turns` count the turns before the one that opens; the intact ones are recent too.
+    """
+
+    ttl_s: float = 300.0
+    margin_s: float = 10.0
+    """A request that comes this little before the cache expires may find it gone; as in the reference system."""
+    recent_turns: int = 6
+    intact_turns: int = 1
+
+
+def try_draft_prune(policy: PrunePolicy, blocks: Sequence[Block], opening: Sequence[BlockDraft]) -> BlockDraft | None:
+    """The notice to write behind the header of a turn, which `opening` begins with; `blocks` are all before it.
+
+    None while the cache is warm, or when nothing would be shown otherwise than it is.
+    """
+    if not blocks or not opening or not policy.ttl_s:
+        return None
+    header = opening[0]
+    if _seconds_between(blocks[-1].ts, header.ts) < policy.ttl_s - policy.margin_s:
+        return None
+    notice = _draft_notice(policy, blocks, header)
+    return notice if _changes_something(blocks, (header, notice)) else None
+
+
+def _draft_notice(policy: PrunePolicy, blocks: Sequence[Block], header: BlockDraft) -> BlockDraft:
+    starts: dict[str, int] = {}
+    for block in blocks:
+        starts.setdefault(block.turn_id, block.seq)
+    firsts = [*starts.values(), blocks[-1].seq + 1]
+    recent_from = firsts[max(0, len(firsts) - 1 - policy.recent_turns)]
+    intact_from = firsts[max(0, len(firsts) - 1 - policy.intact_turns)]
+    short = sum(first < recent_from for first in starts.values())
+    light = sum(recent_from <= first < intact_from for first in starts.values())
+    body = SystemMessageBody(
+        kind="cache_ttl_pruned",
+        text=_tell(short, light),
+        recent_from_seq=recent_from,
+        intact_from_seq=intact_from,
+    )
+    ref = round_ref(header.turn_id, 0, "pruned")
+    return BlockDraft(header.turn_id, 0, BlockType.SYSTEM_MESSAGE, ref, body, header.ts)
+
+
+def _tell(short: int, light: int) -> str:
+    shown = [f"{short} of the turns above as their working summary, or as one row for each ref"] if short else []
+    shown += [f"{light} after them without their bulky results"] if light else []
+    return (
+        f"The conversation paused, so earlier turns are shown short: {', and '.join(shown)}. Nothing is lost: "
+        'react.read with a ref shows its text again, and "ar:<turn>.react.turn.index" lists all refs of a turn.'
+    )
+
+
+def _changes_something(blocks: Sequence[Block], drafts: Sequence[BlockDraft]) -> bool:
+    view = TimelineView(blocks)
+    view.extend(chain_blocks(drafts, next_seq=blocks[-1].seq + 1, last_hash=GENESIS_HASH))
+    return any(each.cause is BreakCause.PRUNE for each in view.breaks)
+
+
+def _seconds_between(before: str, after: str) -> float:
+    return (datetime.fromisoformat(after) - datetime.fromisoformat(before)).total_seconds()
