@@ -43,7 +43,7 @@ from everturn.ports.clock import SystemClock
 from everturn.ports.language_model import LanguageModel
 from everturn.ports.objects import Objects
 from everturn.ports.sandbox import Sandbox, SandboxUnavailable
-from everturn.ports.tool import ToolSpec
+from everturn.ports.tool import Tool, ToolSpec
 from everturn.postgres.artifacts import PostgresArtifacts
 from everturn.postgres.conversation_reader import PostgresConversationReader
 from everturn.postgres.database import Database, open_database
@@ -98,10 +98,15 @@ class Drivers:
 
 
 @asynccontextmanager
-async def open_worker(settings: WorkerSettings) -> AsyncGenerator[tuple[Worker, Readiness]]:
-    """A worker ready to run; its connections close with it. Raises Invalid when a setting can't be used."""
+async def open_worker(
+    settings: WorkerSettings, *, models: ModelRoles | None = None, tools: Sequence[Tool] = ()
+) -> AsyncGenerator[tuple[Worker, Readiness]]:
+    """A worker ready to run; its connections close with it. Raises Invalid when a setting can't be used.
+
+    Who embeds a worker may bring `models` in place of those that the settings name, and more `tools`.
+    """
     config = load_config(settings.config)
-    models = choose_models(settings, config)
+    models = models or choose_models(settings, config)
     owner = f"{socket.gethostname()}:{os.getpid()}"
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(
@@ -109,14 +114,15 @@ async def open_worker(settings: WorkerSettings) -> AsyncGenerator[tuple[Worker, 
         )
         wire = await stack.enter_async_context(open_wire(settings.redis_url, name=f"chat-proc:{owner}"))
         objects = open_objects(settings.objects_url)
-        tools = offer_tools(build_tool_ports(database, objects), await open_sandbox(settings.sandbox_python))
+        sandbox = await open_sandbox(settings.sandbox_python)
+        offered = offer_tools(build_tool_ports(database, objects), sandbox, more=tools)
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, STRAGGLERS_S)
-        loop = build_loop(settings, config, models, tools, stragglers)
+        loop = build_loop(settings, config, models, offered, stragglers)
         titles = TitleCalls(models.try_model("title"), load_topic("title"))
         worker = build_worker(settings, owner, Drivers(database, wire, objects), loop, titles)
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
-        yield worker, Readiness(name, why, tools.sandbox, tools.sandbox_why)
+        yield worker, Readiness(name, why, offered.sandbox, offered.sandbox_why)
 
 
 def build_tool_ports(database: Database, objects: Objects) -> ToolPorts:

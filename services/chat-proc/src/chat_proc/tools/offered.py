@@ -1,5 +1,6 @@
 """Which tools this worker offers, and what it says about running programs; a tool that can't work is not offered."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chat_proc.tools.code.run_code import RunCodeTool
@@ -41,10 +42,10 @@ class ToolPorts:
     sources: ConversationSources
 
 
-def offer_tools(ports: ToolPorts, sandbox: Sandbox | SandboxUnavailable) -> OfferedTools:
-    """All tools that can work here, in the order in which the prompt lists them."""
+def offer_tools(ports: ToolPorts, sandbox: Sandbox | SandboxUnavailable, *, more: Sequence[Tool] = ()) -> OfferedTools:
+    """All tools that can work here, in the order in which the prompt lists them; `more` are not ours."""
     read = ReadTool(ports.objects, ReadPorts(ports.artifacts, ports.reader, ports.sources))
-    tools = [read, *_workspace_tools(ports), PlanTool()]
+    tools = [read, *_workspace_tools(ports), PlanTool(), *more]
     if isinstance(sandbox, SandboxUnavailable):
         posture = f"programs can't run here: {sandbox.reason}"
         return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox))
