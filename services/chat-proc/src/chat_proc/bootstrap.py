@@ -192,7 +192,7 @@ def build_loop(
     generator = Generator(model, failpoints, fallback=fallback, limits=decisions, ratios=ratios)
     return AgentLoop(
         prompts=PromptBuilder(
-            system_prompt=build_system_prompt(tools.registry.specs),
+            system_prompt=build_system_prompt(tools.registry.specs, decisions.max_actions),
             closing_prompt=load_topic("closing"),
             traits=narrow_traits(model, fallback),
             limits=limits,

@@ -25,6 +25,10 @@ class DecisionLimits:
     stops_early: bool = True
     fanout: FanoutRules | None = None
 
+    @property
+    def max_actions(self) -> int:
+        return self.fanout.max_actions if self.fanout else 1
+
 
 @dataclass(frozen=True, slots=True)
 class ReplyFacts:

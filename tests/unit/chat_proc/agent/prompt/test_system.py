@@ -1,5 +1,6 @@
 """The system prompt is composed the same way each time, and its text is kept as a golden file."""
 
+import difflib
 import os
 import re
 from pathlib import Path
@@ -21,6 +22,7 @@ from everturn.testing.memory.platform import MemoryPlatform
 from everturn.testing.memory.timelines import MemoryTimelines
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "system_prompt.md"
+GOLDEN_FANOUT = GOLDEN.with_name("system_prompt_fanout.diff")
 
 
 class NoSandbox(Sandbox):
@@ -43,6 +45,65 @@ def test_the_prompt_is_the_golden_one() -> None:
         GOLDEN.write_text(prompt, encoding="utf-8")
 
     assert prompt == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_the_prompt_for_several_actions_is_the_golden_one() -> None:
+    """What differs from the prompt for one action, and nothing else."""
+    one, several = build_system_prompt(specs()).splitlines(), build_system_prompt(specs(), 4).splitlines()
+    difference = "\n".join(line for line in difflib.unified_diff(one, several, lineterm="", n=0)) + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN_FANOUT.write_text(difference, encoding="utf-8")
+
+    assert difference == GOLDEN_FANOUT.read_text(encoding="utf-8")
+
+
+def headings(prompt: str) -> list[str]:
+    return re.findall(r"^# (.+)$", prompt[: prompt.index("[TOOLS]")], re.MULTILINE)
+
+
+ALWAYS = ["How you reply", "One action in each reply", "Actions", "The working summary", "What you see"]
+AT_THE_END = ["Honesty and safety", "Language"]
+
+
+@pytest.mark.parametrize(
+    ("tools", "topics"),
+    [
+        ([], ["Programs"]),
+        (["react.plan"], ["Plans", "Programs"]),
+        (["react.read"], ["Programs", "Sources"]),
+        (["react.write"], ["Programs", "Files", "Notes to yourself"]),
+        (["react.patch"], ["Programs", "Files"]),
+        (["exec_tools.execute_code_python"], ["Programs", "Files"]),
+        (["react.read", "react.write", "react.plan"], ["Plans", "Programs", "Files", "Notes to yourself", "Sources"]),
+    ],
+)
+def test_only_topics_that_the_offered_tools_need_are_taught(tools: list[str], topics: list[str]) -> None:
+    offered = [spec for spec in specs() if spec.tool_id in tools]
+
+    assert headings(build_system_prompt(offered)) == [*ALWAYS, *topics, *AT_THE_END]
+
+
+def test_how_several_actions_go_together_is_taught_only_where_they_may() -> None:
+    one, several = build_system_prompt(specs()), build_system_prompt(specs(), 4)
+
+    assert "up to 4 actions" in several
+    assert "- react.write (exploitation): " in several
+    assert "exploitation" not in one
+    assert "One action in each reply" in headings(one)
+    assert "One action in each reply" not in headings(several)
+    assert "{" + "max_actions}" not in several
+
+
+def test_the_working_summary_is_taught_with_its_lines_and_scaled_down_for_small_turns() -> None:
+    topic = load_topic("summary")
+
+    for line in ("Goal:", "Outcome:", "Key facts:", "Refs:", "Retrieval anchors: phrases:", "entities:"):
+        assert line in topic
+    assert "A trivial turn" in topic
+
+
+def test_internal_anchors_are_taught_with_all_their_marks() -> None:
+    assert all(f"[{tag}]" in load_topic("anchors") for tag in "PDSAK")
 
 
 def test_the_offered_tools_are_listed_with_one_line_each() -> None:

@@ -1,17 +1,26 @@
 """Composes the system prompt from its topics and from what the offered tools say of themselves."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
 from everturn.ports.tool import ToolSpec
 
 _PACKAGE = "chat_proc.agent.prompt"
-_PLAN_TOOL = "react.plan"
+PLAN_TOOL = "react.plan"
+READ_TOOL = "react.read"
+SOURCE_TOOLS = ("web_tools.", "react.search_knowledge")
+"""What brings sources that an answer can cite."""
 
 
-def build_system_prompt(tools: Sequence[ToolSpec]) -> str:
-    """The same text for the same tools. It holds nothing of a turn: what changes stands in ANNOUNCE."""
-    return "\n\n".join((*map(load_topic, _choose_topics(tools)), _render_tools(tools))) + "\n"
+def build_system_prompt(tools: Sequence[ToolSpec], max_actions: int = 1) -> str:
+    """The same text for the same tools. It holds nothing of a turn: what changes stands in ANNOUNCE.
+
+    `max_actions` of a reply: with one, nothing is said of how several go together.
+    """
+    topics = (
+        load_topic(name).replace("{max_actions}", str(max_actions)) for name in _choose_topics(tools, max_actions)
+    )
+    return "\n\n".join((*topics, _render_tools(tools, max_actions))) + "\n"
 
 
 def load_topic(name: str) -> str:
@@ -19,15 +28,29 @@ def load_topic(name: str) -> str:
     return files(_PACKAGE).joinpath(f"{name}.md").read_text(encoding="utf-8").strip()
 
 
-def _choose_topics(tools: Sequence[ToolSpec]) -> list[str]:
-    topics = ["role", "protocol", "actions", "timeline"]
-    if any(tool.tool_id == _PLAN_TOOL for tool in tools):
-        topics.append("plans")
-    topics.append("code" if any(tool.takes_code for tool in tools) else "no_code")
-    return [*topics, "files", "citations", "honesty", "language"]
+def _choose_topics(tools: Sequence[ToolSpec], max_actions: int) -> Iterator[str]:
+    """Only what the offered tools and the mode need; in the order in which it is best read."""
+    names = {tool.tool_id for tool in tools}
+    yield from ("role", "protocol", "one_action" if max_actions == 1 else "several_actions", "actions", "summary")
+    yield "timeline"
+    if PLAN_TOOL in names:
+        yield "plans"
+    yield "code" if any(tool.takes_code for tool in tools) else "no_code"
+    if any(tool.strategy == "exploitation" for tool in tools):
+        yield "files"
+    if any("scratchpad" in tool.params.model_fields for tool in tools):
+        yield "anchors"
+    if READ_TOOL in names or any(name.startswith(SOURCE_TOOLS) for name in names):
+        yield "citations"
+    yield from ("honesty", "language")
 
 
-def _render_tools(tools: Sequence[ToolSpec]) -> str:
-    listed = "\n".join(f"- {tool.tool_id}: {tool.summary}" for tool in tools) or "No tools are offered."
+def _render_tools(tools: Sequence[ToolSpec], max_actions: int) -> str:
+    listed = "\n".join(f"- {_render_name(tool, max_actions)}: {tool.summary}" for tool in tools)
     guides = (f"## {tool.tool_id}\n\n{tool.guide.strip()}" for tool in tools)
-    return "\n\n".join((f"[TOOLS]\n{listed}", *guides))
+    return "\n\n".join((f"[TOOLS]\n{listed or 'No tools are offered.'}", *guides))
+
+
+def _render_name(tool: ToolSpec, max_actions: int) -> str:
+    """What a tool is for decides what may stand beside it; alone it says nothing."""
+    return tool.tool_id if max_actions == 1 or tool.strategy == "unknown" else f"{tool.tool_id} ({tool.strategy})"
