@@ -1,0 +1,30 @@
+"""A source pool in memory, as a leased turn has one."""
+
+from collections.abc import Sequence
+
+from everturn.errors import NotFound
+from everturn.model.llm.source_pool import SourceDraft, merge_sources
+from everturn.model.llm.sources import Source
+
+
+class MemorySourcePool:
+    """Implements SourcePool; what is claimed is stored at once."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[str, Source] = {}
+        self.texts: dict[int, str] = {}
+
+    @property
+    def rows(self) -> list[Source]:
+        return list(self.by_key.values())
+
+    def claim(self, drafts: Sequence[SourceDraft]) -> tuple[Source, ...]:
+        merged = merge_sources(self.by_key, drafts)
+        self.by_key |= {change.row.key: change.row for change in merged.changes}
+        self.texts |= {change.row.sid: change.text for change in merged.changes if change.text is not None}
+        return merged.rows
+
+    async def load_text(self, sid: int) -> str:
+        if all(row.sid != sid for row in self.rows):
+            raise NotFound(f"source {sid}")
+        return self.texts.get(sid, "")

@@ -1,0 +1,167 @@
+"""Gets one page from the open internet: guarded connections, and caps on redirects, bytes and time."""
+
+import asyncio
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from email.message import Message
+from typing import cast
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+import httpcore2
+
+from everturn.errors import Invalid, Unavailable
+from everturn.model.llm.source_keys import normalize_url
+from everturn.tools.web.addresses import AddressGuard, Refused
+
+MAX_REDIRECTS = 5
+MAX_BODY_BYTES = 5 * 1024 * 1024
+FETCH_TIMEOUT_S = 20.0
+_STEP_TIMEOUTS = {"connect": 5.0, "read": 10.0, "write": 5.0, "pool": 5.0}
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_HEADERS: dict[bytes | str, bytes | str] = {
+    "User-Agent": "Everturn/1.0 (web_fetch)",
+    "Accept": "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.9,application/pdf;q=0.5",
+    "Accept-Encoding": "gzip",
+}
+_GZIP_OR_ZLIB = 47
+_NETWORK_ERRORS = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError)
+
+Unpack = Callable[[bytes, int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A page as it came. `url` is where it was in the end; `cut` tells that it is longer than what was read."""
+
+    url: str
+    mime: str
+    charset: str | None
+    body: bytes
+    cut: bool
+
+
+class WebClient:
+    """Keeps no connection and no cookie between two pages."""
+
+    def __init__(
+        self,
+        guard: AddressGuard,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        timeout_s: float = FETCH_TIMEOUT_S,
+    ) -> None:
+        self._guard = guard
+        self._ssl_context = ssl_context
+        self._max_body_bytes = max_body_bytes
+        self._timeout_s = timeout_s
+
+    async def fetch(self, url: str) -> Fetched:
+        """Raises Refused and Invalid for what is not fetched, Unavailable for what can't be had now."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._follow(url)
+        except TimeoutError as error:
+            raise Unavailable(f"The page did not come within {self._timeout_s:g} s.") from error
+        except _NETWORK_ERRORS as error:
+            raise Unavailable(f"The connection failed ({type(error).__name__}).") from error
+
+    async def _follow(self, url: str) -> Fetched:
+        if self._ssl_context is None:
+            self._ssl_context = await asyncio.to_thread(httpcore2.default_ssl_context)
+        pool = httpcore2.AsyncConnectionPool(
+            ssl_context=self._ssl_context, network_backend=_GuardedBackend(self._guard), max_connections=1
+        )
+        async with pool:
+            for _ in range(MAX_REDIRECTS + 1):
+                url = self._check_url(url)
+                got = await self._get(pool, url)
+                if isinstance(got, Fetched):
+                    return got
+                url = got
+        raise Invalid(f"The page sends on more than {MAX_REDIRECTS} times.")
+
+    def _check_url(self, url: str) -> str:
+        """The address as it is asked for, without its fragment."""
+        normalize_url(url)
+        parts = urlsplit(url.strip())
+        if parts.username is not None or parts.password is not None:
+            raise Refused("The address holds a name or a password.")
+        self._guard.check_port(_port_of(parts))
+        return parts._replace(fragment="").geturl()
+
+    async def _get(self, pool: httpcore2.AsyncConnectionPool, url: str) -> Fetched | str:
+        """The page, or the address it sends on to."""
+        async with pool.stream("GET", url, headers=_HEADERS, extensions={"timeout": _STEP_TIMEOUTS}) as response:
+            headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+            if response.status in _REDIRECTS and "location" in headers:
+                return urljoin(url, headers["location"])
+            if response.status >= 400:
+                raise Unavailable(f"The server answered {response.status}.")
+            mime, charset = _content_type(headers)
+            body, cut = await self._read(response.aiter_stream(), headers.get("content-encoding", "identity"))
+            return Fetched(url, mime, charset, body, cut)
+
+    async def _read(self, chunks: AsyncIterator[bytes], encoding: str) -> tuple[bytes, bool]:
+        unpack = _unpacker(encoding.strip().lower())
+        body = bytearray()
+        async for chunk in chunks:
+            try:
+                body += unpack(chunk, self._max_body_bytes + 1 - len(body))
+            except zlib.error as error:
+                raise Unavailable("The page is packed in a way that can't be read.") from error
+            if len(body) > self._max_body_bytes:
+                return bytes(body[: self._max_body_bytes]), True
+        return bytes(body), False
+
+
+class _GuardedBackend(httpcore2.AsyncNetworkBackend):
+    """Connects to an address that was checked, whatever the name means a moment later. TLS checks the name."""
+
+    def __init__(self, guard: AddressGuard) -> None:
+        self._guard = guard
+        # Typed as its base: the library leaves the class untyped where anyio is missing.
+        self._inner = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the library's own signature
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        failure: Exception | None = None
+        for address in await self._guard.find_addresses(host, port):
+            try:
+                return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        raise failure or Unavailable(f"{host!a} has no address.")
+
+
+def _unpacker(encoding: str) -> Unpack:
+    """Unpacks one more chunk, to at most so many bytes: what is packed small may be huge."""
+    if encoding in ("", "identity"):
+        return _keep
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise Unavailable(f"The page is packed as {encoding[:40]!a}, which can't be read.")
+    stream = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
+    return lambda chunk, room: stream.decompress(chunk, max(1, room))
+
+
+def _keep(chunk: bytes, room: int) -> bytes:
+    return chunk[: max(1, room)]
+
+
+def _content_type(headers: Mapping[str, str]) -> tuple[str, str | None]:
+    message = Message()
+    message["content-type"] = headers.get("content-type", "application/octet-stream")
+    return message.get_content_type(), message.get_content_charset()
+
+
+def _port_of(parts: SplitResult) -> int:
+    return parts.port or _DEFAULT_PORTS.get(parts.scheme.lower(), 0)

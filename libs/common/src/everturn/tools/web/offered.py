@@ -1,0 +1,33 @@
+"""Which web tools can be offered: fetching unless it is switched off, searching where a provider's key is set."""
+
+from dataclasses import dataclass
+
+from everturn.ports.tool import Tool
+from everturn.tools.web.addresses import AddressGuard
+from everturn.tools.web.client import WebClient
+from everturn.tools.web.pages import PageReader
+from everturn.tools.web.providers import BraveSearch, SearchProvider, TavilySearch
+from everturn.tools.web.web_fetch import WebFetchTool
+from everturn.tools.web.web_search import WebSearchTool
+
+
+@dataclass(frozen=True, slots=True)
+class WebAccess:
+    """What an operator allows; a key that is empty is none."""
+
+    fetch: bool
+    brave_key: str = ""
+    tavily_key: str = ""
+
+
+def build_web_tools(access: WebAccess) -> tuple[Tool, ...]:
+    """The tools, in the order in which the prompt lists them. With both keys Tavily is asked where Brave fails."""
+    providers: list[SearchProvider] = []
+    if access.brave_key:
+        providers.append(BraveSearch(access.brave_key))
+    if access.tavily_key:
+        providers.append(TavilySearch(access.tavily_key))
+    tools: list[Tool] = [WebSearchTool(providers)] if providers else []
+    if access.fetch:
+        tools.append(WebFetchTool(WebClient(AddressGuard()), PageReader()))
+    return tuple(tools)

@@ -1,0 +1,91 @@
+"""`web_tools.web_fetch`: reads pages of the open internet into the source pool."""
+
+import asyncio
+from importlib.resources import files
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from everturn.errors import EverturnError
+from everturn.model.commits import Effect
+from everturn.model.llm.source_pool import MAX_TEXT_CHARS, SourceDraft
+from everturn.model.llm.sources import Source
+from everturn.model.refs import sources_ref
+from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
+from everturn.timeline.inert import escape_line
+from everturn.tools.web.client import WebClient
+from everturn.tools.web.pages import Page, PageReader
+
+MAX_URLS = 5
+MAX_SHOWN_CHARS = 10_000
+"""Of all pages of one call together."""
+TIMEOUT_S = 60.0
+
+
+class WebFetchParams(BaseModel):
+    """The pages to read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    urls: list[str] = Field(min_length=1, max_length=MAX_URLS)
+
+
+class WebFetchTool:
+    """Pages that can't be had are told of; the others are read."""
+
+    def __init__(self, client: WebClient, reader: PageReader) -> None:
+        self._client = client
+        self._reader = reader
+        self.spec = ToolSpec(
+            tool_id="web_tools.web_fetch",
+            summary="Read web pages by address; their text goes into the source pool.",
+            guide=files("everturn.tools.web").joinpath("web_fetch.md").read_text(encoding="utf-8"),
+            params=WebFetchParams,
+            effect=Effect.PURE,
+            strategy="exploration",
+            timeout_s=TIMEOUT_S,
+        )
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        urls = list(dict.fromkeys(WebFetchParams.model_validate(call.params).urls))
+        async with asyncio.TaskGroup() as tasks:
+            reading = [tasks.create_task(self._try_read(url)) for url in urls]
+        results = [task.result() for task in reading]
+        pages = [page for page in results if isinstance(page, Page)]
+        try:
+            rows = iter(call.context.pool.claim([_draft(page) for page in pages]))
+        except EverturnError as error:
+            return ToolOutcome("error", f"Nothing was kept: {error.detail}")
+        cap = MAX_SHOWN_CHARS // max(1, len(pages))
+        texts = [
+            _render(next(rows), result, cap) if isinstance(result, Page) else f"{_shown(url)}: not read. {result}"
+            for url, result in zip(urls, results, strict=True)
+        ]
+        return ToolOutcome("ok" if pages else "error", "\n\n".join(texts))
+
+    async def _try_read(self, url: str) -> Page | str:
+        """The page, or in a sentence why not."""
+        try:
+            return await self._reader.read(await self._client.fetch(url))
+        except EverturnError as error:
+            return error.detail or str(error)
+
+
+def _draft(page: Page) -> SourceDraft:
+    return SourceDraft(page.title, page.url, published_time_iso=page.published, text=page.text, mime=page.mime)
+
+
+def _render(row: Source, page: Page, cap: int) -> str:
+    facts = [page.mime, f"{len(page.text)} characters"]
+    facts += [f"published {escape_line(page.published)}"] if page.published else []
+    facts += ["the page goes on, but was cut"] if page.cut or len(page.text) > MAX_TEXT_CHARS else []
+    head = f"[[S:{row.sid}]] {escape_line(row.title)}\n{_shown(page.url)} ({', '.join(facts)})"
+    if not page.text:
+        return f"{head}\nNo text could be taken from it."
+    ref = sources_ref([row.sid])
+    if len(page.text) <= cap:
+        return f"{head}\n---\n{page.text}\n--- the whole text; again by {ref}"
+    return f"{head}\n---\n{page.text[:cap]}\n--- characters [0-{cap}]/{len(page.text)}; the rest by {ref}"
+
+
+def _shown(url: str) -> str:
+    return escape_line(url if len(url) <= 300 else url[:300] + "...")

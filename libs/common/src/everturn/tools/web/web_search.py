@@ -1,0 +1,79 @@
+"""`web_tools.web_search`: asks a search provider; what it finds becomes sources."""
+
+from collections.abc import Sequence
+from importlib.resources import files
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from everturn.errors import EverturnError, Invalid, Unavailable
+from everturn.model.commits import Effect
+from everturn.model.llm.source_keys import source_key
+from everturn.model.llm.source_pool import SourceDraft
+from everturn.model.llm.sources import Source
+from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
+from everturn.timeline.inert import escape_line
+from everturn.tools.web.providers import SearchProvider
+
+MAX_RESULTS = 10
+MAX_SNIPPET_CHARS = 1_000
+
+
+class WebSearchParams(BaseModel):
+    """What to look for, and how many pages at most."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    query: str = Field(min_length=1, max_length=400)
+    n: int = Field(default=5, ge=1, le=MAX_RESULTS)
+
+
+class WebSearchTool:
+    """Asks the first provider; the next one when that fails."""
+
+    def __init__(self, providers: Sequence[SearchProvider]) -> None:
+        if not providers:
+            raise Invalid("web_search needs a provider.")
+        self._providers = tuple(providers)
+        self.spec = ToolSpec(
+            tool_id="web_tools.web_search",
+            summary="Search the web; the pages found become sources.",
+            guide=files("everturn.tools.web").joinpath("web_search.md").read_text(encoding="utf-8"),
+            params=WebSearchParams,
+            effect=Effect.PURE,
+            strategy="exploration",
+        )
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        params = WebSearchParams.model_validate(call.params)
+        failure = Unavailable()
+        for provider in self._providers:
+            try:
+                found = await provider.search(params.query, params.n)
+            except Unavailable as error:
+                failure = error
+                continue
+            return _claim(call, [draft for draft in found if _has_address(draft)])
+        return ToolOutcome("error", failure.detail)
+
+
+def _claim(call: ToolCall, found: Sequence[SourceDraft]) -> ToolOutcome:
+    if not found:
+        return ToolOutcome("ok", "Nothing was found. Try other words.")
+    try:
+        rows = call.context.pool.claim(found)
+    except EverturnError as error:
+        return ToolOutcome("error", f"Nothing was kept: {error.detail}")
+    return ToolOutcome("ok", "\n\n".join(map(_render, rows, found)))
+
+
+def _has_address(draft: SourceDraft) -> bool:
+    try:
+        return not source_key(draft.url).startswith("file:")
+    except Invalid:
+        return False
+
+
+def _render(row: Source, draft: SourceDraft) -> str:
+    dated = f" ({escape_line(row.published_time_iso)})" if row.published_time_iso else ""
+    snippet = " ".join(draft.text.split())[:MAX_SNIPPET_CHARS]
+    return f"[[S:{row.sid}]] {escape_line(row.title)}{dated}\n{escape_line(row.url)}\n{snippet}"

@@ -1,0 +1,87 @@
+from everturn.model.commits import Effect
+from everturn.testing.source_pool import MemorySourcePool
+from everturn.testing.web_site import Site
+from everturn.tools.web.addresses import AddressGuard
+from everturn.tools.web.client import WebClient
+from everturn.tools.web.pages import PageReader
+from everturn.tools.web.web_fetch import MAX_SHOWN_CHARS, WebFetchTool
+
+
+def build_tool(guard: AddressGuard) -> WebFetchTool:
+    return WebFetchTool(WebClient(guard), PageReader())
+
+
+def test_fetching_finds_out_does_no_harm_and_can_be_cancelled(guard: AddressGuard) -> None:
+    spec = build_tool(guard).spec
+
+    assert (spec.tool_id, spec.effect, spec.strategy) == ("web_tools.web_fetch", Effect.PURE, "exploration")
+    assert spec.cancellable
+
+
+async def test_a_page_becomes_a_source_with_its_whole_text(
+    site: Site, guard: AddressGuard, pool: MemorySourcePool, call_tool
+) -> None:
+    whole = "word " * 5000
+    url = site.page("/long.txt", whole, "text/plain")
+
+    outcome = await call_tool(build_tool(guard), {"urls": [url]})
+
+    assert outcome.status == "ok"
+    assert outcome.text.startswith(f"[[S:1]] long.txt\n{url} (text/plain, {len(whole)} characters)")
+    assert outcome.text.endswith(f"characters [0-{MAX_SHOWN_CHARS}]/{len(whole)}; the rest by so:sources_pool[1]")
+    (row,) = pool.rows
+    assert (row.url, row.mime, row.is_evidence, row.text_chars) == (url, "text/plain", True, len(whole))
+    assert await pool.load_text(1) == whole
+
+
+async def test_several_pages_are_read_at_once_and_shown_in_the_order_they_were_asked_for(
+    site: Site, guard: AddressGuard, pool: MemorySourcePool, call_tool
+) -> None:
+    one, two = site.page("/1.txt", "one", "text/plain"), site.page("/2.txt", "two", "text/plain")
+
+    outcome = await call_tool(build_tool(guard), {"urls": [two, one, two]})
+
+    assert [row.url for row in pool.rows] == [two, one]
+    assert outcome.text.index("[[S:1]] 2.txt") < outcome.text.index("[[S:2]] 1.txt")
+
+
+async def test_a_page_that_cannot_be_had_is_told_of_and_the_others_are_read(
+    site: Site, guard: AddressGuard, pool: MemorySourcePool, call_tool
+) -> None:
+    good = site.page("/good.txt", "good", "text/plain")
+    urls = ["http://10.0.0.1/", site.url("/missing"), site.page("/p.png", b"png", "image/png"), good, "nonsense"]
+
+    outcome = await call_tool(build_tool(guard), {"urls": urls})
+
+    assert outcome.status == "ok"
+    assert [row.url for row in pool.rows] == [good]
+    for reason in ("not on the open internet", "answered 404", "image/png, which is not read", "begins with http"):
+        assert reason in outcome.text
+
+
+async def test_when_no_page_can_be_had_the_call_has_failed_and_claims_nothing(
+    guard: AddressGuard, pool: MemorySourcePool, call_tool
+) -> None:
+    outcome = await call_tool(build_tool(guard), {"urls": ["http://169.254.169.254/latest/meta-data/"]})
+
+    assert outcome.status == "error" and "open internet" in outcome.text
+    assert pool.rows == []
+
+
+async def test_the_source_is_where_the_page_was_in_the_end(
+    site: Site, guard: AddressGuard, pool: MemorySourcePool, call_tool
+) -> None:
+    target = site.page("/end.txt", "end", "text/plain")
+
+    await call_tool(build_tool(guard), {"urls": [site.redirect("/short", "/end.txt")]})
+
+    assert [row.url for row in pool.rows] == [target]
+
+
+async def test_a_pdf_is_noted_without_a_text(
+    site: Site, guard: AddressGuard, pool: MemorySourcePool, call_tool
+) -> None:
+    outcome = await call_tool(build_tool(guard), {"urls": [site.page("/a.pdf", b"%PDF-1.7", "application/pdf")]})
+
+    assert "No text could be taken from it." in outcome.text
+    assert [(row.mime, row.text_chars) for row in pool.rows] == [("application/pdf", 0)]
