@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from chat_proc.agent.race import Stragglers
 from chat_proc.bootstrap import (
@@ -11,6 +12,7 @@ from chat_proc.bootstrap import (
     build_loop,
     build_model,
     choose_models,
+    choose_web_tools,
     open_sandbox,
     open_worker,
 )
@@ -114,3 +116,18 @@ async def test_a_wrong_configuration_file_stops_the_start(settings: WorkerSettin
     with pytest.raises(BadConfig):
         async with open_worker(settings.model_copy(update={"config": tmp_path / "none.toml"})):
             pass
+
+
+def web_tools(settings: WorkerSettings) -> list[str]:
+    return [tool.spec.tool_id for tool in choose_web_tools(settings)]
+
+
+def test_pages_can_be_read_unless_that_is_switched_off(settings: WorkerSettings) -> None:
+    assert web_tools(settings) == ["web_tools.web_fetch"]
+    assert web_tools(settings.model_copy(update={"web_fetch": False})) == []
+
+
+def test_the_web_can_be_searched_where_a_key_is_set(settings: WorkerSettings) -> None:
+    keyed = settings.model_copy(update={"brave_api_key": SecretStr("k")})
+
+    assert web_tools(keyed) == ["web_tools.web_search", "web_tools.web_fetch"]

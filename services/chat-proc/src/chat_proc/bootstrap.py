@@ -53,6 +53,7 @@ from everturn.postgres.timelines import PostgresTimelines
 from everturn.postgres.turns import PostgresTurns
 from everturn.redis.wire import Wire, open_wire
 from everturn.telemetry.failpoints import Failpoints
+from everturn.tools.web.offered import WebAccess, build_web_tools
 from everturn.wire.execution import RunLimits
 
 MODEL_MODULES = {
@@ -115,7 +116,7 @@ async def open_worker(
         wire = await stack.enter_async_context(open_wire(settings.redis_url, name=f"chat-proc:{owner}"))
         objects = open_objects(settings.objects_url)
         sandbox = await open_sandbox(settings.sandbox_python)
-        offered = offer_tools(build_tool_ports(database, objects), sandbox, more=tools)
+        offered = offer_tools(build_tool_ports(database, objects), sandbox, more=(*choose_web_tools(settings), *tools))
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, STRAGGLERS_S)
         loop = build_loop(settings, config, models, offered, stragglers)
@@ -123,6 +124,16 @@ async def open_worker(
         worker = build_worker(settings, owner, Drivers(database, wire, objects), loop, titles)
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
         yield worker, Readiness(name, why, offered.sandbox, offered.sandbox_why)
+
+
+def choose_web_tools(settings: WorkerSettings) -> tuple[Tool, ...]:
+    """The tools that reach the web, as far as the operator lets them."""
+    access = WebAccess(
+        fetch=settings.web_fetch,
+        brave_key=settings.brave_api_key.get_secret_value(),
+        tavily_key=settings.tavily_api_key.get_secret_value(),
+    )
+    return build_web_tools(access)
 
 
 def build_tool_ports(database: Database, objects: Objects) -> ToolPorts:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from everturn.errors import Invalid
 from everturn.settings import CommonSettings
@@ -85,6 +85,15 @@ class WorkerSettings(CommonSettings):
         ge=0,
         validation_alias="CACHE_TTL_SECONDS",
         description="Pause in a conversation after which older turns are shown short; 0 shows them as they are.",
+    )
+    web_fetch: bool = Field(
+        default=True, validation_alias="WEB_FETCH", description="Whether public web pages may be read."
+    )
+    brave_api_key: SecretStr = Field(
+        default=SecretStr(""), validation_alias="BRAVE_API_KEY", description="Offers web search by Brave."
+    )
+    tavily_api_key: SecretStr = Field(
+        default=SecretStr(""), validation_alias="TAVILY_API_KEY", description="Offers web search by Tavily."
     )
 
     sandbox_python: Path | None = Field(

@@ -20,6 +20,7 @@ from everturn.testing.memory.conversation_reader import MemoryConversationReader
 from everturn.testing.memory.objects import MemoryObjects
 from everturn.testing.memory.platform import MemoryPlatform
 from everturn.testing.memory.timelines import MemoryTimelines
+from everturn.tools.web.offered import WebAccess, build_web_tools
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "system_prompt.md"
 GOLDEN_FANOUT = GOLDEN.with_name("system_prompt_fanout.diff")
@@ -33,8 +34,9 @@ def specs(*, with_code: bool = True) -> list[ToolSpec]:
     """Of all tools that a worker with a sandbox offers; no tool is called."""
     platform = MemoryPlatform()
     objects = MemoryObjects()
+    web = build_web_tools(WebAccess(fetch=True, brave_key="k"))
     ports = ToolPorts(objects, MemoryArtifacts(platform), MemoryConversationReader(platform), MemoryTimelines(platform))
-    offered = [*offer_tools(ports, SandboxUnavailable("none here")).registry.specs]
+    offered = [*offer_tools(ports, SandboxUnavailable("none here"), more=web).registry.specs]
     return [*offered, RunCodeTool(NoSandbox(), objects).spec] if with_code else offered
 
 
@@ -112,6 +114,13 @@ def test_the_offered_tools_are_listed_with_one_line_each() -> None:
     listed = re.findall(r"^- ([a-z_]+\.[a-z_]+): .+$", prompt, re.MULTILINE)
     assert listed == [spec.tool_id for spec in specs()]
     assert listed[-1] == "exec_tools.execute_code_python"
+
+
+def test_without_web_tools_the_web_is_not_taught() -> None:
+    prompt = build_system_prompt([spec for spec in specs() if not spec.tool_id.startswith("web_tools.")])
+
+    assert load_topic("web") in build_system_prompt(specs())
+    assert "# The web" not in prompt
 
 
 def test_without_a_sandbox_programs_are_not_taught() -> None:

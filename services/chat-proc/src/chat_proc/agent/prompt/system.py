@@ -8,7 +8,8 @@ from everturn.ports.tool import ToolSpec
 _PACKAGE = "chat_proc.agent.prompt"
 PLAN_TOOL = "react.plan"
 READ_TOOL = "react.read"
-SOURCE_TOOLS = ("web_tools.", "react.search_knowledge")
+WEB_TOOLS = "web_tools."
+SOURCE_TOOLS = (WEB_TOOLS, "react.search_knowledge")
 """What brings sources that an answer can cite."""
 
 
@@ -40,6 +41,8 @@ def _choose_topics(tools: Sequence[ToolSpec], max_actions: int) -> Iterator[str]
         yield "files"
     if any("scratchpad" in tool.params.model_fields for tool in tools):
         yield "anchors"
+    if any(name.startswith(WEB_TOOLS) for name in names):
+        yield "web"
     if READ_TOOL in names or any(name.startswith(SOURCE_TOOLS) for name in names):
         yield "citations"
     yield from ("honesty", "language")
