@@ -3,3 +3,7 @@ ALTER TABLE artifact ADD COLUMN removed boolean NOT NULL DEFAULT false;
 CREATE INDEX artifact_tree ON artifact (conversation_id, ref COLLATE "C", id DESC);
 CREATE INDEX artifact_of_workspace ON artifact (conversation_id, turn_id DESC, ref COLLATE "C", id DESC)
     WHERE kind = 'file';
+
+-- Long results of tools are stored whole; their row keeps the object and lets it be erased.
+ALTER TABLE artifact DROP CONSTRAINT artifact_kind_check;
+ALTER TABLE artifact ADD CONSTRAINT artifact_kind_check CHECK (kind IN ('attachment', 'file', 'output', 'result'));

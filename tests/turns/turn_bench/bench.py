@@ -7,6 +7,7 @@ from chat_proc.agent.closing import ClosingCall
 from chat_proc.agent.execution import ToolRunner
 from chat_proc.agent.generation import Generator
 from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.long_results import ResultKeeper
 from chat_proc.agent.loop import AgentLoop
 from chat_proc.agent.prompting import PromptBuilder
 from chat_proc.agent.race import Stragglers
@@ -14,6 +15,8 @@ from chat_proc.agent.round import RoundRunner
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.fanout.rules import FanoutRules
 from chat_proc.models.ratios import LearnedRatios
+from chat_proc.tools.context.read import ReadTool
+from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.plan.plan import PlanTool
 from chat_proc.tools.registry import ToolRegistry
 from chat_proc.tools.workspace.write import WriteTool
@@ -32,6 +35,8 @@ from everturn.ports.inbox import IncomingMessage, IncomingSignal
 from everturn.ports.tool import Tool
 from everturn.telemetry.failpoints import Failpoints
 from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.memory.artifacts import MemoryArtifacts
+from everturn.testing.memory.conversation_reader import MemoryConversationReader
 from everturn.testing.memory.doorbells import MemoryDoorbells
 from everturn.testing.memory.events import MemoryEvents
 from everturn.testing.memory.inbox import MemoryInbox
@@ -81,7 +86,7 @@ class Bench:
         self.one_thinking = one_thinking
         self.limits = limits or TurnLimits()
         self.ratios = LearnedRatios()
-        self.registry = ToolRegistry([*tools, WriteTool(self.objects), PlanTool()])
+        self.registry = ToolRegistry([*tools, build_read_tool(self), WriteTool(self.objects), PlanTool()])
         self.stragglers = Stragglers(grace_s=0.05)
         self.conversation_id = self.ids.conversation()
         self.snapshots: list[StateView] = []
@@ -237,6 +242,12 @@ class BenchWorker:
         return error is None and not working.cancelled()
 
 
+def build_read_tool(bench: Bench) -> ReadTool:
+    platform = bench.platform
+    ports = ReadPorts(MemoryArtifacts(platform), MemoryConversationReader(platform), MemoryTimelines(platform))
+    return ReadTool(bench.objects, ports)
+
+
 def build_loop(bench: Bench, model: GatedModel, failpoints: Failpoints) -> AgentLoop:
     code_tools = frozenset(spec.tool_id for spec in bench.registry.specs if spec.takes_code)
     fanout = FanoutRules({spec.tool_id: spec.strategy for spec in bench.registry.specs}, code_tools)
@@ -261,7 +272,13 @@ def build_loop(bench: Bench, model: GatedModel, failpoints: Failpoints) -> Agent
             failpoints=failpoints,
         ),
         closing=ClosingCall(generator),
-        tools=ToolRunner(bench.registry, failpoints, stragglers=bench.stragglers, monotonic=bench.clock.monotonic),
+        tools=ToolRunner(
+            bench.registry,
+            failpoints,
+            ResultKeeper(bench.objects),
+            stragglers=bench.stragglers,
+            monotonic=bench.clock.monotonic,
+        ),
         limits=bench.limits,
         next_turn_id=bench.ids.turn,
         failpoints=failpoints,

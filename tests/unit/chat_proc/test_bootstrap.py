@@ -87,7 +87,9 @@ async def test_without_a_python_for_programs_no_code_tool_is_offered() -> None:
 def test_a_loop_is_built_for_the_tools_there_are(settings: WorkerSettings) -> None:
     tools = offer_tools(TOOL_PORTS, SandboxUnavailable("none here"))
 
-    assert build_loop(settings, OperatorConfig(), choose_models(settings, OperatorConfig()), tools, Stragglers())
+    models = choose_models(settings, OperatorConfig())
+
+    assert build_loop(settings, OperatorConfig(), models, tools, Stragglers(), objects=MemoryObjects())
 
 
 def test_the_limits_of_a_turn_come_from_the_environment_and_the_configuration_file(settings: WorkerSettings) -> None:

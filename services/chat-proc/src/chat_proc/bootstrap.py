@@ -14,6 +14,7 @@ from chat_proc.agent.closing import ClosingCall
 from chat_proc.agent.execution import ToolRunner
 from chat_proc.agent.generation import Generator
 from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.long_results import ResultKeeper
 from chat_proc.agent.loop import AgentLoop
 from chat_proc.agent.prompt.system import build_system_prompt, load_topic
 from chat_proc.agent.prompting import PromptBuilder
@@ -119,7 +120,7 @@ async def open_worker(
         offered = offer_tools(build_tool_ports(database, objects), sandbox, more=(*choose_web_tools(settings), *tools))
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, STRAGGLERS_S)
-        loop = build_loop(settings, config, models, offered, stragglers)
+        loop = build_loop(settings, config, models, offered, stragglers, objects=objects)
         titles = TitleCalls(models.try_model("title"), load_topic("title"))
         worker = build_worker(settings, owner, Drivers(database, wire, objects), loop, titles)
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
@@ -192,7 +193,13 @@ def build_decision_limits(settings: WorkerSettings, tools: Sequence[ToolSpec]) -
 
 
 def build_loop(
-    settings: WorkerSettings, config: OperatorConfig, models: ModelRoles, tools: OfferedTools, stragglers: Stragglers
+    settings: WorkerSettings,
+    config: OperatorConfig,
+    models: ModelRoles,
+    tools: OfferedTools,
+    stragglers: Stragglers,
+    *,
+    objects: Objects,
 ) -> AgentLoop:
     """The agent loop over its models and tools; `stragglers` owns the calls that don't end when they should."""
     failpoints = Failpoints(settings.failpoint)
@@ -219,7 +226,7 @@ def build_loop(
             failpoints=failpoints,
         ),
         closing=ClosingCall(generator),
-        tools=ToolRunner(tools.registry, failpoints, stragglers=stragglers),
+        tools=ToolRunner(tools.registry, failpoints, ResultKeeper(objects), stragglers=stragglers),
         limits=limits,
         next_turn_id=ids.turn,
         failpoints=failpoints,

@@ -14,16 +14,18 @@ from everturn.model.refs import check_path
 
 _MAX_RN_CHARS = 8192
 _RN = re.compile(
-    r"ef:([^:]+):([^:]+):chatbot:(upload|exec|agent):([^:]+):([^:]+):([^:]+):(attachment|file|output):([^:]+)", re.ASCII
+    r"ef:([^:]+):([^:]+):chatbot:(upload|exec|agent):([^:]+):([^:]+):([^:]+):(attachment|file|output|result):([^:]+)",
+    re.ASCII,
 )
 
 
 class ArtifactKind(StrEnum):
-    """Where a file came from: attached by a person, part of the workspace, or produced output."""
+    """Where a file came from: attached by a person, part of the workspace, produced output, or a long tool result."""
 
     ATTACHMENT = "attachment"
     FILE = "file"
     OUTPUT = "output"
+    RESULT = "result"
 
 
 class Artifact(BaseModel):

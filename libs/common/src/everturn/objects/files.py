@@ -11,7 +11,8 @@ from io import BufferedReader
 from pathlib import Path
 
 from everturn.errors import Invalid, NotFound, Unavailable
-from everturn.model.ids import is_id
+from everturn.model.artifacts import object_key
+from everturn.model.ids import ConversationId, is_id
 
 CHUNK_BYTES = 256 * 1024
 STALE_TEMPORARY_S = 3_600
@@ -47,6 +48,9 @@ class FileObjects:
 
     async def delete(self, keys: Sequence[str]) -> int:
         return await asyncio.to_thread(self._delete, keys)
+
+    async def delete_conversation(self, conversation_id: ConversationId) -> int:
+        return await asyncio.to_thread(self._delete_conversation, conversation_id)
 
     async def check(self) -> None:
         await asyncio.to_thread(self._check)
@@ -123,6 +127,13 @@ class FileObjects:
             deleted += 1
             _try_remove_folder(path.parent)
         return deleted
+
+    def _delete_conversation(self, conversation_id: ConversationId) -> int:
+        folder = self._path(object_key(conversation_id, "0" * 64)).parent
+        with _failures():
+            if not folder.is_dir():
+                return 0
+            return self._delete([object_key(conversation_id, path.name) for path in folder.iterdir()])
 
     def _check(self) -> None:
         with _failures(), self._written(b"check"):

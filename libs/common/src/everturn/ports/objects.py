@@ -3,6 +3,8 @@
 from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
+from everturn.model.ids import ConversationId
+
 
 class Objects(Protocol):
     """Keys are `<conversation>/<sha256>`; writing the same key again is fine. Raises NotFound or Unavailable."""
@@ -19,6 +21,10 @@ class Objects(Protocol):
 
     async def delete(self, keys: Sequence[str]) -> int:
         """Remove objects; missing ones are fine. Returns how many there were."""
+        ...
+
+    async def delete_conversation(self, conversation_id: ConversationId) -> int:
+        """Remove all objects of a conversation, also those that no row names. Returns how many there were."""
         ...
 
     async def check(self) -> None:

@@ -11,6 +11,7 @@ import structlog
 
 from chat_proc.agent.catalog import ToolCatalog
 from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.long_results import ResultKeeper
 from chat_proc.agent.open_turn import OpenTurn, Writing, show_files
 from chat_proc.agent.race import Stopped, Stragglers, run_until
 from everturn.errors import Invalid
@@ -20,7 +21,7 @@ from everturn.model.blocks import BlockDraft, BlockType
 from everturn.model.commits import Effect, EffectChange, EffectState
 from everturn.model.ids import CallId
 from everturn.model.refs import result_ref
-from everturn.ports.tool import Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
+from everturn.ports.tool import PREVIEW_CHARS, Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import TOOL_CALLS
 from everturn.timeline.next_step import PendingCall
@@ -57,12 +58,14 @@ class ToolRunner:
         self,
         catalog: ToolCatalog,
         failpoints: Failpoints,
+        keeper: ResultKeeper,
         *,
         stragglers: Stragglers | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._catalog = catalog
         self._failpoints = failpoints
+        self._keeper = keeper
         self._stragglers = stragglers or Stragglers()
         self._monotonic = monotonic
 
@@ -73,7 +76,9 @@ class ToolRunner:
         duration_ms = int((self._monotonic() - started) * 1000)
         result = _build_result(pending.body, outcome, self._effect(pending.body), duration_ms)
         TOOL_CALLS.labels(pending.body.tool_id, result.status).inc()
-        return self._build_writing(turn, pending, place, result, outcome)
+        kept = await self._keeper.keep(turn, pending.block.call_id or CallId(""), result, self._cap(pending.body))
+        writing = self._build_writing(turn, pending, place, kept.body, outcome)
+        return writing.plus(Writing(artifacts=kept.rows))
 
     def skip(self, turn: OpenTurn, pending: PendingCall, place: RoundPlace) -> Writing:
         """A pending call that is not begun, because the person said something while the one before it ran."""
@@ -148,8 +153,15 @@ class ToolRunner:
         )
 
     def _effect(self, call: ToolCallBody) -> Effect:
-        spec = next((spec for spec in self._catalog.specs if spec.tool_id == call.tool_id), None)
+        spec = self._try_spec(call)
         return spec.effect if spec else Effect.PURE
+
+    def _cap(self, call: ToolCallBody) -> int:
+        spec = self._try_spec(call)
+        return spec.result_chars if spec else PREVIEW_CHARS
+
+    def _try_spec(self, call: ToolCallBody) -> ToolSpec | None:
+        return next((spec for spec in self._catalog.specs if spec.tool_id == call.tool_id), None)
 
 
 async def _wait_for_stop(turn: OpenTurn, spec: ToolSpec) -> _NoOutcome | None:

@@ -56,20 +56,20 @@ class ConversationService:
         return saved
 
     async def erase(self, principal: Principal, conversation_id: ConversationId) -> ErasedOut:
-        """Remove the rows in one transaction, then the objects that no row names any more."""
+        """Remove the rows in one transaction, then all objects, those of refused commits with them."""
         erasure = await self._conversations.erase(principal, conversation_id)
         await self._tell(conversation_id)
-        objects = await self._delete_objects(erasure.object_keys)
+        objects = await self._delete_objects(conversation_id, erasure.object_keys)
         left = 0 if objects is not None else len(erasure.object_keys)
         return ErasedOut(
             conversation_id=conversation_id, rows=dict(erasure.rows), objects=objects or 0, objects_left=left
         )
 
-    async def _delete_objects(self, keys: Sequence[str]) -> int | None:
+    async def _delete_objects(self, conversation_id: ConversationId, keys: Sequence[str]) -> int | None:
         # The rows are gone, so nobody can read the objects any more; those that stay are named in the log.
         for _ in range(DELETE_TRIES):
             try:
-                return await self._objects.delete(keys) if keys else 0
+                return await self._objects.delete_conversation(conversation_id)
             except EverturnError as error:
                 _log.error("objects of an erased conversation were not deleted", keys=list(keys), error=str(error))
         return None

@@ -58,3 +58,17 @@ class ObjectsContract:
 
     async def test_a_store_that_can_be_written_passes_the_check(self, objects: Objects) -> None:
         await objects.check()
+
+    async def test_a_conversation_is_emptied_and_no_other(self, objects: Objects) -> None:
+        ids = SequentialIds()
+        mine, other = ids.conversation(), ids.conversation()
+        digest = hashlib.sha256(b"a").hexdigest()
+        for conversation in (mine, other):
+            await objects.save(object_key(conversation, digest), b"a")
+
+        assert await objects.delete_conversation(mine) == 1
+        assert await objects.delete_conversation(mine) == 0
+
+        with pytest.raises(NotFound):
+            await objects.load(object_key(mine, digest), max_bytes=10)
+        assert await objects.load(object_key(other, digest), max_bytes=10) == b"a"

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 
 from everturn.errors import Invalid, NotFound, Unavailable
+from everturn.model.ids import ConversationId
 
 CHUNK_BYTES = 256 * 1024
 
@@ -34,6 +35,9 @@ class MemoryObjects:
     async def delete(self, keys: Sequence[str]) -> int:
         await self.check()
         return len([self.stored.pop(key) for key in keys if key in self.stored])
+
+    async def delete_conversation(self, conversation_id: ConversationId) -> int:
+        return await self.delete([key for key in self.stored if key.startswith(f"{conversation_id}/")])
 
     async def check(self) -> None:
         if self.down:
