@@ -11,6 +11,8 @@ from chat_proc.tools.registry import ToolRegistry
 from chat_proc.tools.workspace.checkout import CheckoutTool
 from chat_proc.tools.workspace.patch import PatchTool
 from chat_proc.tools.workspace.pull import PullTool
+from chat_proc.tools.workspace.rg import RgTool
+from chat_proc.tools.workspace.search_files import SearchFilesTool
 from chat_proc.tools.workspace.write import WriteTool
 from chat_proc.workspace.history import ArtifactHistory
 from everturn.ports.artifacts import Artifacts
@@ -56,6 +58,8 @@ def offer_tools(ports: ToolPorts, sandbox: Sandbox | SandboxUnavailable, *, more
 def _workspace_tools(ports: ToolPorts) -> list[Tool]:
     history = ArtifactHistory(ports.artifacts)
     return [
+        RgTool(history, ports.objects),
+        SearchFilesTool(history),
         PullTool(history),
         CheckoutTool(history, ports.objects),
         WriteTool(ports.objects),

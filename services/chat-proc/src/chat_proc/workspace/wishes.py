@@ -64,9 +64,9 @@ def root_wish(ref: str, conversation_id: ConversationId, *, is_folder: bool) -> 
     return replace(wish, exact=None) if is_folder else replace(wish, folder=None)
 
 
-def whole_tree(turn_id: str) -> str:
+def whole_tree(turn_id: str, conversation_id: str | None = None) -> str:
     """The ref of all files that a turn left. Raises Invalid when `turn_id` is none."""
-    return refs.file_ref(turn_id, "x").removesuffix("x")
+    return refs.file_ref(turn_id, "x", conversation=conversation_id).removesuffix("x")
 
 
 def all_files_of(turn_id: str) -> str:

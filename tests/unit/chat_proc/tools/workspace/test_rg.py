@@ -1,0 +1,186 @@
+"""react.rg: files and lines, with ready reads."""
+
+import json
+from itertools import count
+
+import pytest
+from pydantic import ValidationError
+
+from chat_proc.tools.context.read import ReadItem
+from chat_proc.tools.workspace import rg as rg_module
+from chat_proc.tools.workspace.pull import PullTool
+from chat_proc.tools.workspace.rg import RgParams, RgTool
+from everturn.model.artifacts import ArtifactKind
+
+APP = "import os\n\n\ndef total(rows):\n    return sum(rows)\n"
+
+
+@pytest.fixture
+def tool(history, objects) -> RgTool:
+    return RgTool(history, objects)
+
+
+@pytest.fixture
+def put(stored, timeline):
+    def write(name: str, data: str | bytes, *, mime: str = "text/plain", kind=ArtifactKind.FILE):
+        body = data.encode() if isinstance(data, str) else data
+        artifact = stored.put("turn_2", name, body, kind=kind, mime=mime)
+        timeline.result("call_0", "react.write", "ok", artifact)
+        return artifact
+
+    return write
+
+
+async def test_a_match_has_line_preview_context_and_a_read_that_is_ready(play, timeline, tool, put) -> None:
+    put("src/app.py", APP)
+    put("notes.md", "no match")
+
+    outcome = await play(tool, timeline, {"root": "files/", "pattern": r"def \w+", "context_lines": 1})
+
+    told = json.loads(outcome.text)
+    assert told == {
+        "root": "files/",
+        "hits": [
+            {
+                "path": "turn_2/files/src/app.py",
+                "logical_path": "fi:turn_2.files/src/app.py",
+                "size_bytes": len(APP),
+                "text_symbols": len(APP),
+                "line_count": 5,
+                "matches": [
+                    {
+                        "line": 4,
+                        "preview": "def total(rows):",
+                        "context_lines": [{"line": 3, "text": ""}, {"line": 5, "text": "    return sum(rows)"}],
+                        "read_item": {"path": "fi:turn_2.files/src/app.py", "line_start": 1, "line_count": 5},
+                    }
+                ],
+            }
+        ],
+        "hit_count": 1,
+        "match_count": 1,
+        "looked_at": 2,
+        "scanned_files": 2,
+    }
+    assert ReadItem.model_validate(told["hits"][0]["matches"][0]["read_item"])
+
+
+async def test_names_alone_are_found_without_reading_contents(play, timeline, tool, put, objects) -> None:
+    put("a.py", "x")
+    put("b.md", "x")
+    objects.stored.clear()
+
+    outcome = await play(tool, timeline, {"name_regex": r"\.py$"})
+
+    assert [hit["path"] for hit in json.loads(outcome.text)["hits"]] == ["turn_2/files/a.py"]
+
+
+async def test_only_what_is_local_is_searched(play, stored, history, timeline, tool) -> None:
+    stored.put("turn_1", "old.py", b"needle")
+    before = json.loads((await play(tool, timeline, {"root": "turn_1/", "pattern": "needle"})).text)
+
+    await play(PullTool(history), timeline, {"paths": ["fi:turn_1.files/"]})
+
+    after = json.loads((await play(tool, timeline, {"root": "turn_1/", "pattern": "needle"})).text)
+    assert "hits" not in before
+    assert 'react.pull {"paths": ["fi:turn_1.files/"]}' in before["notices"][0]
+    assert after["hits"][0]["logical_path"] == "fi:turn_1.files/old.py"
+
+
+async def test_binary_files_are_skipped_and_told(play, timeline, tool, put) -> None:
+    put("a.png", b"needle", mime="image/png")
+    put("nul.txt", b"needle\x00")
+    put("a.txt", "needle")
+
+    told = json.loads((await play(tool, timeline, {"pattern": "needle"})).text)
+
+    assert [hit["path"] for hit in told["hits"]] == ["turn_2/files/a.txt"]
+    assert told["notices"] == ["2 binary files were not searched; a program can open them."]
+
+
+async def test_crlf_bom_and_a_name_without_an_extension_are_ordinary(play, timeline, tool, put) -> None:
+    put("Makefile", b"\xef\xbb\xbfall:\r\n\techo\r\n")
+
+    told = json.loads((await play(tool, timeline, {"root": "files/Makefile", "pattern": "^all:$"})).text)
+
+    assert told["hits"][0]["matches"][0]["line"] == 1
+    assert told["hits"][0]["line_count"] == 2
+
+
+@pytest.mark.parametrize("params", [{"pattern": "("}, {"name_regex": "("}, {"pattern": "(?=a)"}])
+async def test_an_invalid_expression_is_told_and_finds_nothing(play, timeline, tool, put, params) -> None:
+    put("a.txt", "x")
+
+    outcome = await play(tool, timeline, params)
+
+    assert outcome.status == "error"
+    assert "regular expression" in json.loads(outcome.text)["error"]
+
+
+async def test_an_impossible_root_is_told(play, timeline, tool) -> None:
+    outcome = await play(tool, timeline, {"root": "/etc", "pattern": "root"})
+
+    assert outcome.status == "error"
+
+
+async def test_a_root_that_is_a_file_is_searched_and_a_missing_one_is_told(play, timeline, tool, put) -> None:
+    put("a.txt", "x")
+
+    there = json.loads((await play(tool, timeline, {"root": "files/a.txt", "pattern": "x"})).text)
+    missing = json.loads((await play(tool, timeline, {"root": "files/none", "pattern": "x"})).text)
+
+    assert there["hit_count"] == 1
+    assert missing["notices"] == ["Nothing is local under files/none."]
+
+
+async def test_matches_and_files_are_bounded_and_it_is_said(play, timeline, tool, put) -> None:
+    for number in range(4):
+        put(f"f{number}", "x\nx\nx\n")
+
+    matches = json.loads((await play(tool, timeline, {"pattern": "x", "max_matches": 4})).text)
+    files = json.loads((await play(tool, timeline, {"pattern": "x", "max_files": 2})).text)
+
+    assert (matches["match_count"], files["hit_count"]) == (4, 2)
+    assert "max_matches=4" in matches["notices"][0]
+    assert "max_files=2" in files["notices"][0]
+
+
+async def test_a_large_file_is_searched_to_the_cap_and_it_is_said(play, timeline, tool, put) -> None:
+    put("big.log", b"early\n" + b"x" * rg_module.MAX_FILE_BYTES + b"\nlate\n")
+
+    told = json.loads((await play(tool, timeline, {"pattern": "early|late"})).text)
+
+    assert [match["preview"] for match in told["hits"][0]["matches"]] == ["early"]
+    assert "Only the first" in told["notices"][0]
+
+
+async def test_a_search_beyond_its_time_ends_with_what_it_has(play, history, objects, timeline, put) -> None:
+    put("a.txt", "x\n")
+    put("b.txt", "x\n")
+    clock = count(0, 15)
+
+    told = json.loads(
+        (await play(RgTool(history, objects, monotonic=lambda: next(clock)), timeline, {"pattern": "x"})).text
+    )
+
+    assert told["hit_count"] == 1
+    assert "stopped after 20 s" in told["notices"][0]
+
+
+async def test_a_file_that_can_not_be_had_is_told_and_the_rest_is_searched(play, timeline, tool, put, objects) -> None:
+    gone = put("gone.txt", "needle 1")
+    put("a.txt", "needle 2")
+    del objects.stored[gone.object_key]
+
+    told = json.loads((await play(tool, timeline, {"pattern": "needle"})).text)
+
+    assert told["hit_count"] == 1
+    assert "gone.txt" in told["notices"][0]
+
+
+@pytest.mark.parametrize(
+    "params", [{}, {"root": "files/"}, {"pattern": "x", "max_matches": 0}, {"pattern": "x", "n": 1}]
+)
+def test_a_search_for_nothing_is_refused(params) -> None:
+    with pytest.raises(ValidationError):
+        RgParams.model_validate(params)

@@ -1,0 +1,76 @@
+"""react.search_files: a listing without contents."""
+
+import json
+
+import pytest
+
+from chat_proc.tools.workspace import search_files as search_module
+from chat_proc.tools.workspace.checkout import CheckoutTool
+from chat_proc.tools.workspace.pull import PullTool
+from chat_proc.tools.workspace.search_files import SearchFilesTool
+from everturn.model.artifacts import ArtifactKind
+from everturn.testing.timelines import build_file
+
+
+@pytest.fixture
+def tool(history) -> SearchFilesTool:
+    return SearchFilesTool(history)
+
+
+async def test_everything_local_is_listed_with_sizes_refs_and_where_it_came_from(
+    play, stored, history, objects, timeline, tool
+) -> None:
+    stored.put("turn_1", "a.py", b"1")
+    stored.put("turn_0", "b.csv", b"22", kind=ArtifactKind.OUTPUT)
+    await play(CheckoutTool(history, objects), timeline, {"paths": ["fi:turn_1.files/"]})
+    await play(PullTool(history), timeline, {"paths": ["fi:turn_0.outputs/b.csv"]})
+    objects.stored.clear()
+
+    told = json.loads((await play(tool, timeline, {})).text)
+
+    assert (told["file_count"], told["total_bytes"]) == (2, 3)
+    assert told["files"] == [
+        {
+            "path": "turn_0/outputs/b.csv",
+            "logical_path": "fi:turn_0.outputs/b.csv",
+            "size_bytes": 2,
+            "mime": "text/plain",
+            "read_only": "pulled",
+        },
+        {
+            "path": "turn_2/files/a.py",
+            "logical_path": "fi:turn_2.files/a.py",
+            "size_bytes": 1,
+            "mime": "text/plain",
+            "checked_out_from": "fi:turn_1.files/a.py",
+            "modified": False,
+        },
+    ]
+
+
+async def test_a_prefix_and_a_name_narrow_the_listing(play, timeline, tool) -> None:
+    for name in ("src/a.py", "src/b.md", "c.py"):
+        timeline.result("call_0", "react.write", "ok", build_file("turn_2", name, b"x", kind=ArtifactKind.FILE))
+
+    told = json.loads((await play(tool, timeline, {"prefix": "files/src/", "name_regex": r"\.py$"})).text)
+
+    assert [file["path"] for file in told["files"]] == ["turn_2/files/src/a.py"]
+
+
+async def test_a_long_listing_is_cut_and_it_is_said(play, timeline, tool) -> None:
+    many = [
+        build_file("turn_2", f"{n:04d}", b"x", kind=ArtifactKind.OUTPUT) for n in range(search_module.MAX_LISTED + 2)
+    ]
+    timeline.result("call_0", "exec_tools.execute_code_python", "ok", *many)
+
+    told = json.loads((await play(tool, timeline, {})).text)
+
+    assert (told["file_count"], len(told["files"])) == (502, 500)
+    assert "500 of 502" in told["notices"][0]
+
+
+@pytest.mark.parametrize("params", [{"name_regex": "("}, {"prefix": "../"}])
+async def test_what_can_not_be_searched_is_told(play, timeline, tool, params) -> None:
+    outcome = await play(tool, timeline, params)
+
+    assert (outcome.status, bool(json.loads(outcome.text)["error"])) == ("error", True)
