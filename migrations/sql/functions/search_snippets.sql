@@ -1,19 +1,22 @@
 -- The snippets of a person that fit a question best, by vector and by words. It takes the person, because row-level
 -- security would keep the planner from the indexes; every part names tenant, project and user.
 -- Vectors are compared with all of the person's, one by one, up to p_exact rows; above that the graph is asked, and if it
--- gives too few, all are compared after all: so as many rows come as there are. Words that more than 300 of the
--- person's snippets have say nothing and are passed over; no more than 300 rows of one word are ever looked at.
--- The two orders are joined by reciprocal rank (k = 60), and what is recent is lifted by up to a quarter, half of it gone after a week.
+-- gives too few, all are compared after all: so as many rows come as there are. Words that more than 100 of the
+-- person's snippets have say nothing and are passed over: no more than 101 rows of one word are ever looked at, and
+-- gin_fuzzy_search_limit keeps the index from listing all the others.
+-- The two orders are joined by reciprocal rank (k = 60), and what is recent is lifted by up to a quarter, of which half
+-- is gone after a week.
 CREATE FUNCTION search_snippets(
     p_tenant text, p_project text, p_user_id text, p_conversation text, p_except_turn text, p_targets text[],
     p_since timestamptz, p_until timestamptz, p_words text[], p_weights double precision[], p_encoder text,
     p_vector vector, p_limit integer, p_per_conversation integer, p_now timestamptz, p_exact integer
 ) RETURNS TABLE (conversation_id text, turn_id text, target text, ref text, text text, ts timestamptz,
                  score double precision)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp
+SET enable_seqscan = off SET gin_fuzzy_search_limit = 500 AS $$
 #variable_conflict use_column
 DECLARE
-    c_common constant integer := 300;
+    c_common constant integer := 100;
     c_k constant integer := 60;
     v_depth constant integer := GREATEST(100, 3 * p_limit);
     v_rows integer;

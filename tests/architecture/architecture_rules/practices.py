@@ -13,6 +13,7 @@ EDGES: Mapping[str, frozenset[str]] = {
         {
             "services/chat-proc/src/chat_proc/worker/loop.py:_run",
             "services/chat-proc/src/chat_proc/turn/runner.py:_try_announce",
+            "services/chat-proc/src/chat_proc/memory/indexer.py:_index_one",
         }
     ),
     "tool call": frozenset(
@@ -29,7 +30,8 @@ EDGES: Mapping[str, frozenset[str]] = {
     ),
 }
 """The four edges at which any exception may end, because they turn it into an answer, and the functions that are one.
-A tool is called by the agent and by a program; a run has an end on our side and one inside the sandbox."""
+A worker runs turns and indexes ended ones; a tool is called by the agent and by a program; a run has an end on our side
+and one inside the sandbox."""
 
 EDGE_FUNCTIONS = frozenset[str]().union(*EDGES.values())
 

@@ -63,7 +63,7 @@ async def test_a_model_that_can_not_be_had_stops_the_start(settings: WorkerSetti
 
 
 def test_readiness_is_one_line() -> None:
-    assert "\n" not in Readiness("m", "because", "none", "no\nreason").line()
+    assert "\n" not in Readiness("m", "because", "none", "no\nreason", "hashed", "so", True).line()
 
 
 @pytest.mark.parametrize("provider", ["offline", "scripted"])

@@ -6,7 +6,12 @@ from pathlib import Path
 
 Reports = Mapping[str, Mapping[str, str]]
 
-CHOICES = (("model", "why"), ("sandbox", "sandbox_why"), ("antivirus", "antivirus_why"))
+CHOICES = (
+    ("model", "why"),
+    ("sandbox", "sandbox_why"),
+    ("embedder", "embedder_why"),
+    ("antivirus", "antivirus_why"),
+)
 """Fields of the ready lines: a choice and the reason for it."""
 
 

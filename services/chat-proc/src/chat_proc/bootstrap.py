@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import structlog
+
 from chat_proc.agent.closing import ClosingCall
 from chat_proc.agent.execution import ToolRunner
 from chat_proc.agent.generation import Generator
@@ -22,6 +24,7 @@ from chat_proc.agent.race import Stragglers
 from chat_proc.agent.round import RoundRunner
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.fanout.rules import FanoutRules
+from chat_proc.memory.indexer import Indexer
 from chat_proc.models.choice import ModelChoice
 from chat_proc.models.ratios import LearnedRatios
 from chat_proc.models.retry import RetryingModel
@@ -29,6 +32,7 @@ from chat_proc.models.roles import DECISION, ModelRoles, choose_roles, narrow_tr
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
 from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
 from chat_proc.timeline.pruning import PrunePolicy
+from chat_proc.tools.file_types import is_text
 from chat_proc.tools.offered import OfferedTools, ToolPorts, offer_tools
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.runner import RunnerParts, TurnRunner
@@ -38,10 +42,13 @@ from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
 from chat_proc.worker.slots import Slots
 from chat_proc.worker.sweeper import Sweeper
+from everturn.embeddings.choice import choose_embedder
+from everturn.embeddings.opening import is_minilm_installed, open_embedder
 from everturn.model.ids import RandomIds
 from everturn.objects.opening import open_objects
 from everturn.ports.clock import SystemClock
 from everturn.ports.language_model import LanguageModel
+from everturn.ports.memory.embedder import Embedder
 from everturn.ports.objects import Objects
 from everturn.ports.sandbox import Sandbox, SandboxUnavailable
 from everturn.ports.tool import Tool, ToolSpec
@@ -49,6 +56,7 @@ from everturn.postgres.artifacts import PostgresArtifacts
 from everturn.postgres.conversation_reader import PostgresConversationReader
 from everturn.postgres.database import Database, open_database
 from everturn.postgres.leases import PostgresLeases
+from everturn.postgres.memory.index import PostgresSnippetIndex
 from everturn.postgres.sweeps import PostgresSweeps
 from everturn.postgres.timelines import PostgresTimelines
 from everturn.postgres.turns import PostgresTurns
@@ -56,6 +64,8 @@ from everturn.redis.wire import Wire, open_wire
 from everturn.telemetry.failpoints import Failpoints
 from everturn.tools.web.offered import WebAccess, build_web_tools
 from everturn.wire.execution import RunLimits
+
+_log = structlog.get_logger(__name__)
 
 MODEL_MODULES = {
     "anthropic": "chat_proc.models.anthropic",
@@ -76,6 +86,10 @@ class Readiness:
     model_why: str
     sandbox: str
     sandbox_why: str
+    embedder: str
+    embedder_why: str
+    lexical_only: bool
+    """Memory search compares words, not meanings."""
 
     def line(self) -> str:
         """One line of JSON, as the supervisor of processes reads it."""
@@ -86,6 +100,9 @@ class Readiness:
                 "why": self.model_why,
                 "sandbox": self.sandbox,
                 "sandbox_why": self.sandbox_why,
+                "embedder": self.embedder,
+                "embedder_why": self.embedder_why,
+                "lexical_only": self.lexical_only,
             }
         )
 
@@ -97,6 +114,7 @@ class Drivers:
     database: Database
     wire: Wire
     objects: Objects
+    embedder: Embedder
 
 
 @asynccontextmanager
@@ -117,14 +135,16 @@ async def open_worker(
         wire = await stack.enter_async_context(open_wire(settings.redis_url, name=f"chat-proc:{owner}"))
         objects = open_objects(settings.objects_url)
         sandbox = await open_sandbox(settings.sandbox_python)
+        embedder, embedder_why = build_embedder(settings)
         offered = offer_tools(build_tool_ports(database, objects), sandbox, more=(*choose_web_tools(settings), *tools))
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, STRAGGLERS_S)
         loop = build_loop(settings, config, models, offered, stragglers, objects=objects)
         titles = TitleCalls(models.try_model("title"), load_topic("title"))
-        worker = build_worker(settings, owner, Drivers(database, wire, objects), loop, titles)
+        worker = build_worker(settings, owner, Drivers(database, wire, objects, embedder), loop, titles)
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
-        yield worker, Readiness(name, why, offered.sandbox, offered.sandbox_why)
+        search = embedder.name, embedder_why, embedder.lexical_only
+        yield worker, Readiness(name, why, offered.sandbox, offered.sandbox_why, *search)
 
 
 def choose_web_tools(settings: WorkerSettings) -> tuple[Tool, ...]:
@@ -142,6 +162,15 @@ def build_tool_ports(database: Database, objects: Objects) -> ToolPorts:
     return ToolPorts(
         objects, PostgresArtifacts(database), PostgresConversationReader(database), PostgresTimelines(database)
     )
+
+
+def build_embedder(settings: WorkerSettings) -> tuple[Embedder, str]:
+    """The encoder of memory search, and why it is this one. Raises BadEmbedderSetting."""
+    choice = choose_embedder(settings.embedder, settings.model_environment, minilm_installed=is_minilm_installed())
+    embedder = open_embedder(choice)
+    tell = _log.warning if embedder.lexical_only else _log.info
+    tell("embedder_chosen", embedder=embedder.name, why=choice.why, lexical_only=embedder.lexical_only)
+    return embedder, choice.why
 
 
 async def open_sandbox(python: Path | None) -> Sandbox | SandboxUnavailable:
@@ -260,6 +289,13 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         failpoints=failpoints,
         pruning=PrunePolicy(ttl_s=settings.cache_ttl_s),
     )
+    indexer = Indexer(
+        index=PostgresSnippetIndex(database),
+        embedder=drivers.embedder,
+        objects=drivers.objects,
+        reads_as_text=is_text,
+        failpoints=failpoints,
+    )
     heartbeat = Heartbeat(leases, clock, lease_s=settings.lease_s)
     claim_loop = ClaimLoop(
         leases=leases,
@@ -269,9 +305,10 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         runner=TurnRunner(parts),
         slots=Slots(settings.worker_slots),
         failpoints=failpoints,
+        ring_indexer=indexer.ring,
     )
     sweeper = Sweeper(sweeps, wire.doorbells, clock, lease_s=settings.lease_s)
-    return Worker(claim_loop, heartbeat, sweeper, deadline_s=settings.drain_timeout_s)
+    return Worker(claim_loop, heartbeat, sweeper, indexer, deadline_s=settings.drain_timeout_s)
 
 
 def _now_ms() -> int:

@@ -102,6 +102,12 @@ class WorkerSettings(CommonSettings):
         description="Python of the environment generated programs run in; empty offers no code tool.",
     )
 
+    embedder: str = Field(
+        default="auto",
+        validation_alias="EMBEDDER",
+        description="What memory search compares meanings with: auto, minilm, openai:<model> or hashed (words only).",
+    )
+
     @property
     def model_environment(self) -> Mapping[str, str]:
         """The variables that decide about the model; the providers' own SDKs read their keys by themselves."""

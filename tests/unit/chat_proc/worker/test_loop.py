@@ -132,6 +132,7 @@ class Desk:
         self.bells = Bells()
         self.runner = Runner()
         self.slots = Slots(slots)
+        self.indexer_rung = asyncio.Event()
         self.loop = ClaimLoop(
             leases=self.leases,
             doorbells=self.doorbells,
@@ -140,6 +141,7 @@ class Desk:
             runner=self.runner,
             slots=self.slots,
             failpoints=Failpoints(),
+            ring_indexer=self.indexer_rung.set,
         )
 
     async def ring(self, n: int, lane: Lane = Lane.REGISTERED) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import structlog
 
+from chat_proc.memory.indexer import Indexer
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
 from chat_proc.worker.sweeper import Sweeper
@@ -26,6 +27,7 @@ class Worker:
         claim_loop: ClaimLoop,
         heartbeat: Heartbeat,
         sweeper: Sweeper,
+        indexer: Indexer,
         *,
         deadline_s: float = DEADLINE_S,
         margin_s: float = MARGIN_S,
@@ -33,6 +35,7 @@ class Worker:
         self._claim_loop = claim_loop
         self._heartbeat = heartbeat
         self._sweeper = sweeper
+        self._indexer = indexer
         self._deadline_s = deadline_s
         self._margin_s = margin_s
         self._stopping = asyncio.Event()
@@ -49,14 +52,17 @@ class Worker:
         async with asyncio.TaskGroup() as tasks:
             beating = tasks.create_task(self._heartbeat.run())
             sweeping = tasks.create_task(self._sweeper.run())
+            indexing = tasks.create_task(self._indexer.run())
             claiming = tasks.create_task(self._claim_loop.run())
             on_ready()
             await self._stopping.wait()
             _log.info("draining", deadline_s=self._deadline_s)
             sweeping.cancel()
+            self._indexer.drain()
             self._claim_loop.drain()
             await asyncio.wait({claiming}, timeout=self._deadline_s - self._margin_s)
             self._claim_loop.cut_short()
             await asyncio.wait({claiming}, timeout=self._margin_s)
             beating.cancel()
+            indexing.cancel()
             claiming.cancel()

@@ -1,7 +1,7 @@
 """The claim loop: a free slot waits at the doors of all lanes, takes a lease, and runs the turn behind it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import structlog
@@ -73,6 +73,7 @@ class ClaimLoop:
         runner: Runner,
         slots: Slots,
         failpoints: Failpoints,
+        ring_indexer: Callable[[], None],
     ) -> None:
         self._leases = leases
         self._doorbells = doorbells
@@ -81,6 +82,7 @@ class ClaimLoop:
         self._runner = runner
         self._slots = slots
         self._failpoints = failpoints
+        self._ring_indexer = ring_indexer
         self._turns: dict[asyncio.Task[None], RunningTurn] = {}
         self._draining = asyncio.Event()
 
@@ -174,6 +176,7 @@ class ClaimLoop:
         finally:
             self._heartbeat.drop(conversation_id, turn)
             self._slots.give_back()
+            self._ring_indexer()
 
     async def _run_alone(self, turn: RunningTurn) -> None:
         if isinstance(await run_until(self._draining.wait(), self._slots.wait_alone()), Stopped):

@@ -1,0 +1,147 @@
+"""Makes turns findable after they have ended: beside the turns of the worker, never in their way.
+
+A turn is taken from a queue in the database, so a worker that dies on the way only delays it.
+"""
+
+import asyncio
+import codecs
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from chat_proc.memory.snippets import build_snippets, find_attachments
+from everturn.errors import NotFound, Unavailable
+from everturn.model.artifacts import Artifact
+from everturn.model.blocks import Block
+from everturn.model.memory.snippets import Snippet
+from everturn.ports.memory.embedder import Embedder, EmbedderUnavailable, Vector
+from everturn.ports.memory.index import EmbeddedSnippet, IndexJob, SnippetIndex
+from everturn.ports.objects import Objects
+from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.metrics import SNIPPETS_INDEXED, TURNS_INDEXED
+
+_log = structlog.get_logger(__name__)
+
+MAX_TRIES = 5
+"""After so many a turn is given up; from the last one on, vectors are done without."""
+SWEEP_EVERY_S = 5.0
+"""How long a turn may wait that another worker, or none that still lives, has ended."""
+RETRY_S = 2.0
+JOB_TIMEOUT_S = 120.0
+MAX_FILE_BYTES = 64 * 1024
+"""Of an attached file; about what its snippets can hold."""
+MAX_FILES = 20
+
+
+class Indexer:
+    """One of the worker's tasks. It works on one turn at a time."""
+
+    def __init__(
+        self,
+        *,
+        index: SnippetIndex,
+        embedder: Embedder,
+        objects: Objects,
+        reads_as_text: Callable[[str], bool],
+        failpoints: Failpoints,
+        sweep_every_s: float = SWEEP_EVERY_S,
+    ) -> None:
+        self._index = index
+        self._embedder = embedder
+        self._objects = objects
+        self._reads_as_text = reads_as_text
+        self._failpoints = failpoints
+        self._sweep_every_s = sweep_every_s
+        self._draining = False
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        """A turn may have ended."""
+        self._rung.set()
+
+    def drain(self) -> None:
+        """Take no more turns. What is being indexed may still be saved; if not, another worker does it."""
+        self._draining = True
+        self._rung.set()
+
+    async def run(self) -> None:
+        """Until drained or cancelled."""
+        while not self._draining:
+            self._rung.clear()
+            try:
+                worked = await self._index_next()
+            except Unavailable as error:
+                _log.warning("index_unavailable", error=str(error))
+                await self._wait(RETRY_S)
+                continue
+            if not worked:
+                await self._wait(self._sweep_every_s)
+
+    async def _wait(self, limit_s: float) -> None:
+        if self._draining:
+            return
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._rung.wait()
+        except TimeoutError:
+            return
+
+    async def _index_next(self) -> bool:
+        """Take one turn and index it; False when none waits."""
+        self._failpoints.hit("index.before_claim")
+        jobs = await self._index.claim_turns(1)
+        for job in jobs:
+            self._failpoints.hit("index.claimed")
+            await self._index_one(job)
+        return bool(jobs)
+
+    async def _index_one(self, job: IndexJob) -> None:
+        try:
+            async with asyncio.timeout(JOB_TIMEOUT_S):
+                await self._give_up(job) if job.tries > MAX_TRIES else await self._work(job)
+        except (Unavailable, TimeoutError) as error:
+            _log.warning("turn_not_indexed", turn_id=job.turn_id, tries=job.tries, error=str(error))
+        except Exception:  # noqa: BLE001 - the worker-job edge
+            # It comes again later, and is given up in the end.
+            _log.exception("turn_not_indexed", turn_id=job.turn_id, tries=job.tries)
+
+    async def _give_up(self, job: IndexJob) -> None:
+        _log.error("turn_not_indexable", turn_id=job.turn_id, conversation_id=job.conversation_id, tries=job.tries)
+        TURNS_INDEXED.labels("given_up").inc()
+        await self._index.save_snippets(job.principal, job, [], encoder=self._embedder.name)
+
+    async def _work(self, job: IndexJob) -> None:
+        blocks = await self._index.load_texts(job.principal, job.conversation_id, job.turn_id)
+        snippets = build_snippets(blocks, await self._load_files(blocks))
+        embedded = await self._embed(snippets, without=job.tries >= MAX_TRIES)
+        self._failpoints.hit("index.before_save")
+        saved = await self._index.save_snippets(job.principal, job, embedded, encoder=self._embedder.name)
+        TURNS_INDEXED.labels("indexed" if saved else "gone").inc()
+        SNIPPETS_INDEXED.inc(len(embedded) if saved else 0)
+
+    async def _load_files(self, blocks: Sequence[Block]) -> dict[str, str]:
+        texts = [artifact for artifact in find_attachments(blocks) if self._reads_as_text(artifact.mime)]
+        return {artifact.ref: await self._load_file(artifact) for artifact in texts[:MAX_FILES]}
+
+    async def _load_file(self, artifact: Artifact) -> str:
+        """The beginning of a text; nothing of one that was removed meanwhile."""
+        end = min(artifact.size, MAX_FILE_BYTES)
+        try:
+            data = b"".join([chunk async for chunk in self._objects.load_range(artifact.object_key, start=0, end=end)])
+        except NotFound:
+            _log.warning("attachment_gone", ref=artifact.ref)
+            return ""
+        return codecs.getincrementaldecoder("utf-8-sig")("replace").decode(data)
+
+    async def _embed(self, snippets: Sequence[Snippet], *, without: bool) -> list[EmbeddedSnippet]:
+        """`without`: words alone will do when the encoder is still out of reach."""
+        texts = [f"{snippet.anchors}\n{snippet.text}".strip() for snippet in snippets]
+        vectors: Sequence[Vector | None]
+        try:
+            vectors = await self._embedder.embed(texts)
+        except EmbedderUnavailable as error:
+            if not without:
+                raise
+            _log.warning("indexed_by_words_only", error=str(error))
+            vectors = [None] * len(texts)
+        return [EmbeddedSnippet(*pair) for pair in zip(snippets, vectors, strict=True)]

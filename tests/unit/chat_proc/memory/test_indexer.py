@@ -1,0 +1,200 @@
+"""The indexer over queues in memory: what it takes, what it leaves, and when it gives up."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from chat_proc.memory.indexer import MAX_TRIES, Indexer
+from chat_proc.tools.file_types import is_text
+from everturn.embeddings.hashed import HashedEmbedder
+from everturn.errors import Unavailable
+from everturn.model.blocks import Block
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId, TurnId
+from everturn.ports.memory.embedder import EmbedderUnavailable, Vector
+from everturn.ports.memory.index import EmbeddedSnippet, IndexJob
+from everturn.telemetry.failpoints import Failpoints
+from everturn.testing.memory.objects import MemoryObjects
+from everturn.testing.timelines import TimelineBuilder, build_file
+
+ANN = Principal("acme", "main", "ann")
+
+
+def job(turn_id: str = "turn_1", tries: int = 1) -> IndexJob:
+    return IndexJob(ANN, ConversationId("conv_1"), TurnId(turn_id), tries)
+
+
+class Index:
+    """A queue of jobs, and what was saved of them."""
+
+    def __init__(self, *jobs: IndexJob) -> None:
+        self.jobs = list(jobs)
+        self.saved: dict[str, list[EmbeddedSnippet]] = {}
+        self.timeline = TimelineBuilder()
+        self.timeline.start_turn("turn_1", "Hello there.")
+        self.broken: dict[str, Exception] = {}
+        self.down = 0
+        self.claims = 0
+        self.changed = asyncio.Event()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not condition():
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def claim_turns(self, limit: int) -> tuple[IndexJob, ...]:
+        self.claims += 1
+        self.changed.set()
+        if self.down:
+            self.down -= 1
+            raise Unavailable("no database")
+        found, self.jobs = self.jobs[:limit], self.jobs[limit:]
+        return tuple(found)
+
+    async def load_texts(self, principal: Principal, conversation_id: str, turn_id: str) -> tuple[Block, ...]:
+        if turn_id in self.broken:
+            raise self.broken[turn_id]
+        return tuple(self.timeline.blocks)
+
+    async def save_snippets(
+        self, principal: Principal, job: IndexJob, snippets: Sequence[EmbeddedSnippet], *, encoder: str
+    ) -> bool:
+        self.saved[job.turn_id] = list(snippets)
+        self.changed.set()
+        return True
+
+
+class BrokenEmbedder(HashedEmbedder):
+    async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+        raise EmbedderUnavailable("down")
+
+
+class Desk:
+    def __init__(self, index: Index, **parts) -> None:
+        self.index, self.objects = index, MemoryObjects()
+        self.indexer = Indexer(
+            **{
+                "index": index,
+                "embedder": HashedEmbedder(),
+                "objects": self.objects,
+                "reads_as_text": is_text,
+                "failpoints": Failpoints(),
+                "sweep_every_s": 30.0,
+                **parts,
+            }
+        )
+
+    async def run_until(self, condition: Callable[[], bool]) -> None:
+        task = asyncio.create_task(self.indexer.run())
+        await self.index.until(condition)
+        self.indexer.drain()
+        await asyncio.wait_for(task, 5)
+
+
+async def test_all_waiting_turns_are_indexed_one_after_another() -> None:
+    desk = Desk(Index(job("turn_1"), job("turn_2"), job("turn_3")))
+
+    await desk.run_until(lambda: len(desk.index.saved) == 3)
+
+    assert [each.snippet.text for each in desk.index.saved["turn_2"]] == ["Hello there."]
+    assert all(each.vector is not None for each in desk.index.saved["turn_1"])
+
+
+async def test_a_turn_that_ends_here_is_indexed_at_once() -> None:
+    desk = Desk(Index())
+    task = asyncio.create_task(desk.indexer.run())
+    await desk.index.until(lambda: desk.index.claims == 1)
+
+    desk.index.jobs.append(job())
+    desk.indexer.ring()
+    await desk.index.until(lambda: "turn_1" in desk.index.saved)
+
+    desk.indexer.drain()
+    await asyncio.wait_for(task, 5)
+
+
+async def test_a_turn_that_ended_elsewhere_is_found_by_a_sweep() -> None:
+    desk = Desk(Index(), sweep_every_s=0.01)
+
+    await desk.run_until(lambda: desk.index.claims > 2)
+
+    assert desk.index.saved == {}
+
+
+async def test_a_turn_that_can_not_be_read_stops_no_other() -> None:
+    index = Index(job("turn_1"), job("turn_2"))
+    index.broken["turn_1"] = ValueError("a body that is not of its type")
+    desk = Desk(index)
+
+    await desk.run_until(lambda: "turn_2" in index.saved)
+
+    assert "turn_1" not in index.saved
+
+
+async def test_a_poisonous_turn_is_given_up_after_its_last_try() -> None:
+    index = Index(job(tries=MAX_TRIES + 1))
+    index.broken["turn_1"] = ValueError("poison")
+    desk = Desk(index)
+
+    await desk.run_until(lambda: "turn_1" in index.saved)
+
+    assert index.saved["turn_1"] == []
+
+
+async def test_while_the_encoder_is_out_of_reach_turns_wait() -> None:
+    index = Index(job(tries=MAX_TRIES - 1))
+    desk = Desk(index, embedder=BrokenEmbedder())
+
+    await desk.run_until(lambda: index.claims == 2)
+
+    assert index.saved == {}
+
+
+async def test_at_the_last_try_words_alone_will_do() -> None:
+    index = Index(job(tries=MAX_TRIES))
+    desk = Desk(index, embedder=BrokenEmbedder())
+
+    await desk.run_until(lambda: "turn_1" in index.saved)
+
+    assert [(each.snippet.text, each.vector) for each in index.saved["turn_1"]] == [("Hello there.", None)]
+
+
+async def test_a_database_out_of_reach_is_asked_again_later() -> None:
+    index = Index(job())
+    index.down = 1
+    desk = Desk(index)
+    task = asyncio.create_task(desk.indexer.run())
+    await index.until(lambda: index.claims == 1)
+    desk.indexer.ring()
+    await index.until(lambda: "turn_1" in index.saved)
+
+    desk.indexer.drain()
+    await asyncio.wait_for(task, 5)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_texts_of_attached_files_are_read_from_the_store_if_they_are_still_there(stored: bool) -> None:
+    file = build_file("turn_1", "sales.csv", b"region;total\nnorth;5\n", mime="text/csv")
+    index = Index(job())
+    index.timeline = TimelineBuilder()
+    index.timeline.start_turn("turn_1", "Look.", file)
+    desk = Desk(index)
+    if stored:
+        await desk.objects.save(file.object_key, b"region;total\nnorth;5\n")
+
+    await desk.run_until(lambda: "turn_1" in index.saved)
+
+    texts = [each.snippet.text for each in index.saved["turn_1"]]
+    assert texts[:2] == ["Look.", "sales.csv (text/csv)"]
+    assert texts[2:] == (["region;total\nnorth;5"] if stored else [])
+
+
+async def test_a_drain_takes_no_more_turns() -> None:
+    desk = Desk(Index(job("turn_1"), job("turn_2")))
+    desk.indexer.drain()
+
+    await asyncio.wait_for(desk.indexer.run(), 5)
+
+    assert desk.index.claims == 0
