@@ -112,6 +112,15 @@ JSON = (
         "puts its JSON into a code fence", (act('```json\n{"action": "complete", "final_answer": "Done."}\n```'),)
     ),
     Misbehaviour(
+        "puts its JSON into a code fence of one line",
+        (act('```json {"action": "complete", "final_answer": "Done."}```'),),
+    ),
+    Misbehaviour(
+        "writes HTML with tags like channels inside an action",
+        (write("files/a.html", "<p><channel:action>{}</channel:action></p>"), DONE),
+        calls=("react.write",),
+    ),
+    Misbehaviour(
         "names a closing tag inside a string", (answer("Use `</channel:action>`."),), text="Use `</channel:action>`."
     ),
     Misbehaviour(
@@ -198,6 +207,14 @@ STREAKS = (
         (BAD, BAD, echo(), BAD, BAD, DONE),
         notices=("not_json",) * 4,
         calls=(ECHO,),
+    ),
+    Misbehaviour(
+        "fails until its rounds are used up",
+        (BAD, BAD, answer("So far.")),
+        "capped",
+        "So far.",
+        ("not_json",) * 2,
+        limits=TurnLimits(rounds=2),
     ),
     Misbehaviour(
         "calls tools for ever",

@@ -220,6 +220,7 @@ async def test_a_followup_that_comes_while_an_answer_waits_opens_one_more_round(
     await task
 
     assert bench.texts(CompletionBody)[-1] == "Both."
+    assert str(bench.model.requests[1]).count("First.") == 1
     await check_conversation(bench)
 
 

@@ -40,6 +40,37 @@ async def test_what_a_program_writes_to_a_canvas_is_shown_in_the_format_of_its_p
     assert (canvas.format, canvas.artifact, canvas.text) == ("html", "files/page.html", "<b>x</b>")
 
 
+@pytest.mark.parametrize(
+    "order",
+    [("path", "channel", "content", "kind"), ("path", "channel", "kind", "content"), ("channel", "path", "content")],
+)
+async def test_a_file_is_streamed_when_its_content_comes_after_its_path_and_channel(order: tuple[str, ...]) -> None:
+    values = {"path": "files/a.md", "channel": "canvas", "kind": "file", "content": "0123456789" * 5}
+    bench = Bench(call("react.write", {name: values[name] for name in order}), answer("Done."), chunk_chars=4)
+
+    deltas = await run(bench)
+
+    assert len([delta for delta in deltas if delta.channel == "canvas" and delta.text]) > 5
+    assert not any(isinstance(event.data, ChatRewind) for event in await bench.published())
+
+
+@pytest.mark.parametrize(
+    "order", [("content", "path", "channel"), ("path", "content", "channel"), ("channel", "content", "path")]
+)
+async def test_a_file_whose_parameters_come_in_another_order_is_written_but_not_streamed(
+    order: tuple[str, ...],
+) -> None:
+    values = {"path": "files/a.md", "channel": "canvas", "content": "0123456789" * 5}
+    bench = Bench(call("react.write", {name: values[name] for name in order}), answer("Done."), chunk_chars=4)
+
+    deltas = await run(bench)
+
+    assert not [delta for delta in deltas if delta.channel == "canvas"]
+    (turn,) = bench.state().turns
+    assert [text.text for text in turn.texts if text.channel == "canvas"] == [values["content"]]
+    await check_conversation(bench)
+
+
 async def test_what_is_written_for_internal_use_is_not_shown() -> None:
     bench = Bench(call("react.write", {"path": "files/a.md", "channel": "internal", "content": "x"}), answer("Done."))
 

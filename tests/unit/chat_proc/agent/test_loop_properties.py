@@ -71,8 +71,8 @@ def scripts() -> st.SearchStrategy[Script]:
         calls() | answers(),
         st.just(True),
     )
-    two = st.builds(lambda one, other: one + other, calls(), answers())
-    return st.one_of(calls(), answers(), st.just(NONSENSE), WORDS, broken, two)
+    several = st.lists(calls() | answers() | st.just(NONSENSE), min_size=2, max_size=6).map("".join)
+    return st.one_of(calls(), answers(), st.just(NONSENSE), WORDS, broken, several)
 
 
 @dataclass(frozen=True)
@@ -116,19 +116,22 @@ def build_action(bench: Bench, worker: BenchWorker, what: str) -> Callable[[], A
     return act
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     replies=st.lists(scripts(), max_size=6),
     happenings=st.lists(HAPPENINGS, max_size=5),
     deaths=st.lists(st.integers(1, 120), max_size=3),
     rounds=st.integers(1, 4),
     deaf=st.booleans(),
+    fanout=st.booleans(),
 )
 async def test_every_accepted_message_ends_once_and_all_views_agree(
-    replies: list[Script], happenings: list[Happening], deaths: list[int], rounds: int, deaf: bool
+    replies: list[Script], happenings: list[Happening], deaths: list[int], rounds: int, deaf: bool, fanout: bool
 ) -> None:
-    tools = [DemoTool(), send := DemoTool("demo.send", effect=Effect.IRREVERSIBLE)]
-    bench = Bench(model=TirelessModel(replies, chunk_chars=5), tools=tools, limits=TurnLimits(rounds=rounds))
+    send = DemoTool("demo.send", effect=Effect.IRREVERSIBLE, strategy="neutral")
+    tools = [DemoTool(strategy="exploration"), send]
+    model = TirelessModel(replies, chunk_chars=5)
+    bench = Bench(model=model, tools=tools, limits=TurnLimits(rounds=rounds), fanout=fanout)
     await bench.say("Hello.")
 
     for dies_at in [*deaths, None]:

@@ -11,7 +11,7 @@ from typing import assert_never
 from chat_proc.timeline.block_text import render_block
 from chat_proc.timeline.files import block_media
 from chat_proc.timeline.forms import Form, render_card, render_memory, render_replaced, render_row, try_light
-from chat_proc.timeline.visibility import NEVER_SHOWN, BreakCause, Visibility
+from chat_proc.timeline.visibility import BreakCause, Visibility, is_never_shown
 from everturn.model.block_bodies import RangeSummaryBody
 from everturn.model.blocks import Block
 from everturn.model.ids import TurnId
@@ -76,7 +76,7 @@ class TimelineView:
             self._fold_again(causes)
         else:
             for block in taken:
-                if block.type not in NEVER_SHOWN:
+                if not is_never_shown(block):
                     self._add(block, Form.FULL, {})
         if media_at is not None and self.turn_id != turn_id:
             seq = next(block.seq for block in taken if block.turn_id != turn_id)

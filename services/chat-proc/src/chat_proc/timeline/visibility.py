@@ -11,6 +11,7 @@ from everturn.model import block_bodies as bodies
 from everturn.model.blocks import Block, BlockType
 from everturn.model.ids import TurnId
 from everturn.timeline.inert import escape_line
+from everturn.timeline.next_step import PENDING
 
 NEVER_SHOWN = frozenset(
     {
@@ -38,6 +39,12 @@ _SCAFFOLDING = frozenset(
     {BlockType.THINKING, BlockType.NOTES, BlockType.NOTICE, BlockType.DECISION_RAW, BlockType.DEFERRAL}
 )
 """What an old turn leaves out altogether; its index still names it."""
+
+
+def is_never_shown(block: Block) -> bool:
+    """Whether the model doesn't see the block in any form. An answer that waits is seen as the completion after it."""
+    waits = isinstance(block.body, bodies.AttemptBody) and block.body.reason == PENDING
+    return waits or block.type in NEVER_SHOWN
 
 
 class BreakCause(StrEnum):
@@ -119,7 +126,7 @@ class Visibility:
                 return Form.FULL
             case _ if turn.covers(block.seq):
                 return Form.GONE
-            case _ if block.type in NEVER_SHOWN:
+            case _ if is_never_shown(block):
                 return Form.ROW if block.type is BlockType.EXIT and self._is_old(turn) else Form.GONE
             case _ if self.replacement_of(block) is not None:
                 return Form.REPLACED

@@ -8,7 +8,8 @@ from chat_proc.channels.fanout.rules import FanoutRules
 from everturn.model.llm.decisions import Decision, Program
 
 RULES = FanoutRules(
-    {"look": "exploration", "write": "exploitation", "plan": "neutral", "run": "exploitation"}, frozenset({"run"})
+    {"look": "exploration", "write": "exploitation", "patch": "exploitation", "plan": "neutral", "run": "exploitation"},
+    frozenset({"run"}),
 )
 BROKEN = "<channel:action>oops</channel:action>"
 CODE = "<channel:code>\nprint()\n</channel:code>"
@@ -55,6 +56,7 @@ def kinds(decision: Decision) -> list[tuple[str, bool]]:
         (CODE + call("plan") + call("look"), ["plan", "look"], [("code_without_call", False)]),
         (call("plan") + FINAL, ["plan", "complete"], []),
         (call("write", path="a") + call("write", path="./a"), ["write"], [("same_path", False)]),
+        (call("patch", path="files/a") + call("write", path="a"), ["patch"], [("same_path", False)]),
         ("Prose. " + call("look") + call("plan"), ["look", "plan"], [("text_outside_channels", False)]),
     ],
 )
@@ -74,6 +76,22 @@ def test_a_program_that_writes_what_another_action_writes_is_refused() -> None:
 
     assert tools(decision) == ["write"]
     assert kinds(decision) == [("same_path", False)]
+
+
+def test_whole_rounds_written_one_after_another_are_several_actions() -> None:
+    thinking = "<channel:thinking>Hm.</channel:thinking>"
+
+    decision = read(thinking + call("look") + CODE.replace("print()", "") + thinking + call("plan") + thinking)
+
+    assert tools(decision) == ["look", "plan"]
+    assert decision.thinking == ("Hm.", "Hm.", "Hm.")
+    assert kinds(decision) == []
+
+
+def test_actions_mentioned_in_thinking_are_not_read() -> None:
+    reply = '<channel:thinking>I could write {"action": "exit"} in an action channel.</channel:thinking>'
+
+    assert tools(read(reply + call("look"))) == ["look"]
 
 
 def test_a_program_stays_with_its_call_when_actions_before_it_are_refused() -> None:
