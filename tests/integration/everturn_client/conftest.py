@@ -90,6 +90,13 @@ class SmallServer:
         }
         return {**receipt, "signal_id": "sig_1"} if self.is_signal else receipt
 
+    async def signal(self, request: Request) -> Response:
+        body = await self.record(request)
+        text = json.loads(body)["text"] if request.method == "PATCH" else "North"
+        state = "retracted" if request.method == "DELETE" else "accepted"
+        signal = {"signal_id": request.path_params["s"], "kind": "steer", "state": state, "text": text}
+        return JSONResponse({"conversation_id": request.path_params["c"], "turn_id": "turn_1", "signal": signal})
+
     async def events(self, request: Request) -> Response:
         await self.record(request)
         fault = self.stream_faults.pop(0) if self.stream_faults else None
@@ -175,6 +182,7 @@ class SmallServer:
                 Route(f"{BASE}/fetch", self.fetch, methods=["POST"]),
                 Route(f"{BASE}/{{c}}/messages", self.submit, methods=["POST"]),
                 Route(f"{BASE}/{{c}}/signals", self.submit, methods=["POST"]),
+                Route(f"{BASE}/{{c}}/signals/{{s}}", self.signal, methods=["GET", "PATCH", "DELETE"]),
                 Route(f"{BASE}/{{c}}/events", self.events),
                 Route(f"{BASE}/{{c}}/turns/{{t}}/feedback", self.feedback, methods=["POST"]),
                 Route(f"{BASE}/{{c}}", self.conversations, methods=["GET", "PATCH", "DELETE"]),

@@ -14,7 +14,7 @@ from everturn.model.turns import Outcome
 from everturn.testing.states import comparable_state
 from everturn.testing.stories import PROJECT, TENANT
 from everturn.timeline.conversation_state import build_state
-from everturn_client import EverturnClient, ProblemError, TimedOut, Timings, TooMuch, Unreachable
+from everturn_client import Event, EverturnClient, ProblemError, TimedOut, Timings, TooMuch, Unreachable
 
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer
@@ -93,6 +93,27 @@ async def test_signals_and_feedback_are_sent(client: EverturnClient, server: "Sm
         "target_turn_id": turn_id,
     }
     assert json.loads(await server.wait_for("POST", f"/{turn_id}/feedback")) == {"reaction": "not_ok", "text": "Hm"}
+
+
+async def test_events_carry_what_they_tell_and_their_files(
+    client: EverturnClient, server: "SmallServer", tmp_path: Path
+) -> None:
+    server.story.start_turn("Hi")
+    server.is_signal = True
+    (tmp_path / "a.csv").write_bytes(b"1,2")
+
+    plain = await client.send_event("conv_1", Event("form", {"n": 1}, iteration_credit=2), "Sent.")
+    body = await server.wait_for("POST", "/conv_1/signals")
+    await client.send_event("conv_1", Event("alert", reactive=False), files=[tmp_path / "a.csv"])
+    with_file = await server.wait_for("POST", "/conv_1/signals", count=2)
+
+    assert (plain.signal_id, plain.receipt.state) == ("sig_1", "accepted")
+    assert json.loads(body) == {
+        "kind": "event",
+        "text": "Sent.",
+        "event": {"kind": "form", "payload": {"n": 1}, "reactive": True, "iteration_credit": 2},
+    }
+    assert b'"reactive": false' in with_file and b"1,2" in with_file
 
 
 async def test_fetch_reads_the_state(client: EverturnClient, server: "SmallServer") -> None:

@@ -1,6 +1,7 @@
 """Real turns over rows in memory: accept messages, let workers claim and run, look at what they wrote and published."""
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Iterable
 
 from chat_proc.agent.closing import ClosingCall
@@ -29,9 +30,10 @@ from everturn.model.blocks import Block
 from everturn.model.identity import Principal
 from everturn.model.ids import SignalId, TurnId
 from everturn.model.leases import ORIGIN, EventCursor
-from everturn.model.signals import SignalKind
+from everturn.model.signals import ExternalEvent, SignalKind, SignalState
 from everturn.model.turns import Turn
-from everturn.ports.inbox import IncomingMessage, IncomingSignal
+from everturn.model.uploads import Upload
+from everturn.ports.inbox import IncomingMessage, IncomingSignal, Receipt
 from everturn.ports.tool import Tool
 from everturn.telemetry.failpoints import Failpoints
 from everturn.testing.fixed_clock import FixedClock
@@ -42,12 +44,15 @@ from everturn.testing.memory.events import MemoryEvents
 from everturn.testing.memory.inbox import MemoryInbox
 from everturn.testing.memory.leases import MemoryLeases
 from everturn.testing.memory.objects import MemoryObjects
-from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.memory.platform import ConversationRow, MemoryPlatform
 from everturn.testing.memory.timelines import MemoryTimelines
 from everturn.testing.scripted_model import Script, ScriptedModel
 from everturn.testing.sequential_ids import SequentialIds
 from everturn.timeline.conversation_state import build_state
+from everturn.timeline.turn_events import build_signal_event
+from everturn.timeline.view_parts import build_signal_view
 from everturn.wire.events import Envelope, parse_envelope
+from everturn.wire.times import iso
 from everturn.wire.views import StateView
 from turn_bench.drivers import Gate, GatedEvents, GatedModel, GatedTimelines, MemoryTurns, NoSweeps
 
@@ -90,6 +95,7 @@ class Bench:
         self.stragglers = Stragglers(grace_s=0.05)
         self.conversation_id = self.ids.conversation()
         self.snapshots: list[StateView] = []
+        self.hints: list[Envelope] = []
         self.workers: list[BenchWorker] = []
         self.last_published = ORIGIN
         """The newest id that was ever in the event stream."""
@@ -111,13 +117,45 @@ class Bench:
         self._ring()
         return receipt.signal_id or receipt.turn_id
 
-    async def signal(self, kind: SignalKind, text: str = "") -> SignalId:
+    async def signal(self, kind: SignalKind, text: str = "", *, uploads: tuple[Upload, ...] = ()) -> SignalId:
         """A followup, steer or cancel into the open turn."""
-        signal = IncomingSignal(self.ids.signal(), kind, text)
+        signal = IncomingSignal(self.ids.signal(), kind, text, uploads)
         receipt = await self.inbox.accept_signal(ANN, self.conversation_id, signal, None)
         self._ring()
         assert receipt.signal_id is not None
         return receipt.signal_id
+
+    async def tell(self, event: ExternalEvent, text: str = "", *, uploads: tuple[Upload, ...] = ()) -> Receipt:
+        """An external event, which may come at any time."""
+        if self.conversation_id not in self.platform.conversations:
+            row = ConversationRow(self.conversation_id, ANN)
+            self.platform.conversations[row.id] = row
+        told = IncomingSignal(self.ids.signal(), SignalKind.EVENT, text, uploads, event=event, turn_id=self.ids.turn())
+        receipt = await self.inbox.accept_signal(ANN, self.conversation_id, told, None)
+        if receipt.signal_id is None:
+            self.keep_snapshot()
+        self._ring()
+        return receipt
+
+    def waiting_signals(self) -> list[SignalId]:
+        """What nobody has answered yet, oldest first."""
+        rows = self.platform.signals.values()
+        return [row.signal.id for row in rows if row.signal.state is SignalState.ACCEPTED]
+
+    async def retract(self, signal_id: SignalId) -> None:
+        """Take a signal back; clients are told of it by a hint."""
+        signal = await self.inbox.retract_signal(ANN, self.conversation_id, signal_id)
+        told = build_signal_event(build_signal_view(signal, tenant=ANN.tenant, project=ANN.project))
+        where = {"conversation_id": self.conversation_id, "turn_id": signal.turn_id}
+        self.hints.append(Envelope(type=told.type, ts=iso(self.clock.now()), data=told, **where))
+        self._ring()
+
+    def upload(self, filename: str, data: bytes) -> Upload:
+        """A text file that is stored already."""
+        key = f"conv/{hashlib.sha256(data).hexdigest()}"
+        self.objects.stored[key] = data
+        digest = hashlib.sha256(data).hexdigest()
+        return Upload(self.ids.artifact(), filename, "text/csv", len(data), digest, key, "not scanned")
 
     def hire(self, *, dies_at: int | None = None, failpoint: str = "") -> "BenchWorker":
         """One more worker; `dies_at` counts its calls to the outside, a `failpoint` that raises makes it crash."""

@@ -5,7 +5,7 @@ from functools import reduce
 
 import pytest
 
-from everturn.model.block_bodies import ExitBody, ToolCallBody, ToolResultBody
+from everturn.model.block_bodies import EventBody, ExitBody, SignalBody, ToolCallBody, ToolResultBody
 from everturn.model.blocks import BlockType, first_broken_link
 from everturn.model.commits import EffectState
 from everturn.model.leases import ORIGIN, EventCursor, try_parse_cursor
@@ -70,7 +70,10 @@ def check_ledgers(bench: Bench) -> None:
             assert call_id is not None
             assert bench.platform.effects[turn.id, call_id].state is not EffectState.INTENDED
     for row in bench.platform.signals.values():
-        assert row.signal.state is not SignalState.ACCEPTED, row
+        # Only an event that waits for the next turn may be open still.
+        assert row.signal.state is not SignalState.ACCEPTED or row.signal.turn_id is None, row
+    told = [block.body.signal_id for block in bench.blocks if isinstance(block.body, SignalBody | EventBody)]
+    assert len(told) == len(set(told))
 
 
 async def check_events(bench: Bench, *, ends_may_repeat: bool = False, events_may_be_lost: bool = False) -> None:
@@ -87,7 +90,7 @@ async def check_events(bench: Bench, *, ends_may_repeat: bool = False, events_ma
         if events_may_be_lost and await finds_gap(bench, try_parse_cursor(snapshot.cursor) or ORIGIN):
             # The client takes a newer snapshot.
             continue
-        folded = comparable_state(reduce(fold_event, published, snapshot))
+        folded = comparable_state(reduce(fold_event, [*bench.hints, *published, *bench.hints], snapshot))
         assert folded == final, f"from {snapshot.cursor}"
 
 

@@ -19,6 +19,16 @@ def test_chat_takes_a_text_files_and_a_conversation() -> None:
     assert (arguments.url, arguments.token, arguments.user) == ("http://127.0.0.1:8080", "secret", None)
 
 
+def test_a_signal_takes_its_words_its_files_and_what_an_event_tells() -> None:
+    line = ["signal", "event", "Sent.", "--sort", "form", "--payload", '{"n": 1}', "--record-only", "--file", "a"]
+
+    arguments = build_parser(SETTINGS).parse_args([*line, "--credit", "2", "--turn", "turn_1"])
+
+    assert (arguments.kind, arguments.text, arguments.sort) == ("event", "Sent.", "form")
+    assert (arguments.payload, arguments.record_only, arguments.credit) == ({"n": 1}, True, 2)
+    assert (arguments.files, arguments.turn) == ([Path("a")], "turn_1")
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -28,6 +38,9 @@ def test_chat_takes_a_text_files_and_a_conversation() -> None:
         ["feedback", "turn_1", "great"],
         ["conversations", "--limit", "0"],
         ["chat", "x", "--url", "ftp://x"],
+        ["signal", "shout"],
+        ["signal", "event", "x", "--payload", "[1]"],
+        ["signal", "event", "x", "--payload", "no"],
     ],
 )
 def test_wrong_usage_ends_with_code_2(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:

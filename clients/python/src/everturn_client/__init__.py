@@ -1,18 +1,21 @@
 """The Python client of Everturn: an async SDK, and the terminal client `everturn`."""
 
-from everturn_client.answers import Accepted, ConversationPage, Erased
+from everturn_client.answers import Accepted, AcceptedSignal, ConversationPage, Erased, SignalState
 from everturn_client.backoff import Timings
-from everturn_client.client import EverturnClient, Followed
+from everturn_client.client import Event, EverturnClient, Followed
 from everturn_client.errors import BadAnswer, ProblemError, TimedOut, TooMuch, Unreachable
 
 __all__ = [
     "Accepted",
+    "AcceptedSignal",
     "BadAnswer",
     "ConversationPage",
     "Erased",
+    "Event",
     "EverturnClient",
     "Followed",
     "ProblemError",
+    "SignalState",
     "TimedOut",
     "Timings",
     "TooMuch",

@@ -10,7 +10,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from everturn.model.problems import Problem
-from everturn.wire.views import ConversationView
+from everturn.wire.views import ConversationView, SignalView
 from everturn_client.errors import BadAnswer, ProblemError, TooMuch
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
@@ -26,7 +26,7 @@ class Answer(BaseModel):
 
 
 class Receipt(Answer):
-    """What became of a message or signal: `queued` as a turn, or a signal's state."""
+    """What became of a message or signal: `queued` as a turn or for the next one, or a signal's state."""
 
     state: Literal["queued", "accepted", "applied", "promoted", "expired", "rejected", "retracted"]
 
@@ -39,6 +39,24 @@ class Accepted(Answer):
     signal_id: str | None = None
     receipt: Receipt
     events_url: str
+
+
+class AcceptedSignal(Answer):
+    """A signal is stored, or has opened the turn `turn_id` (no `signal_id`), or waits for the next (no `turn_id`)."""
+
+    conversation_id: str
+    turn_id: str | None = None
+    signal_id: str | None = None
+    receipt: Receipt
+    events_url: str
+
+
+class SignalState(Answer):
+    """A signal with its receipt."""
+
+    conversation_id: str
+    turn_id: str | None = None
+    signal: SignalView
 
 
 class ConversationPage(Answer):

@@ -1,7 +1,9 @@
 """The command line of `everturn`: its commands and options."""
 
 import argparse
+import json
 from pathlib import Path
+from typing import cast
 
 from everturn_client.settings import DEFAULT_URL, ClientSettings
 
@@ -18,6 +20,10 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_chat(
         commands.add_parser("chat", parents=[shared], help="send a message and watch the answer", epilog=EXIT_CODES)
+    )
+
+    _add_signal(
+        commands.add_parser("signal", parents=[shared], help="say something to a running turn, or tell of an event")
     )
 
     listing = commands.add_parser("conversations", parents=[shared], help="list your conversations")
@@ -50,6 +56,28 @@ def _add_chat(chat: argparse.ArgumentParser) -> None:
     chat.add_argument("--no-thinking", action="store_true", help="don't show what the model thinks")
 
 
+def _add_signal(signal: argparse.ArgumentParser) -> None:
+    signal.add_argument("kind", choices=["followup", "steer", "cancel", "event"])
+    signal.add_argument("text", nargs="?", default="", help="what is said; a steer without it stops the turn")
+    signal.add_argument("--conversation", metavar="ID", help="the conversation (the last one you talked with)")
+    signal.add_argument(
+        "--file", type=Path, action="append", default=[], dest="files", help="attach a file (repeatable)"
+    )
+    signal.add_argument("--turn", metavar="ID", help="only if this turn is the running one")
+    signal.add_argument(
+        "--sort", metavar="NAME", default="alert", help="what sort of event it is: form, wizard, alert (alert)"
+    )
+    signal.add_argument(
+        "--payload", metavar="JSON", type=_json_object, default={}, help="what the event carries besides its text"
+    )
+    signal.add_argument(
+        "--record-only", action="store_true", help="the event is noted, and the agent need not act on it"
+    )
+    signal.add_argument(
+        "--credit", type=int, choices=range(4), default=0, help="rounds that the event adds to the turn (0)"
+    )
+
+
 def _add_shared(parser: argparse.ArgumentParser, settings: ClientSettings, *, is_repeated: bool = False) -> None:
     parser.add_argument("--url", type=_server_url, help=f"the server, also by EVERTURN_URL ({settings.url})")
     parser.add_argument("--token", help="bearer token or API key, also by EVERTURN_TOKEN")
@@ -65,6 +93,13 @@ def _positive(text: str) -> int:
     if number < 1:
         raise ValueError(text)
     return number
+
+
+def _json_object(text: str) -> dict[str, object]:
+    told = json.loads(text)
+    if not isinstance(told, dict):
+        raise ValueError(text)
+    return cast(dict[str, object], told)
 
 
 def _server_url(text: str) -> str:

@@ -14,11 +14,17 @@ from everturn.errors import EverturnError
 from everturn.timeline.event_fold import is_open
 from everturn.wire.views import TurnView
 from everturn_client.arguments import build_command_prefix, build_parser
-from everturn_client.client import EverturnClient
+from everturn_client.client import Event, EverturnClient
 from everturn_client.errors import TooMuch, Unreachable
 from everturn_client.settings import ClientSettings, load_settings
 from everturn_client.terminal.chat import NEW, Chat, ChatOptions
-from everturn_client.terminal.commands import run_conversations, run_download, run_feedback, run_show
+from everturn_client.terminal.commands import (
+    run_conversations,
+    run_download,
+    run_feedback,
+    run_show,
+    run_signal,
+)
 from everturn_client.terminal.last_conversation import LastConversations
 from everturn_client.terminal.lines import LineReader
 from everturn_client.terminal.prompt import Prompt
@@ -65,6 +71,18 @@ async def _run(arguments: argparse.Namespace, settings: ClientSettings, screen: 
         match arguments.command:
             case "chat":
                 return await _run_chat(client, screen, memory, arguments, command=command)
+            case "signal":
+                conversation = arguments.conversation or _load_last(memory)
+                event = Event(arguments.sort, arguments.payload, not arguments.record_only, arguments.credit)
+                await run_signal(
+                    client,
+                    screen,
+                    conversation,
+                    arguments.text,
+                    what=event if arguments.kind == "event" else arguments.kind,
+                    files=arguments.files,
+                    target_turn_id=arguments.turn,
+                )
             case "conversations":
                 await run_conversations(client, screen, limit=arguments.limit)
             case "show":

@@ -7,7 +7,7 @@ import random as randomness
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -18,16 +18,37 @@ import httpx2
 from everturn.timeline.event_fold import fold_event, is_open
 from everturn.wire.events import Envelope, StreamSnapshot
 from everturn.wire.views import ConversationView, StateView, TurnView
-from everturn_client.answers import Accepted, ConversationPage, Erased, parse_answer, try_read_filename
+from everturn_client.answers import (
+    Accepted,
+    AcceptedSignal,
+    ConversationPage,
+    Erased,
+    parse_answer,
+    try_read_filename,
+)
 from everturn_client.backoff import Timings
 from everturn_client.errors import TimedOut, TooMuch
 from everturn_client.event_stream import EventStream
 from everturn_client.requests import Requests
+from everturn_client.sent_signals import SentSignals
 from everturn_client.uploads import Upload, build_free_path, load_uploads
 
 MAX_DOWNLOAD_BYTES = 1024**3
 TURN_LIMIT_S = 7200.0
 """Longer than any turn may take by the server's own cap of 30 minutes, with the time it may wait in the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened outside. `kind` is one that the server takes, such as `form`, `wizard` or `alert`.
+
+    A `reactive` event wakes the agent, and adds `iteration_credit` rounds to its turn; another one is only recorded.
+    """
+
+    kind: str
+    payload: Mapping[str, Any] = field(default_factory=lambda: {})
+    reactive: bool = True
+    iteration_credit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +83,8 @@ class EverturnClient:
         self._timings = timings or Timings()
         self._random = random
         self._requests = Requests(base_url, token=token, dev_user=dev_user, timings=self._timings, random=random)
+        self.signals = SentSignals(self._requests, self._path)
+        """Receipts of signals, and changing or taking back what was not applied yet."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -116,7 +139,8 @@ class EverturnClient:
         """
         uploads = await asyncio.to_thread(load_uploads, files)
         fields = {"text": text, "bundle_id": bundle_id, "kind": kind, "target_turn_id": target_turn_id}
-        return await self._submit(self._path(conversation_id, "messages"), _without_none(fields), uploads)
+        body = await self._submit(self._path(conversation_id, "messages"), _without_none(fields), uploads)
+        return parse_answer(Accepted, body)
 
     async def send_signal(
         self,
@@ -126,11 +150,23 @@ class EverturnClient:
         *,
         files: Sequence[Path] = (),
         target_turn_id: str | None = None,
-    ) -> Accepted:
+    ) -> AcceptedSignal:
         """Say something to the running turn. A blank steer makes it stop with what it has, a cancel ends it."""
-        uploads = await asyncio.to_thread(load_uploads, files)
-        fields = _without_none({"kind": kind, "text": text, "target_turn_id": target_turn_id})
-        return await self._submit(self._path(conversation_id, "signals"), fields, uploads)
+        fields = {"kind": kind, "text": text, "target_turn_id": target_turn_id}
+        return await self._send_signal(conversation_id, fields, files)
+
+    async def send_event(
+        self,
+        conversation_id: str,
+        event: Event,
+        text: str = "",
+        *,
+        files: Sequence[Path] = (),
+        target_turn_id: str | None = None,
+    ) -> AcceptedSignal:
+        """Tell of something outside. Without a running turn a reactive event opens one, another waits for the next."""
+        fields = {"kind": "event", "text": text, "event": asdict(event), "target_turn_id": target_turn_id}
+        return await self._send_signal(conversation_id, fields, files)
 
     async def fetch(
         self, conversation_id: str, *, turn_ids: Sequence[str] | None = None, cursor: str | None = None
@@ -189,16 +225,20 @@ class EverturnClient:
                 if turn and not is_open(turn):
                     return
 
-    async def _submit(self, path: str, fields: Mapping[str, Any], uploads: Sequence[Upload]) -> Accepted:
+    async def _send_signal(
+        self, conversation_id: str, fields: Mapping[str, Any], files: Sequence[Path]
+    ) -> AcceptedSignal:
+        uploads = await asyncio.to_thread(load_uploads, files)
+        body = await self._submit(self._path(conversation_id, "signals"), _without_none(fields), uploads)
+        return parse_answer(AcceptedSignal, body)
+
+    async def _submit(self, path: str, fields: Mapping[str, Any], uploads: Sequence[Upload]) -> bytes:
         key = str(uuid.uuid4())
         if not uploads:
-            body = await self._requests.send("POST", path, json=fields, key=key)
-            return parse_answer(Accepted, body)
+            return await self._requests.send("POST", path, json=fields, key=key)
         message = (None, json.dumps(fields).encode(), "application/json")
         parts = [("files", (upload.filename, upload.data, upload.mime)) for upload in uploads]
-        return parse_answer(
-            Accepted, await self._requests.send("POST", path, parts=[("message", message), *parts], key=key)
-        )
+        return await self._requests.send("POST", path, parts=[("message", message), *parts], key=key)
 
     def _path(self, *parts: str) -> str:
         return "/".join(["/conversations", self._scope, *(quote(part, safe="") for part in parts)])

@@ -136,6 +136,7 @@ def _build_chat(parts: Parts) -> ChatService:
         ids=parts.ids,
         clock=parts.clock,
         metrics=parts.metrics,
+        event_kinds=settings.taken_events,
     )
 
 

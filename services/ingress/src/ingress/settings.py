@@ -51,6 +51,13 @@ class IngressSettings(CommonSettings):
         default=20, ge=1, le=100, validation_alias="MESSAGE_MAX_FILES", description="Files of one message."
     )
 
+    event_kinds: str = Field(
+        default="form,wizard,alert",
+        pattern=r"^[a-z][a-z0-9_]{0,39}(,[a-z][a-z0-9_]{0,39})*$",
+        validation_alias="EVENT_KINDS",
+        description="Kinds of external events that are taken, separated by commas.",
+    )
+
     queue_max: int = Field(
         default=1000, ge=1, validation_alias="QUEUE_MAX", description="Waiting turns above which new ones get a 503."
     )
@@ -110,6 +117,10 @@ class IngressSettings(CommonSettings):
     @property
     def algorithms(self) -> tuple[str, ...]:
         return tuple(name.strip() for name in self.auth_algorithms.split(",") if name.strip())
+
+    @property
+    def taken_events(self) -> frozenset[str]:
+        return frozenset(self.event_kinds.split(",")) - {"followup", "steer", "cancel"}
 
     @property
     def has_keys(self) -> bool:

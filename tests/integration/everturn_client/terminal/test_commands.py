@@ -51,3 +51,26 @@ async def test_a_turn_is_judged(server: "SmallServer", everturn: "Everturn") -> 
 
     body = await server.wait_for("POST", "/conv_1/turns/turn_1/feedback")
     assert (code, json.loads(body)) == (0, {"reaction": "not_ok", "text": "Wrong sum"})
+
+
+async def test_a_signal_is_sent_and_told_where_it_went(server: "SmallServer", everturn: "Everturn") -> None:
+    turn_id = server.story.start_turn("Hi")
+    server.is_signal = True
+
+    code, _, err = await everturn.run("signal", "steer", "North", "--conversation", "conv_1", "--turn", turn_id)
+
+    body = await server.wait_for("POST", "/conv_1/signals")
+    assert (code, json.loads(body)) == (0, {"kind": "steer", "text": "North", "target_turn_id": turn_id})
+    assert f"Signal sig_1 accepted for turn {turn_id}." in err
+
+
+async def test_an_event_is_sent_with_its_payload(server: "SmallServer", everturn: "Everturn") -> None:
+    server.story.start_turn("Hi")
+    server.is_signal = True
+
+    line = ["signal", "event", "Sent.", "--conversation", "conv_1", "--sort", "form", "--payload", '{"n": 1}']
+    code, _, _ = await everturn.run(*line, "--record-only")
+
+    body = json.loads(await server.wait_for("POST", "/conv_1/signals"))
+    assert code == 0
+    assert body["event"] == {"kind": "form", "payload": {"n": 1}, "reactive": False, "iteration_credit": 0}

@@ -2,11 +2,14 @@
 
 import asyncio
 import base64
+import json
 from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import pytest
+
+from everturn.ports.inbox import MAX_OPEN_SIGNALS
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]
@@ -117,3 +120,118 @@ async def test_senseless_signals_are_refused(
     conversation = (await chat.send("hello"))["conversation_id"]
 
     refused(await client.post(f"{BASE}/{conversation}/signals", json=body), 422)
+
+
+def event(**fields: Any) -> dict[str, Any]:
+    return {"kind": "event", "text": "The form was sent.", "event": {"kind": "form", **fields}}
+
+
+async def test_an_event_goes_into_the_open_turn_with_its_file(client: httpx2.AsyncClient, chat: Any) -> None:
+    first = await chat.send("hello")
+    files = [{"filename": "a.csv", "mime": "text/csv", "data_base64": base64.b64encode(b"a,b\n").decode()}]
+
+    accepted = (await post(client, first["conversation_id"], **event(payload={"n": 1}), attachments=files)).json()
+
+    assert (accepted["turn_id"], accepted["receipt"]) == (first["turn_id"], {"state": "accepted"})
+    told = (await chat.state(first["conversation_id"]))["turns"][0]["signals"][0]
+    assert (told["kind"], told["event"]) == ("event", {"kind": "form", "reactive": True})
+    ref = f"fi:{first['turn_id']}.external.form.attachments/{accepted['signal_id']}/a.csv"
+    assert [file["ref"] for file in told["attachments"]] == [ref]
+
+
+async def test_an_event_takes_its_files_as_multipart_too(client: httpx2.AsyncClient, chat: Any) -> None:
+    first = await chat.send("hello")
+    parts: list[Any] = [("message", (None, json.dumps(event()).encode(), "application/json"))]
+    parts += [("files", (name, b"a,b\n", "text/csv")) for name in ("a.csv", "a.csv")]
+
+    answer = await client.post(f"{BASE}/{first['conversation_id']}/signals", files=parts)
+
+    assert answer.status_code == 202
+    told = (await chat.state(first["conversation_id"]))["turns"][0]["signals"][0]
+    assert len({file["ref"] for file in told["attachments"]}) == 2
+
+
+async def test_a_reactive_event_opens_a_turn_in_a_conversation_at_rest(client: httpx2.AsyncClient, chat: Any) -> None:
+    resting = (await client.post(BASE, json={})).json()["conversation_id"]
+
+    accepted = (await post(client, resting, **event())).json()
+
+    assert (accepted["signal_id"], accepted["receipt"]) == (None, {"state": "queued"})
+    assert [turn["turn_id"] for turn in (await chat.state(resting))["turns"]] == [accepted["turn_id"]]
+
+
+async def test_an_event_to_be_recorded_waits_for_the_next_turn_and_says_so(
+    client: httpx2.AsyncClient, chat: Any
+) -> None:
+    resting = (await client.post(BASE, json={})).json()["conversation_id"]
+
+    accepted = (await post(client, resting, **event(reactive=False))).json()
+    url = f"{BASE}/{resting}/signals/{accepted['signal_id']}"
+    waiting = (await client.get(url)).json()
+    opened = await chat.send("hello", resting)
+    taken = (await client.get(url)).json()
+
+    assert (accepted["turn_id"], accepted["receipt"]) == (None, {"state": "queued"})
+    assert (waiting["turn_id"], waiting["signal"]["state"]) == (None, "queued")
+    assert (taken["signal"]["state"], taken["signal"]["promoted_to"]) == ("promoted", opened["turn_id"])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "named"),
+    [
+        (event() | {"event": {"kind": "earthquake"}}, 422, "event.kind"),
+        (event() | {"event": {"kind": "Not a kind"}}, 422, "event.kind"),
+        (event() | {"event": {"kind": "followup"}}, 422, "event.kind"),
+        ({"kind": "event", "text": "x"}, 422, "event"),
+        ({"kind": "steer", "text": "x", "event": {"kind": "form"}}, 422, "event"),
+        (event(iteration_credit=99), 422, "iteration_credit"),
+        (event(payload={"x": "y" * 20_000}), 413, "payload"),
+        (event(payload=[1]), 422, "payload"),
+        (event(surprise=1), 422, "surprise"),
+    ],
+)
+async def test_an_event_that_is_none_is_refused_and_the_problem_names_the_field(
+    client: httpx2.AsyncClient, chat: Any, refused: Refused, body: dict[str, Any], status: int, named: str
+) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+
+    problem = refused(await client.post(f"{BASE}/{conversation}/signals", json=body), status)
+
+    assert named in json.dumps(problem)
+    assert (await chat.state(conversation))["turns"][0]["signals"] == []
+
+
+async def test_a_signal_for_a_turn_of_another_conversation_is_refused(
+    client: httpx2.AsyncClient, chat: Any, refused: Refused
+) -> None:
+    first, other = await chat.send("hello"), await chat.send("hello")
+    resting = (await client.post(BASE, json={})).json()["conversation_id"]
+
+    for conversation in (first["conversation_id"], resting):
+        for body in ({"kind": "followup", "text": "x"}, {"kind": "cancel"}, event()):
+            answer = await post(client, conversation, **body, target_turn_id=other["turn_id"])
+            refused(answer, 409)
+
+
+async def test_a_message_for_a_turn_of_another_conversation_is_refused(
+    client: httpx2.AsyncClient, chat: Any, refused: Refused
+) -> None:
+    other = await chat.send("hello")
+    resting = (await client.post(BASE, json={})).json()["conversation_id"]
+
+    body = {"text": "x", "target_turn_id": other["turn_id"]}
+    refused(await client.post(f"{BASE}/{resting}/messages", json=body), 409)
+
+
+async def test_more_signals_than_a_turn_takes_are_refused_with_a_time_to_come_again(
+    client: httpx2.AsyncClient, chat: Any, refused: Refused
+) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    for _ in range(MAX_OPEN_SIGNALS):
+        assert (await post(client, conversation, kind="followup", text="x")).status_code == 202
+
+    answer = await post(client, conversation, **event())
+
+    refused(answer, 429)
+    assert int(answer.headers["retry-after"]) > 0
+    assert (await post(client, conversation, kind="cancel")).status_code == 202

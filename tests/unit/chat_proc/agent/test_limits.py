@@ -8,11 +8,12 @@ from chat_proc.agent.limits import (
     reached_cap,
     round_limit,
 )
-from everturn.model.block_bodies import SignalBody, TurnHeaderBody
+from everturn.model.block_bodies import EventBody, SignalBody, TurnHeaderBody
 from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.model.ids import SignalId, TurnId
-from everturn.model.signals import SignalKind
+from everturn.model.signals import ExternalEvent, Signal, SignalKind, SignalState
 from everturn.model.turns import TurnUsage
+from everturn.testing.fixed_clock import BEGINNING
 
 LIMITS = TurnLimits(rounds=3, wall_time_s=10, tokens=100, cost_usd=1)
 
@@ -57,6 +58,32 @@ def said(*signals: tuple[BlockType, int]) -> tuple[Block, ...]:
     return chain_blocks(drafts, next_seq=1, last_hash="")
 
 
+def say(kind: SignalKind, event: ExternalEvent | None = None) -> Signal:
+    return Signal(SignalId("sig_1"), TurnId("turn_1"), kind, "x", SignalState.ACCEPTED, BEGINNING, event=event)
+
+
+def happened(round_number: int, credit: int) -> tuple[Block, ...]:
+    body = EventBody(signal_id=SignalId("sig_1"), kind="form", text="x", credit=credit)
+    draft = BlockDraft(TurnId("turn_1"), round_number, BlockType.EXTERNAL_EVENT, "ref", body, "now")
+    return chain_blocks([draft], next_seq=1, last_hash="")
+
+
+def test_an_event_adds_the_rounds_that_it_says() -> None:
+    assert round_limit(LIMITS, happened(1, credit=2)) == 5
+    assert round_limit(LIMITS, happened(1, credit=0)) == 3
+    assert round_limit(LIMITS, happened(1, credit=9)) == 6
+
+
+def test_an_event_that_the_turn_began_with_adds_none() -> None:
+    assert round_limit(LIMITS, happened(0, credit=2)) == 3
+
+
+def test_an_event_without_credit_is_heard_only_while_a_round_is_left() -> None:
+    assert has_room_for(LIMITS, (), [say(SignalKind.EVENT, ExternalEvent("form"))], after=2)
+    assert not has_room_for(LIMITS, (), [say(SignalKind.EVENT, ExternalEvent("form"))], after=3)
+    assert has_room_for(LIMITS, (), [say(SignalKind.EVENT, ExternalEvent("form", iteration_credit=1))], after=3)
+
+
 FOLLOWUP, STEER = BlockType.USER_FOLLOWUP, BlockType.USER_STEER
 
 
@@ -68,7 +95,7 @@ def test_a_steer_leaves_its_round_and_one_more_wherever_it_comes() -> None:
 
 
 def test_a_steer_earns_no_credit() -> None:
-    assert not has_room_for(LIMITS, said((STEER, 1)), [SignalKind.STEER], after=most_rounds(LIMITS, ()))
+    assert not has_room_for(LIMITS, said((STEER, 1)), [say(SignalKind.STEER)], after=most_rounds(LIMITS, ()))
     assert round_limit(LIMITS, said((STEER, 1), (FOLLOWUP, 2))) == 4
 
 
@@ -88,7 +115,7 @@ def test_no_steers_make_a_turn_longer_than_any_may_be() -> None:
 
 
 def test_there_is_room_while_a_round_is_left_with_the_credit_of_what_came() -> None:
-    assert has_room_for(LIMITS, (), [SignalKind.FOLLOWUP], after=3)
-    assert not has_room_for(LIMITS, followups(3), [SignalKind.FOLLOWUP], after=6)
-    assert has_room_for(LIMITS, (), [SignalKind.STEER], after=7)
+    assert has_room_for(LIMITS, (), [say(SignalKind.FOLLOWUP)], after=3)
+    assert not has_room_for(LIMITS, followups(3), [say(SignalKind.FOLLOWUP)], after=6)
+    assert has_room_for(LIMITS, (), [say(SignalKind.STEER)], after=7)
     assert not has_room_for(LIMITS, (), [], after=1)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from turn_bench.bench import Bench, BenchWorker
+from turn_bench.bench import ANN, Bench, BenchWorker
 from turn_bench.checks import check_conversation
 from turn_bench.replies import NONSENSE, answer, call, cut_answer
 from turn_bench.tools import DemoTool
@@ -13,7 +13,7 @@ from turn_bench.tools import DemoTool
 from chat_proc.agent.limits import TurnLimits
 from everturn.model.commits import Effect
 from everturn.model.llm.prompts import ModelRequest
-from everturn.model.signals import SignalKind
+from everturn.model.signals import ExternalEvent, SignalKind
 from everturn.ports.language_model import ModelFailed
 from everturn.testing.scripted_model import Fail, Say, Script, ScriptedModel, Think
 
@@ -86,7 +86,12 @@ class Happening:
 HAPPENINGS = st.builds(
     Happening,
     st.integers(1, 120),
-    st.sampled_from(["followup", "steer", "stop", "cancel", "lose_events", "handover", "cut", "beat"]),
+    st.sampled_from(
+        [
+            *("followup", "steer", "stop", "cancel", "event", "late_record", "edit", "retract"),
+            *("lose_events", "handover", "cut", "beat"),
+        ]
+    ),
 )
 
 
@@ -102,6 +107,14 @@ def build_action(bench: Bench, worker: BenchWorker, what: str) -> Callable[[], A
                 await bench.signal(SignalKind.STEER)
             case "cancel" if is_open:
                 await bench.signal(SignalKind.CANCEL)
+            case "event":
+                await bench.tell(ExternalEvent("form", {"n": 1}, iteration_credit=len(bench.platform.signals) % 2))
+            case "late_record":
+                await bench.tell(ExternalEvent("alert", reactive=False), "Noted.")
+            case "edit" if waiting := bench.waiting_signals():
+                await bench.inbox.save_signal_text(ANN, bench.conversation_id, waiting[-1], "Rather this.")
+            case "retract" if waiting := bench.waiting_signals():
+                await bench.retract(waiting[-1])
             case "lose_events":
                 bench.events.lose_all()
             case "handover" if worker.current is not None:

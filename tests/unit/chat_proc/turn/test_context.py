@@ -57,7 +57,7 @@ async def begin() -> tuple[Bench, BenchWorker, LeasedTurn, Emitter]:
     await bench.say("Hello.")
     worker = bench.hire()
     turn, emitter = await lease(bench, worker)
-    await turn.commit(draft_opening(turn.turn, (), {}, turn.now()))
+    await turn.commit(draft_opening(turn.turn, (), {}, turn.now(), lambda _: ()))
     return bench, worker, turn, emitter
 
 

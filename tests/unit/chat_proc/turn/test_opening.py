@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,17 +13,25 @@ from chat_proc.turn.opening import (
     load_preview,
     load_previews,
     make_title,
+    title_source,
 )
 from everturn.errors import NotFound
 from everturn.model.artifacts import Artifact
-from everturn.model.block_bodies import TitleBody
+from everturn.model.block_bodies import AttachmentTextBody, TitleBody
+from everturn.model.blocks import BlockType
 from everturn.model.feedback import Feedback, Reaction
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.turns import Turn, TurnRequest, TurnStatus
+from everturn.model.ids import ConversationId, SignalId, TurnId
+from everturn.model.signals import ExternalEvent
+from everturn.model.turns import RequestEvent, Turn, TurnRequest, TurnStatus
 from everturn.testing.fixed_clock import BEGINNING
 from everturn.testing.memory.objects import MemoryObjects
 from everturn.testing.stories import make_artifact
 from everturn.testing.timelines import TimelineBuilder
+from everturn.wire.views import FileView
+
+
+def show(artifacts: Sequence[Artifact]) -> tuple[FileView, ...]:
+    return ()
 
 
 def build_turn(*attachments: Artifact, ordinal: int = 1) -> Turn:
@@ -105,7 +114,7 @@ async def test_the_opening_is_header_title_prompt_and_attachments() -> None:
     objects = MemoryObjects()
     turn = build_turn(store(objects, "a.txt", b"note"))
 
-    drafts = draft_opening(turn, (), await load_previews(turn, objects), "now").drafts
+    drafts = draft_opening(turn, (), await load_previews(turn, objects), "now", show).drafts
 
     assert [draft.type.value for draft in drafts] == [
         "turn.header",
@@ -118,7 +127,7 @@ async def test_the_opening_is_header_title_prompt_and_attachments() -> None:
 
 
 def test_only_the_first_turn_has_a_title() -> None:
-    drafts = draft_opening(replace(build_turn(), ordinal=2), (), {}, "now").drafts
+    drafts = draft_opening(replace(build_turn(), ordinal=2), (), {}, "now", show).drafts
 
     assert not [draft for draft in drafts if isinstance(draft.body, TitleBody)]
 
@@ -126,7 +135,7 @@ def test_only_the_first_turn_has_a_title() -> None:
 def test_feedback_is_told_before_the_prompt() -> None:
     given = Feedback(TurnId("turn_0"), "user", Reaction.OK, "nice", BEGINNING)
 
-    drafts = draft_opening(build_turn(ordinal=2), (given,), {}, "now").drafts
+    drafts = draft_opening(build_turn(ordinal=2), (given,), {}, "now", show).drafts
 
     assert [draft.type.value for draft in drafts] == ["turn.header", "turn.feedback", "user.prompt"]
     assert drafts[1].body.model_dump()["reaction"] == "ok"
@@ -138,10 +147,42 @@ def test_a_prune_notice_stands_behind_the_header_of_the_turn() -> None:
     timeline.start_round()
     timeline.result("call_1", "demo.echo", "word " * 1_000)
     timeline.start_turn("turn_00", "Go on")
-    opening = draft_opening(build_turn(ordinal=2), (), {}, "2026-03-01T13:00:00.000Z")
+    opening = draft_opening(build_turn(ordinal=2), (), {}, "2026-03-01T13:00:00.000Z", show)
 
     warm = add_prune_notice(opening, PrunePolicy(ttl_s=0), timeline.blocks)
     cold = add_prune_notice(opening, PrunePolicy(), timeline.blocks)
 
     assert warm == opening
     assert [draft.type.value for draft in cold.drafts[:3]] == ["turn.header", "system.message", "user.prompt"]
+
+
+def test_events_stand_behind_the_prompt_with_the_beginnings_of_their_files() -> None:
+    file = make_artifact(TurnId("turn_1"), "a.csv")
+    events = (
+        RequestEvent(SignalId("sig_1"), "noted", ExternalEvent("alert", reactive=False)),
+        RequestEvent(SignalId("sig_2"), "sent", ExternalEvent("form", {"total": 7}), (file,)),
+    )
+    turn = replace(build_turn(), request=TurnRequest("Hello", events=events))
+    preview = AttachmentTextBody(filename="a.csv", text="a", total_chars=1)
+
+    writing = draft_opening(turn, (), {file.ref: preview}, "now", show)
+
+    assert [draft.type for draft in writing.drafts][-4:] == [
+        BlockType.USER_PROMPT,
+        BlockType.EXTERNAL_EVENT,
+        BlockType.EXTERNAL_EVENT,
+        BlockType.ATTACHMENT_TEXT,
+    ]
+    assert {draft.round for draft in writing.drafts} == {0}
+    assert writing.signals == ()
+    assert [getattr(event, "signal_id", "") for event, _ in writing.after] == ["sig_1", "sig_2"]
+
+
+def test_a_turn_of_events_alone_has_no_prompt_and_is_titled_by_them() -> None:
+    request = TurnRequest("", events=(RequestEvent(SignalId("sig_1"), "", ExternalEvent("form")),))
+
+    drafts = draft_opening(replace(build_turn(), request=request), (), {}, "now", show).drafts
+
+    assert BlockType.USER_PROMPT not in [draft.type for draft in drafts]
+    assert title_source(request) == "form"
+    assert title_source(TurnRequest("Hi", events=request.events)) == "Hi"

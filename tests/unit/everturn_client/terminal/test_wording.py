@@ -5,7 +5,7 @@ import pytest
 from everturn.model.plans import PlanSnapshot
 from everturn.model.problems import problem
 from everturn.model.turns import TurnUsage
-from everturn.wire.views import ConversationView, SignalView, StepView, TurnView
+from everturn.wire.views import ConversationView, EventView, SignalView, StepView, TurnView
 from everturn_client.terminal import wording
 
 
@@ -17,6 +17,14 @@ def test_a_step_is_one_line_in_each_state() -> None:
     assert wording.render_step(started) == "▸ draw chart …"
     assert wording.render_step(done) == "✓ draw chart (1.2 s)"
     assert wording.render_step(failed) == "✗ draw chart (5 ms): No such file"
+
+
+def test_an_event_is_called_by_its_own_kind() -> None:
+    signal = SignalView(
+        signal_id="s", kind="event", state="applied", text="Sent.", round=2, event=EventView(kind="form", reactive=True)
+    )
+
+    assert wording.render_signal(signal) == "· form event applied in round 2: Sent."
 
 
 def test_a_plan_shows_its_marks() -> None:

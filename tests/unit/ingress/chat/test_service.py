@@ -56,6 +56,7 @@ class World:
             ids=SequentialIds(),
             clock=self.clock,
             metrics=metrics,
+            event_kinds=frozenset({"form", "alert"}),
         )
         self.metrics = metrics
 

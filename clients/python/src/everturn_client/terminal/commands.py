@@ -1,10 +1,11 @@
 """The commands besides chat: list, show, download, judge."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from everturn.wire.views import TurnView
-from everturn_client.client import EverturnClient
+from everturn_client.client import Event, EverturnClient
 from everturn_client.terminal.screen import Piece, Screen
 from everturn_client.terminal.turn_printer import TurnPrinter
 from everturn_client.terminal.wording import render_conversation, render_file
@@ -54,6 +55,26 @@ async def run_download(client: EverturnClient, screen: Screen, artifact_id: str,
     """Save a file and say where."""
     saved = await client.download(artifact_id, output)
     screen.say(f"Saved {saved}", "good")
+
+
+async def run_signal(
+    client: EverturnClient,
+    screen: Screen,
+    conversation_id: str,
+    text: str,
+    *,
+    what: Event | Literal["followup", "steer", "cancel"],
+    files: Sequence[Path],
+    target_turn_id: str | None,
+) -> None:
+    """Send a signal or an event and say what became of it."""
+    if isinstance(what, Event):
+        accepted = await client.send_event(conversation_id, what, text, files=files, target_turn_id=target_turn_id)
+    else:
+        accepted = await client.send_signal(conversation_id, what, text, files=files, target_turn_id=target_turn_id)
+    place = f"turn {accepted.turn_id}" if accepted.turn_id else "the next turn"
+    name = f" {accepted.signal_id}" if accepted.signal_id else ""
+    screen.say(f"Signal{name} {accepted.receipt.state} for {place}.", "good")
 
 
 async def run_feedback(

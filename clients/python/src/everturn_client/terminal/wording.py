@@ -29,7 +29,8 @@ def render_signal(signal: SignalView) -> str:
     """One line for what became of a signal."""
     where = f" in round {signal.round}" if signal.round is not None else ""
     said = f": {one_line(signal.text)}" if signal.text else ""
-    return f"· {signal.kind} {signal.state}{where}{said}"
+    kind = f"{signal.event.kind} event" if signal.event else signal.kind
+    return f"· {kind} {signal.state}{where}{said}"
 
 
 def render_file(file: FileView, download_command: str) -> str:

@@ -56,7 +56,8 @@ class SignalBody(Body):
 class EventBody(Body):
     """Something that happened outside, such as a form sent off or an alert; `kind` is its sort.
 
-    A `reactive` event asks the model to do something about it; another one is only recorded.
+    A `reactive` event asks the model to do something about it; another one is only recorded. `credit` are the rounds
+    that it adds to its turn.
     """
 
     signal_id: SignalId
@@ -64,6 +65,7 @@ class EventBody(Body):
     text: str
     payload: dict[str, Any] = {}
     reactive: bool = True
+    credit: int = 0
     attachments: tuple[Artifact, ...] = ()
 
 

@@ -1,23 +1,29 @@
-"""Signals: what a person says to a conversation that is busy, and the receipt that follows it to its end."""
+"""Signals: what is said to a conversation that is busy, and the receipt that follows it to its end."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from everturn.model.artifacts import Artifact
 from everturn.model.ids import SignalId, TurnId
 
 
 class SignalKind(StrEnum):
-    """FOLLOWUP adds work, STEER redirects (a blank one stops), CANCEL ends the turn."""
+    """FOLLOWUP adds work, STEER redirects (a blank one stops), CANCEL ends the turn, EVENT tells of things outside."""
 
     FOLLOWUP = "followup"
     STEER = "steer"
     CANCEL = "cancel"
+    EVENT = "event"
 
 
 class SignalState(StrEnum):
-    """A receipt. ACCEPTED may become any of the others, and those are final."""
+    """A receipt. ACCEPTED may become any of the others, and those are final.
+
+    APPLIED stands on the timeline, PROMOTED became (part of) the next turn, EXPIRED had nothing left to do, REJECTED
+    could not be made a block.
+    """
 
     ACCEPTED = "accepted"
     APPLIED = "applied"
@@ -27,12 +33,36 @@ class SignalState(StrEnum):
     RETRACTED = "retracted"
 
 
+MAX_EVENT_CREDIT = 3
+"""Rounds that one external event may add to its turn."""
+MAX_PAYLOAD_BYTES = 16 * 1024
+"""Of an event's payload as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalEvent:
+    """What a signal of kind EVENT tells besides its text; `kind` is its sort, such as `form`.
+
+    A `reactive` one asks the agent to do something about it, another one is only recorded. `iteration_credit` are the
+    rounds that a reactive one adds to the turn.
+    """
+
+    kind: str
+    payload: dict[str, Any] = field(default_factory=lambda: {})
+    reactive: bool = True
+    iteration_credit: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One signal row. `round` says where it was applied; `promoted_to` which turn it became."""
+    """One signal row. `round` says where it was applied; `promoted_to` which turn it became.
+
+    `turn_id` is None for an event that came to a conversation at rest and waits for its next turn. `event` is there
+    exactly when the kind is EVENT.
+    """
 
     id: SignalId
-    turn_id: TurnId
+    turn_id: TurnId | None
     kind: SignalKind
     text: str
     state: SignalState
@@ -40,3 +70,14 @@ class Signal:
     attachments: tuple[Artifact, ...] = ()
     round: int | None = None
     promoted_to: TurnId | None = None
+    event: ExternalEvent | None = None
+
+    @property
+    def is_record(self) -> bool:
+        """Whether it is an event that asks for nothing."""
+        return self.event is not None and not self.event.reactive
+
+
+def ref_kind(kind: SignalKind, event: ExternalEvent | None) -> str:
+    """What a signal is called in refs and paths: an event by its own sort."""
+    return event.kind if event is not None else kind.value

@@ -7,8 +7,9 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict
 
 from everturn.model.artifacts import Artifact
-from everturn.model.ids import ConversationId, TurnId
+from everturn.model.ids import ConversationId, SignalId, TurnId
 from everturn.model.problems import Problem
+from everturn.model.signals import ExternalEvent
 
 
 class TurnStatus(StrEnum):
@@ -46,12 +47,23 @@ class TurnUsage(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class RequestEvent:
+    """An external event that a turn begins with: it opened the turn, came too late for the last, or waited for this."""
+
+    id: SignalId
+    text: str
+    event: ExternalEvent
+    attachments: tuple[Artifact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """What the turn was asked: the text as it was sent, and the stored attachments."""
+    """What the turn was asked: the text as it was sent, and the stored attachments; or events, in order, or both."""
 
     text: str
     attachments: tuple[Artifact, ...] = ()
     bundle_id: str | None = None
+    events: tuple[RequestEvent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from everturn.model.artifacts import Artifact, ArtifactKind, Rn
 from everturn.model.identity import Principal
 from everturn.model.ids import ArtifactId, ConversationId, SignalId, TurnId
 from everturn.model.refs import AttachmentRef, ExternalAttachmentRef
-from everturn.model.signals import SignalKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +24,13 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class UploadPlace:
-    """Whose files these are. `signal` is None for the files of a turn's own message."""
+    """Whose files these are. `signal` is the kind of a signal, as refs name it, and its id; None for the files of a
+    turn's own message."""
 
     principal: Principal
     conversation_id: ConversationId
     turn_id: TurnId
-    signal: tuple[SignalKind, SignalId] | None = None
+    signal: tuple[str, SignalId] | None = None
 
 
 def build_attachments(uploads: Sequence[Upload], place: UploadPlace) -> tuple[Artifact, ...]:
@@ -49,8 +49,8 @@ def _build_attachment(upload: Upload, place: UploadPlace) -> Artifact:
     else:
         kind, signal_id = place.signal
         tail = f"{signal_id}/{name}"
-        ref = str(ExternalAttachmentRef(turn, kind.value, signal_id, name))
-        path = f"{turn}/external/{kind.value}/attachments/{signal_id}/{name}"
+        ref = str(ExternalAttachmentRef(turn, kind, signal_id, name))
+        path = f"{turn}/external/{kind}/attachments/{signal_id}/{name}"
     return Artifact(
         id=upload.id,
         turn_id=turn,

@@ -6,7 +6,7 @@ from typing import Protocol
 from everturn.errors import Conflict, Invalid
 from everturn.model.identity import Lane, Principal
 from everturn.model.ids import ConversationId, SignalId, TurnId
-from everturn.model.signals import Signal, SignalKind, SignalState
+from everturn.model.signals import ExternalEvent, Signal, SignalKind, SignalState
 from everturn.model.uploads import Upload
 
 
@@ -34,7 +34,8 @@ class IncomingMessage:
     The driver gives the uploads their addresses by `model.uploads.build_attachments`, because only its transaction
     knows whether they belong to a turn of their own (place without signal) or to a signal into the open turn.
 
-    `create` makes the conversation (the message went to `new`). `kind` and `target_turn_id` matter for a busy one only.
+    `create` makes the conversation (the message went to `new`). `kind` matters for a busy one only. A target that has
+    ended in a conversation at rest makes the message the next turn, as it does with what comes a moment too late.
     `turn_id` and `signal_id` are fresh ids, of which one will be used.
     """
 
@@ -51,17 +52,24 @@ class IncomingMessage:
 
 @dataclass(frozen=True, slots=True)
 class IncomingSignal:
-    """A followup, steer or cancel said on purpose."""
+    """A followup, steer or cancel said on purpose, or an external event.
+
+    `signal_id` and `turn_id` are fresh ids; the second is for the turn that a reactive event opens, and for the paths
+    of the files of an event that waits for a turn. Only events need it.
+    """
 
     signal_id: SignalId
     kind: SignalKind
     text: str
     uploads: tuple[Upload, ...] = ()
     target_turn_id: TurnId | None = None
+    event: ExternalEvent | None = None
+    turn_id: TurnId | None = None
 
 
 MAX_OPEN_SIGNALS = 64
-"""Signals of one turn that wait to be folded, cancels counted apart: a worker holds all of them in memory."""
+"""Signals of one turn that wait to be folded, cancels counted apart, and events that wait for the next turn: a worker
+holds all of them in memory."""
 
 
 class InboxFull(Conflict):
@@ -72,11 +80,12 @@ class InboxFull(Conflict):
 class Receipt:
     """What became of a message: a turn of its own (`signal_id` None) or a signal into `turn_id`.
 
+    Without `turn_id` it is an event that waits for the next turn.
     `ring` is whether the doorbell on `lane` is to be rung now; a replayed answer never rings.
     """
 
     conversation_id: ConversationId
-    turn_id: TurnId
+    turn_id: TurnId | None
     signal_id: SignalId | None
     state: SignalState | None
     ring: bool
@@ -92,7 +101,8 @@ class Inbox(Protocol):
     ) -> Receipt:
         """Insert a turn (conversation idle) or a signal (busy), and the artifact rows.
 
-        Raises NotFound, KeyReused, KeyBusy (a twin did not commit in 2 s), Conflict (another turn is open), InboxFull.
+        Raises NotFound, KeyReused, KeyBusy (a twin did not commit in 2 s), InboxFull, and Conflict when the target is
+        not the open turn, or no turn of this conversation.
         """
         ...
 
@@ -105,7 +115,8 @@ class Inbox(Protocol):
     ) -> Receipt:
         """Insert a signal into the open turn; cancels have room of their own.
 
-        Raises NotFound, Conflict when no turn is open, InboxFull, KeyReused, KeyBusy.
+        With no turn open a reactive event opens one, and one to be recorded waits for the next; anything else, and an
+        event with a target, raises Conflict. Raises NotFound, InboxFull, KeyReused, KeyBusy.
         """
         ...
 

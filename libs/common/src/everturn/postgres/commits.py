@@ -2,7 +2,7 @@
 its inbox stands still; then every row that must be true exactly when the blocks are."""
 
 from everturn.errors import Conflict
-from everturn.model.block_bodies import FeedbackBody, SignalBody
+from everturn.model.block_bodies import EventBody, FeedbackBody, SignalBody
 from everturn.model.commits import Commit, Promotion, TurnClose
 from everturn.model.conversations import ConversationState
 from everturn.model.ids import TurnId
@@ -12,7 +12,7 @@ from everturn.model.turns import TurnRequest, TurnStatus
 from everturn.ports.timelines import InboxMoved
 from everturn.postgres.artifacts import append_artifacts
 from everturn.postgres.database import Connection
-from everturn.postgres.rows import build_request_json, read_payload, read_request, storable
+from everturn.postgres.rows import build_request_json, read_payload, read_promoted, read_request, storable
 from everturn.postgres.sources import save_sources
 
 _APPEND = """
@@ -104,7 +104,8 @@ async def _save_signals(transaction: Connection, commit: Commit, inbox_seq: int)
         "SELECT id, state, payload FROM signal WHERE id = ANY($1)", [change.signal_id for change in commit.signals]
     )
     stored = {row["id"]: row for row in rows}
-    folded = {block.body.signal_id: block.body.text for block in commit.blocks if isinstance(block.body, SignalBody)}
+    bodies = [block.body for block in commit.blocks]
+    folded = {body.signal_id: body.text for body in bodies if isinstance(body, SignalBody | EventBody)}
     for change in commit.signals:
         row = stored.get(change.signal_id)
         if row is None or row["state"] != SignalState.ACCEPTED:
@@ -177,14 +178,13 @@ async def _promote(transaction: Connection, turn_id: TurnId, promotion: Promotio
     ended = read_request(await transaction.fetchval("SELECT request FROM turn WHERE id = $1", turn_id))
     rows = await transaction.fetch(
         "UPDATE signal SET state = 'promoted', promoted_to = $2 WHERE id = ANY($1) AND state = 'accepted'"
-        " RETURNING payload, inbox_seq",
+        " RETURNING id, payload, inbox_seq",
         list(promotion.signal_ids),
         promotion.turn_id,
     )
     if len(rows) != len(promotion.signal_ids):
         return False
-    said = [read_payload(row["payload"]) for row in sorted(rows, key=lambda row: row["inbox_seq"])]
-    attachments = tuple(artifact for payload in said for artifact in payload.attachments)
-    request = TurnRequest(promotion.text, attachments, ended.bundle_id)
+    attachments, events = read_promoted(rows)
+    request = TurnRequest(promotion.text, attachments, ended.bundle_id, events)
     await transaction.execute(_NEXT_TURN, turn_id, promotion.turn_id, build_request_json(request))
     return True

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from everturn.errors import Conflict, NotFound
+from everturn.model.artifacts import Artifact
 from everturn.model.identity import Lane, Principal, lane_of
 from everturn.model.ids import ConversationId, SignalId, TurnId
-from everturn.model.signals import Signal, SignalKind, SignalState
-from everturn.model.turns import TurnRequest
+from everturn.model.signals import Signal, SignalKind, SignalState, ref_kind
+from everturn.model.turns import RequestEvent, TurnRequest
 from everturn.model.uploads import UploadPlace, build_attachments
 from everturn.ports.inbox import (
     MAX_OPEN_SIGNALS,
@@ -24,6 +25,7 @@ from everturn.postgres.rows import (
     build_payload_json,
     build_receipt_json,
     build_request_json,
+    read_promoted,
     read_receipt,
     read_signal,
 )
@@ -53,6 +55,13 @@ _FIND_OPEN = "SELECT id, status, lane FROM turn WHERE conversation_id = $1 AND s
 _COUNT_WAITING = """
 SELECT count(*) FROM signal WHERE turn_id = $1 AND state = 'accepted' AND (kind = 'cancel') = $2
 """
+_IS_OF_CONVERSATION = "SELECT true FROM turn WHERE id = $1 AND conversation_id = $2"
+_COUNT_PARKED = "SELECT count(*) FROM signal WHERE conversation_id = $1 AND turn_id IS NULL AND state = 'accepted'"
+_TAKE_PARKED = """
+UPDATE signal SET state = 'promoted', promoted_to = $2
+ WHERE conversation_id = $1 AND turn_id IS NULL AND state = 'accepted'
+RETURNING id, payload, inbox_seq
+"""
 _INSERT_SIGNAL = """
 INSERT INTO signal (id, conversation_id, tenant, project, user_id, turn_id, inbox_seq, kind, payload)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
@@ -81,8 +90,9 @@ class PostgresInbox:
                 owner = (principal.tenant, principal.project, principal.user_id)
                 await transaction.execute(_CREATE, message.conversation_id, *owner, message.bundle_id)
             conversation = await _enter(transaction, message.conversation_id)
-            if conversation["state"] in ("idle", "error"):
-                receipt = await self._open_turn(transaction, principal, message, conversation)
+            if _is_at_rest(conversation):
+                await _check_target(transaction, message)
+                receipt = await self._open_turn_of_message(transaction, principal, message, conversation)
             else:
                 receipt = await _append_signal(
                     transaction, principal, message.conversation_id, _as_signal(message), conversation
@@ -102,7 +112,10 @@ class PostgresInbox:
             if replayed is not None:
                 return replayed
             conversation = await _enter(transaction, conversation_id)
-            receipt = await _append_signal(transaction, principal, conversation_id, signal, conversation)
+            if signal.event is not None and signal.target_turn_id is None and _is_at_rest(conversation):
+                receipt = await self._accept_event(transaction, principal, conversation_id, signal, conversation)
+            else:
+                receipt = await _append_signal(transaction, principal, conversation_id, signal, conversation)
             await _save_response(transaction, key, receipt)
         return receipt
 
@@ -118,7 +131,7 @@ class PostgresInbox:
             signal = await _load_signal(transaction, conversation_id, signal_id)
             if signal.state is not SignalState.ACCEPTED:
                 raise Conflict(f"The signal is {signal.state.value} already.")
-            payload = build_payload_json(text, signal.attachments)
+            payload = build_payload_json(text, signal.attachments, signal.event)
             await transaction.execute("UPDATE signal SET payload = $2 WHERE id = $1", signal_id, payload)
         return replace(signal, text=text)
 
@@ -133,28 +146,85 @@ class PostgresInbox:
             await transaction.execute("UPDATE signal SET state = 'retracted' WHERE id = $1", signal_id)
         return replace(signal, state=SignalState.RETRACTED)
 
-    async def _open_turn(
+    async def _open_turn_of_message(
         self, transaction: Connection, principal: Principal, message: IncomingMessage, conversation: Row
     ) -> Receipt:
-        lane = lane_of(principal.roles)
         place = UploadPlace(principal, message.conversation_id, message.turn_id)
         attachments = build_attachments(message.uploads, place)
         request = TurnRequest(message.text, attachments, message.bundle_id or conversation["bundle_id"])
+        await append_artifacts(transaction, principal, message.conversation_id, attachments)
+        return await self._open_turn(transaction, principal, message.conversation_id, message.turn_id, request=request)
+
+    async def _accept_event(
+        self,
+        transaction: Connection,
+        principal: Principal,
+        conversation_id: ConversationId,
+        signal: IncomingSignal,
+        conversation: Row,
+    ) -> Receipt:
+        """No turn is open: a reactive event is the request of one, another waits for the next."""
+        if signal.event is None or signal.turn_id is None:
+            raise Conflict("No turn is open.")
+        place = UploadPlace(principal, conversation_id, signal.turn_id, (signal.event.kind, signal.signal_id))
+        attachments = build_attachments(signal.uploads, place)
+        if signal.event.reactive:
+            event = RequestEvent(signal.signal_id, signal.text, signal.event, attachments)
+            request = TurnRequest("", (), conversation["bundle_id"], (event,))
+            receipt = await self._open_turn(transaction, principal, conversation_id, signal.turn_id, request=request)
+        else:
+            if await transaction.fetchval(_COUNT_PARKED, conversation_id) >= MAX_OPEN_SIGNALS:
+                raise InboxFull(f"{MAX_OPEN_SIGNALS} wait already.")
+            receipt = Receipt(
+                conversation_id,
+                None,
+                signal.signal_id,
+                SignalState.ACCEPTED,
+                ring=False,
+                lane=lane_of(principal.roles),
+            )
+            await _insert_signal(
+                transaction, principal, receipt, signal, attachments, inbox_seq=conversation["inbox_seq"]
+            )
+        await append_artifacts(transaction, principal, conversation_id, attachments)
+        return receipt
+
+    async def _open_turn(
+        self,
+        transaction: Connection,
+        principal: Principal,
+        conversation_id: ConversationId,
+        turn_id: TurnId,
+        *,
+        request: TurnRequest,
+    ) -> Receipt:
+        """The events that waited for a turn come first in its request."""
+        lane = lane_of(principal.roles)
+        _, waited = read_promoted(await transaction.fetch(_TAKE_PARKED, conversation_id, turn_id))
         await transaction.execute(
             _OPEN_TURN,
-            message.turn_id,
-            message.conversation_id,
+            turn_id,
+            conversation_id,
             principal.tenant,
             principal.project,
             principal.user_id,
             lane.value,
             sorted(principal.roles),
-            build_request_json(request),
+            build_request_json(replace(request, events=(*waited, *request.events))),
         )
-        await transaction.execute(_QUEUE, message.conversation_id)
-        await append_artifacts(transaction, principal, message.conversation_id, attachments)
-        ring = await transaction.fetchval("SELECT take_doorbell($1, $2)", message.turn_id, self._share)
-        return Receipt(message.conversation_id, message.turn_id, None, None, ring=bool(ring), lane=lane)
+        await transaction.execute(_QUEUE, conversation_id)
+        ring = await transaction.fetchval("SELECT take_doorbell($1, $2)", turn_id, self._share)
+        return Receipt(conversation_id, turn_id, None, None, ring=bool(ring), lane=lane)
+
+
+def _is_at_rest(conversation: Row) -> bool:
+    return conversation["state"] in ("idle", "error")
+
+
+async def _check_target(transaction: Connection, message: IncomingMessage) -> None:
+    target = message.target_turn_id
+    if target and not await transaction.fetchval(_IS_OF_CONVERSATION, target, message.conversation_id):
+        raise Conflict(f"{target} is no turn of this conversation.")
 
 
 async def _enter(transaction: Connection, conversation_id: ConversationId) -> Row:
@@ -179,25 +249,38 @@ async def _append_signal(
     if signal.target_turn_id not in (None, turn_id):
         raise Conflict(f"{signal.target_turn_id} is not the open turn.")
     await _check_room(transaction, turn_id, signal.kind)
-    place = UploadPlace(principal, conversation_id, turn_id, (signal.kind, signal.signal_id))
+    place = UploadPlace(principal, conversation_id, turn_id, (ref_kind(signal.kind, signal.event), signal.signal_id))
     attachments = build_attachments(signal.uploads, place)
-    await transaction.execute(
-        _INSERT_SIGNAL,
-        signal.signal_id,
-        conversation_id,
-        principal.tenant,
-        principal.project,
-        principal.user_id,
-        turn_id,
-        conversation["inbox_seq"],
-        signal.kind.value,
-        build_payload_json(signal.text, attachments),
-    )
-    await append_artifacts(transaction, principal, conversation_id, attachments)
     # A running turn sees its inbox by itself; only the cancel of a queued one needs a worker to come.
     ring = signal.kind is SignalKind.CANCEL and turn["status"] == "queued"
     lane = Lane.CONTROL if ring else Lane(turn["lane"])
-    return Receipt(conversation_id, turn_id, signal.signal_id, SignalState.ACCEPTED, ring=ring, lane=lane)
+    receipt = Receipt(conversation_id, turn_id, signal.signal_id, SignalState.ACCEPTED, ring=ring, lane=lane)
+    await _insert_signal(transaction, principal, receipt, signal, attachments, inbox_seq=conversation["inbox_seq"])
+    await append_artifacts(transaction, principal, conversation_id, attachments)
+    return receipt
+
+
+async def _insert_signal(
+    transaction: Connection,
+    principal: Principal,
+    receipt: Receipt,
+    signal: IncomingSignal,
+    attachments: tuple[Artifact, ...],
+    *,
+    inbox_seq: int,
+) -> None:
+    await transaction.execute(
+        _INSERT_SIGNAL,
+        signal.signal_id,
+        receipt.conversation_id,
+        principal.tenant,
+        principal.project,
+        principal.user_id,
+        receipt.turn_id,
+        inbox_seq,
+        signal.kind.value,
+        build_payload_json(signal.text, attachments, signal.event),
+    )
 
 
 async def _check_room(transaction: Connection, turn_id: TurnId, kind: SignalKind) -> None:

@@ -1,5 +1,6 @@
 """How our values stand in rows: reading a row as a value, and the JSON texts of what has no columns of its own."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter
@@ -10,8 +11,8 @@ from everturn.model.conversations import Conversation, ConversationState
 from everturn.model.feedback import Feedback, Reaction
 from everturn.model.leases import EventCursor, try_parse_cursor
 from everturn.model.problems import Problem
-from everturn.model.signals import Signal, SignalKind, SignalState
-from everturn.model.turns import Outcome, Turn, TurnRequest, TurnStatus, TurnUsage
+from everturn.model.signals import ExternalEvent, Signal, SignalKind, SignalState
+from everturn.model.turns import Outcome, RequestEvent, Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.ports.inbox import Receipt
 from everturn.postgres.database import Row
 
@@ -22,6 +23,7 @@ class SignalPayload:
 
     text: str
     attachments: tuple[Artifact, ...] = ()
+    event: ExternalEvent | None = None
 
 
 _REQUEST = TypeAdapter(TurnRequest)
@@ -75,7 +77,20 @@ def read_signal(row: Row) -> Signal:
         attachments=payload.attachments,
         round=row["round"],
         promoted_to=row["promoted_to"],
+        event=payload.event,
     )
+
+
+def read_promoted(rows: Sequence[Row]) -> tuple[tuple[Artifact, ...], tuple[RequestEvent, ...]]:
+    """What promoted signals bring into the next turn, in the order they came: the files of messages, and events."""
+    said = [(row["id"], read_payload(row["payload"])) for row in sorted(rows, key=_inbox_seq)]
+    files = tuple(artifact for _, payload in said if payload.event is None for artifact in payload.attachments)
+    events = tuple(RequestEvent(id, each.text, each.event, each.attachments) for id, each in said if each.event)
+    return files, events
+
+
+def _inbox_seq(row: Row) -> int:
+    return int(row["inbox_seq"])
 
 
 def read_feedback(row: Row) -> Feedback:
@@ -124,8 +139,8 @@ def read_payload(text: str) -> SignalPayload:
     return _PAYLOAD.validate_json(text)
 
 
-def build_payload_json(text: str, attachments: tuple[Artifact, ...]) -> str:
-    return _PAYLOAD.dump_json(SignalPayload(text, attachments)).decode()
+def build_payload_json(text: str, attachments: tuple[Artifact, ...], event: ExternalEvent | None = None) -> str:
+    return _PAYLOAD.dump_json(SignalPayload(text, attachments, event)).decode()
 
 
 def read_receipt(text: str) -> Receipt:

@@ -10,6 +10,7 @@ from everturn.wire import events
 from everturn.wire.events import Envelope
 from everturn.wire.views import CitationView, FileView, SignalView, StateView, StepView, TextView, TurnView
 
+_OPEN_STATES = ("accepted", "queued")
 _Item = TypeVar("_Item")
 _TurnEvent = (
     events.ChatStep
@@ -59,7 +60,7 @@ def _fold(state: StateView, envelope: Envelope) -> StateView:
         case events.ChatStart():
             return _put_turn(state, _start_turn(_find_turn(state, data.turn_id), data))
         case events.ChatRewind(turn=turn):
-            return _put_turn(state, turn)
+            return _put_turn(state, _keep_receipts(_find_turn(state, turn.turn_id), turn))
         case _:
             turn = _find_turn(state, envelope.turn_id)
             return state if turn is None else _put_turn(state, _fold_into_turn(turn, data, envelope.round or 0))
@@ -174,10 +175,24 @@ def _put_citations(present: tuple[CitationView, ...], told: tuple[CitationView, 
     return tuple(by_sid[sid] for sid in sorted(by_sid))
 
 
+def _keep_receipts(present: TurnView | None, rewound: TurnView) -> TurnView:
+    """A worker tells of the signals it has read; of what came or was settled since, hints have told."""
+    if present is None:
+        return rewound
+    told = {signal.signal_id: signal for signal in rewound.signals}
+    newer = [
+        signal
+        for signal in present.signals
+        if signal.signal_id not in told or told[signal.signal_id].state in _OPEN_STATES
+    ]
+    kept = {**told, **{signal.signal_id: signal for signal in newer}}
+    return rewound.model_copy(update={"signals": tuple(sorted(kept.values(), key=_signal_key))})
+
+
 def _put_signal(signals: tuple[SignalView, ...], data: events.ChatSignal) -> tuple[SignalView, ...]:
     present = next((signal for signal in signals if signal.signal_id == data.signal_id), None)
     # Only `accepted` can change; a hint that says so may come after the event that settled the signal.
-    if present and present.state != "accepted" and data.state == "accepted":
+    if present and present.state not in _OPEN_STATES and data.state in _OPEN_STATES:
         return signals
     told = SignalView(
         signal_id=data.signal_id,
@@ -187,6 +202,7 @@ def _put_signal(signals: tuple[SignalView, ...], data: events.ChatSignal) -> tup
         attachments=data.attachments,
         round=data.round,
         promoted_to=data.promoted_to,
+        event=data.event,
     )
     return tuple(sorted(_put(signals, told, _signal_key), key=_signal_key))
 

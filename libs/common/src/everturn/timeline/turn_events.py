@@ -58,6 +58,7 @@ def build_signal_event(signal: SignalView) -> ChatSignal:
         attachments=signal.attachments,
         round=signal.round,
         promoted_to=signal.promoted_to,
+        event=signal.event,
     )
 
 

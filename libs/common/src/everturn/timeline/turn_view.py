@@ -134,7 +134,7 @@ class _Seen:
                 self._add_result(block, body)
             case bodies.PlanBody(plan=plan):
                 self._plans[plan.plan_id] = plan
-            case bodies.SignalBody() as body:
+            case bodies.SignalBody() | bodies.EventBody() as body:
                 view = build_folded_signal(block, body, tenant=self._tenant, project=self._project)
                 self._signals[view.signal_id] = view
             case bodies.ExitBody() as body:

@@ -7,13 +7,13 @@ from typing import Any, Literal, cast
 from urllib.parse import quote
 
 from everturn.model.artifacts import Artifact
-from everturn.model.block_bodies import SignalBody, ToolCallBody, ToolResultBody
+from everturn.model.block_bodies import EventBody, SignalBody, ToolCallBody, ToolResultBody
 from everturn.model.blocks import Block, BlockType
 from everturn.model.feedback import Feedback
 from everturn.model.llm.sources import Citation
-from everturn.model.signals import Signal
+from everturn.model.signals import Signal, SignalState
 from everturn.wire.times import iso
-from everturn.wire.views import CitationView, FeedbackView, FileView, SignalView, StepView, TextView
+from everturn.wire.views import CitationView, EventView, FeedbackView, FileView, SignalView, StepView, TextView
 
 WRITE_TOOL = "react.write"
 SHOWN_CHANNELS = ("canvas", "timeline_text")
@@ -116,23 +116,27 @@ def build_signal_view(signal: Signal, *, tenant: str, project: str) -> SignalVie
     return SignalView(
         signal_id=signal.id,
         kind=signal.kind.value,
-        state=signal.state.value,
+        state="queued" if signal.turn_id is None and signal.state is SignalState.ACCEPTED else signal.state.value,
         text=signal.text,
         attachments=tuple(build_file_view(item, tenant=tenant, project=project) for item in signal.attachments),
         round=signal.round,
         promoted_to=signal.promoted_to,
+        event=EventView(kind=signal.event.kind, reactive=signal.event.reactive) if signal.event else None,
     )
 
 
-def build_folded_signal(block: Block, body: SignalBody, *, tenant: str, project: str) -> SignalView:
-    """The receipt of a signal that a `user.followup` or `user.steer` block tells of."""
+def build_folded_signal(block: Block, body: SignalBody | EventBody, *, tenant: str, project: str) -> SignalView:
+    """The receipt of a signal that a `user.followup`, `user.steer` or `event.external` block tells of."""
+    is_event = isinstance(body, EventBody)
+    spoken = "steer" if block.type is BlockType.USER_STEER else "followup"
     return SignalView(
         signal_id=body.signal_id,
-        kind="steer" if block.type is BlockType.USER_STEER else "followup",
+        kind="event" if is_event else spoken,
         state="applied",
         text=body.text,
         attachments=tuple(build_file_view(item, tenant=tenant, project=project) for item in body.attachments),
         round=block.round,
+        event=EventView(kind=body.kind, reactive=body.reactive) if is_event else None,
     )
 
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from everturn.model.plans import PlanSnapshot
 from everturn.model.problems import Problem
 from everturn.model.turns import TurnUsage
-from everturn.wire.views import CitationView, FileView, StateView, TurnView
+from everturn.wire.views import CitationView, EventView, FileView, StateView, TurnView
 
 
 class EventData(BaseModel):
@@ -126,16 +126,17 @@ class ChatSignal(EventData):
 
     type: Literal["chat.signal"] = "chat.signal"
     signal_id: str
-    kind: Literal["followup", "steer", "cancel"]
-    state: Literal["accepted", "applied", "promoted", "expired", "rejected", "retracted"]
+    kind: Literal["followup", "steer", "cancel", "event"]
+    state: Literal["accepted", "queued", "applied", "promoted", "expired", "rejected", "retracted"]
     text: str
     attachments: tuple[FileView, ...] = ()
     round: int | None = None
     promoted_to: str | None = None
+    event: EventView | None = None
 
 
 class ChatRewind(EventData):
-    """The committed state of a turn; replaces all the client has of it."""
+    """The committed state of a turn; replaces all the client has of it, except receipts that it does not know."""
 
     type: Literal["chat.rewind"] = "chat.rewind"
     turn: TurnView

@@ -67,16 +67,24 @@ class CitationView(View):
     favicon_url: str | None = None
 
 
+class EventView(View):
+    """What sort of external event a signal is, and whether the agent is to do something about it."""
+
+    kind: str
+    reactive: bool
+
+
 class SignalView(View):
-    """A signal with its receipt."""
+    """A signal with its receipt. An event that waits for the next turn is `queued`; `event` is there for events."""
 
     signal_id: str
-    kind: Literal["followup", "steer", "cancel"]
-    state: Literal["accepted", "applied", "promoted", "expired", "rejected", "retracted"]
+    kind: Literal["followup", "steer", "cancel", "event"]
+    state: Literal["accepted", "queued", "applied", "promoted", "expired", "rejected", "retracted"]
     text: str
     attachments: tuple[FileView, ...] = ()
     round: int | None = None
     promoted_to: str | None = None
+    event: EventView | None = None
 
 
 class FeedbackView(View):

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from everturn.model.block_bodies import TurnHeaderBody
+from everturn.model.block_bodies import EventBody, TurnHeaderBody
 from everturn.model.blocks import Block, BlockType
-from everturn.model.signals import SignalKind
+from everturn.model.signals import Signal, SignalKind
 from everturn.model.turns import TurnUsage
 
 FOLLOWUP, STEER = BlockType.USER_FOLLOWUP, BlockType.USER_STEER
@@ -71,21 +71,31 @@ def is_finalizing(turn_blocks: Sequence[Block]) -> bool:
     return _last_round_of(turn_blocks, STEER) > _last_round_of(turn_blocks, FOLLOWUP)
 
 
-def has_room_for(limits: TurnLimits, turn_blocks: Sequence[Block], news: Sequence[SignalKind], *, after: int) -> bool:
+def has_room_for(limits: TurnLimits, turn_blocks: Sequence[Block], news: Sequence[Signal], *, after: int) -> bool:
     """Whether signals that come after round `after` are heard in this turn: with their credit a round is left.
 
     A steer brings rounds of its own, and so has room as long as any turn has.
     """
-    if SignalKind.STEER in news:
+    if any(signal.kind is SignalKind.STEER for signal in news):
         return after < most_rounds(limits, turn_blocks)
     base = base_rounds(limits, turn_blocks)
-    credit = earned_credit(turn_blocks) + news.count(SignalKind.FOLLOWUP)
+    credit = earned_credit(turn_blocks) + sum(_credit_of(signal) for signal in news)
     return bool(news) and after < base + min(credit, base)
 
 
 def earned_credit(turn_blocks: Sequence[Block]) -> int:
-    """The rounds that followups added, one each, however they are bounded afterwards."""
-    return sum(1 for block in turn_blocks if block.type is FOLLOWUP)
+    """The rounds that signals added, each followup one and an event what it says, however they are bounded afterwards.
+
+    What a turn began with added none: its rounds were all before it.
+    """
+    events = (block.body for block in turn_blocks if block.round > 0 and isinstance(block.body, EventBody))
+    return sum(1 for block in turn_blocks if block.type is FOLLOWUP) + sum(event.credit for event in events)
+
+
+def _credit_of(signal: Signal) -> int:
+    if signal.event is not None:
+        return signal.event.iteration_credit if signal.event.reactive else 0
+    return 1 if signal.kind is SignalKind.FOLLOWUP else 0
 
 
 def _last_round_of(turn_blocks: Sequence[Block], kind: BlockType) -> int:

@@ -17,7 +17,7 @@ from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing, show_files
 from chat_proc.agent.prompting import PromptBuilder, TurnPrompts
 from chat_proc.agent.round import RoundRunner
 from chat_proc.agent.signals.deferring import draft_deferral, repeats_deferred, shows_deferred_again
-from chat_proc.agent.signals.folding import Folded, ends_work, fold_signals, settle_leftover, through_last_end
+from chat_proc.agent.signals.folding import Folded, fold_signals, is_heard, settle_leftover, through_last_end
 from everturn.errors import Conflict
 from everturn.model.ids import TurnId
 from everturn.model.signals import Signal, SignalKind
@@ -138,8 +138,10 @@ class AgentLoop:
                 return None
             place = self._place(turn, number)
             start = Writing(drafts=tuple(draft_missing_start(place, turn.turn_blocks)))
+            previews = await turn.load_previews([artifact for signal in signals for artifact in signal.attachments])
+            folded = fold_signals(signals, place, partial(show_files, turn), previews)
             try:
-                await turn.commit(start.plus(fold_signals(signals, place, partial(show_files, turn)).writing))
+                await turn.commit(start.plus(folded.writing))
             except InboxMoved:
                 # Edited or taken back between the read and the commit.
                 continue
@@ -172,7 +174,7 @@ class AgentLoop:
                 final = TurnEnd(Outcome.CANCELLED, writing=end.writing.plus(folded.writing))
                 leftover = news[len(cancelling) :]
             elif self._goes_on(turn, end, news):
-                await turn.commit(self._defer(turn, end, len(news)))
+                await turn.commit(self._defer(turn, end, sum(map(is_heard, news))))
                 return None
             try:
                 self._failpoints.hit("turn.before_c3")
@@ -184,7 +186,8 @@ class AgentLoop:
         raise Conflict(f"{MAX_TRIES} signals came while the turn was ending.")
 
     async def _close_once(self, turn: OpenTurn, end: TurnEnd, leftover: tuple[Signal, ...]) -> TurnEnd:
-        settled = settle_leftover(leftover, self._next_turn_id, partial(show_files, turn))
+        place = self._place(turn, _last_round(turn, end))
+        settled = settle_leftover(leftover, place, self._next_turn_id, partial(show_files, turn))
         shown = replace(end.writing, rewind=end.writing.rewind or shows_deferred_again(turn.turn_blocks, end))
         final = TurnEnd(end.outcome, end.error, shown.plus(settled.writing))
         await turn.close(final, promote=settled.promote)
@@ -196,7 +199,7 @@ class AgentLoop:
         if end.error is not None or end.writing.signals or repeats_deferred(turn.turn_blocks, end):
             return False
         wanted = set(SignalKind) if end.outcome is not Outcome.CAPPED else {SignalKind.STEER}
-        heard = [signal.kind for signal in news if signal.kind in wanted and not ends_work(signal)]
+        heard = [signal for signal in news if signal.kind in wanted and is_heard(signal)]
         return has_room_for(self._limits, turn.turn_blocks, heard, after=_last_round(turn, end))
 
     def _defer(self, turn: OpenTurn, end: TurnEnd, count: int) -> Writing:

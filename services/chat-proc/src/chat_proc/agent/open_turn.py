@@ -6,6 +6,7 @@ from typing import Protocol
 
 from chat_proc.agent.limits import Spent
 from everturn.model.artifacts import Artifact
+from everturn.model.block_bodies import AttachmentTextBody
 from everturn.model.blocks import Block, BlockDraft
 from everturn.model.commits import EffectChange, Promotion, SignalChange, UsageEvent
 from everturn.model.ids import TurnId
@@ -112,6 +113,10 @@ class OpenTurn(TurnState, Protocol):
 
     async def load_media(self, artifacts: Sequence[Artifact]) -> None:
         """Fetch the images and documents among these into `media`."""
+        ...
+
+    async def load_previews(self, artifacts: Sequence[Artifact]) -> Mapping[str, AttachmentTextBody]:
+        """The beginnings of the text files among these, by ref; one that can't be read is left out."""
         ...
 
     def now(self) -> str:

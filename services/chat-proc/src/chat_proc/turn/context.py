@@ -10,12 +10,13 @@ from chat_proc.agent.open_turn import TurnEnd, Writing
 from chat_proc.stream.emitter import Emitter
 from chat_proc.turn.finish import build_status_after, draft_exit, status_of
 from chat_proc.turn.inbox import LeasedInbox
-from chat_proc.turn.opening import make_title
+from chat_proc.turn.opening import load_some_previews, make_title, title_source
 from chat_proc.turn.patience import Patience
 from chat_proc.turn.sources import TurnSources
 from chat_proc.turn.titling import TitleCall
 from everturn.errors import EverturnError
 from everturn.model.artifacts import Artifact
+from everturn.model.block_bodies import AttachmentTextBody
 from everturn.model.blocks import GENESIS_HASH, Block, BlockDraft, chain_blocks
 from everturn.model.commits import Commit, Promotion, TurnClose, UsageEvent
 from everturn.model.ids import TurnId
@@ -119,6 +120,9 @@ class LeasedTurn:
             except EverturnError as error:
                 _log.warning("media_unreadable", ref=artifact.ref, error=str(error))
 
+    async def load_previews(self, artifacts: Sequence[Artifact]) -> Mapping[str, AttachmentTextBody]:
+        return await load_some_previews(self._objects, artifacts) if artifacts else {}
+
     def now(self) -> str:
         return iso(self._clock.now())
 
@@ -181,7 +185,7 @@ class LeasedTurn:
         if present:
             return None
         better = self.title_call.try_title() if self.title_call else None
-        return better or make_title(self.turn.request.text)
+        return better or make_title(title_source(self.turn.request))
 
     def _book_title(self) -> None:
         """The call may still be on its way: it ends with the turn, so what it has cost so far is what it costs."""

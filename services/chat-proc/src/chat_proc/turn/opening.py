@@ -5,9 +5,14 @@ import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import structlog
+
+from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.open_turn import Writing
+from chat_proc.agent.signals.folding import ShowFiles, fold_signals
 from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
 from chat_proc.tools.file_types import is_text
+from everturn.errors import EverturnError
 from everturn.model.artifacts import Artifact
 from everturn.model.block_bodies import (
     AttachmentBody,
@@ -21,14 +26,19 @@ from everturn.model.block_bodies import (
 from everturn.model.blocks import Block, BlockDraft, BlockType
 from everturn.model.feedback import Feedback
 from everturn.model.refs import prompt_ref, round_ref
-from everturn.model.turns import Turn
+from everturn.model.signals import Signal, SignalKind, SignalState
+from everturn.model.turns import RequestEvent, Turn, TurnRequest
 from everturn.ports.objects import Objects
 
 PREVIEW_BYTES = 64 * 1024
 """How much of a text attachment is read for its preview."""
 PREVIEW_CHARS = 4_000
 """How much of it the model sees unasked."""
+MAX_PREVIEWS = 20
+"""Of the files that signals bring in one round."""
 TITLE_CHARS = 60
+
+_log = structlog.get_logger(__name__)
 
 
 def make_title(text: str) -> str:
@@ -50,34 +60,71 @@ async def load_preview(objects: Objects, artifact: Artifact) -> AttachmentTextBo
     )
 
 
+async def load_some_previews(
+    objects: Objects, artifacts: Sequence[Artifact], *, limit_s: float = 10.0
+) -> Mapping[str, AttachmentTextBody]:
+    """The previews of the first text files among these, by ref. A file that can't be read in time has none."""
+    previews: dict[str, AttachmentTextBody] = {}
+    texts = [artifact for artifact in artifacts if is_text(artifact.mime)]
+    try:
+        async with asyncio.timeout(limit_s):
+            for artifact in texts[:MAX_PREVIEWS]:
+                previews[artifact.ref] = await load_preview(objects, artifact)
+    except (EverturnError, TimeoutError) as error:
+        # The file itself stays readable by its ref, when the store answers again.
+        _log.warning("preview_missing", previews=len(previews), files=len(texts), error=str(error))
+    return previews
+
+
 async def load_previews(turn: Turn, objects: Objects, limit_s: float = 30.0) -> Mapping[str, AttachmentTextBody]:
     """The previews of the text attachments by ref. Raises Unavailable, NotFound or TimeoutError."""
     async with asyncio.timeout(limit_s):
-        texts = [artifact for artifact in turn.request.attachments if is_text(artifact.mime)]
+        files = [*turn.request.attachments, *(file for event in turn.request.events for file in event.attachments)]
+        texts = [artifact for artifact in files if is_text(artifact.mime)]
         return {artifact.ref: await load_preview(objects, artifact) for artifact in texts}
 
 
+def title_source(request: TurnRequest) -> str:
+    """The text that a title is made of: the prompt, or what the first event tells."""
+    return request.text or next((event.text or event.event.kind for event in request.events), "")
+
+
 def draft_opening(
-    turn: Turn, feedback: Sequence[Feedback], previews: Mapping[str, AttachmentTextBody], now: str
+    turn: Turn,
+    feedback: Sequence[Feedback],
+    previews: Mapping[str, AttachmentTextBody],
+    now: str,
+    show_files: ShowFiles,
 ) -> Writing:
-    """All blocks before the first round."""
+    """All blocks before the first round: what was asked, then the events that the turn begins with."""
     request = turn.request
     header = TurnHeaderBody(ordinal=turn.ordinal, bundle_id=request.bundle_id)
     drafts = [_draft(turn, BlockType.TURN_HEADER, "header", header, now)]
     if turn.ordinal == 1:
-        drafts.append(_draft(turn, BlockType.STAGE_GATE, "title", TitleBody(title=make_title(request.text)), now))
+        title = TitleBody(title=make_title(title_source(request)))
+        drafts.append(_draft(turn, BlockType.STAGE_GATE, "title", title, now))
     for n, item in enumerate(feedback):
         drafts.append(_draft(turn, BlockType.FEEDBACK, f"feedback.{n}", _feedback_body(item), now))
-    drafts.append(
-        BlockDraft(turn.id, 0, BlockType.USER_PROMPT, prompt_ref(turn.id), PromptBody(text=request.text), now)
-    )
+    if request.text or not request.events:
+        prompt = PromptBody(text=request.text)
+        drafts.append(BlockDraft(turn.id, 0, BlockType.USER_PROMPT, prompt_ref(turn.id), prompt, now))
     for artifact in request.attachments:
         drafts.append(
             BlockDraft(turn.id, 0, BlockType.ATTACHMENT_META, artifact.ref, AttachmentBody(artifact=artifact), now)
         )
         if (preview := previews.get(artifact.ref)) is not None:
             drafts.append(BlockDraft(turn.id, 0, BlockType.ATTACHMENT_TEXT, artifact.ref, preview, now))
-    return Writing(drafts=tuple(drafts))
+    place = RoundPlace(turn.id, 0, 0, now)
+    events = fold_signals([_as_signal(turn, event) for event in request.events], place, show_files, previews).writing
+    # No row waits for these any more: they are part of the request.
+    return Writing(drafts=(*drafts, *events.drafts), after=events.after)
+
+
+def _as_signal(turn: Turn, told: RequestEvent) -> Signal:
+    state = SignalState.PROMOTED
+    return Signal(
+        told.id, turn.id, SignalKind.EVENT, told.text, state, turn.created_at, told.attachments, event=told.event
+    )
 
 
 def add_prune_notice(opening: Writing, policy: PrunePolicy, blocks: Sequence[Block]) -> Writing:

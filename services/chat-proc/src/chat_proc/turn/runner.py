@@ -3,11 +3,12 @@
 import asyncio
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
+from functools import partial
 
 import structlog
 
 from chat_proc.agent.loop import AgentLoop, HandedOver
-from chat_proc.agent.open_turn import TurnEnd
+from chat_proc.agent.open_turn import TurnEnd, show_files
 from chat_proc.agent.race import Stopped, run_until
 from chat_proc.stream.emitter import Emitter
 from chat_proc.timeline.pruning import PrunePolicy
@@ -249,16 +250,17 @@ class ClaimedTurn:
         feedback = await self._parts.patience.call(
             lambda: self._parts.timelines.load_fresh_feedback(lease.principal, lease.conversation_id)
         )
+        show = partial(show_files, turn)
         turn.emit(build_start_event(row, tenant=lease.principal.tenant, project=lease.principal.project))
         if given_up:
             # What killed the workers may be an attachment: none is read.
-            return replace(_given_up(), writing=draft_opening(row, feedback, {}, turn.now()))
+            return replace(_given_up(), writing=draft_opening(row, feedback, {}, turn.now(), show))
         try:
             previews = await load_previews(row, self._parts.objects)
         except (Unavailable, NotFound, TimeoutError) as error:
             unreadable = problem("attachment-unreadable", "An attachment can't be read.", 503, str(error))
-            return TurnEnd(None, unreadable, draft_opening(row, feedback, {}, turn.now()))
-        opening = draft_opening(row, feedback, previews, turn.now())
+            return TurnEnd(None, unreadable, draft_opening(row, feedback, {}, turn.now(), show))
+        opening = draft_opening(row, feedback, previews, turn.now(), show)
         await turn.commit(add_prune_notice(opening, self._parts.pruning, turn.blocks))
         self._parts.failpoints.hit("turn.opened")
         return None

@@ -8,7 +8,7 @@ from typing import Protocol
 import structlog
 
 from chat_proc.models.estimate import estimate_request
-from chat_proc.turn.opening import make_title
+from chat_proc.turn.opening import make_title, title_source
 from everturn.model.commits import UsageEvent
 from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
 from everturn.model.llm.tokens import CharsPerToken
@@ -121,7 +121,7 @@ class TitleCalls:
                 _log.error("title_call_broke", exc_info=error)
 
     def _try_build(self, turn: Turn) -> TitleCall | None:
-        text = turn.request.text.strip()
+        text = title_source(turn.request).strip()
         if self._model is None or turn.ordinal != 1 or not text:
             return None
         messages = (

@@ -77,6 +77,6 @@ def build_accepted(principal: Principal, receipt: Receipt) -> AcceptedOut:
         conversation_id=conversation,
         turn_id=receipt.turn_id,
         signal_id=receipt.signal_id,
-        receipt=ReceiptOut(state=receipt.state.value if receipt.state else "queued"),
+        receipt=ReceiptOut(state=receipt.state.value if receipt.state and receipt.turn_id else "queued"),
         events_url=f"/conversations/{principal.tenant}/{principal.project}/{conversation}/events",
     )

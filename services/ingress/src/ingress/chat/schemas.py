@@ -1,12 +1,15 @@
 """What clients send to a conversation and get back."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from everturn.model.signals import MAX_EVENT_CREDIT
 from everturn.wire.views import SignalView
 
 ID_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"
+EVENT_KIND_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
+"""What refs take as the kind of an external thing (everturn.model.refs)."""
 BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
 
 
@@ -34,11 +37,28 @@ class MessageIn(Wire):
     kind: Literal["followup", "steer"] | None = None
 
 
-class SignalIn(Wire):
-    """Something said to the running turn. A blank steer stops it; a cancel needs no text."""
+class EventIn(Wire):
+    """What a signal of kind `event` tells besides its text; `kind` is one of those this server takes.
 
-    kind: Literal["followup", "steer", "cancel"]
+    A reactive event wakes the agent; another one is only recorded. `payload` has at most 16 KB as JSON.
+    `iteration_credit` are the rounds that a reactive event adds to the turn.
+    """
+
+    kind: str = Field(pattern=EVENT_KIND_PATTERN, examples=["form"])
+    payload: dict[str, Any] = Field(default_factory=dict, examples=[{"form": "address", "city": "Oslo"}])
+    reactive: bool = True
+    iteration_credit: int = Field(default=0, ge=0, le=MAX_EVENT_CREDIT)
+
+
+class SignalIn(Wire):
+    """Something said to the running turn. A blank steer stops it; a cancel needs no text; an event has `event`.
+
+    In a conversation at rest a reactive event opens a turn, and one to be recorded waits for the next.
+    """
+
+    kind: Literal["followup", "steer", "cancel", "event"]
     text: str = Field(default="", examples=["Only the north, please."])
+    event: EventIn | None = None
     attachments: tuple[AttachmentIn, ...] = Field(default=(), max_length=100, strict=False)
     target_turn_id: str | None = Field(default=None, max_length=80, examples=[ID_EXAMPLE])
 
@@ -50,16 +70,19 @@ class SignalPatch(Wire):
 
 
 class ReceiptOut(Wire):
-    """Where the message stands: queued as a turn, or as a signal in one of a signal's states."""
+    """Where the message stands: queued as a turn or for the next one, or as a signal in one of a signal's states."""
 
     state: Literal["queued", "accepted", "applied", "promoted", "expired", "rejected", "retracted"]
 
 
 class AcceptedOut(Wire):
-    """The message is stored and will be answered. `signal_id` is there when it went into the running turn `turn_id`."""
+    """The message is stored and will be answered. `signal_id` is there when it went into the running turn `turn_id`.
+
+    An event that is only to be recorded has no `turn_id` in a conversation at rest: it waits for the next turn.
+    """
 
     conversation_id: str
-    turn_id: str
+    turn_id: str | None
     signal_id: str | None = None
     receipt: ReceiptOut
     events_url: str
@@ -69,5 +92,5 @@ class SignalOut(Wire):
     """A signal with its receipt."""
 
     conversation_id: str
-    turn_id: str
+    turn_id: str | None
     signal: SignalView

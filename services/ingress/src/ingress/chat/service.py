@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -13,7 +14,7 @@ from starlette.datastructures import Headers
 from everturn.errors import Unavailable
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, Ids, SignalId, TurnId, is_id
-from everturn.model.signals import Signal, SignalKind
+from everturn.model.signals import MAX_PAYLOAD_BYTES, ExternalEvent, Signal, SignalKind
 from everturn.ports.clock import Clock
 from everturn.ports.doorbells import Doorbells
 from everturn.ports.event_stream import Hint, Hints, InboxBells
@@ -26,7 +27,7 @@ from ingress.admission.paths import load_conversation_id
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
 from ingress.chat.schemas import MessageIn, SignalIn
 from ingress.chat.submission import Submission
-from ingress.errors import unprocessable
+from ingress.errors import ProblemError, too_large, unprocessable
 
 TWIN_WAIT_S = 5.0
 """How long a request waits for another one with its Idempotency-Key (api.md)."""
@@ -57,8 +58,10 @@ class ChatService:
         ids: Ids,
         clock: Clock,
         metrics: IngressMetrics,
+        event_kinds: frozenset[str],
     ) -> None:
         self._inbox = inbox
+        self._event_kinds = event_kinds
         self._wires = wires
         self._gate = gate
         self._intake = intake
@@ -99,12 +102,35 @@ class ChatService:
             _check_content(form.text, submission.files)
         if form.kind == "cancel" and submission.files:
             raise unprocessable("A cancel takes no files.")
+        event = self._read_event(form)
         target = parse_turn_id(form.target_turn_id)
         key = build_key(headers, route=_route(principal, conversation_id, "signals"), content=_content(submission))
-        await self._gate.admit(new_work=False)
+        await self._gate.admit(new_work=event is not None and event.reactive)
         saved = await self._take_files(principal, conversation_id, submission.files)
-        signal = IncomingSignal(self._ids.signal(), SignalKind(form.kind), form.text, saved.uploads, target)
+        signal = IncomingSignal(
+            signal_id=self._ids.signal(),
+            kind=SignalKind(form.kind),
+            text=form.text,
+            uploads=saved.uploads,
+            target_turn_id=target,
+            event=event,
+            turn_id=self._ids.turn(),
+        )
         return await self._accept(saved, lambda: self._inbox.accept_signal(principal, conversation_id, signal, key))
+
+    def _read_event(self, form: SignalIn) -> ExternalEvent | None:
+        """Raises a 422 naming the field, or a 413, unless there is an event exactly when the kind says so."""
+        if (form.event is None) is (form.kind == "event"):
+            raise _bad_field("event", "is there for signals of kind `event`, and only for them.")
+        if form.event is None:
+            return None
+        if form.event.kind not in self._event_kinds:
+            raise _bad_field("event.kind", f"is one of {', '.join(sorted(self._event_kinds))}.")
+        if len(json.dumps(form.event.payload, ensure_ascii=False).encode(errors="surrogatepass")) > MAX_PAYLOAD_BYTES:
+            raise too_large(f"body.event.payload has more than {MAX_PAYLOAD_BYTES} bytes as JSON.")
+        event = form.event
+        credit = event.iteration_credit if event.reactive else 0
+        return ExternalEvent(event.kind, event.payload, event.reactive, credit)
 
     async def _take_files(
         self, principal: Principal, conversation_id: ConversationId, files: Sequence[IncomingFile]
@@ -193,6 +219,10 @@ def parse_turn_id(text: str | None) -> TurnId | None:
     if text is not None and not is_id(text, "turn"):
         raise unprocessable("target_turn_id is no turn id.")
     return TurnId(text) if text is not None else None
+
+
+def _bad_field(name: str, sentence: str) -> ProblemError:
+    return unprocessable(f"body.{name} {sentence}", errors=[{"field": f"body.{name}", "message": sentence}])
 
 
 def _check_content(text: str, files: Sequence[IncomingFile]) -> None:

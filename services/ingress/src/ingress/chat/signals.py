@@ -31,7 +31,7 @@ router = APIRouter(prefix=PREFIX, route_class=AdmittedRoute, tags=["signals"])
 async def post_signal(
     request: Request, me: Me, service: Service, caps: Caps, conversation_id: ConversationPath
 ) -> AcceptedOut:
-    """Say something to the running turn: a followup, a steer or a cancel. A conversation at rest answers 409."""
+    """Say something to the running turn, or tell it of an event. A conversation at rest takes only events, else 409."""
     submission = await read_submission(cast(AdmittedRequest, request), SignalIn, caps)
     return build_accepted(me, await service.accept_signal(me, conversation_id, submission, request.headers))
 

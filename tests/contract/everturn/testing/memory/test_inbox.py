@@ -2,11 +2,12 @@
 
 import pytest
 
+from everturn.testing.contracts.external_events import ExternalEventsContract, TargetsContract
 from everturn.testing.contracts.inbox import InboxContract
 from everturn.testing.contracts.stage import Stage
 
 
-class TestMemoryInbox(InboxContract):
+class TestMemoryInbox(InboxContract, ExternalEventsContract, TargetsContract):
     @pytest.fixture
     def stage(self, memory_stage: Stage) -> Stage:
         return memory_stage

@@ -3,12 +3,18 @@ from dataclasses import replace
 import pytest
 
 from chat_proc.agent.drafting import RoundPlace
-from chat_proc.agent.signals.folding import ends_work, fold_signals, settle_leftover, through_last_end
-from everturn.model.block_bodies import SignalBody
+from chat_proc.agent.signals.folding import (
+    ends_work,
+    fold_signals,
+    is_heard,
+    settle_leftover,
+    through_last_end,
+)
+from everturn.model.block_bodies import AttachmentTextBody, EventBody, SignalBody
 from everturn.model.blocks import BlockType
 from everturn.model.commits import Promotion, SignalChange
 from everturn.model.ids import SignalId, TurnId
-from everturn.model.signals import Signal, SignalKind, SignalState
+from everturn.model.signals import ExternalEvent, Signal, SignalKind, SignalState
 from everturn.testing.fixed_clock import BEGINNING
 from everturn.testing.stories import make_artifact
 from everturn.wire.events import ChatSignal
@@ -34,6 +40,54 @@ def test_a_cancel_and_a_blank_steer_end_the_work(signal: Signal, ends: bool) -> 
 
 def test_a_steer_with_a_file_is_not_blank() -> None:
     assert not ends_work(replace(STOP, attachments=(make_artifact(TURN, "a.txt"),)))
+
+
+FORM = replace(say(SignalKind.EVENT, "sent", "sig_e"), event=ExternalEvent("form", {"total": 7}, iteration_credit=2))
+RECORD = replace(say(SignalKind.EVENT, "noted", "sig_r"), event=ExternalEvent("alert", reactive=False))
+
+
+def test_only_what_waits_for_the_agent_is_heard() -> None:
+    heard = [signal.id for signal in (FOLLOWUP, STEER, STOP, CANCEL, FORM, RECORD) if is_heard(signal)]
+
+    assert heard == [FOLLOWUP.id, STEER.id, FORM.id]
+
+
+def test_an_event_becomes_a_block_of_its_own_kind() -> None:
+    folded = fold_signals([FORM, RECORD], PLACE, lambda _: ())
+
+    form, record = folded.writing.drafts
+    assert (form.type, form.ref) == (BlockType.EXTERNAL_EVENT, f"ar:{TURN}.external.form.{FORM.id}")
+    assert form.body == EventBody(signal_id=FORM.id, kind="form", text="sent", payload={"total": 7}, credit=2)
+    assert record.body == EventBody(signal_id=RECORD.id, kind="alert", text="noted", reactive=False)
+    (told, _), _ = folded.writing.after
+    assert isinstance(told, ChatSignal) and told.event is not None
+    assert (told.kind, told.event.kind, told.event.reactive) == ("event", "form", True)
+
+
+def test_the_beginning_of_a_text_file_stands_behind_its_signal() -> None:
+    artifact = make_artifact(TURN, "a.txt")
+    preview = AttachmentTextBody(filename="a.txt", text="hello", total_chars=5)
+
+    folded = fold_signals([replace(FORM, attachments=(artifact,))], PLACE, lambda _: (), {artifact.ref: preview})
+
+    assert [draft.type for draft in folded.writing.drafts] == [BlockType.EXTERNAL_EVENT, BlockType.ATTACHMENT_TEXT]
+    assert (folded.writing.drafts[1].ref, folded.writing.drafts[1].body) == (artifact.ref, preview)
+
+
+@pytest.mark.parametrize("event", [None, ExternalEvent("Not A Kind")])
+def test_a_signal_that_no_block_can_be_made_of_is_rejected_and_the_others_are_not(event: ExternalEvent | None) -> None:
+    folded = fold_signals([replace(FORM, event=event), FOLLOWUP], PLACE, lambda _: ())
+
+    assert [change.state for change in folded.writing.signals] == [SignalState.REJECTED, SignalState.APPLIED]
+    assert [draft.type for draft in folded.writing.drafts] == [BlockType.USER_FOLLOWUP]
+
+
+def test_a_late_event_goes_into_the_next_turn_and_one_to_be_recorded_stays_in_this() -> None:
+    leftover = settle_leftover([RECORD, FORM, FOLLOWUP], PLACE, lambda: NEXT, lambda _: ())
+
+    assert leftover.promote == Promotion((FORM.id, FOLLOWUP.id), NEXT, "more")
+    assert leftover.writing.signals == (SignalChange(RECORD.id, SignalState.APPLIED, 3),)
+    assert [draft.type for draft in leftover.writing.drafts] == [BlockType.EXTERNAL_EVENT]
 
 
 def test_words_become_blocks_and_everything_gets_a_receipt() -> None:
@@ -65,7 +119,7 @@ def test_what_was_said_after_the_last_end_is_left_for_the_next_turn() -> None:
 
 
 def test_late_words_become_one_next_turn_and_the_rest_expires() -> None:
-    leftover = settle_leftover([FOLLOWUP, CANCEL, STEER], lambda: NEXT, lambda _: ())
+    leftover = settle_leftover([FOLLOWUP, CANCEL, STEER], PLACE, lambda: NEXT, lambda _: ())
 
     assert leftover.promote == Promotion((FOLLOWUP.id, STEER.id), NEXT, "more\n\nleft")
     assert leftover.writing.signals == (SignalChange(CANCEL.id, SignalState.EXPIRED),)
@@ -78,4 +132,4 @@ def test_without_late_words_no_turn_is_made() -> None:
     def never() -> TurnId:
         raise AssertionError("no id is needed")
 
-    assert settle_leftover([CANCEL], never, lambda _: ()).promote is None
+    assert settle_leftover([CANCEL], PLACE, never, lambda _: ()).promote is None

@@ -10,7 +10,7 @@ from everturn.model.artifacts import Artifact, ArtifactKind
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.refs import file_ref
 from everturn.ports.artifacts import MAX_PAGE, Artifacts, WorkspaceTurn
-from everturn.testing.contracts.stage import ANN, STRANGERS, Stage, commit, think
+from everturn.testing.contracts.stage import ANN, STRANGERS, Stage, commit, think, turn_of
 
 
 def build_row(stage: Stage, turn_id: str, ref: str, description: str = "") -> Artifact:
@@ -49,7 +49,7 @@ class ArtifactsContract:
 
     async def test_an_attachment_is_found_by_its_id_and_by_its_ref(self, artifacts: Artifacts, stage: Stage) -> None:
         receipt = await stage.say(uploads=(stage.upload(),))
-        (attachment,) = (await stage.timelines.load_turn(ANN, receipt.turn_id)).request.attachments
+        (attachment,) = (await stage.timelines.load_turn(ANN, turn_of(receipt))).request.attachments
 
         assert await artifacts.load(ANN, attachment.id) == attachment
         assert await artifacts.load_by_ref(ANN, receipt.conversation_id, attachment.ref) == attachment

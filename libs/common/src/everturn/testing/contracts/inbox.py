@@ -7,7 +7,7 @@ from everturn.model.identity import Lane
 from everturn.model.signals import SignalKind, SignalState
 from everturn.model.turns import TurnStatus
 from everturn.ports.inbox import MAX_OPEN_SIGNALS, IdempotencyKey, InboxFull, IncomingMessage, KeyReused
-from everturn.testing.contracts.stage import STRANGERS, Stage, closing
+from everturn.testing.contracts.stage import STRANGERS, Stage, closing, turn_of
 
 
 class InboxContract:
@@ -16,7 +16,7 @@ class InboxContract:
     async def test_a_message_to_a_new_conversation_opens_its_first_turn(self, stage: Stage) -> None:
         receipt = await stage.say("Hello \x00 \u202e\n")
 
-        turn = await stage.timelines.load_turn(stage.principal, receipt.turn_id)
+        turn = await stage.timelines.load_turn(stage.principal, turn_of(receipt))
         assert (turn.ordinal, turn.status, turn.request.text) == (1, TurnStatus.QUEUED, "Hello \x00 \u202e\n")
         assert (receipt.signal_id, receipt.ring, receipt.lane) == (None, True, Lane.PAID)
 
@@ -25,7 +25,7 @@ class InboxContract:
 
         receipt = await stage.say("And this.", claim.lease.conversation_id)
 
-        (signal,) = await stage.timelines.load_signals(stage.principal, receipt.turn_id)
+        (signal,) = await stage.timelines.load_signals(stage.principal, turn_of(receipt))
         assert (signal.id, signal.kind, signal.text) == (receipt.signal_id, SignalKind.FOLLOWUP, "And this.")
         assert (receipt.turn_id, receipt.state, receipt.ring) == (claim.turn_id, SignalState.ACCEPTED, False)
 
@@ -36,7 +36,7 @@ class InboxContract:
         receipt = await stage.say("Again.", claim.lease.conversation_id)
 
         assert receipt.signal_id is None
-        assert (await stage.timelines.load_turn(stage.principal, receipt.turn_id)).ordinal == 2
+        assert (await stage.timelines.load_turn(stage.principal, turn_of(receipt))).ordinal == 2
 
     async def test_the_same_key_gets_the_first_answer_and_does_nothing(self, stage: Stage) -> None:
         key = IdempotencyKey("messages", stage.ids.call(), "hash")
@@ -46,7 +46,7 @@ class InboxContract:
 
         assert again.replayed and not again.ring
         assert (again.conversation_id, again.turn_id) == (first.conversation_id, first.turn_id)
-        assert await stage.timelines.load_signals(stage.principal, first.turn_id) == ()
+        assert await stage.timelines.load_signals(stage.principal, turn_of(first)) == ()
 
     async def test_the_same_key_for_another_request_is_refused(self, stage: Stage) -> None:
         key = stage.ids.call()
@@ -97,7 +97,7 @@ class InboxContract:
 
         receipts = [await stage.say(text, claim.lease.conversation_id) for text in "cab"]
 
-        signals = await stage.timelines.load_signals(stage.principal, receipts[0].turn_id)
+        signals = await stage.timelines.load_signals(stage.principal, turn_of(receipts[0]))
         assert [signal.text for signal in signals] == ["c", "a", "b"]
 
     async def test_a_full_inbox_takes_only_cancels_until_a_signal_is_settled(self, stage: Stage) -> None:
@@ -139,7 +139,7 @@ class InboxContract:
         again = await stage.inbox.retract_signal(stage.principal, conversation_id, receipt.signal_id)
 
         assert again.state is SignalState.RETRACTED
-        assert await stage.timelines.load_signals(stage.principal, receipt.turn_id) == ()
+        assert await stage.timelines.load_signals(stage.principal, turn_of(receipt)) == ()
         with pytest.raises(Conflict):
             await stage.inbox.save_signal_text(stage.principal, conversation_id, receipt.signal_id, "x")
 
@@ -147,8 +147,8 @@ class InboxContract:
         receipt = await stage.say(uploads=(stage.upload(),))
         followup = await stage.say("More.", receipt.conversation_id, uploads=(stage.upload(),))
 
-        turn = await stage.timelines.load_turn(stage.principal, receipt.turn_id)
-        (signal,) = await stage.timelines.load_signals(stage.principal, receipt.turn_id)
+        turn = await stage.timelines.load_turn(stage.principal, turn_of(receipt))
+        (signal,) = await stage.timelines.load_signals(stage.principal, turn_of(receipt))
         assert turn.request.attachments[0].path == f"{receipt.turn_id}/attachments/sales.csv"
         assert str(followup.signal_id) in signal.attachments[0].path
 

@@ -1,7 +1,7 @@
 """The contract of Leases as tests; a subclass or its module defines the fixture `stage`."""
 
 from everturn.model.turns import TurnStatus
-from everturn.testing.contracts.stage import Stage, closing, commit, think
+from everturn.testing.contracts.stage import Stage, closing, commit, think, turn_of
 
 
 class LeasesContract:
@@ -12,7 +12,7 @@ class LeasesContract:
 
         claim = await stage.claim(receipt.conversation_id)
 
-        turn = await stage.timelines.load_turn(stage.principal, receipt.turn_id)
+        turn = await stage.timelines.load_turn(stage.principal, turn_of(receipt))
         assert (turn.status, turn.attempt) == (TurnStatus.RUNNING, 0)
         assert turn.started_at is not None
         assert (claim.turn_id, claim.lease.fence, claim.next_seq, claim.inbox_seq) == (receipt.turn_id, 1, 1, 1)

@@ -4,15 +4,23 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from everturn.model.block_bodies import Body, ExitBody, FeedbackBody, RangeSummaryBody, SignalBody, ThinkingBody
+from everturn.model.block_bodies import (
+    Body,
+    EventBody,
+    ExitBody,
+    FeedbackBody,
+    RangeSummaryBody,
+    SignalBody,
+    ThinkingBody,
+)
 from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.model.commits import Commit, Promotion, SignalChange, TurnClose
 from everturn.model.feedback import Feedback
 from everturn.model.identity import Principal, Role
-from everturn.model.ids import ArtifactId, ConversationId, Ids
+from everturn.model.ids import ArtifactId, ConversationId, Ids, TurnId
 from everturn.model.leases import Claim, EventCursor
 from everturn.model.problems import problem
-from everturn.model.signals import SignalKind
+from everturn.model.signals import ExternalEvent, SignalKind
 from everturn.model.turns import Outcome, TurnStatus, TurnUsage
 from everturn.model.uploads import Upload
 from everturn.ports.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal, Receipt
@@ -63,9 +71,24 @@ class Stage:
         )
         return await self.inbox.accept_message(self.principal, message, key)
 
-    async def signal(self, conversation_id: ConversationId, kind: SignalKind, text: str = "") -> Receipt:
-        signal = IncomingSignal(self.ids.signal(), kind, text)
+    async def signal(
+        self,
+        conversation_id: ConversationId,
+        kind: SignalKind,
+        text: str = "",
+        *,
+        event: ExternalEvent | None = None,
+        uploads: tuple[Upload, ...] = (),
+        target: TurnId | None = None,
+    ) -> Receipt:
+        signal = IncomingSignal(self.ids.signal(), kind, text, uploads, target, event, self.ids.turn())
         return await self.inbox.accept_signal(self.principal, conversation_id, signal, None)
+
+    async def tell(
+        self, conversation_id: ConversationId, event: ExternalEvent, *, uploads: tuple[Upload, ...] = ()
+    ) -> Receipt:
+        """An external event."""
+        return await self.signal(conversation_id, SignalKind.EVENT, "It rang.", event=event, uploads=uploads)
 
     async def start_turn(self, text: str = "Hello.") -> Claim:
         """A message to a new conversation, claimed by the first worker."""
@@ -82,9 +105,16 @@ class Stage:
         return Upload(artifact_id, filename, "text/csv", 3, digest, f"conv_x/{digest}", "not scanned")
 
 
+def turn_of(receipt: Receipt) -> TurnId:
+    """The turn of a receipt that has one."""
+    assert receipt.turn_id is not None
+    return receipt.turn_id
+
+
 _TYPES: dict[type[Body], BlockType] = {
     ThinkingBody: BlockType.THINKING,
     SignalBody: BlockType.USER_FOLLOWUP,
+    EventBody: BlockType.EXTERNAL_EVENT,
     FeedbackBody: BlockType.FEEDBACK,
     RangeSummaryBody: BlockType.RANGE_SUMMARY,
     ExitBody: BlockType.EXIT,

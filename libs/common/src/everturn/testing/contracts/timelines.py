@@ -14,7 +14,7 @@ from everturn.model.signals import SignalState
 from everturn.model.turns import Outcome, TurnStatus
 from everturn.ports.inbox import Receipt
 from everturn.ports.timelines import InboxMoved, OutOfOrder
-from everturn.testing.contracts.stage import STRANGERS, Stage, closing, commit, summarize, think, write
+from everturn.testing.contracts.stage import STRANGERS, Stage, closing, commit, summarize, think, turn_of, write
 from everturn.testing.fixed_clock import BEGINNING
 
 
@@ -111,7 +111,7 @@ class TimelinesContract:
 
         await stage.timelines.commit(claim.lease, _folding(claim, receipt, "More."))
 
-        assert await stage.timelines.load_signals(stage.principal, receipt.turn_id) == ()
+        assert await stage.timelines.load_signals(stage.principal, turn_of(receipt)) == ()
         signal = await stage.inbox.load_signal(stage.principal, receipt.conversation_id, receipt.signal_id)
         assert (signal.state, signal.round) == (SignalState.APPLIED, 1)
 

@@ -1,5 +1,6 @@
 """The rows that the in-memory drivers share: what Postgres holds in a real platform."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from everturn.errors import NotFound
@@ -13,7 +14,7 @@ from everturn.model.ids import CallId, ConversationId, SignalId, TurnId
 from everturn.model.leases import ORIGIN, EventCursor
 from everturn.model.llm.sources import Source
 from everturn.model.signals import Signal
-from everturn.model.turns import Turn
+from everturn.model.turns import RequestEvent, Turn
 from everturn.ports.clock import Clock
 from everturn.ports.inbox import Receipt
 from everturn.testing.fixed_clock import FixedClock
@@ -107,6 +108,13 @@ class MemoryPlatform:
 
     def open_turn(self, conversation_id: ConversationId) -> TurnRow | None:
         return next((row for row in self.turns_of(conversation_id) if row.turn.status.is_open), None)
+
+
+def build_request_events(signals: Sequence[Signal]) -> tuple[RequestEvent, ...]:
+    """The events among these, as the request of a turn holds them."""
+    return tuple(
+        RequestEvent(signal.id, signal.text, signal.event, signal.attachments) for signal in signals if signal.event
+    )
 
 
 def same_owner(one: Principal, other: Principal) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from everturn.errors import Conflict, NotFound, StaleFence
-from everturn.model.block_bodies import FeedbackBody, RangeSummaryBody, SignalBody
+from everturn.model.block_bodies import EventBody, FeedbackBody, RangeSummaryBody, SignalBody
 from everturn.model.blocks import Block, first_broken_link
 from everturn.model.commits import Commit, Promotion, TurnClose
 from everturn.model.conversations import ConversationState
@@ -15,7 +15,7 @@ from everturn.model.llm.sources import Source
 from everturn.model.signals import Signal, SignalState
 from everturn.model.turns import Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.ports.timelines import InboxMoved, OutOfOrder
-from everturn.testing.memory.platform import ConversationRow, MemoryPlatform, TurnRow, same_owner
+from everturn.testing.memory.platform import ConversationRow, MemoryPlatform, TurnRow, build_request_events, same_owner
 
 
 class MemoryTimelines:
@@ -102,9 +102,8 @@ class MemoryTimelines:
             commit.blocks[0].seq != row.next_seq or first_broken_link(commit.blocks, last_hash=row.last_hash)
         ):
             raise OutOfOrder(f"{commit.blocks[0].seq} of {row.id}")
-        folded = {
-            block.body.signal_id: block.body.text for block in commit.blocks if isinstance(block.body, SignalBody)
-        }
+        bodies = [block.body for block in commit.blocks]
+        folded = {body.signal_id: body.text for body in bodies if isinstance(body, SignalBody | EventBody)}
         for change in commit.signals:
             signal = self._platform.signals[change.signal_id].signal
             if signal.state is not SignalState.ACCEPTED or folded.get(signal.id, signal.text) != signal.text:
@@ -165,14 +164,15 @@ class MemoryTimelines:
         )
         for signal in rows:
             signal.signal = replace(signal.signal, state=SignalState.PROMOTED, promoted_to=promotion.turn_id)
-        attachments = tuple(artifact for signal in rows for artifact in signal.signal.attachments)
+        said = [row.signal for row in rows]
+        attachments = tuple(artifact for signal in said if signal.event is None for artifact in signal.attachments)
         turn = Turn(
             id=promotion.turn_id,
             conversation_id=ended.turn.conversation_id,
             ordinal=ended.turn.ordinal + 1,
             status=TurnStatus.QUEUED,
             attempt=0,
-            request=TurnRequest(promotion.text, attachments, ended.turn.request.bundle_id),
+            request=TurnRequest(promotion.text, attachments, ended.turn.request.bundle_id, build_request_events(said)),
             created_at=self._platform.clock.now(),
         )
         self._platform.turns[turn.id] = TurnRow(turn, ended.principal, ended.lane, ended.roles)

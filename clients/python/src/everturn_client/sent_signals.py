@@ -1,0 +1,40 @@
+"""What a client may still do with a signal it has sent: look at its receipt, change its text, take it back."""
+
+from typing import Protocol
+
+from everturn_client.answers import SignalState, parse_answer
+from everturn_client.requests import Requests
+
+
+class BuildPath(Protocol):
+    """The path of something of this tenant and project on the server."""
+
+    def __call__(self, *parts: str) -> str: ...
+
+
+class SentSignals:
+    """Signals of one user; all methods raise as those of EverturnClient."""
+
+    def __init__(self, requests: Requests, build_path: BuildPath) -> None:
+        self._requests = requests
+        self._build_path = build_path
+
+    async def get(self, conversation_id: str, signal_id: str) -> SignalState:
+        """A signal with its receipt as it stands now."""
+        return await self._send("GET", conversation_id, signal_id)
+
+    async def edit(self, conversation_id: str, signal_id: str, text: str) -> SignalState:
+        """Give it another text; a 409 once it was applied."""
+        return await self._send("PATCH", conversation_id, signal_id, {"text": text})
+
+    async def retract(self, conversation_id: str, signal_id: str) -> SignalState:
+        """Take it back; a 409 once it was applied. Doing so twice is fine."""
+        return await self._send("DELETE", conversation_id, signal_id)
+
+    async def _send(
+        self, method: str, conversation_id: str, signal_id: str, fields: dict[str, str] | None = None
+    ) -> SignalState:
+        path = self._build_path(conversation_id, "signals", signal_id)
+        # Each of them gives the same when it is repeated.
+        body = await self._requests.send(method, path, json=fields, is_repeatable=True)
+        return parse_answer(SignalState, body)
