@@ -176,6 +176,9 @@ class MemoryTurns:
         self.poisoned: set[TurnId] = set()
         """Turns whose rows make their reader crash."""
 
+    async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
+        return await MemoryTimelines(self._platform).load_sources(principal, conversation_id)
+
     async def load_page(
         self,
         principal: Principal,

@@ -79,6 +79,7 @@ CASES: dict[str, Case] = {
     "Conversations.load_page": lambda port, ann, who: port.load_page(who, ConversationQuery()),
     "Conversations.save": lambda port, ann, who: port.save(who, ann.conversation_id, title="taken", archived=True),
     "Conversations.erase": lambda port, ann, who: port.erase(who, ann.conversation_id),
+    "Turns.load_sources": lambda port, ann, who: port.load_sources(who, ann.conversation_id),
     "Turns.load_page": lambda port, ann, who: port.load_page(who, ann.conversation_id),
     "FeedbackBook.save": lambda port, ann, who: port.save(
         who, ann.conversation_id, Feedback(ann.turn_id, "user", Reaction.OK, "", BEGINNING)

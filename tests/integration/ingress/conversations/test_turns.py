@@ -22,6 +22,21 @@ async def test_a_turn_is_the_one_that_fetch_shows(client: httpx2.AsyncClient, ch
     assert turn.json() == named.json()["turns"][0] == (await chat.state(sent["conversation_id"]))["turns"][0]
 
 
+async def test_materialized_the_documents_come_along(client: httpx2.AsyncClient, chat: Any) -> None:
+    sent = await chat.send("hello")
+    asked = {"conversation_id": sent["conversation_id"]}
+
+    plain = (await client.post(f"{BASE}/fetch", json=asked)).json()
+    whole = (await client.post(f"{BASE}/fetch", json={**asked, "materialize": True})).json()
+
+    assert "artifacts" not in plain
+    artifacts = whole.pop("artifacts")
+    assert whole == plain
+    timeline = artifacts["conv.timeline.v1"]
+    assert (timeline["version"], timeline["turn_ids"], timeline["sources_pool"]) == (1, [sent["turn_id"]], [])
+    assert [log["turn_id"] for log in artifacts["turn.log"]] == [sent["turn_id"]]
+
+
 async def test_absent_and_foreign_turns_are_the_same_404(
     client: httpx2.AsyncClient, chat: Any, refused: Refused
 ) -> None:
@@ -43,7 +58,8 @@ async def test_absent_and_foreign_turns_are_the_same_404(
         ({"conversation_id": 7}, 422),
         ({"conversation_id": f"conv_{ABSENT}", "turn_ids": ["x"]}, 404),
         ({"conversation_id": f"conv_{ABSENT}", "limit": 0}, 422),
-        ({"conversation_id": f"conv_{ABSENT}", "materialize": True}, 422),
+        ({"conversation_id": f"conv_{ABSENT}", "materialize": True}, 404),
+        ({"conversation_id": f"conv_{ABSENT}", "materialized": True}, 422),
     ],
 )
 async def test_bad_fetches_are_refused(

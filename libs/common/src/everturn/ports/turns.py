@@ -5,6 +5,7 @@ from typing import Protocol
 
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
+from everturn.model.llm.sources import Source
 from everturn.timeline.conversation_state import TurnPage
 from everturn.timeline.turn_view import TurnRecord
 
@@ -24,4 +25,8 @@ class Turns(Protocol):
         limit: int = 20,
     ) -> TurnPage:
         """The last `limit` turns, or those before `cursor`, or just the named ones. Raises Invalid for a bad cursor."""
+        ...
+
+    async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
+        """The source pool by `sid`, without whole texts; empty where there is none to see."""
         ...

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from everturn.errors import Invalid, NotFound
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
+from everturn.model.llm.sources import Source
 from everturn.postgres.database import Connection, Database, Row
 from everturn.postgres.rows import read_block, read_conversation, read_cursor, read_feedback, read_signal, read_turn
+from everturn.postgres.sources import load_sources
 from everturn.timeline.conversation_state import TurnPage
 from everturn.timeline.turn_view import TurnRecord
 
@@ -70,6 +72,10 @@ class PostgresTurns:
             cursor=read_cursor(conversation["event_cursor"]),
             next_cursor=str(page[0]["ordinal"]) if len(newest_first) > limit else None,
         )
+
+    async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return await load_sources(transaction, conversation_id)
 
 
 def _read_ordinal(cursor: str) -> int:

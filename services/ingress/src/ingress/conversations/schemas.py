@@ -69,6 +69,7 @@ class FetchIn(Wire):
     turn_ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_TURN_IDS, strict=False)
     cursor: Cursor | None = None
     limit: int = Field(default=20, ge=1, le=MAX_TURN_IDS)
+    materialize: bool = Field(default=False, description="Also the timeline with its sources, and the turn logs.")
 
 
 class TurnsIn(Wire):

@@ -15,9 +15,11 @@ from everturn.ports.event_stream import Hint, Hints
 from everturn.ports.objects import Objects
 from everturn.ports.turns import TurnPage, Turns
 from everturn.timeline.conversation_state import build_state
+from everturn.timeline.materialized import build_derived_artifacts
 from everturn.timeline.turn_index import build_turn_index
+from everturn.wire.materialized import FetchView
 from everturn.wire.turn_index import TurnIndexView
-from everturn.wire.views import StateView, TurnView
+from everturn.wire.views import TurnView
 from ingress.conversations.schemas import MAX_TURN_IDS, ErasedOut, FetchIn
 
 DELETE_TRIES = 3
@@ -80,18 +82,25 @@ class ConversationService:
         except Unavailable as error:
             _log.warning("hint not sent", error=str(error))
 
-    async def fetch(self, principal: Principal, wanted: FetchIn) -> StateView:
+    async def fetch(self, principal: Principal, wanted: FetchIn) -> FetchView:
         """The state of a conversation: its row and the wanted turns."""
         if not is_id(wanted.conversation_id, "conv"):
             raise NotFound()
+        conversation_id = ConversationId(wanted.conversation_id)
         page = await self._turns.load_page(
             principal,
-            ConversationId(wanted.conversation_id),
+            conversation_id,
             turn_ids=_turn_ids(wanted.turn_ids),
             cursor=wanted.cursor,
             limit=wanted.limit,
         )
-        return build_state(page, tenant=principal.tenant, project=principal.project)
+        state = build_state(page, tenant=principal.tenant, project=principal.project)
+        artifacts = None
+        if wanted.materialize:
+            sources = await self._turns.load_sources(principal, conversation_id)
+            artifacts = build_derived_artifacts(page, sources)
+        # Its parts are checked already; a copy by validation would cost as much as the reading.
+        return FetchView.model_construct(**dict(state), artifacts=artifacts)
 
     async def load_turn(self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId) -> TurnView:
         """One turn."""

@@ -2,8 +2,9 @@
 
 from fastapi import APIRouter
 
+from everturn.wire.materialized import FetchView
 from everturn.wire.turn_index import TurnIndexView
-from everturn.wire.views import StateView, TurnView
+from everturn.wire.views import TurnView
 from ingress.admission.paths import ConversationPath, TurnPath
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
@@ -15,7 +16,7 @@ router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=Admit
 
 
 @router.post("/fetch", responses=problems(408, 413, 415), response_model_exclude_none=True)
-async def fetch(body: FetchIn, me: Me, service: Service) -> StateView:
+async def fetch(body: FetchIn, me: Me, service: Service) -> FetchView:
     """A conversation with its last turns, or the named ones, oldest first."""
     return await service.fetch(me, body)
 
