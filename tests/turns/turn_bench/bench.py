@@ -16,6 +16,7 @@ from chat_proc.agent.round import RoundRunner
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.fanout.rules import FanoutRules
 from chat_proc.models.ratios import LearnedRatios
+from chat_proc.tools.context.hide import HideTool
 from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.plan.plan import PlanTool
@@ -91,7 +92,7 @@ class Bench:
         self.one_thinking = one_thinking
         self.limits = limits or TurnLimits()
         self.ratios = LearnedRatios()
-        self.registry = ToolRegistry([*tools, build_read_tool(self), WriteTool(self.objects), PlanTool()])
+        self.registry = ToolRegistry([*tools, build_read_tool(self), WriteTool(self.objects), PlanTool(), HideTool()])
         self.stragglers = Stragglers(grace_s=0.05)
         self.conversation_id = self.ids.conversation()
         self.snapshots: list[StateView] = []

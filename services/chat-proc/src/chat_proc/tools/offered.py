@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chat_proc.tools.code.run_code import RunCodeTool
+from chat_proc.tools.context.hide import HideTool
 from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.plan.plan import PlanTool
@@ -47,7 +48,7 @@ class ToolPorts:
 def offer_tools(ports: ToolPorts, sandbox: Sandbox | SandboxUnavailable, *, more: Sequence[Tool] = ()) -> OfferedTools:
     """All tools that can work here, in the order in which the prompt lists them; `more` are not ours."""
     read = ReadTool(ports.objects, ReadPorts(ports.artifacts, ports.reader, ports.sources))
-    tools = [read, *_workspace_tools(ports), PlanTool(), *more]
+    tools = [read, *_workspace_tools(ports), PlanTool(), HideTool(), *more]
     if isinstance(sandbox, SandboxUnavailable):
         posture = f"programs can't run here: {sandbox.reason}"
         return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox))

@@ -159,7 +159,7 @@ class _Reading:
         shown, whole = render_rows(rows, wish.cap)
         more = "" if whole else "; cut: read one source at a time, with an offset, to see its rest"
         text = f"--- {_shown(found.ref)} ---\n{shown}"
-        return _Answer(f"{described}{more}", text, shown=ShownText(ref=found.ref, digest=digest) if whole else None)
+        return _Answer(f"{described}{more}", text, shown=ShownText(ref=found.ref, digest=digest, part=not whole))
 
     def _repeated(self, ref: str, digest: str, wish: _Wish) -> _Answer | None:
         """A pointer to where an earlier read shows the same; a part that is asked for by range is always given."""
@@ -193,7 +193,7 @@ def _answer_text(ref: str, digest: str, excerpt: Excerpt, wish: _Wish) -> _Answe
         return _Answer(f"{_shown(ref)}: {size}; content not shown")
     more = "" if excerpt.next_offset is None else f"; more at offset {excerpt.next_offset}"
     text = f"--- {_shown(ref)} {excerpt.label} ---\n{excerpt.text}"
-    shown = ShownText(ref=ref, digest=digest) if wish.range.is_whole and excerpt.is_whole else None
+    shown = ShownText(ref=ref, digest=digest, part=not (wish.range.is_whole and excerpt.is_whole))
     return _Answer(f"{_shown(ref)}: {size}; shown {excerpt.label}{more}", text, shown=shown)
 
 

@@ -15,12 +15,16 @@ from everturn.model.ids import TurnId
 
 
 class ShownText(BaseModel):
-    """A text that a read showed whole; lives in the result's `data["shown"]`. `digest` is the sha256 of the content."""
+    """A text that a read showed, whole or a part of it; lives in the result's `data["shown"]`.
+
+    `digest` is the sha256 of the whole content.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     ref: str
     digest: str
+    part: bool = False
 
 
 class _Showing(BaseModel):
@@ -68,14 +72,14 @@ class Seen:
 
 
 def shown_texts(block: Block) -> tuple[ShownText, ...]:
-    """What a read's result showed whole; nothing for other blocks."""
+    """What a read's result showed; nothing for other blocks."""
     data = block.body.data if isinstance(block.body, ToolResultBody) else None
     return _read_shown(data) if data and "shown" in data else ()
 
 
-def build_shown_data(shown: Iterable[ShownText]) -> list[dict[str, str]]:
+def build_shown_data(shown: Iterable[ShownText]) -> list[dict[str, Any]]:
     """What goes into `data["shown"]`."""
-    return [text.model_dump() for text in shown]
+    return [text.model_dump(exclude_defaults=True) for text in shown]
 
 
 def _read_shown(data: Mapping[str, Any]) -> tuple[ShownText, ...]:

@@ -1,0 +1,152 @@
+"""`react.hide`: puts a short text in the place of blocks that the model needs no longer, near the end of its prompt."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from chat_proc.timeline.cache_points import first_editable_seq
+from chat_proc.timeline.forms import Form
+from chat_proc.timeline.view import TimelineView, VisibleBlock
+from chat_proc.tools.context.hidable import find_refs, find_shared
+from chat_proc.tools.context.spelling import Named, read_name
+from everturn.errors import Invalid
+from everturn.model.block_bodies import HideBody
+from everturn.model.blocks import Block, BlockType
+from everturn.model.commits import Effect
+from everturn.model.llm.tokens import CharsPerToken
+from everturn.model.refs import round_ref
+from everturn.ports.tool import Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
+from everturn.timeline.inert import escape_line
+from everturn.timeline.next_step import DECISION_TYPES
+
+MAX_PATHS = 20
+MAX_REPLACEMENT_CHARS = 2_000
+DEFAULT_REPLACEMENT = "Hidden, because it is needed no longer."
+_NEVER_HIDDEN = frozenset({BlockType.TURN_HEADER, BlockType.RANGE_SUMMARY, BlockType.SYSTEM_MESSAGE})
+_TOO_OLD = (
+    "it lies before the point up to which the prompt is cached, and changing it there would cost more than it saves"
+)
+
+
+class HideParams(BaseModel):
+    """What to hide, and the text to show in its place."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    paths: list[str] = Field(min_length=1, max_length=MAX_PATHS)
+    replacement: str = Field(default="", max_length=MAX_REPLACEMENT_CHARS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What came of one path; `body` is there when something is hidden."""
+
+    status: str
+    body: HideBody | None = None
+    blocks: int = 0
+    tokens: int = 0
+
+
+class HideTool:
+    """Pure but for the records it returns. The blocks stay on the timeline, and can be read by their refs."""
+
+    def __init__(self) -> None:
+        self.spec = ToolSpec(
+            tool_id="react.hide",
+            summary="Put a short text in the place of recent blocks that you need no longer.",
+            guide=files("chat_proc.tools.context").joinpath("hide.md").read_text(encoding="utf-8"),
+            params=HideParams,
+            effect=Effect.IDEMPOTENT,
+            strategy="neutral",
+        )
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        params, context = HideParams.model_validate(call.params), call.context
+        hiding = _Hiding(context, params.replacement.strip())
+        answers = [hiding.answer(path) for path in dict.fromkeys(params.paths)]
+        bodies = [answer.body for answer in answers if answer.body is not None]
+        records = tuple(
+            Record(BlockType.HIDE, round_ref(context.turn_id, context.round, f"hide.{call.call_id}.{n}"), body)
+            for n, body in enumerate(bodies)
+        )
+        blocks, tokens = sum(answer.blocks for answer in answers), sum(answer.tokens for answer in answers)
+        total = f"hidden in all: {blocks} blocks, about {tokens} tokens"
+        text = "\n".join([*(answer.status for answer in answers), total])
+        return ToolOutcome("ok" if bodies else "error", text, records=records)
+
+
+class _Hiding:
+    """One call, over the view that the model had when it decided."""
+
+    def __init__(self, context: ToolContext, replacement: str) -> None:
+        self._context = context
+        self._replacement = replacement or DEFAULT_REPLACEMENT
+        self._blocks = _blocks_before_decision(context)
+        view = TimelineView(self._blocks)
+        self._items = view.items
+        self._first_seq = first_editable_seq(view.items, view.turn_at)
+        self._done: set[str] = set()
+
+    def answer(self, path: str) -> _Answer:
+        try:
+            named = read_name(path, self._context.conversation_id, self._context.turn_id)
+        except Invalid as invalid:
+            return _Answer(f"{_shown(path)}: not_found ({invalid.detail})")
+        refs = find_refs(named, self._blocks) - self._done
+        items = [item for item in self._items if item.block.ref in refs]
+        if not any(_is_hidable(item) for item in items):
+            return _Answer(f"{_shown(named.shown)}: not_found ({self._why_not(named, items)})")
+        old = {item.block.ref for item in items if item.block.seq < self._first_seq}
+        recent = [item for item in items if item.block.ref not in old]
+        if not recent:
+            return _Answer(f"{_shown(named.shown)}: too_old ({_TOO_OLD})")
+        return self._hide(named, recent)
+
+    def _hide(self, named: Named, items: Sequence[VisibleBlock]) -> _Answer:
+        refs = tuple(dict.fromkeys(item.block.ref for item in items))
+        self._done.update(refs)
+        replacement = _with_hint(self._replacement, refs[0])
+        body = HideBody(refs=refs, through_seq=items[-1].block.seq, replacement=replacement)
+        hidden = [item for item in items if item.form is not Form.REPLACED]
+        tokens = CharsPerToken().tokens_for(sum(len(item.text) for item in hidden))
+        count = f"{len(hidden)} block{'s' if len(hidden) != 1 else ''}"
+        status = f"{_shown(named.shown)}: ok, {count} hidden, about {tokens} tokens"
+        return _Answer(status, body, len(hidden), tokens)
+
+    def _why_not(self, named: Named, items: Sequence[VisibleBlock]) -> str:
+        if named.conversation_id is not None:
+            return "it belongs to another conversation"
+        if any(item.form is Form.REPLACED for item in items):
+            return "it is hidden already"
+        if items:
+            return "such blocks can't be hidden"
+        shared = find_shared(named, self._blocks, {item.block.ref for item in self._items})
+        return f"it is shown with others in {shared}: hide that" if shared else "no visible block has this ref"
+
+
+def _blocks_before_decision(context: ToolContext) -> list[Block]:
+    """What the request held that this call answers: not the round's own decision, nor calls beside this one."""
+    own = DECISION_TYPES | {BlockType.TOOL_CODE, BlockType.TOOL_RESULT, BlockType.PLAN, BlockType.PLAN_ACK}
+    return [
+        block
+        for block in context.blocks
+        if (block.turn_id, block.round) != (context.turn_id, context.round) or block.type not in own
+    ]
+
+
+def _is_hidable(item: VisibleBlock) -> bool:
+    return item.form is not Form.REPLACED and item.block.type not in _NEVER_HIDDEN
+
+
+def _with_hint(replacement: str, ref: str) -> str:
+    """The replacement with the way back, unless it tells one itself."""
+    if ref in replacement or "react.read" in replacement:
+        return replacement
+    return f"{replacement} To read it: react.read paths={json.dumps([ref], ensure_ascii=False)}"
+
+
+def _shown(text: str) -> str:
+    return escape_line(text if len(text) <= 300 else text[:300] + "...")
