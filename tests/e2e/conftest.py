@@ -198,3 +198,9 @@ async def offline_stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterat
         opened = Stage(platform)
         yield opened
         await opened.quit()
+
+
+@pytest.fixture(scope="module")
+def make_stage() -> Callable[[Platform], Stage]:
+    """For tests that start a platform with settings of their own."""
+    return Stage
