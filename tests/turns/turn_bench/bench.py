@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 
 from chat_proc.agent.closing import ClosingCall
+from chat_proc.agent.compaction.compacting import Compactor
 from chat_proc.agent.execution import ToolRunner
 from chat_proc.agent.generation import Generator
 from chat_proc.agent.limits import TurnLimits
@@ -16,6 +17,7 @@ from chat_proc.agent.round import RoundRunner
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.fanout.rules import FanoutRules
 from chat_proc.models.ratios import LearnedRatios
+from chat_proc.timeline.compaction.thresholds import ContextLimits
 from chat_proc.tools.context.hide import HideTool
 from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
@@ -72,6 +74,8 @@ class Bench:
         model: ScriptedModel | None = None,
         fallback: ScriptedModel | None = None,
         title_model: ScriptedModel | None = None,
+        summary_model: ScriptedModel | None = None,
+        max_tokens: int = 80_000,
         chunk_chars: int = 16,
         fanout: bool = False,
         one_thinking: bool = False,
@@ -87,6 +91,8 @@ class Bench:
         self.model = model or ScriptedModel(scripts, chunk_chars=chunk_chars)
         self.fallback = fallback
         self.title_model = title_model
+        self.summary_model = summary_model
+        self.context = ContextLimits(max_tokens)
         self.scripts = scripts
         self.fanout = fanout
         self.one_thinking = one_thinking
@@ -234,7 +240,7 @@ class BenchWorker:
                 timelines=self.timelines,
                 writer=self.writer,
                 objects=bench.objects,
-                loop=build_loop(bench, GatedModel(bench.model, gate), failpoints),
+                loop=build_loop(bench, gate, failpoints),
                 announcer=Announcer(
                     leases=self.leases,
                     timelines=self.timelines,
@@ -287,7 +293,9 @@ def build_read_tool(bench: Bench) -> ReadTool:
     return ReadTool(bench.objects, ports)
 
 
-def build_loop(bench: Bench, model: GatedModel, failpoints: Failpoints) -> AgentLoop:
+def build_loop(bench: Bench, gate: Gate, failpoints: Failpoints) -> AgentLoop:
+    model = GatedModel(bench.model, gate)
+    summaries = GatedModel(bench.summary_model, gate) if bench.summary_model else None
     code_tools = frozenset(spec.tool_id for spec in bench.registry.specs if spec.takes_code)
     fanout = FanoutRules({spec.tool_id: spec.strategy for spec in bench.registry.specs}, code_tools)
     limits = DecisionLimits(
@@ -303,6 +311,7 @@ def build_loop(bench: Bench, model: GatedModel, failpoints: Failpoints) -> Agent
             code="no programs here",
             ratios=bench.ratios,
         ),
+        compactor=Compactor(bench.context, summaries, failpoints),
         rounds=RoundRunner(
             generator=generator,
             catalog=bench.registry,

@@ -7,6 +7,7 @@ from pydantic import SecretStr
 from chat_proc.agent.race import Stragglers
 from chat_proc.bootstrap import (
     Readiness,
+    build_compactor,
     build_decision_limits,
     build_limits,
     build_loop,
@@ -20,6 +21,7 @@ from chat_proc.models.choice import BadModelSetting, ModelChoice
 from chat_proc.settings import BadConfig, OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from everturn.ports.sandbox import SandboxUnavailable
+from everturn.telemetry.failpoints import Failpoints
 from everturn.testing.memory.artifacts import MemoryArtifacts
 from everturn.testing.memory.conversation_reader import MemoryConversationReader
 from everturn.testing.memory.objects import MemoryObjects
@@ -133,3 +135,15 @@ def test_the_web_can_be_searched_where_a_key_is_set(settings: WorkerSettings) ->
     keyed = settings.model_copy(update={"brave_api_key": SecretStr("k")})
 
     assert web_tools(keyed) == ["web_tools.web_search", "web_tools.web_fetch"]
+
+
+def test_conversations_are_kept_within_what_is_set_and_what_the_model_takes(settings: WorkerSettings) -> None:
+    models = choose_models(settings, OperatorConfig())
+    context = models.model("decision").traits.context_tokens
+
+    usual = build_compactor(settings, models, Failpoints())
+    huge = build_compactor(settings.model_copy(update={"context_max_tokens": 10_000_000}), models, Failpoints())
+
+    assert usual.limits.max_tokens == min(80_000, context - settings.max_output_tokens)
+    assert huge.limits.max_tokens == context - settings.max_output_tokens
+    assert usual.model is None

@@ -13,6 +13,8 @@ from pathlib import Path
 import structlog
 
 from chat_proc.agent.closing import ClosingCall
+from chat_proc.agent.compaction.compacting import Compactor
+from chat_proc.agent.compaction.summarizing import SUMMARY_ROLE
 from chat_proc.agent.execution import ToolRunner
 from chat_proc.agent.generation import Generator
 from chat_proc.agent.limits import TurnLimits
@@ -31,6 +33,7 @@ from chat_proc.models.retry import RetryingModel
 from chat_proc.models.roles import DECISION, ModelRoles, choose_roles, narrow_traits
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
 from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
+from chat_proc.timeline.compaction.thresholds import build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.file_types import is_text
 from chat_proc.tools.offered import OfferedTools, ToolPorts, offer_tools
@@ -247,6 +250,7 @@ def build_loop(
             run=RunLimits() if decisions.code_tools else None,
             ratios=ratios,
         ),
+        compactor=build_compactor(settings, models, failpoints),
         rounds=RoundRunner(
             generator=generator,
             catalog=tools.registry,
@@ -260,6 +264,15 @@ def build_loop(
         next_turn_id=ids.turn,
         failpoints=failpoints,
     )
+
+
+def build_compactor(settings: WorkerSettings, models: ModelRoles, failpoints: Failpoints) -> Compactor:
+    """What keeps requests within the context of the models that decide."""
+    traits = narrow_traits(models.model(DECISION), models.fallback)
+    limits = build_context_limits(
+        settings.context_max_tokens, context_tokens=traits.context_tokens, max_output_tokens=settings.max_output_tokens
+    )
+    return Compactor(limits, models.try_model(SUMMARY_ROLE), failpoints)
 
 
 def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: AgentLoop, titles: TitleCalls) -> Worker:

@@ -95,6 +95,12 @@ class WorkerSettings(CommonSettings):
     tavily_api_key: SecretStr = Field(
         default=SecretStr(""), validation_alias="TAVILY_API_KEY", description="Offers web search by Tavily."
     )
+    context_max_tokens: int = Field(
+        default=80_000,
+        ge=4_000,
+        validation_alias="CONTEXT_MAX_TOKENS",
+        description="Tokens of one request; longer conversations are summarized. Never above what the model takes.",
+    )
 
     sandbox_python: Path | None = Field(
         default=None,

@@ -7,6 +7,7 @@ TURNS_ENDED = Counter("everturn_turns_ended", "Turns that reached their terminal
 ROUNDS = Counter("everturn_rounds", "Model replies that were read to the end.")
 TOKENS = Counter("everturn_tokens", "Tokens by model and direction.", ["model", "direction"])
 PROMPT_BREAKS = Counter("everturn_prompt_breaks", "Changes of what earlier requests held, by cause.", ["cause"])
+COMPACTIONS = Counter("everturn_compactions", "Summaries appended to timelines, by why they were made.", ["reason"])
 TOOL_CALLS = Counter("everturn_tool_calls", "Tool calls by tool and how they ended.", ["tool_id", "status"])
 STRAGGLERS = Counter("everturn_stragglers", "Tool calls that went on after they were cancelled and were left behind.")
 ANNOUNCEMENTS_FAILED = Counter("everturn_announcements_failed", "Ends of turns whose announcement broke off.")

@@ -13,6 +13,7 @@ from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream, ThinkingText
 from chat_proc.models.estimate import estimate_request
 from chat_proc.models.ratios import LearnedRatios
+from chat_proc.models.usage import build_usage_event
 from chat_proc.stream.texts import RoundTexts
 from everturn.model.commits import UsageEvent
 from everturn.model.llm.decisions import Decision
@@ -32,6 +33,7 @@ from everturn.timeline.view_parts import format_of_path
 
 _log = structlog.get_logger(__name__)
 
+DECISION_ROLE = "decision"
 WRITE_TOOL = "react.write"
 SHOWN_WRITE_CHANNELS = frozenset({"canvas", "timeline_text"})
 REASONING_INSTANCE = 1000
@@ -116,7 +118,7 @@ class Generator:
         """Usage of a call that died with its worker: its input was paid, its output is unknown."""
         ratio = self._ratios.of(self._models[0].traits.name)
         usage = ModelUsage(input_tokens=estimate_request(request, ratio), estimated=True)
-        return _usage_event(self._models[0].traits.name, usage)
+        return build_usage_event(self._models[0].traits.name, DECISION_ROLE, usage)
 
     async def _stream(self, call: "_Call", reply: "_Reply") -> None:
         async with aclosing(call.model.generate(call.request)) as pieces:
@@ -139,7 +141,7 @@ class Generator:
             ratio = self._ratios.of(call.model.traits.name)
             output = ratio.tokens_for(reply.chars)
             usage = ModelUsage(estimate_request(call.request, ratio), output, estimated=True)
-        return _usage_event(call.model.traits.name, usage)
+        return build_usage_event(call.model.traits.name, DECISION_ROLE, usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,16 +234,3 @@ class _Written:
     channel: str
     path: str
     cite: Citer
-
-
-def _usage_event(model: str, usage: ModelUsage) -> UsageEvent:
-    return UsageEvent(
-        model=model,
-        role="decision",
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        cost_usd=usage.cost_usd,
-        estimated=usage.estimated,
-    )

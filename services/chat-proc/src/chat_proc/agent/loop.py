@@ -10,6 +10,7 @@ from functools import partial
 import structlog
 
 from chat_proc.agent.closing import ClosingCall
+from chat_proc.agent.compaction.compacting import Compactor, TurnCompaction
 from chat_proc.agent.drafting import RoundPlace, draft_missing_start
 from chat_proc.agent.execution import ToolRunner
 from chat_proc.agent.limits import TurnLimits, has_room_for, is_finalizing, reached_cap, round_limit
@@ -58,6 +59,7 @@ class AgentLoop:
         self,
         *,
         prompts: PromptBuilder,
+        compactor: Compactor,
         rounds: RoundRunner,
         closing: ClosingCall,
         tools: ToolRunner,
@@ -66,6 +68,7 @@ class AgentLoop:
         failpoints: Failpoints,
     ) -> None:
         self._prompts = prompts
+        self._compactor = compactor
         self._rounds = rounds
         self._closing = closing
         self._tools = tools
@@ -76,6 +79,15 @@ class AgentLoop:
     async def run(self, turn: OpenTurn, *, takeovers: int = 0) -> TurnEnd | HandedOver:
         """From wherever the turn stands to its end; `takeovers` workers have died since its last commit."""
         prompts = self._prompts.open(turn)
+        compaction = self._compactor.open(turn, prompts)
+        try:
+            return await self._run(turn, prompts, compaction, takeovers=takeovers)
+        finally:
+            await compaction.abandon()
+
+    async def _run(
+        self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, *, takeovers: int
+    ) -> TurnEnd | HandedOver:
         if takeovers and isinstance(next_step(turn.turn_blocks), GenerateRound):
             await self._rounds.book_lost_calls(turn, prompts, takeovers)
         # A call that has no result when the work begins was begun by another worker, whatever became of that one.
@@ -86,13 +98,13 @@ class AgentLoop:
                     await self._execute(turn, step, resumed=resumed)
                 case FinishTurn() as step:
                     end = self._rounds.finish(turn, step, round_limit(self._limits, turn.turn_blocks))
-                    if (closed := await self._try_close(turn, end)) is not None:
+                    if (closed := await self._end(turn, compaction, end)) is not None:
                         return closed
                 case GenerateRound(round=number):
                     if turn.handover:
                         return HandedOver()
-                    end = await self._run_round(turn, prompts, number)
-                    if end is not None and (closed := await self._try_close(turn, end)) is not None:
+                    end = await self._run_round(turn, prompts, compaction, number)
+                    if end is not None and (closed := await self._end(turn, compaction, end)) is not None:
                         return closed
                 case OpeningMissing() | TurnEnded():
                     raise Conflict("The loop runs only on a turn that is open and begun.")
@@ -107,13 +119,20 @@ class AgentLoop:
                 continue
         raise Conflict(f"{MAX_TRIES} signals came while the turn was ending.")
 
-    async def _run_round(self, turn: OpenTurn, prompts: TurnPrompts, number: int) -> TurnEnd | None:
+    async def _end(self, turn: OpenTurn, compaction: TurnCompaction, end: TurnEnd) -> TurnEnd | None:
+        ready = await compaction.finish()
+        return await self._try_close(turn, replace(end, writing=ready.plus(end.writing)))
+
+    async def _run_round(
+        self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, number: int
+    ) -> TurnEnd | None:
         """One round; its end when the turn is to end with it."""
         if (end := await self._fold(turn, number)) is not None:
             return end
         place = self._place(turn, number)
+        await compaction.make_room(place)
         if (cap := self._cap(turn, place)) is None:
-            return await self._rounds.run(turn, prompts, place)
+            return await self._rounds.run(turn, prompts, compaction, place)
         closed = await self._closing.run(turn, prompts, place, cap)
         # What a steer has cut short was ended by the person, not by a cap.
         return replace(closed, outcome=Outcome.STOPPED) if place.finalize and closed.outcome else closed

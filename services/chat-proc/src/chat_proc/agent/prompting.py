@@ -3,6 +3,7 @@
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.limits import TurnLimits, base_rounds
 from chat_proc.agent.open_turn import OpenTurn
+from chat_proc.models.estimate import estimate_request
 from chat_proc.models.ratios import LearnedRatios
 from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, build_announce
 from chat_proc.timeline.present import Present
@@ -10,6 +11,7 @@ from chat_proc.timeline.render import PromptRenderer
 from chat_proc.timeline.source_pool import build_source_pool
 from chat_proc.timeline.view import TimelineView
 from everturn.model.llm.prompts import ModelRequest
+from everturn.model.llm.tokens import CharsPerToken
 from everturn.ports.language_model import ModelTraits
 from everturn.telemetry.metrics import PROMPT_BREAKS
 from everturn.wire.execution import RunLimits
@@ -63,7 +65,16 @@ class TurnPrompts:
     def tokens(self) -> int:
         """Estimated tokens of a request made now, without SOURCES POOL and ANNOUNCE."""
         self._take_up_to(len(self._turn.blocks))
-        return self._renderer.tokens(self._shared.ratios.of(self._shared.traits.name))
+        return self._renderer.tokens(self.ratio)
+
+    @property
+    def ratio(self) -> CharsPerToken:
+        """What the deciding model's tokens have taught so far."""
+        return self._shared.ratios.of(self._shared.traits.name)
+
+    async def measure(self, place: RoundPlace) -> int:
+        """Estimated tokens of the request of an ordinary round, all of it."""
+        return estimate_request(await self.build(place), self.ratio)
 
     async def build(self, place: RoundPlace) -> ModelRequest:
         """The request of an ordinary round."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from chat_proc.agent.catalog import ToolCatalog
 from chat_proc.agent.check import GiveAnswer, Repair, Work, check_decision, keep_shown
+from chat_proc.agent.compaction.compacting import TurnCompaction
 from chat_proc.agent.drafting import (
     RoundPlace,
     draft_answer,
@@ -29,7 +30,6 @@ from chat_proc.timeline.plans import current_plan
 from everturn.model.block_bodies import ToolCallBody
 from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.model.ids import CallId
-from everturn.model.llm.prompts import ModelRequest
 from everturn.model.plans import PlanMoment, build_ack, mark_steps
 from everturn.model.problems import problem
 from everturn.model.turns import Outcome
@@ -62,10 +62,11 @@ class RoundRunner:
         self._next_call_id = next_call_id
         self._failpoints = failpoints
 
-    async def run(self, turn: OpenTurn, prompts: TurnPrompts, place: RoundPlace) -> TurnEnd | None:
+    async def run(
+        self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace
+    ) -> TurnEnd | None:
         """The end of the turn if the model gave an answer, or none can be had; None when the turn goes on."""
-        request = await prompts.build(place)
-        generated = await self._generate(turn, request, place)
+        generated = await self._generate(turn, prompts, compaction, place)
         if isinstance(generated, TurnEnd):
             return generated
         ROUNDS.inc()
@@ -105,9 +106,17 @@ class RoundRunner:
         for _ in range(takeovers):
             turn.book(lost)
 
-    async def _generate(self, turn: OpenTurn, request: ModelRequest, place: RoundPlace) -> Generated | TurnEnd:
+    async def _generate(
+        self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace
+    ) -> Generated | TurnEnd:
+        """A request that the provider finds too long is made shorter and sent once more."""
         try:
-            return await self._generator.generate(turn, request, place.round)
+            try:
+                return await self._generator.generate(turn, await prompts.build(place), place.round)
+            except ContextLimitExceeded:
+                if not await compaction.force(place):
+                    raise
+                return await self._generator.generate(turn, await prompts.build(place), place.round)
         except ContextLimitExceeded as failure:
             return TurnEnd(None, problem("context-limit", "The conversation is too long.", 503, str(failure)))
         except ModelFailed as failure:

@@ -8,6 +8,7 @@ from typing import Protocol
 import structlog
 
 from chat_proc.models.estimate import estimate_request
+from chat_proc.models.usage import build_usage_event
 from chat_proc.turn.opening import make_title, title_source
 from everturn.model.commits import UsageEvent
 from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
@@ -63,16 +64,7 @@ class TitleCall:
             ratio = CharsPerToken()
             output = ratio.tokens_for(len(self._reply))
             usage = ModelUsage(estimate_request(self._request, ratio), output, estimated=True)
-        return UsageEvent(
-            model=self._model.traits.name,
-            role="title",
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cache_read_tokens=usage.cache_read_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            cost_usd=usage.cost_usd,
-            estimated=usage.estimated,
-        )
+        return build_usage_event(self._model.traits.name, "title", usage)
 
     async def _read(self) -> None:
         async with aclosing(self._model.generate(self._request)) as pieces:

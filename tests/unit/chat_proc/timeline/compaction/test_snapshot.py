@@ -12,7 +12,7 @@ Look = Callable[..., Snapshot]
 def test_the_tokens_are_those_of_the_rest_of_the_request_and_of_what_is_shown(look: Look) -> None:
     few, many = look(["call"]), look(["call", "big"])
 
-    assert few.tokens == 400 + sum(item.tokens for item in few.shown)
+    assert few.tokens == 400 + -(-sum(len(item.text) for item in few.shown) // 4)
     assert many.tokens > few.tokens + 2_000
 
 

@@ -1,7 +1,7 @@
 """A summary in the making: its text from a model's reply or from rules, what it keeps, and the blocks it becomes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from chat_proc.timeline.compaction.cut import Cut
@@ -11,7 +11,7 @@ from chat_proc.timeline.compaction.shown_refs import drop_unknown
 from chat_proc.timeline.compaction.snapshot import Snapshot
 from chat_proc.timeline.compaction.turn_facts import fold_anchors, tell_calls, tell_rounds, tell_turns
 from chat_proc.timeline.plans import latest_plans
-from everturn.model.block_bodies import KeptText, PlanBody, PlanHistoryBody, RangeSummaryBody
+from everturn.model.block_bodies import Body, KeptText, PlanBody, PlanHistoryBody, RangeSummaryBody
 from everturn.model.blocks import BlockDraft, BlockType
 from everturn.model.plans import PlanSnapshot, PlanStatus
 from everturn.model.refs import range_summary_ref, round_ref
@@ -66,6 +66,15 @@ def draft_memory(snapshot: Snapshot, memory: Memory) -> tuple[BlockDraft, ...]:
     return (_draft_summary(snapshot, memory, before, after), *drafts[1:])
 
 
+def restamp(snapshot: Snapshot, drafts: Sequence[BlockDraft]) -> tuple[BlockDraft, ...]:
+    """Blocks that were made from an earlier snapshot, as they are to be appended now; with the tokens of now."""
+    after = snapshot.plus(drafts).tokens if drafts else snapshot.tokens
+    return tuple(
+        replace(draft, round=snapshot.round, ts=snapshot.now, body=_retell(draft.body, snapshot.tokens, after))
+        for draft in drafts
+    )
+
+
 def carry_plans(snapshot: Snapshot, last_seq: int) -> tuple[PlanSnapshot, ...]:
     """The newest snapshots of plans that no block behind `last_seq` tells of: the open ones, and the newest others."""
     later = {
@@ -77,6 +86,12 @@ def carry_plans(snapshot: Snapshot, last_seq: int) -> tuple[PlanSnapshot, ...]:
     ended = [plan for plan in plans if plan.status is not PlanStatus.OPEN]
     dropped = {plan.plan_id for plan in ended[:-MAX_ENDED_PLANS]}
     return tuple(plan for plan in plans if plan.plan_id not in dropped)
+
+
+def _retell(body: Body, before: int, after: int) -> Body:
+    if not isinstance(body, RangeSummaryBody):
+        return body
+    return body.model_copy(update={"before_tokens": before, "after_tokens": after})
 
 
 def _finish(snapshot: Snapshot, cut: Cut, sections: Sections, by: Literal["model", "rules"], share: float) -> Memory:

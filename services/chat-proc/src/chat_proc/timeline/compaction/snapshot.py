@@ -35,7 +35,7 @@ class Snapshot:
     @cached_property
     def tokens(self) -> int:
         """Estimated tokens of a request."""
-        return self.fixed_tokens + sum(item.tokens for item in self.shown)
+        return self.fixed_tokens + self.ratio.tokens_for(sum(len(item.text) for item in self.shown))
 
     @cached_property
     def known(self) -> KnownRefs:

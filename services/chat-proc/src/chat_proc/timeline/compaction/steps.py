@@ -43,10 +43,10 @@ def is_worth(snapshot: Snapshot, cut: Cut) -> bool:
     return cut.saved_tokens * 100 >= snapshot.limits.max_tokens * WORTH_PERCENT
 
 
-def find_step(snapshot: Snapshot, steps: Sequence[Step]) -> Step | None:
-    """The first step that would be worth it; None when a summary could change nothing."""
+def find_step(snapshot: Snapshot, steps: Sequence[Step], *, last_resort: bool = False) -> Step | None:
+    """The first step that has something to do, and is worth it unless it is the `last_resort`; None when none has."""
     for step in steps:
         cut = choose_cut(snapshot, step)
-        if cut is not None and is_worth(snapshot, cut):
+        if cut is not None and (last_resort or is_worth(snapshot, cut)):
             return step
     return None

@@ -1,0 +1,209 @@
+"""Keeps the requests of a turn within the model's context: beside the turn while there is room, in its way when not.
+
+A summary is computed from a snapshot of the blocks and handed to the loop, which appends it at a round boundary. Until
+then nothing of it is stored, so a worker that dies leaves nothing behind, and the next one computes it again.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from chat_proc.agent.compaction.summarizing import SummaryWriter
+from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.open_turn import OpenTurn, Writing
+from chat_proc.agent.prompting import TurnPrompts
+from chat_proc.agent.race import Stopped, run_until
+from chat_proc.timeline.compaction.cut import Cut
+from chat_proc.timeline.compaction.memory import build_memory, restamp
+from chat_proc.timeline.compaction.shrinking import Shrunk, cover, shrink_by_rules
+from chat_proc.timeline.compaction.snapshot import Snapshot
+from chat_proc.timeline.compaction.steps import HARD_STEPS, LAST_RESORTS, SOFT_STEPS, choose_cut, find_step, is_worth
+from chat_proc.timeline.compaction.thresholds import ContextLimits
+from everturn.ports.language_model import LanguageModel
+from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.metrics import COMPACTIONS
+from everturn.wire.events import ChatCompaction
+
+_log = structlog.get_logger(__name__)
+
+GROWTH_PERCENT = 2
+"""Of the whole: how much a request has to grow before a compaction that came to nothing is tried again."""
+
+
+class Compactor:
+    """Shared by all turns of a worker. Without a model the summaries are written by rules."""
+
+    def __init__(self, limits: ContextLimits, model: LanguageModel | None, failpoints: Failpoints) -> None:
+        self.limits = limits
+        self.model = model
+        self.failpoints = failpoints
+
+    def open(self, turn: OpenTurn, prompts: TurnPrompts) -> "TurnCompaction":
+        return TurnCompaction(self, turn, prompts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A compaction on its way."""
+
+    reason: str
+    snapshot: Snapshot
+    writer: SummaryWriter
+    task: asyncio.Task[Shrunk]
+
+
+class TurnCompaction:
+    """Owned by the loop's run of one turn, which calls `finish` before each end and `abandon` when it leaves."""
+
+    def __init__(self, shared: Compactor, turn: OpenTurn, prompts: TurnPrompts) -> None:
+        self._shared = shared
+        self._turn = turn
+        self._prompts = prompts
+        self._limits = shared.limits
+        self._work: _Work | None = None
+        self._fixed_tokens = 0
+        """Of a request beside the timeline, as it was last measured."""
+        self._futile_below = 0
+        """Shorter requests are left alone: a compaction of the last one came to nothing."""
+
+    async def make_room(self, place: RoundPlace) -> None:
+        """At a round boundary: append what has become ready, and see to it that the next request fits."""
+        if self._work is not None and self._work.task.done():
+            await self._append(self._work, await self._work.task)
+        tokens = await self._measure(place)
+        if tokens >= self._limits.hard and self._work is not None:
+            await self._wait(self._work)
+            tokens = await self._measure(place)
+        if tokens < max(self._limits.soft, self._futile_below) or self._work is not None:
+            return
+        snapshot, is_hard = self._look(), tokens >= self._limits.hard
+        if find_step(snapshot, HARD_STEPS if is_hard else SOFT_STEPS, last_resort=is_hard) is None:
+            self._note_futile(tokens)
+            return
+        work = self._begin(snapshot, "hard" if is_hard else "soft")
+        if is_hard:
+            await self._wait(work)
+
+    async def force(self, place: RoundPlace) -> bool:
+        """After the provider found the request too long: whether it is shorter now. What it had counts as the limit for
+        the rest of the turn."""
+        await self.abandon()
+        tokens = await self._measure(place)
+        self._limits = ContextLimits(min(self._limits.max_tokens, tokens))
+        await self._wait(self._begin(self._look(), "context_limit"))
+        return await self._measure(place) < tokens
+
+    async def finish(self) -> Writing:
+        """What is ready, to be written with the end of the turn: a commit of its own would part the texts of the last
+        round from their blocks. What is not ready is cancelled."""
+        work = self._work
+        writing = self._take(work, await work.task) if work is not None and work.task.done() else Writing()
+        await self.abandon()
+        return writing
+
+    async def abandon(self) -> None:
+        """Cancel what is on its way and wait for its end. Writes nothing."""
+        work = self._work
+        if work is None:
+            return
+        work.task.cancel()
+        await asyncio.wait({work.task})
+        self._skip(work, "turn_left")
+        if not work.task.cancelled() and (error := work.task.exception()) is not None:
+            raise error
+
+    async def _measure(self, place: RoundPlace) -> int:
+        """Tokens of the request that would be sent now."""
+        tokens = await self._prompts.measure(place)
+        self._fixed_tokens = max(0, tokens - self._prompts.ratio.tokens_for(self._prompts.view.chars))
+        return tokens
+
+    def _look(self) -> Snapshot:
+        """The conversation as it is now."""
+        turn = self._turn
+        return Snapshot(
+            blocks=tuple(turn.blocks),
+            turn_id=turn.turn_id,
+            round=max((block.round for block in turn.turn_blocks), default=0),
+            now=turn.now(),
+            fixed_tokens=self._fixed_tokens,
+            limits=self._limits,
+            ratio=self._prompts.ratio,
+        )
+
+    def _begin(self, snapshot: Snapshot, reason: str) -> _Work:
+        self._turn.emit(ChatCompaction(status="started", reason=reason, before_tokens=snapshot.tokens))
+        writer = SummaryWriter(self._shared.model, self._shared.failpoints)
+        shrink = _shrink_softly if reason == "soft" else _shrink_to_fit
+        self._work = _Work(reason, snapshot, writer, asyncio.create_task(shrink(snapshot, writer)))
+        return self._work
+
+    async def _wait(self, work: _Work) -> None:
+        """Append what comes of it. Who wants the turn to stop or to change does not wait for a model: then rules do."""
+        ran = await run_until(self._turn.inbox.wait_for_control(), _result_of(work.task))
+        await self._append(work, shrink_by_rules(work.snapshot) if isinstance(ran, Stopped) else ran.value)
+
+    async def _append(self, work: _Work, shrunk: Shrunk) -> None:
+        writing = self._take(work, shrunk)
+        if writing.drafts:
+            await self._turn.commit(writing)
+
+    def _take(self, work: _Work, shrunk: Shrunk) -> Writing:
+        """The work is over: what is to be written of it, nothing when it came to nothing."""
+        now = self._look()
+        drafts = restamp(now, shrunk.drafts)
+        after = now.plus(drafts).tokens if drafts else now.tokens
+        if after >= now.tokens:
+            self._note_futile(now.tokens)
+            self._skip(work, "nothing_to_save")
+            return Writing()
+        self._work = None
+        COMPACTIONS.labels(work.reason).inc()
+        told = ChatCompaction(status="completed", reason=work.reason, before_tokens=now.tokens, after_tokens=after)
+        return Writing(drafts=drafts, usage=tuple(work.writer.usage), after=((told, None),))
+
+    def _skip(self, work: _Work, reason: str) -> None:
+        self._work = None
+        for usage in work.writer.usage:
+            self._turn.book(usage)
+        self._turn.emit(ChatCompaction(status="skipped", reason=reason, before_tokens=work.snapshot.tokens))
+
+    def _note_futile(self, tokens: int) -> None:
+        self._futile_below = tokens + self._limits.max_tokens * GROWTH_PERCENT // 100
+
+
+async def _result_of(task: asyncio.Task[Shrunk]) -> Shrunk:
+    return await task
+
+
+async def _shrink_softly(snapshot: Snapshot, writer: SummaryWriter) -> Shrunk:
+    """Only what is worth it, and nothing that anybody would miss."""
+    shrunk = Shrunk(snapshot)
+    for step in SOFT_STEPS:
+        cut = choose_cut(shrunk.snapshot, step)
+        if cut is not None and is_worth(shrunk.snapshot, cut):
+            shrunk = await _cover(shrunk, cut, writer)
+    return shrunk
+
+
+async def _shrink_to_fit(snapshot: Snapshot, writer: SummaryWriter) -> Shrunk:
+    """Whatever it takes. A model is asked where that is worth it; what must go at last goes by rules."""
+    shrunk = Shrunk(snapshot)
+    for step in HARD_STEPS:
+        cut = choose_cut(shrunk.snapshot, step)
+        if cut is None:
+            continue
+        if step in LAST_RESORTS or not is_worth(shrunk.snapshot, cut):
+            shrunk = cover(shrunk, build_memory(shrunk.snapshot, cut))[0] or shrunk
+        else:
+            shrunk = await _cover(shrunk, cut, writer)
+    return shrunk if shrunk.fits else min(shrunk, shrink_by_rules(snapshot), key=lambda made: made.snapshot.tokens)
+
+
+async def _cover(shrunk: Shrunk, cut: Cut, writer: SummaryWriter) -> Shrunk:
+    covered, failures = cover(shrunk, await writer.write(shrunk.snapshot, cut))
+    if covered is None:
+        _log.warning("summary_refused", failures=failures)
+        covered, _ = cover(shrunk, build_memory(shrunk.snapshot, cut))
+    return covered or shrunk
