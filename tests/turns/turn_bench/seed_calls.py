@@ -1,0 +1,71 @@
+"""Calls of the loop's tools as documents write them, `react.read(["so:sources_pool[1-5]"])`, made on the real tools."""
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from chat_proc.tools.offered import ToolPorts, offer_tools
+from everturn.model.block_bodies import ToolResultBody
+from everturn.ports.sandbox import SandboxUnavailable
+from everturn.ports.tool import Tool
+from everturn.testing.memory.artifacts import MemoryArtifacts
+from everturn.testing.memory.conversation_reader import MemoryConversationReader
+from everturn.testing.memory.timelines import MemoryTimelines
+from everturn.testing.scripted_model import Script
+from turn_bench.bench import Bench
+from turn_bench.replies import call
+
+
+def build_bench(*scripts: Script, more: Sequence[Tool] = ()) -> Bench:
+    """A bench with the tools that a worker offers, and more."""
+    bench = Bench(*scripts)
+    ports = ToolPorts(
+        bench.objects,
+        MemoryArtifacts(bench.platform),
+        MemoryConversationReader(bench.platform),
+        MemoryTimelines(bench.platform),
+    )
+    bench.registry = offer_tools(ports, SandboxUnavailable("none here"), more=more).registry
+    return bench
+
+
+def read_call(bench: Bench, written: str, names: Mapping[str, object] | None = None) -> tuple[str, dict[str, Any]]:
+    """Tool and parameters of a written call; `names` stand for what the document leaves open, such as `fi_path`."""
+    expression = ast.parse(written.strip(), mode="eval").body
+    assert isinstance(expression, ast.Call)
+    tool_id = ast.unparse(expression.func)
+    fields = list(bench.registry.spec(tool_id).params.model_fields)
+    params = dict(zip(fields, (_value(arg, names or {}) for arg in expression.args), strict=False))
+    # Python has words of its own, such as `from`, which a document uses as a parameter all the same.
+    params |= {(word.arg or "").removesuffix("_"): _value(word.value, names or {}) for word in expression.keywords}
+    return tool_id, params
+
+
+async def make_call(bench: Bench, written: str, names: Mapping[str, object] | None = None) -> ToolResultBody:
+    """One turn in which the model makes the call and then answers; what the call gave."""
+    tool_id, params = read_call(bench, written, names)
+    bench.model.add(
+        call(tool_id, params), '<channel:action>{"action": "complete", "final_answer": "Done."}</channel:action>'
+    )
+    await bench.say(written)
+    await bench.work()
+    results = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    return results[-1]
+
+
+def _value(node: ast.expr, names: Mapping[str, object]) -> object:
+    match node:
+        case ast.Name(id=name):
+            return names[name]
+        case ast.List(elts=items):
+            return [_value(item, names) for item in items if not _is_dots(item)]
+        case ast.Constant(value=str() as text):
+            for name, value in names.items():
+                text = text.replace(f"<{name}>", str(value))
+            return text
+        case _:
+            return ast.literal_eval(node)
+
+
+def _is_dots(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is Ellipsis
