@@ -2,10 +2,13 @@
 
 from chat_proc.sandbox.bubblewrap import BubblewrapSandbox
 from chat_proc.tools.code.run_code import RunCodeParams, RunCodeTool
+from chat_proc.workspace.history import ArtifactHistory
 from everturn.model.identity import Principal
 from everturn.model.ids import CallId, ConversationId
 from everturn.ports.tool import ToolCall, ToolContext
+from everturn.testing.memory.artifacts import MemoryArtifacts
 from everturn.testing.memory.objects import MemoryObjects
+from everturn.testing.memory.platform import MemoryPlatform
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
 
 CSV = b"month,amount\nJan,10\nFeb,20\nJan,5\n"
@@ -41,7 +44,8 @@ async def test_a_csv_becomes_a_chart_and_a_table(sandbox: BubblewrapSandbox) -> 
     contract = [{"filepath": "outputs/by_month.png"}, {"filepath": "outputs/by_month.csv"}]
     params = RunCodeParams.model_validate({"contract": contract})
 
-    outcome = await RunCodeTool(sandbox, objects).run(ToolCall(CallId("call_1"), params, PROGRAM, context))
+    history = ArtifactHistory(MemoryArtifacts(MemoryPlatform()))
+    outcome = await RunCodeTool(sandbox, objects, history).run(ToolCall(CallId("call_1"), params, PROGRAM, context))
 
     assert outcome.status == "ok", outcome.text
     assert "{'Feb': 20, 'Jan': 15}" in outcome.text

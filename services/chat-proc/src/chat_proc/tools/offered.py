@@ -52,7 +52,7 @@ def offer_tools(ports: ToolPorts, sandbox: Sandbox | SandboxUnavailable, *, more
     if isinstance(sandbox, SandboxUnavailable):
         posture = f"programs can't run here: {sandbox.reason}"
         return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox))
-    registry = ToolRegistry([*tools, RunCodeTool(sandbox, ports.objects)])
+    registry = ToolRegistry([*tools, RunCodeTool(sandbox, ports.objects, ArtifactHistory(ports.artifacts))])
     return OfferedTools(registry, _tell_posture(sandbox.posture), sandbox.posture.launcher, sandbox.posture.user)
 
 

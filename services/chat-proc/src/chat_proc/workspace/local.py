@@ -68,6 +68,11 @@ class Workspace:
     def pulled_bytes(self) -> int:
         return sum(root.size for root in self.pulled)
 
+    def with_written(self, file: LocalFile) -> "Workspace":
+        """The same after one more file of the turn was written."""
+        written = self.written_bytes + file.artifact.size
+        return replace(self, files=dict(self.files) | {file.path: file}, written_bytes=written)
+
     def plus(self, files: Iterable[LocalFile]) -> "Workspace":
         """The same with more files; what is there already stays."""
         return replace(self, files={file.path: file for file in files} | dict(self.files))

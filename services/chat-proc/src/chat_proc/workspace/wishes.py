@@ -30,6 +30,11 @@ class Wish:
         """The ref of the wished folder as this conversation has to write it, with a slash at its end."""
         return self.spell(f"{self.folder}x").removesuffix("x")
 
+    @property
+    def tree(self) -> str:
+        """The ref of all that the wished turn left in `files/`."""
+        return whole_tree(self.turn_id, self.conversation_id)
+
     def place(self, path: str) -> str:
         """Where a file of the wished conversation lies for a program of this one."""
         return path if self.conversation_id is None else f"{self.conversation_id}/{path}"
@@ -67,6 +72,14 @@ def root_wish(ref: str, conversation_id: ConversationId, *, is_folder: bool) -> 
 def whole_tree(turn_id: str, conversation_id: str | None = None) -> str:
     """The ref of all files that a turn left. Raises Invalid when `turn_id` is none."""
     return refs.file_ref(turn_id, "x", conversation=conversation_id).removesuffix("x")
+
+
+def place_wish(turn_id: str, conversation_id: str | None, here: str | None) -> Wish:
+    """All files of a turn, attachments and outputs too. Raises Invalid when one of the ids is none."""
+    owner = None if conversation_id in (None, here) else ConversationId(str(conversation_id))
+    whole_tree(turn_id, owner)
+    folder = all_files_of(turn_id)
+    return Wish(folder, TurnId(turn_id), None, folder, owner)
 
 
 def all_files_of(turn_id: str) -> str:

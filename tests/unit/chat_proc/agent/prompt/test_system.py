@@ -12,6 +12,7 @@ from chat_proc.channels.actions import read_action
 from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.tools.code.run_code import RunCodeParams, RunCodeTool
 from chat_proc.tools.offered import ToolPorts, offer_tools
+from chat_proc.workspace.history import ArtifactHistory
 from everturn.model.llm.decisions import Action
 from everturn.ports.sandbox import Sandbox, SandboxUnavailable
 from everturn.ports.tool import ToolSpec
@@ -37,7 +38,9 @@ def specs(*, with_code: bool = True) -> list[ToolSpec]:
     web = build_web_tools(WebAccess(fetch=True, brave_key="k"))
     ports = ToolPorts(objects, MemoryArtifacts(platform), MemoryConversationReader(platform), MemoryTimelines(platform))
     offered = [*offer_tools(ports, SandboxUnavailable("none here"), more=web).registry.specs]
-    return [*offered, RunCodeTool(NoSandbox(), objects).spec] if with_code else offered
+    return (
+        [*offered, RunCodeTool(NoSandbox(), objects, ArtifactHistory(ports.artifacts)).spec] if with_code else offered
+    )
 
 
 def test_the_prompt_is_the_golden_one() -> None:

@@ -1,65 +1,118 @@
-"""Inputs of a program: what it names first, then the newest, within limits."""
+"""Inputs of a program: what is local, and what of other turns it names, within limits."""
+
+import pytest
 
 from chat_proc.tools.code import inputs as inputs_module
-from chat_proc.tools.code.inputs import Inputs, load_inputs
+from chat_proc.tools.code.inputs import InputLoader, Inputs, load_local
+from chat_proc.tools.workspace.pull import PullTool
+from chat_proc.workspace.history import ArtifactHistory
 from everturn.model.artifacts import ArtifactKind
-from everturn.testing.timelines import TimelineBuilder, build_file
+from everturn.model.ids import ConversationId
+from everturn.ports.tool import ToolContext
+from everturn.testing.stored_files import OWNER
+from everturn.testing.timelines import NOW, TimelineBuilder, build_file
 
 MIB = 1024 * 1024
 
 
-def play(objects, *sizes: int) -> TimelineBuilder:
+@pytest.fixture
+def timeline() -> TimelineBuilder:
     timeline = TimelineBuilder()
-    timeline.start_turn("turn_1", "Go")
-    for number, size in enumerate(sizes):
-        data = bytes([number]) * size
-        file = build_file("turn_1", f"f{number}.bin", data, kind=ArtifactKind.OUTPUT)
-        objects.stored[file.object_key] = data
-        timeline.result(f"call_{number}", "react.write", "ok", file)
+    timeline.start_turn("turn_2", "Go")
     return timeline
 
 
-async def test_attachments_and_produced_files_lie_under_their_paths(objects) -> None:
-    csv = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
-    chart = build_file("turn_1", "chart.png", b"png", kind=ArtifactKind.OUTPUT)
-    objects.stored = {csv.object_key: b"a,b", chart.object_key: b"png"}
+@pytest.fixture
+def load(stored, objects):
+    history = ArtifactHistory(stored.artifacts)
+
+    async def run(timeline: TimelineBuilder, program: str) -> Inputs:
+        context = ToolContext(OWNER, ConversationId("conv_1"), timeline.turn_id, 1, timeline.blocks, NOW)
+        workspace = await load_local(history, context)
+        return await InputLoader(history, objects).load(context, workspace, [program])
+
+    return run
+
+
+def produce(timeline: TimelineBuilder, objects, *sizes: int) -> None:
+    for number, size in enumerate(sizes):
+        data = bytes([number]) * size
+        file = build_file("turn_2", f"f{number}.bin", data, kind=ArtifactKind.OUTPUT)
+        objects.stored[file.object_key] = data
+        timeline.result(f"call_{number}", "react.write", "ok", file)
+
+
+async def test_what_the_turn_has_lies_under_its_path(load, stored, play) -> None:
+    csv = stored.put("turn_2", "sales.csv", b"a,b", kind=ArtifactKind.ATTACHMENT)
+    chart = stored.put("turn_2", "chart.png", b"png", kind=ArtifactKind.OUTPUT)
+    stored.put("turn_1", "pulled.py", b"p")
+    stored.put("turn_1", "other.py", b"o")
     timeline = TimelineBuilder()
-    timeline.start_turn("turn_1", "Look", csv)
+    timeline.start_turn("turn_2", "Look", csv)
     timeline.result("call_1", "exec_tools.execute_code_python", "ok", chart)
-    timeline.start_turn("turn_2", "Again")
+    await play(PullTool(ArtifactHistory(stored.artifacts)), timeline, {"paths": ["fi:turn_1.files/pulled.py"]})
 
-    loaded = await load_inputs(objects, timeline.blocks, "")
+    loaded = await load(timeline, "")
 
-    assert loaded.files == {"turn_1/attachments/sales.csv": b"a,b", "turn_1/outputs/chart.png": b"png"}
-    assert loaded.describe_left_out() == ""
-
-
-async def test_when_not_all_fits_what_the_program_names_goes_first_then_the_newest(objects) -> None:
-    timeline = play(objects, 20 * MIB, 20 * MIB, 20 * MIB)
-
-    loaded = await load_inputs(objects, timeline.blocks, 'open("turn_1/outputs/f0.bin")')
-
-    assert list(loaded.files) == ["turn_1/outputs/f0.bin", "turn_1/outputs/f2.bin"]
-    assert "Not given to the program: turn_1/outputs/f1.bin (all files together" in loaded.describe_left_out()
+    assert loaded.files == {
+        "turn_2/attachments/sales.csv": b"a,b",
+        "turn_2/outputs/chart.png": b"png",
+        "turn_1/files/pulled.py": b"p",
+    }
+    assert loaded.describe_left_out() == loaded.describe_unknown() == ""
 
 
-async def test_the_number_of_files_is_bounded(objects) -> None:
-    timeline = play(objects, *[1] * (inputs_module.MAX_INPUT_FILES + 5))
+async def test_files_of_earlier_turns_are_there_when_the_program_names_them(load, stored, timeline) -> None:
+    stored.put("turn_1", "sales 1.csv", b"a", kind=ArtifactKind.ATTACHMENT)
+    stored.put("turn_1", "other.csv", b"b", kind=ArtifactKind.ATTACHMENT)
+    stored.put("turn_7", "x.csv", b"c", kind=ArtifactKind.OUTPUT, conversation_id="conv_2")
 
-    loaded = await load_inputs(objects, timeline.blocks, "")
+    loaded = await load(timeline, 'read("turn_1/attachments/sales 1.csv", "conv_2/turn_7/outputs/x.csv")')
+
+    assert loaded.files == {"turn_1/attachments/sales 1.csv": b"a", "conv_2/turn_7/outputs/x.csv": b"c"}
+
+
+async def test_a_wrong_name_is_told_with_the_likely_one_or_with_how_to_look(load, stored, timeline) -> None:
+    stored.put("turn_1", "sales.csv", b"a")
+
+    loaded = await load(
+        timeline, '"turn_1/files/sale.csv" "turn_0/files/x/y.csv" "turn_2/outputs/new" "conv_9/turn_0/files/a.py"'
+    )
+
+    assert loaded.describe_unknown().split("\n") == [
+        "The program names turn_1/files/sale.csv, which is not there. Did you mean turn_1/files/sales.csv?",
+        "The program names turn_0/files/x/y.csv, which is not there. To see what that turn left: "
+        'react.pull {"paths": ["fi:turn_0.files/"]}.',
+        "The program names conv_9/turn_0/files/a.py, which is not there. To see what that turn left: "
+        'react.pull {"paths": ["fi:conv_9.turn_0.files/"]}.',
+    ]
+    assert loaded.files == {}
+
+
+async def test_when_not_all_fits_what_the_program_names_goes_first_then_the_newest(load, objects, timeline) -> None:
+    produce(timeline, objects, 20 * MIB, 20 * MIB, 20 * MIB)
+
+    loaded = await load(timeline, 'open("turn_2/outputs/f0.bin")')
+
+    assert list(loaded.files) == ["turn_2/outputs/f0.bin", "turn_2/outputs/f2.bin"]
+    assert "Not given to the program: turn_2/outputs/f1.bin (all files together" in loaded.describe_left_out()
+
+
+async def test_the_number_of_files_is_bounded(load, objects, timeline) -> None:
+    produce(timeline, objects, *[1] * (inputs_module.MAX_INPUT_FILES + 5))
+
+    loaded = await load(timeline, "")
 
     assert len(loaded.files) == inputs_module.MAX_INPUT_FILES
     assert len(loaded.left_out) == 5
 
 
-async def test_a_file_that_can_not_be_had_or_named_is_left_out_with_the_reason(objects) -> None:
-    deep = build_file("turn_1", "/".join(["x" * 50] * 6), b"x", kind=ArtifactKind.FILE)
-    gone = build_file("turn_1", "gone.txt", b"gone", kind=ArtifactKind.FILE)
-    timeline = TimelineBuilder()
-    timeline.start_turn("turn_1", "Go")
+async def test_a_file_that_can_not_be_had_or_named_is_left_out_with_the_reason(load, timeline) -> None:
+    deep = build_file("turn_2", "/".join(["x" * 50] * 6), b"x", kind=ArtifactKind.FILE)
+    gone = build_file("turn_2", "gone.txt", b"gone", kind=ArtifactKind.FILE)
     timeline.result("call_1", "react.write", "ok", deep, gone)
 
-    loaded = await load_inputs(objects, timeline.blocks, "")
+    loaded = await load(timeline, "")
 
     assert loaded.files == {}
     assert {path for path, _ in loaded.left_out} == {deep.path, gone.path}

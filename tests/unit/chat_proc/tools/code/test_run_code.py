@@ -7,6 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from chat_proc.tools.code.run_code import RunCodeTool
+from chat_proc.workspace.history import ArtifactHistory
+from chat_proc.workspace.limits import MAX_DELTA_BYTES
 from everturn.model.artifacts import ArtifactKind
 from everturn.model.block_bodies import ToolResultBody
 from everturn.model.blocks import canonical_json
@@ -64,6 +66,11 @@ class RecordingSandbox:
 
 
 @pytest.fixture
+def history(stored) -> ArtifactHistory:
+    return ArtifactHistory(stored.artifacts)
+
+
+@pytest.fixture
 def timeline(objects) -> TimelineBuilder:
     csv = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
     objects.stored[csv.object_key] = b"a,b"
@@ -73,7 +80,7 @@ def timeline(objects) -> TimelineBuilder:
     return timeline
 
 
-async def test_a_run_keeps_its_files_and_tells_what_it_printed(call_tool, timeline, objects) -> None:
+async def test_a_run_keeps_its_files_and_tells_what_it_printed(call_tool, timeline, objects, history) -> None:
     sandbox = RecordingSandbox({"outputs/chart.png": PNG, "files/table.csv": b"a\n"}, printed="RESULT {}\n")
     contract = [
         {"filepath": "outputs/chart.png", "description": "The chart"},
@@ -81,7 +88,7 @@ async def test_a_run_keeps_its_files_and_tells_what_it_printed(call_tool, timeli
     ]
 
     outcome = await call_tool(
-        RunCodeTool(sandbox, objects), timeline, {"contract": contract, "timeout_s": 30}, code="print(1)"
+        RunCodeTool(sandbox, objects, history), timeline, {"contract": contract, "timeout_s": 30}, code="print(1)"
     )
 
     assert outcome.status == "ok"
@@ -97,11 +104,13 @@ async def test_a_run_keeps_its_files_and_tells_what_it_printed(call_tool, timeli
 
 
 async def test_the_sandbox_gets_the_program_verbatim_and_the_files_of_the_conversation(
-    call_tool, timeline, objects
+    call_tool, timeline, objects, history
 ) -> None:
     sandbox = RecordingSandbox()
 
-    await call_tool(RunCodeTool(sandbox, objects), timeline, {"timeout_s": 30}, code="  print(1)\n", call_id="call_ab")
+    await call_tool(
+        RunCodeTool(sandbox, objects, history), timeline, {"timeout_s": 30}, code="  print(1)\n", call_id="call_ab"
+    )
 
     (request,) = sandbox.requests
     assert (request.program, request.timeout_s, request.turn_id) == ("  print(1)\n", 30.0, "turn_1")
@@ -111,12 +120,12 @@ async def test_the_sandbox_gets_the_program_verbatim_and_the_files_of_the_conver
     assert getattr(sandbox.replies[0], "error_code", None) == "not_allowed"
 
 
-async def test_a_failed_run_is_an_error_that_keeps_what_was_written(call_tool, timeline, objects) -> None:
+async def test_a_failed_run_is_an_error_that_keeps_what_was_written(call_tool, timeline, objects, history) -> None:
     error = RunError("missing_output_files", "b.csv is missing", "outputs")
     sandbox = RecordingSandbox({"outputs/a.csv": b"x\n"}, error)
     contract = [{"filepath": "outputs/a.csv"}, {"filepath": "outputs/b.csv"}]
 
-    outcome = await call_tool(RunCodeTool(sandbox, objects), timeline, {"contract": contract}, code="...")
+    outcome = await call_tool(RunCodeTool(sandbox, objects, history), timeline, {"contract": contract}, code="...")
 
     assert outcome.status == "error"
     assert "b.csv is missing" in outcome.text
@@ -124,8 +133,8 @@ async def test_a_failed_run_is_an_error_that_keeps_what_was_written(call_tool, t
     assert outcome.data["run"]["error"]["code"] == "missing_output_files"
 
 
-async def test_the_envelope_can_be_stored_in_a_block(call_tool, timeline, objects) -> None:
-    outcome = await call_tool(RunCodeTool(RecordingSandbox(), objects), timeline, {}, code="pass")
+async def test_the_envelope_can_be_stored_in_a_block(call_tool, timeline, objects, history) -> None:
+    outcome = await call_tool(RunCodeTool(RecordingSandbox(), objects, history), timeline, {}, code="pass")
 
     body = ToolResultBody(tool_id="x.y", status="ok", text="", data=outcome.data)
     assert json.loads(canonical_json(body))["data"]["run"]["receipt"]["posture"]["launcher"] == "bubblewrap"
@@ -140,12 +149,12 @@ async def test_the_envelope_can_be_stored_in_a_block(call_tool, timeline, object
     ],
 )
 async def test_a_contract_path_is_where_the_program_writes_it(
-    call_tool, timeline, objects, filepath: str, given: str, ref: str
+    call_tool, timeline, objects, history, filepath: str, given: str, ref: str
 ) -> None:
     sandbox = RecordingSandbox({given: PNG})
 
     outcome = await call_tool(
-        RunCodeTool(sandbox, objects), timeline, {"contract": [{"filepath": filepath}]}, code="..."
+        RunCodeTool(sandbox, objects, history), timeline, {"contract": [{"filepath": filepath}]}, code="..."
     )
 
     assert [artifact.ref for artifact in outcome.artifacts] == [ref]
@@ -155,28 +164,30 @@ async def test_a_contract_path_is_where_the_program_writes_it(
     "paths",
     [["../x"], ["turn_0/outputs/x"], ["/x"], ["attachments/x"], ["outputs/a", "a"], ["outputs/in\u202evoice"]],
 )
-async def test_a_bad_contract_is_refused_before_anything_runs(call_tool, timeline, objects, paths: list[str]) -> None:
+async def test_a_bad_contract_is_refused_before_anything_runs(
+    call_tool, timeline, objects, history, paths: list[str]
+) -> None:
     sandbox = RecordingSandbox()
     contract = [{"filepath": path} for path in paths]
 
-    outcome = await call_tool(RunCodeTool(sandbox, objects), timeline, {"contract": contract}, code="...")
+    outcome = await call_tool(RunCodeTool(sandbox, objects, history), timeline, {"contract": contract}, code="...")
 
     assert outcome.status == "error"
     assert outcome.text.startswith("The program was not run: ")
     assert sandbox.requests == []
 
 
-async def test_a_call_without_a_program_is_refused(call_tool, timeline, objects) -> None:
-    outcome = await call_tool(RunCodeTool(RecordingSandbox(), objects), timeline, {}, code=" \n")
+async def test_a_call_without_a_program_is_refused(call_tool, timeline, objects, history) -> None:
+    outcome = await call_tool(RunCodeTool(RecordingSandbox(), objects, history), timeline, {}, code=" \n")
 
     assert "no program" in outcome.text
 
 
-async def test_long_output_is_kept_at_its_end_and_the_text_is_bounded(call_tool, timeline, objects) -> None:
+async def test_long_output_is_kept_at_its_end_and_the_text_is_bounded(call_tool, timeline, objects, history) -> None:
     error = RunError("program_error", "x" * 30_000, "program.py")
     sandbox = RecordingSandbox(error=error, printed="y" * 30_000 + "end")
 
-    outcome = await call_tool(RunCodeTool(sandbox, objects), timeline, {}, code="...")
+    outcome = await call_tool(RunCodeTool(sandbox, objects, history), timeline, {}, code="...")
 
     assert len(outcome.text) < 24_000
     assert "yend" in outcome.text
@@ -187,6 +198,40 @@ async def test_long_output_is_kept_at_its_end_and_the_text_is_bounded(call_tool,
     "params",
     [{"contract": [{"filepath": "a"}] * 33}, {"timeout_s": 0}, {"timeout_s": 301}, {"contract": {"filepath": "a"}}],
 )
-async def test_parameters_out_of_range_are_refused(call_tool, timeline, objects, params) -> None:
+async def test_parameters_out_of_range_are_refused(call_tool, timeline, objects, history, params) -> None:
     with pytest.raises(ValidationError):
-        await call_tool(RunCodeTool(RecordingSandbox(), objects), timeline, params, code="pass")
+        await call_tool(RunCodeTool(RecordingSandbox(), objects, history), timeline, params, code="pass")
+
+
+async def test_a_path_that_is_not_there_is_told_first_and_the_program_still_runs(
+    call_tool, timeline, objects, history
+) -> None:
+    sandbox = RecordingSandbox()
+
+    outcome = await call_tool(
+        RunCodeTool(sandbox, objects, history),
+        timeline,
+        {},
+        code='open("turn_0/files/a.csv"); open("turn_1/outputs/x")',
+    )
+
+    assert outcome.text.startswith(
+        "The program names turn_0/files/a.csv, which is not there. "
+        'To see what that turn left: react.pull {"paths": ["fi:turn_0.files/"]}.\n'
+    )
+    assert len(sandbox.requests) == 1
+    assert "turn_1/outputs/x" not in outcome.text
+
+
+async def test_a_file_that_the_workspace_has_no_room_for_is_not_kept_and_it_is_said(
+    call_tool, timeline, objects, history
+) -> None:
+    big = build_file("turn_1", "big", b"x", kind=ArtifactKind.OUTPUT).model_copy(update={"size": MAX_DELTA_BYTES - 3})
+    timeline.result("call_0", "exec_tools.execute_code_python", "ok", big)
+    sandbox = RecordingSandbox({"outputs/a": b"12", "outputs/b": b"12"})
+    contract = [{"filepath": "outputs/a"}, {"filepath": "outputs/b"}]
+
+    outcome = await call_tool(RunCodeTool(sandbox, objects, history), timeline, {"contract": contract}, code="pass")
+
+    assert [artifact.filename for artifact in outcome.artifacts] == ["a"]
+    assert "Not kept: outputs/b." in outcome.text

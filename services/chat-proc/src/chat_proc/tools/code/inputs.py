@@ -1,28 +1,37 @@
-"""Which files of the conversation a program gets, within the sandbox's limits, and their bytes."""
+"""Which files a program gets, within the sandbox's limits, and their bytes: what is local in its turn, and what of
+other turns it names by its path."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
-from chat_proc.timeline.files import fold_artifacts
-from everturn.errors import EverturnError
+from chat_proc.workspace.history import WorkspaceHistory
+from chat_proc.workspace.loading import Owner, load_workspace, pulled_file
+from chat_proc.workspace.local import LocalFile, Workspace
+from chat_proc.workspace.naming import Names, find_names, match_names
+from chat_proc.workspace.wishes import place_wish
+from everturn.errors import EverturnError, Invalid
 from everturn.model.artifacts import Artifact
-from everturn.model.blocks import Block
 from everturn.ports.objects import Objects
+from everturn.ports.tool import ToolContext
 from everturn.timeline.inert import escape_line
 from everturn.wire.execution import check_relative_path
 
 MAX_INPUT_BYTES = 48 * 1024 * 1024
 """Leaves the program a quarter of the 64 MB that the sandbox takes for its own files of the work folder."""
 MAX_INPUT_FILES = 200
+MAX_LOOKED_AT = 1_000
+"""Files of one other turn among which the named ones are looked for."""
 SHOWN_LEFT_OUT = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The files a program gets, by path; `left_out` pairs path and reason."""
+    """The files a program gets, by path. `left_out` pairs path and reason; `unknown` are lines about wrong names."""
 
     files: Mapping[str, bytes]
     left_out: tuple[tuple[str, str], ...]
+    unknown: tuple[str, ...] = ()
 
     def describe_left_out(self) -> str:
         """A line for each file that the program did not get, at most ten; empty when it got all."""
@@ -33,38 +42,99 @@ class Inputs:
             lines.append(f"Not given to the program: {len(self.left_out) - SHOWN_LEFT_OUT} more files.")
         return "\n".join(lines)
 
-
-async def load_inputs(objects: Objects, blocks: Sequence[Block], program: str) -> Inputs:
-    """Load the files the program names first, then the newest, until the limits are reached."""
-    files: dict[str, bytes] = {}
-    left_out: list[tuple[str, str]] = []
-    bytes_left = MAX_INPUT_BYTES
-    for artifact in _rank(list(fold_artifacts(blocks).values()), program):
-        reason = _refusal(artifact, bytes_left, len(files))
-        if reason:
-            left_out.append((artifact.path, reason))
-            continue
-        try:
-            files[artifact.path] = await objects.load(artifact.object_key, max_bytes=artifact.size)
-        except EverturnError as error:
-            left_out.append((artifact.path, str(error)))
-            continue
-        bytes_left -= artifact.size
-    return Inputs(files, tuple(left_out))
+    def describe_unknown(self) -> str:
+        """A line for each path that the program names and that is not there, at most ten."""
+        return "\n".join(self.unknown[:SHOWN_LEFT_OUT])
 
 
-def _rank(artifacts: Sequence[Artifact], program: str) -> list[Artifact]:
-    newest_first = list(reversed(artifacts))
-    return sorted(newest_first, key=lambda artifact: artifact.filename not in program)
+class InputLoader:
+    """Finds and loads the files of one run."""
+
+    def __init__(self, history: WorkspaceHistory, objects: Objects) -> None:
+        self._history = history
+        self._objects = objects
+
+    async def load(self, context: ToolContext, workspace: Workspace, texts: Sequence[str]) -> Inputs:
+        """`texts` are the program and what its contract says. What is named comes first, then the newest."""
+        names = find_names(texts)
+        elsewhere = await self._load_elsewhere(context, names)
+        local = list(workspace.files.values())
+        matched = match_names(names, [*elsewhere, *local])
+        wanted = dict.fromkeys([*matched.files, *reversed(local)])
+        unknown = [path for path in matched.unknown if not path.startswith(f"{context.turn_id}/")]
+        files, left_out = await self._load_files(list(wanted))
+        return Inputs(files, left_out, tuple(_tell_unknown(path, elsewhere) for path in unknown))
+
+    async def _load_elsewhere(self, context: ToolContext, names: Names) -> list[LocalFile]:
+        """The files of the other turns that are named at all."""
+        found: list[LocalFile] = []
+        for conversation_id, turn_id in names.places:
+            if turn_id == context.turn_id:
+                continue
+            wish = place_wish(turn_id, conversation_id, context.conversation_id)
+            artifacts = await self._history.load_folder(
+                context.principal,
+                wish.conversation_id or context.conversation_id,
+                wish.folder or "",
+                max_files=MAX_LOOKED_AT,
+            )
+            found += [pulled_file(wish, artifact) for artifact in artifacts]
+        return found
+
+    async def _load_files(self, wanted: Sequence[LocalFile]) -> tuple[dict[str, bytes], tuple[tuple[str, str], ...]]:
+        files: dict[str, bytes] = {}
+        left_out: list[tuple[str, str]] = []
+        bytes_left = MAX_INPUT_BYTES
+        for file in wanted:
+            if file.path in files:
+                continue
+            reason = _refusal(file, bytes_left, len(files))
+            if not reason:
+                try:
+                    files[file.path] = await self._load_one(file.artifact)
+                    bytes_left -= file.artifact.size
+                except EverturnError as error:
+                    reason = str(error)
+            if reason:
+                left_out.append((file.path, reason))
+        return files, tuple(left_out)
+
+    async def _load_one(self, artifact: Artifact) -> bytes:
+        return await self._objects.load(artifact.object_key, max_bytes=artifact.size)
 
 
-def _refusal(artifact: Artifact, bytes_left: int, count: int) -> str:
+async def load_local(history: WorkspaceHistory, context: ToolContext) -> Workspace:
+    """All that is local where a tool is called. Raises Unavailable."""
+    owner = Owner(context.principal, context.conversation_id)
+    return await load_workspace(history, owner, context.blocks, context.turn_id)
+
+
+def _refusal(file: LocalFile, bytes_left: int, count: int) -> str:
     if count >= MAX_INPUT_FILES:
         return f"more than {MAX_INPUT_FILES} files"
-    if artifact.size > bytes_left:
+    if file.artifact.size > bytes_left:
         return f"all files together would exceed {MAX_INPUT_BYTES} bytes"
     try:
-        check_relative_path(artifact.path)
+        check_relative_path(file.path)
     except ValueError as error:
         return str(error)
     return ""
+
+
+def _tell_unknown(path: str, elsewhere: Sequence[LocalFile]) -> str:
+    place = path[: path.index("/", path.index("turn_")) + 1]
+    like = get_close_matches(path, [file.path for file in elsewhere if file.path.startswith(place)], n=1, cutoff=0.7)
+    if like:
+        return f"The program names {escape_line(path)}, which is not there. Did you mean {escape_line(like[0])}?"
+    return f"The program names {escape_line(path)}, which is not there.{_hint(path)}"
+
+
+def _hint(path: str) -> str:
+    parts = path.split("/")
+    conversation_id = parts[0] if parts[0].startswith("conv_") else None
+    turn_id = parts[1] if conversation_id and len(parts) > 1 else parts[0]
+    try:
+        tree = place_wish(turn_id, conversation_id, None).tree
+    except Invalid:
+        return ""
+    return f' To see what that turn left: react.pull {{"paths": ["{tree}"]}}.'

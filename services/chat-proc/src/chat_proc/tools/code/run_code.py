@@ -7,14 +7,19 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from chat_proc.tools.code.inputs import Inputs, load_inputs
+from chat_proc.tools.code.inputs import InputLoader, Inputs, load_local
 from chat_proc.tools.stored_files import Destination, ProducedFile, read_destination, save_file
+from chat_proc.tools.workspace.writing import check_room
+from chat_proc.workspace.history import WorkspaceHistory
+from chat_proc.workspace.limits import MAX_FILE_BYTES
+from chat_proc.workspace.local import Workspace, own_file
 from everturn.errors import Invalid
 from everturn.model.artifacts import Artifact, ArtifactKind
 from everturn.model.commits import Effect
 from everturn.ports.objects import Objects
 from everturn.ports.sandbox import ContractItem, RunRequest, RunResult, Sandbox
 from everturn.ports.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
+from everturn.timeline.inert import escape_line
 from everturn.wire.execution import GatewayCall, ToolReply, check_relative_path
 
 MAX_TIMEOUT_S = 300.0
@@ -58,9 +63,11 @@ class _Promise:
 class RunCodeTool:
     """One run per call. A repeated call runs the program again, which changes nothing outside the sandbox."""
 
-    def __init__(self, sandbox: Sandbox, objects: Objects) -> None:
+    def __init__(self, sandbox: Sandbox, objects: Objects, history: WorkspaceHistory) -> None:
         self._sandbox = sandbox
         self._objects = objects
+        self._history = history
+        self._inputs = InputLoader(history, objects)
         self.spec = ToolSpec(
             tool_id="exec_tools.execute_code_python",
             summary="Run the Python program of the code channel in a sandbox and keep the files it writes.",
@@ -81,21 +88,33 @@ class RunCodeTool:
             promises = _read_contract(params.contract, call.context)
         except Invalid as invalid:
             return ToolOutcome("error", f"The program was not run: {invalid.detail}")
-        inputs = await load_inputs(self._objects, call.context.blocks, call.code or "")
+        workspace = await load_local(self._history, call.context)
+        said = [call.code or "", *(f"'{file.filepath}' {file.description}" for file in params.contract)]
+        inputs = await self._inputs.load(call.context, workspace, said)
         request = _build_request(call, params, promises, inputs)
         result = await self._sandbox.run(request, _refuse_tool)
-        artifacts = await self._store(call, promises, result)
-        text = _build_text(result, inputs)
+        artifacts, refused = await self._store(call, promises, result, workspace)
+        text = _build_text(result, inputs, refused)
         return ToolOutcome("ok" if result.ok else "error", text, artifacts=artifacts, data=_build_data(result))
 
-    async def _store(self, call: ToolCall, promises: Sequence[_Promise], result: RunResult) -> tuple[Artifact, ...]:
+    async def _store(
+        self, call: ToolCall, promises: Sequence[_Promise], result: RunResult, workspace: Workspace
+    ) -> tuple[tuple[Artifact, ...], list[str]]:
+        """The kept files, and a line for each that the workspace has no room for."""
         destinations = {promise.item.filepath: promise.destination for promise in promises}
         stored: list[Artifact] = []
+        refused: list[str] = []
         for file in result.artifacts:
             destination = destinations[file.filepath]
+            try:
+                check_room(workspace, destination, len(file.body), max_bytes=MAX_FILE_BYTES)
+            except Invalid as invalid:
+                refused.append(f"Not kept: {escape_line(file.filepath)}. {invalid.detail}")
+                continue
             produced = ProducedFile(destination, file.body, file.visibility, "exec", file.description)
             stored.append(await save_file(self._objects, call, produced))
-        return tuple(stored)
+            workspace = workspace.with_written(own_file(stored[-1]))
+        return tuple(stored), refused
 
 
 def _read_contract(contract: Sequence[ContractFile], context: ToolContext) -> tuple[_Promise, ...]:
@@ -131,8 +150,9 @@ async def _refuse_tool(call: GatewayCall) -> ToolReply:
     return ToolReply(call.id, False, None, "not_allowed", "programs can't call tools here")
 
 
-def _build_text(result: RunResult, inputs: Inputs) -> str:
-    sections = [_cut_middle(result.report_text, REPORT_CHARS), inputs.describe_left_out()]
+def _build_text(result: RunResult, inputs: Inputs, refused: Sequence[str]) -> str:
+    sections = [inputs.describe_unknown(), _cut_middle(result.report_text, REPORT_CHARS), inputs.describe_left_out()]
+    sections += refused
     if result.user_out_tail.strip():
         sections.append(f"--- printed ---\n{result.user_out_tail[-OUT_CHARS:].rstrip()}")
     errors = result.runtime_err_tail.strip()

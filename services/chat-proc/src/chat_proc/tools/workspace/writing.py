@@ -13,10 +13,10 @@ Channel = Literal["canvas", "timeline_text", "internal"]
 Kind = Literal["display", "file"]
 
 
-def check_room(workspace: Workspace, destination: Destination, size: int) -> None:
-    """Raise Invalid, with a sentence for the model, when a text of `size` bytes can't be stored there."""
-    if size > MAX_TEXT_BYTES:
-        raise Invalid(f"The content has {size} bytes; {MAX_TEXT_BYTES} is the most. Write less.")
+def check_room(workspace: Workspace, destination: Destination, size: int, *, max_bytes: int = MAX_TEXT_BYTES) -> None:
+    """Raise Invalid, with a sentence for the model, when a file of `size` bytes can't be stored there."""
+    if size > max_bytes:
+        raise Invalid(f"The content has {size} bytes; {max_bytes} is the most. Write less.")
     if workspace.written_bytes + size > MAX_DELTA_BYTES:
         raise Invalid(f"The files written in this turn would exceed {MAX_DELTA_BYTES // MIB} MB.")
     path = f"{workspace.turn_id}/{destination.folder_path}"
