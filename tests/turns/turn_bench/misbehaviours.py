@@ -203,6 +203,21 @@ STREAKS = (
         ("not_json",) * 3,
     ),
     Misbehaviour(
+        "is asked to close and calls a tool beside its answer",
+        (BAD, BAD, BAD, echo() + answer("So far.")),
+        "capped",
+        "So far.",
+        ("not_json",) * 3,
+    ),
+    Misbehaviour(
+        "is asked to close and calls a tool beside its answer",
+        (BAD, BAD, BAD, echo() + answer("So far.")),
+        "capped",
+        "So far.",
+        ("not_json",) * 3,
+        fanout=True,
+    ),
+    Misbehaviour(
         "fails twice, does well, and fails twice again",
         (BAD, BAD, echo(), BAD, BAD, DONE),
         notices=("not_json",) * 4,

@@ -1,8 +1,11 @@
 """What of several actions is shown while they are written, whatever the chunks."""
 
 import json
+from itertools import cycle
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chat_proc.channels.action_stream import AnswerText, ContentText, NotesText
 from chat_proc.channels.decision_problems import DecisionLimits
@@ -112,3 +115,40 @@ def test_content_written_before_its_path_is_not_streamed_and_the_call_stands() -
 def test_an_answer_of_a_refused_action_is_no_answer_of_the_reply() -> None:
     assert read(call("look") + final("Early."), 9)[1].answer is None
     assert read(call("plan") + final("Done."), 9)[1].answer is not None
+
+
+FRAGMENTS = [
+    call("look", "one"),
+    call("write", "two", path="files/a.md", channel="canvas", content="long [[S:1]] text"),
+    call("write", path="./files/A.md", channel="canvas", content="other"),
+    call("write", content="first", path="files/b.md"),
+    call("plan", "marks"),
+    call("other", "alone"),
+    call("run"),
+    "<channel:code>\nprint('</channel:code>')\n</channel:code>",
+    final("An answer with `</channel:action>` in it.", "noted"),
+    '<channel:action>{"final_answer": "early", "action": "complete"}</channel:action>',
+    "<channel:action>oops</channel:action>",
+    "<channel:thinking>Hm.</channel:thinking>",
+    "Prose. ",
+    "\n",
+]
+
+
+@given(
+    st.lists(st.sampled_from(FRAGMENTS), max_size=7).map("".join), st.lists(st.integers(1, 40), min_size=1, max_size=6)
+)
+def test_the_way_of_cutting_never_matters(reply: str, sizes: list[int]) -> None:
+    stream = DecisionStream(limits=DecisionLimits(code_tools=RULES.code_tools, fanout=RULES))
+    pieces: list[DecisionPiece] = []
+    start = 0
+    for size in cycle(sizes):
+        if start >= len(reply):
+            break
+        pieces += stream.feed(reply[start : start + size])
+        start += size
+    last, decision = stream.finish()
+
+    whole_pieces, whole = read(reply, 1_000_000)
+    assert decision == whole
+    assert shown(pieces + last) == shown(whole_pieces)
