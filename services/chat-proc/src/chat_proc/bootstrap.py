@@ -36,6 +36,7 @@ from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
 from chat_proc.timeline.compaction.thresholds import build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.file_types import is_text
+from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.offered import OfferedTools, ToolPorts, offer_tools
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.runner import RunnerParts, TurnRunner
@@ -60,6 +61,7 @@ from everturn.postgres.conversation_reader import PostgresConversationReader
 from everturn.postgres.database import Database, open_database
 from everturn.postgres.leases import PostgresLeases
 from everturn.postgres.memory.index import PostgresSnippetIndex
+from everturn.postgres.memory.search import PostgresMemorySearch
 from everturn.postgres.sweeps import PostgresSweeps
 from everturn.postgres.timelines import PostgresTimelines
 from everturn.postgres.turns import PostgresTurns
@@ -139,7 +141,8 @@ async def open_worker(
         objects = open_objects(settings.objects_url)
         sandbox = await open_sandbox(settings.sandbox_python)
         embedder, embedder_why = build_embedder(settings)
-        offered = offer_tools(build_tool_ports(database, objects), sandbox, more=(*choose_web_tools(settings), *tools))
+        more = (*build_memory_tools(database, embedder), *choose_web_tools(settings), *tools)
+        offered = offer_tools(build_tool_ports(database, objects), sandbox, more=more)
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, STRAGGLERS_S)
         loop = build_loop(settings, config, models, offered, stragglers, objects=objects)
@@ -174,6 +177,11 @@ def build_embedder(settings: WorkerSettings) -> tuple[Embedder, str]:
     tell = _log.warning if embedder.lexical_only else _log.info
     tell("embedder_chosen", embedder=embedder.name, why=choice.why, lexical_only=embedder.lexical_only)
     return embedder, choice.why
+
+
+def build_memory_tools(database: Database, embedder: Embedder) -> tuple[Tool, ...]:
+    """The tools that find what was said earlier."""
+    return (MemsearchTool(PostgresMemorySearch(database), embedder),)
 
 
 async def open_sandbox(python: Path | None) -> Sandbox | SandboxUnavailable:

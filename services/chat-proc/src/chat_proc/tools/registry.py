@@ -59,7 +59,7 @@ def _complaint(spec: ToolSpec, error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     named = "; ".join(f"{_place(problem['loc'])}: {problem['msg']}" for problem in problems[:MAX_COMPLAINTS])
     more = f"; and {len(problems) - MAX_COMPLAINTS} more" if len(problems) > MAX_COMPLAINTS else ""
-    fields = ", ".join(spec.params.model_fields) or "none"
+    fields = ", ".join(field.alias or name for name, field in spec.params.model_fields.items()) or "none"
     return f"The parameters of {spec.tool_id} don't fit: {named}{more}. Its parameters are, in this order: {fields}."
 
 

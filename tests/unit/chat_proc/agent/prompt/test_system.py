@@ -11,8 +11,10 @@ from chat_proc.agent.prompt.system import build_system_prompt, load_topic
 from chat_proc.channels.actions import read_action
 from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.tools.code.run_code import RunCodeParams, RunCodeTool
+from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.workspace.history import ArtifactHistory
+from everturn.embeddings.hashed import HashedEmbedder
 from everturn.model.llm.decisions import Action
 from everturn.ports.sandbox import Sandbox, SandboxUnavailable
 from everturn.ports.tool import ToolSpec
@@ -20,6 +22,7 @@ from everturn.testing.memory.artifacts import MemoryArtifacts
 from everturn.testing.memory.conversation_reader import MemoryConversationReader
 from everturn.testing.memory.objects import MemoryObjects
 from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.memory.snippets import MemorySnippets
 from everturn.testing.memory.timelines import MemoryTimelines
 from everturn.tools.web.offered import WebAccess, build_web_tools
 
@@ -37,7 +40,8 @@ def specs(*, with_code: bool = True) -> list[ToolSpec]:
     objects = MemoryObjects()
     web = build_web_tools(WebAccess(fetch=True, brave_key="k"))
     ports = ToolPorts(objects, MemoryArtifacts(platform), MemoryConversationReader(platform), MemoryTimelines(platform))
-    offered = [*offer_tools(ports, SandboxUnavailable("none here"), more=web).registry.specs]
+    memory = [MemsearchTool(MemorySnippets(platform), HashedEmbedder())]
+    offered = [*offer_tools(ports, SandboxUnavailable("none here"), more=[*memory, *web]).registry.specs]
     return (
         [*offered, RunCodeTool(NoSandbox(), objects, ArtifactHistory(ports.artifacts)).spec] if with_code else offered
     )
@@ -75,6 +79,7 @@ AT_THE_END = ["Honesty and safety", "Language"]
     [
         ([], ["Programs"]),
         (["react.plan"], ["Plans", "Programs"]),
+        (["react.memsearch"], ["Memory", "Programs"]),
         (["react.read"], ["Programs", "Sources"]),
         (["react.write"], ["Programs", "Files", "Notes to yourself"]),
         (["react.patch"], ["Programs", "Files"]),

@@ -8,6 +8,7 @@ from everturn.ports.tool import ToolSpec
 _PACKAGE = "chat_proc.agent.prompt"
 PLAN_TOOL = "react.plan"
 READ_TOOL = "react.read"
+MEMSEARCH_TOOL = "react.memsearch"
 WEB_TOOLS = "web_tools."
 SOURCE_TOOLS = (WEB_TOOLS, "react.search_knowledge")
 """What brings sources that an answer can cite."""
@@ -34,6 +35,8 @@ def _choose_topics(tools: Sequence[ToolSpec], max_actions: int) -> Iterator[str]
     names = {tool.tool_id for tool in tools}
     yield from ("role", "protocol", "one_action" if max_actions == 1 else "several_actions", "actions", "summary")
     yield "timeline"
+    if MEMSEARCH_TOOL in names:
+        yield "memory"
     if PLAN_TOOL in names:
         yield "plans"
     yield "code" if any(tool.takes_code for tool in tools) else "no_code"

@@ -1,0 +1,59 @@
+"""A person's turns in memory, and a way to call a tool in one of her conversations."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from everturn.model.ids import CallId, ConversationId, TurnId
+from everturn.ports.tool import Tool, ToolCall, ToolContext, ToolOutcome
+from everturn.testing.contracts.memory_search import MemoryDesk
+from everturn.testing.contracts.stage import Stage
+from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.memory.inbox import MemoryInbox
+from everturn.testing.memory.leases import MemoryLeases
+from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.memory.snippets import MemorySnippets
+from everturn.testing.memory.timelines import MemoryTimelines
+from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.timelines import NOW
+
+Call = Callable[..., Awaitable[ToolOutcome]]
+
+
+@pytest.fixture
+def desk() -> MemoryDesk:
+    platform = MemoryPlatform(FixedClock())
+
+    async def nothing(*_: object) -> None:
+        """No lease runs out and nobody judges here."""
+
+    stage = Stage(
+        MemoryInbox(platform),
+        MemoryLeases(platform, owner="worker-1"),
+        MemoryLeases(platform, owner="worker-2"),
+        MemoryTimelines(platform),
+        SequentialIds(),
+        nothing,
+        nothing,
+    )
+    snippets = MemorySnippets(platform)
+    return MemoryDesk(stage, snippets, snippets)
+
+
+@pytest.fixture
+def call(desk: MemoryDesk) -> Call:
+    async def run(
+        tool: Tool, params: dict[str, object], conversation_id: str = "conv_1", turn_id: str = "turn_x"
+    ) -> ToolOutcome:
+        context = ToolContext(
+            principal=desk.stage.principal,
+            conversation_id=ConversationId(conversation_id),
+            turn_id=TurnId(turn_id),
+            round=1,
+            blocks=(),
+            now=NOW,
+        )
+        checked = tool.spec.params.model_validate(params)
+        return await tool.run(ToolCall(CallId("call_1"), checked, None, context))
+
+    return run
