@@ -175,3 +175,30 @@ def test_the_evidence_in_a_written_text_is_found() -> None:
 
     assert find_used_sids(sources, "[[S:3]] and [[S:1,3]]", "markdown") == (3, 1)
     assert find_used_sids(sources, "[[S:3]]", "json") == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["\uff3b\uff3bS:1\uff3d\uff3d", "\u3010[S:1]\u3011", "[[S\uff1a1]]", "[[S:\u200b1]]", "[\u200b[S:1]]"]
+)
+def test_full_width_and_invisible_characters_make_no_token_and_nothing_is_lost(text: str) -> None:
+    assert replaced(text, size=1) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[a](https://x.example)[[S:1]]", "[a](https://x.example)[One](https://one.example/a)"),
+        ("[[S:1]](note)", "[One](https://one.example/a)(note)"),
+        ("[[S:1]][[S:3]]", "[One](https://one.example/a)[Three](https://three.example)"),
+    ],
+)
+def test_a_token_next_to_a_link_or_another_token_is_replaced(text: str, expected: str) -> None:
+    assert replaced(text, size=1) == expected
+
+
+def test_a_token_that_the_end_cuts_off_is_shown_as_it_is() -> None:
+    assert replaced("so it is [[S:1", size=1) == "so it is [[S:1"
+
+
+def test_a_range_written_backwards_is_the_range() -> None:
+    assert replaced("[[S:3-1]]") == replaced("[[S:1-3]]")

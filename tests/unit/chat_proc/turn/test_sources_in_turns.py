@@ -1,5 +1,7 @@
 """Sources through whole turns: found by a tool, cited while streamed, told to clients, there for the next turn."""
 
+import asyncio
+
 import pytest
 from turn_bench.bench import ANN, Bench
 from turn_bench.checks import check_conversation
@@ -7,8 +9,13 @@ from turn_bench.replies import answer, call, cut_answer
 from turn_bench.tools import DemoTool, FindTool
 
 from chat_proc.agent.limits import TurnLimits
-from everturn.model.block_bodies import CompletionBody, ToolCallBody
+from everturn.model.block_bodies import CompletionBody, ToolCallBody, ToolResultBody
 from everturn.model.signals import SignalKind
+from everturn.testing.web_site import Answer, open_site
+from everturn.tools.web.addresses import AddressGuard
+from everturn.tools.web.client import WebClient
+from everturn.tools.web.pages import PageReader
+from everturn.tools.web.web_fetch import WebFetchTool
 from everturn.wire.events import ChatCitations, ChatDelta, ChatFollowups
 
 A, B = "https://a.example/1", "https://b.example/2"
@@ -192,3 +199,96 @@ def once(bench: Bench, text: str):
 
 def call_bodies(bench: Bench) -> list[ToolCallBody]:
     return [block.body for block in bench.blocks if isinstance(block.body, ToolCallBody)]
+
+
+@pytest.mark.parametrize("chunk_chars", [13, 97, 100_000])
+async def test_three_files_written_in_one_reply_stream_with_their_citations_and_are_completed(chunk_chars: int) -> None:
+    writes = [
+        call("react.write", {"path": f"files/{n}.md", "channel": "canvas", "content": f"File {n}: `x` [[S:1]] end"})
+        for n in range(3)
+    ]
+    bench = Bench(find(A), "".join(writes), answer("Done."), tools=[FindTool()], chunk_chars=chunk_chars, fanout=True)
+    await bench.say("Write three.")
+
+    await bench.work()
+
+    await check_conversation(bench)
+    deltas = [event.data for event in await bench.published() if isinstance(event.data, ChatDelta)]
+    canvas = [data for data in deltas if data.channel == "canvas"]
+    assert sorted({data.instance for data in canvas}) == [0, 1, 2]
+    for n in range(3):
+        own = [data for data in canvas if data.instance == n]
+        assert "".join(data.text for data in own) == f"File {n}: `x` {LINK} end"
+        assert own[-1].completed and {data.artifact for data in own} == {f"files/{n}.md"}
+
+
+async def test_what_is_written_for_later_use_is_shown_to_nobody() -> None:
+    write = call("react.write", {"path": "files/a.md", "channel": "internal", "content": "Mine: [[S:1]]"})
+    bench = Bench(find(A), write, answer("Done."), tools=[FindTool()])
+    await bench.say("Think.")
+
+    await bench.work()
+
+    await check_conversation(bench)
+    assert not any("Mine" in text.text for text in bench.state().turns[0].texts)
+    assert "Mine" not in "".join([await shown(bench, channel) for channel in ("canvas", "timeline_text", "internal")])
+
+
+async def test_a_written_file_marks_what_it_cites_as_used() -> None:
+    write = call("react.write", {"path": "files/a.md", "channel": "canvas", "content": "See [[S:2]]"})
+    bench = Bench(find(A, B), write, answer("Done."), tools=[FindTool()])
+    await bench.say("Write it.")
+
+    await bench.work()
+
+    rows = await bench.workers[-1].timelines.load_sources(ANN, bench.conversation_id)
+    assert [(row.sid, row.used) for row in rows] == [(1, False), (2, True)]
+
+
+async def test_a_steer_cancels_a_page_that_is_being_fetched() -> None:
+    async with open_site() as site:
+        site.pages["/slow"] = Answer(b"some", stalls=True)
+
+        async def resolve(host: str, port: int) -> list[str]:
+            return ["127.0.0.1"]
+
+        guard = AddressGuard(resolve, is_allowed=lambda address: True, ports={site.port})
+        fetch = call("web_tools.web_fetch", {"urls": [site.url("/slow")]})
+        bench = Bench(fetch, answer("Never mind."), tools=[WebFetchTool(WebClient(guard), PageReader())])
+        await bench.say("Read it.")
+        working = asyncio.create_task(bench.work())
+        await site.was_asked.wait()
+
+        await bench.signal(SignalKind.STEER, "Leave it.")
+        async with asyncio.timeout(5):
+            await working
+
+    await check_conversation(bench)
+    (result,) = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    assert result.status == "cancelled"
+    assert bench.state().turns[0].answer == "Never mind."
+
+
+async def test_a_page_is_fetched_cited_and_read_again_in_one_turn() -> None:
+    async with open_site() as site:
+        url = site.page("/tides.txt", "The tide comes twice a day. " * 600, "text/plain")
+
+        async def resolve(host: str, port: int) -> list[str]:
+            return ["127.0.0.1"]
+
+        guard = AddressGuard(resolve, is_allowed=lambda address: True, ports={site.port})
+        bench = Bench(
+            call("web_tools.web_fetch", {"urls": [url]}),
+            call("react.read", {"paths": ["so:sources_pool[1]"]}),
+            answer("Twice a day [[S:1]]."),
+            tools=[WebFetchTool(WebClient(guard), PageReader())],
+        )
+        await bench.say("How often?")
+        await bench.work()
+
+    await check_conversation(bench)
+    (turn,) = bench.state().turns
+    assert turn.answer == f"Twice a day [tides.txt]({url})."
+    results = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    assert [result.status for result in results] == ["ok", "ok"]
+    assert len(results[1].text) > len(results[0].text) or "more" in results[1].text
