@@ -11,11 +11,12 @@ from everturn.ports.timelines import InboxMoved
 from everturn.postgres.inbox import PostgresInbox
 from everturn.testing.contracts.external_events import ExternalEventsContract, TargetsContract
 from everturn.testing.contracts.inbox import InboxContract
+from everturn.testing.contracts.receipts import ReceiptsContract
 from everturn.testing.contracts.stage import ANN, Stage, closing
 from everturn.testing.database_roles import Roles
 
 
-class TestPostgresInbox(InboxContract, ExternalEventsContract, TargetsContract):
+class TestPostgresInbox(InboxContract, ExternalEventsContract, TargetsContract, ReceiptsContract):
     @pytest.fixture
     def stage(self, postgres_stage: Stage) -> Stage:
         return postgres_stage

@@ -1,3 +1,4 @@
+import pytest
 from turn_bench.tools import DemoTool, TextParams
 
 from chat_proc.agent.check import GiveAnswer, Repair, UseTool, Work
@@ -15,6 +16,7 @@ from chat_proc.agent.drafting import (
     draft_repair,
     draft_thinking,
     draft_work,
+    find_begun_action,
     write_round,
 )
 from chat_proc.stream.texts import RoundTexts
@@ -170,3 +172,17 @@ def test_an_answer_that_waited_becomes_the_completion_with_all_that_belongs_to_i
     assert types(drafts) == [BlockType.WORKING_SUMMARY, BlockType.COMPLETION_ATTEMPT]
     assert completion.body == CompletionBody(text="A [[S:1]]", shown="A (1)", followups=("Why?",), sources_used=(1,))
     assert completion.ts_first == "t1"
+
+
+@pytest.mark.parametrize(
+    ("raw", "begun"),
+    [
+        ("", ""),
+        ("<channel:thinking>Hm", ""),
+        ("<channel:thinking>Hm</channel:Thinking> ", ""),
+        ("<channel:thinking>Hm</channel:thinking>\n<channel:action>{", "<channel:action>{"),
+        ("<channel:action>{", "<channel:action>{"),
+    ],
+)
+def test_what_was_begun_is_what_stands_behind_the_thinking(raw: str, begun: str) -> None:
+    assert find_begun_action(raw) == begun

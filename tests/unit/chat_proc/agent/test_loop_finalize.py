@@ -10,9 +10,10 @@ from turn_bench.talking import FOLLOWUP, STEER, hanging, interrupt, say_before_c
 from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
-from everturn.model.block_bodies import CompletionBody, NoticeBody, PromptBody, SignalBody
+from everturn.model.block_bodies import CompletionBody, NoticeBody, PromptBody, RawDecisionBody, SignalBody
 from everturn.model.signals import SignalKind, SignalState
 from everturn.model.turns import Outcome
+from everturn.wire.events import ChatDelta
 
 Said = tuple[tuple[SignalKind, str], ...]
 WRITE = call("react.write", {"path": "outputs/a.md", "channel": "canvas", "kind": "file", "content": "x"})
@@ -203,3 +204,73 @@ async def test_a_blank_steer_while_the_answer_is_written_down_has_nothing_left_t
     assert states(bench) == [SignalState.EXPIRED]
     assert bench.texts(PromptBody) == ["Hello."]
     await check_conversation(bench)
+
+
+async def test_what_the_model_was_about_to_do_is_kept_when_a_steer_cuts_it_off() -> None:
+    begun = '<channel:thinking>Hm.</channel:thinking><channel:action>{"action": "call_tool", "notes": "", "tool'
+    bench = Bench(hanging(begun), answer("Right."))
+    await bench.say("Hello.")
+
+    await interrupt(bench, (STEER, "Not that."))
+
+    (raw,) = [block.body for block in bench.blocks if isinstance(block.body, RawDecisionBody)]
+    assert (raw.code, raw.text) == ("interrupted", '<channel:action>{"action": "call_tool", "notes": "", "tool')
+    assert "interrupted" in str(bench.model.requests[1])
+    await check_conversation(bench)
+
+
+async def test_an_interruption_is_no_failed_reply() -> None:
+    scripts = hanging('<channel:action>{"action"'), hanging('<channel:action>{"action"'), answer("Right.")
+    bench = Bench(*scripts, limits=TurnLimits(max_repairs=0))
+    await bench.say("Hello.")
+    task = asyncio.create_task(bench.work())
+    for number in (1, 2):
+        await until(lambda wanted=number: len(bench.model.requests) == wanted and bench.model.unfinished == wanted)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        await bench.signal(STEER, f"Steer {number}.")
+    await task
+
+    assert bench.exits[0].outcome is Outcome.COMPLETED
+    await check_conversation(bench)
+
+
+async def test_a_blank_steer_before_the_first_round_stops_without_a_model_call() -> None:
+    bench = Bench()
+    await bench.say("Hello.")
+    await bench.signal(STEER, "")
+
+    await bench.work()
+
+    assert (bench.model.requests, bench.exits[0].outcome) == ([], Outcome.STOPPED)
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize("cancellable", [True, False])
+async def test_a_blank_steer_during_a_tool_stops_after_it_without_another_model_call(cancellable: bool) -> None:
+    echo = DemoTool(cancellable=cancellable)
+    bench = Bench(call("demo.echo", {}), tools=[echo])
+
+    await steer_in_a_tool(bench, echo, (STEER, " "))
+
+    assert len(bench.model.requests) == 1
+    assert bench.exits[0].outcome is Outcome.STOPPED
+    assert states(bench) == [SignalState.APPLIED]
+    await check_conversation(bench)
+
+
+async def test_each_answer_of_a_turn_is_streamed_from_its_own_beginning() -> None:
+    bench = Bench(answer("One, at some length."), answer("Two, at some length."), chunk_chars=5)
+    await bench.say("Hello.")
+    worker = bench.hire()
+    say_before_close(bench, worker, (STEER, "shorter"))
+
+    await worker.work()
+
+    deltas = [event for event in await bench.published() if isinstance(event.data, ChatDelta)]
+    for round_number in (1, 2):
+        told = [event.data for event in deltas if event.round == round_number and event.data.channel == "answer"]
+        assert [delta.index for delta in told] == list(range(len(told)))
+        assert "".join(delta.text for delta in told).startswith("One" if round_number == 1 else "Two")
+    completions = [block for block in bench.blocks if isinstance(block.body, CompletionBody)]
+    assert all(block.ts_first is not None and block.ts_first <= block.ts for block in completions)

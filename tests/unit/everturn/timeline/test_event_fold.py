@@ -1,6 +1,7 @@
 """Folding events gives what REST reads, from any cut point, with overlaps and repeats."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from everturn.timeline.event_fold import fold_event
 from everturn.timeline.view_parts import build_file_view
 from everturn.wire import events
 from everturn.wire.events import AnyEvent, Envelope, encode_envelope, parse_envelope
-from everturn.wire.views import CitationView, StateView
+from everturn.wire.views import CitationView, EventView, SignalView, StateView
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=8)
 pieces = st.lists(texts, min_size=1, max_size=3)
@@ -310,6 +311,67 @@ def test_a_late_hint_does_not_take_back_what_the_stream_settled() -> None:
 
     assert [(signal.signal_id, signal.state) for signal in after.turns[0].signals] == [(signal_id, "applied")]
     assert after.conversation.state == "running"
+
+
+def receipt(signal_id: str, state: str, text: str = "x", **more: Any) -> events.ChatSignal:
+    return events.ChatSignal.model_validate(
+        {"signal_id": signal_id, "kind": "followup", "state": state, "text": text, **more}
+    )
+
+
+def test_a_rewind_keeps_the_receipts_of_signals_that_its_worker_has_not_read() -> None:
+    story = Story()
+    turn_id = story.start_turn("Hello")
+    (blank,) = read(story.page).turns
+    told = [receipt("sig_1", "accepted"), receipt("sig_2", "retracted"), receipt("sig_3", "promoted")]
+    hints = [envelope_of(story, data, turn_id=turn_id) for data in told]
+
+    after = fold(read(story.page), [*hints, envelope_of(story, events.ChatRewind(turn=blank), "1-90")])
+
+    assert [(signal.signal_id, signal.state) for signal in after.turns[0].signals] == [
+        ("sig_1", "accepted"),
+        ("sig_2", "retracted"),
+        ("sig_3", "promoted"),
+    ]
+
+
+def test_a_rewind_does_not_take_back_what_hints_have_told_since_its_worker_read() -> None:
+    story = Story()
+    turn_id = story.start_turn("Hello")
+    stale = events.ChatRewind(
+        turn=read(story.page)
+        .turns[0]
+        .model_copy(
+            update={
+                "signals": (
+                    SignalView(signal_id="sig_1", kind="followup", state="accepted", text="old"),
+                    SignalView(signal_id="sig_2", kind="followup", state="accepted", text="x"),
+                    SignalView(signal_id="sig_3", kind="followup", state="applied", text="x", round=2),
+                )
+            }
+        )
+    )
+    told = [receipt("sig_1", "accepted", "new"), receipt("sig_2", "retracted"), receipt("sig_3", "accepted")]
+    hints = [envelope_of(story, data, turn_id=turn_id) for data in told]
+
+    after = fold(read(story.page), [*hints, envelope_of(story, stale, "1-90")])
+
+    assert [(signal.state, signal.text, signal.round) for signal in after.turns[0].signals] == [
+        ("accepted", "new", None),
+        ("retracted", "x", None),
+        ("applied", "x", 2),
+    ]
+
+
+def test_the_receipt_of_an_event_says_what_sort_it_is() -> None:
+    story = Story()
+    turn_id = story.start_turn("Hello")
+    told = receipt("sig_1", "applied", kind="event", round=2, event={"kind": "form", "reactive": True})
+
+    after = fold(read(story.page), [envelope_of(story, told, "1-90", turn_id=turn_id)])
+
+    (signal,) = after.turns[0].signals
+    assert (signal.kind, signal.event) == ("event", EventView(kind="form", reactive=True))
 
 
 def test_a_turn_given_back_by_its_worker_is_queued_again() -> None:

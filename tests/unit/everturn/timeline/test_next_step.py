@@ -18,6 +18,7 @@ from everturn.model.ids import SignalId
 from everturn.model.turns import Outcome, TurnUsage
 from everturn.testing.timelines import TimelineBuilder
 from everturn.timeline.next_step import (
+    INTERRUPTED,
     PENDING,
     ExecuteCalls,
     FinishTurn,
@@ -41,6 +42,15 @@ def fail_round(timeline: TimelineBuilder) -> None:
     timeline.start_round()
     timeline.add(BlockType.DECISION_RAW, "raw", RawDecisionBody(text="?", code="x"))
     timeline.add(BlockType.NOTICE, "notice", NoticeBody(code="x", text="Mend it."))
+
+
+def test_a_reply_that_somebody_cut_off_is_no_failed_one(turn: TimelineBuilder) -> None:
+    fail_round(turn)
+    turn.start_round()
+    turn.add(BlockType.DECISION_RAW, "raw", RawDecisionBody(text="<channel:action>{", code=INTERRUPTED))
+
+    assert failure_streak(turn.blocks) == 0
+    assert next_step(turn.blocks) == GenerateRound(3)
 
 
 def test_an_empty_turn_is_opened() -> None:

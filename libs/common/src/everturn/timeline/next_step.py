@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from everturn.model.block_bodies import AttemptBody, CompletionBody, DeferralBody, ToolCallBody
+from everturn.model.block_bodies import AttemptBody, CompletionBody, DeferralBody, RawDecisionBody, ToolCallBody
 from everturn.model.blocks import Block, BlockType
 
 
@@ -55,6 +55,9 @@ NextStep = OpenTurn | GenerateRound | ExecuteCalls | FinishTurn | TurnEnded
 PENDING = "pending"
 """Reason of an attempt that waits for the calls beside it, until a completion or a deferral follows."""
 
+INTERRUPTED = "interrupted"
+"""Code of a raw reply that was cut off by what somebody said: nothing was wrong with it."""
+
 DECISION_TYPES = frozenset(
     {
         BlockType.THINKING,
@@ -102,7 +105,9 @@ def sealed_round(blocks: Sequence[Block]) -> int:
 
 def failure_streak(blocks: Sequence[Block]) -> int:
     """How many of the turn's last rounds, without a break, gave a reply that could not be used."""
-    failed = {block.round for block in blocks if block.type is BlockType.DECISION_RAW}
+    failed = {
+        block.round for block in blocks if isinstance(block.body, RawDecisionBody) and block.body.code != INTERRUPTED
+    }
     streak, round_number = 0, sealed_round(blocks)
     while round_number in failed:
         streak, round_number = streak + 1, round_number - 1

@@ -36,7 +36,7 @@ from everturn.model.refs import (
     round_ref,
     working_summary_ref,
 )
-from everturn.timeline.next_step import PENDING, FinishTurn
+from everturn.timeline.next_step import INTERRUPTED, PENDING, FinishTurn
 from everturn.timeline.view_parts import build_written_text
 
 MAX_RAW_CHARS = 40_000
@@ -129,6 +129,21 @@ def draft_repair(place: RoundPlace, repair: Repair, raw: str) -> list[BlockDraft
         ),
         draft_notice(place, repair.code, repair.sentences),
     ]
+
+
+def draft_interrupted(place: RoundPlace, begun: str) -> BlockDraft:
+    """What the model was about to do when somebody cut it off, as it came."""
+    body = RawDecisionBody(text=begun[:MAX_RAW_CHARS], code=INTERRUPTED)
+    return place.draft(BlockType.DECISION_RAW, round_ref(place.turn_id, place.round, "raw.interrupted"), body)
+
+
+def find_begun_action(raw: str) -> str:
+    """What a cut reply says behind its thinking; empty while it only thinks."""
+    closer = "</channel:thinking>"
+    at = raw.lower().rfind(closer)
+    if at < 0 and raw.lstrip().lower().startswith("<channel:thinking"):
+        return ""
+    return raw[at + len(closer) :].strip() if at >= 0 else raw.strip()
 
 
 def draft_notice(place: RoundPlace, code: str, text: str, n: int = 1) -> BlockDraft:

@@ -10,6 +10,7 @@ from chat_proc.agent.drafting import (
     RoundPlace,
     draft_answer,
     draft_attempt,
+    draft_interrupted,
     draft_missing_start,
     draft_notices,
     draft_pending_completion,
@@ -17,6 +18,7 @@ from chat_proc.agent.drafting import (
     draft_repair,
     draft_thinking,
     draft_work,
+    find_begun_action,
     write_round,
 )
 from chat_proc.agent.execution import effect_change
@@ -168,6 +170,8 @@ class RoundRunner:
             drafts += draft_answer(place, generated.texts, keep_shown(generated.decision, shown), n)
         elif shown:
             drafts += draft_attempt(place, generated.texts, generated.decision, "steered")
+        elif begun := find_begun_action(generated.decision.raw):
+            drafts.append(draft_interrupted(place, begun))
         writing = write_round(drafts, generated.texts, generated.usage)
         # An answer of an open turn is told by no event of its own.
         await turn.commit(replace(writing, rewind=writing.rewind or bool(shown and ends)))

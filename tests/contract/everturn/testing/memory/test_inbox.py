@@ -4,10 +4,11 @@ import pytest
 
 from everturn.testing.contracts.external_events import ExternalEventsContract, TargetsContract
 from everturn.testing.contracts.inbox import InboxContract
+from everturn.testing.contracts.receipts import ReceiptsContract
 from everturn.testing.contracts.stage import Stage
 
 
-class TestMemoryInbox(InboxContract, ExternalEventsContract, TargetsContract):
+class TestMemoryInbox(InboxContract, ExternalEventsContract, TargetsContract, ReceiptsContract):
     @pytest.fixture
     def stage(self, memory_stage: Stage) -> Stage:
         return memory_stage

@@ -30,6 +30,14 @@ def test_turns_hold_what_was_said_attached_called_and_answered(prompt: "PromptBu
     assert second.asks[2].text == ""
 
 
+def test_an_event_that_wants_something_is_an_ask_and_one_to_be_recorded_is_none(prompt: "PromptBuilder") -> None:
+    prompt.turn("turn_1", "Hello")
+    prompt.blocks.append("[event.external ar:turn_1.external.form.s1] form\nSent.")
+    prompt.blocks.append("[event.external ar:turn_1.external.alert.s2] alert (recorded only)\nNoted.")
+
+    assert [ask.text for ask in read_conversation(prompt.build()).now.asks] == ["Hello", "Sent."]
+
+
 def test_text_that_was_marked_because_it_looks_like_our_markup_is_read_as_it_was_written(
     prompt: "PromptBuilder",
 ) -> None:

@@ -205,6 +205,8 @@ def _read_asks(blocks: list[Block]) -> Iterator[Ask]:
                 yield Ask("followup", block.body)
             case "user.steer":
                 yield Ask("steer", block.body)
+            case "event.external" if "(recorded only)" not in block.after:
+                yield Ask("followup", block.body)
             case _:
                 pass
 
