@@ -170,3 +170,9 @@ def test_no_block_type_is_shown_as_raw_json(kind: BlockType) -> None:
     plain = {"text", "artifact", "plan", "plans", "tool_id", "ordinal"}
 
     assert kind in hidden or plain & set(BODY_OF[kind].model_fields)
+
+
+def test_a_plan_that_a_history_keeps_says_what_became_of_it_and_where_to_read_it() -> None:
+    text = render(BlockType.PLAN_HISTORY, "ar:turn_1.round.0.plans", bodies.PlanHistoryBody(plans=(PLAN,)))
+
+    assert "plan_id=plan_a (current) open snapshot_ref=ar:turn_1.react.plan.plan_a\n  □ [1] collect" in text

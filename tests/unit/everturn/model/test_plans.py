@@ -156,6 +156,111 @@ def test_a_later_mark_of_the_same_step_wins() -> None:
     assert read_marks("… [1]\n✓[1]") == {1: StepStatus.DONE}
 
 
+@pytest.mark.parametrize(
+    ("notes", "marks"),
+    [
+        ("✓ [1]", {1: StepStatus.DONE}),
+        ("✓[2]", {2: StepStatus.DONE}),
+        ("\t ✗ [2] could not", {2: StepStatus.FAILED}),
+        ("✓ 2.", {2: StepStatus.DONE}),
+        ("✓ 2. drafted", {2: StepStatus.DONE}),
+        ("… 1: on it", {1: StepStatus.IN_PROGRESS}),
+        ("□ [1]", {1: StepStatus.PENDING}),
+        ("✓ [1] ✗ [2]", {1: StepStatus.DONE}),
+    ],
+)
+def test_a_mark_is_read_in_all_of_its_forms(notes: str, marks: dict[int, StepStatus]) -> None:
+    assert read_marks(notes) == marks
+
+
+@pytest.mark.parametrize(
+    "notes", ["done: ✓ [1]", "- ✓ [1]", "✓ 1", "✓ 2.5 s", "✓ 10:30 was early", "✓ [1", "✓ one.", "[1] ✓", "✓ []", "✓"]
+)
+def test_what_only_looks_like_a_mark_is_none(notes: str) -> None:
+    assert read_marks(notes) == {}
+
+
+def test_a_box_sets_a_step_back_to_pending() -> None:
+    (plan,) = begin("plan_a")
+    done = mark_steps(plan, "✓ [1]", moment=LATER)
+    assert done is not None
+
+    back = mark_steps(done, "□ [1]", moment=LATER)
+
+    assert back is not None
+    assert [step.status for step in back.steps] == [StepStatus.PENDING, StepStatus.PENDING]
+
+
+def test_numbers_of_no_step_are_passed_over_and_the_others_count() -> None:
+    (plan,) = begin("plan_a")
+
+    marked = mark_steps(plan, "✓ [0]\n✓ [3]\n✗ 999.\n✓ [2]", moment=LATER)
+
+    assert marked is not None
+    assert [step.status for step in marked.steps] == [StepStatus.PENDING, StepStatus.DONE]
+
+
+def test_a_mark_keeps_the_plans_id_and_the_other_marks() -> None:
+    (plan,) = begin("plan_a")
+    first = mark_steps(plan, "… [2]", moment=FIRST)
+    assert first is not None
+
+    second = mark_steps(first, "✓ [1]", moment=LATER)
+
+    assert second is not None
+    assert second.plan_id == "plan_a"
+    assert [step.status for step in second.steps] == [StepStatus.DONE, StepStatus.IN_PROGRESS]
+
+
+def test_a_plan_that_is_all_failed_is_complete() -> None:
+    (plan,) = begin("plan_a")
+
+    marked = mark_steps(plan, "✗ [1]\n✗ [2]", moment=LATER)
+
+    assert marked is not None
+    assert marked.status is PlanStatus.COMPLETE
+
+
+def test_completing_a_plan_activates_no_other() -> None:
+    old, current = fold(*begin("plan_b", *begin("plan_a")))
+    done = mark_steps(current, "✓ [1]\n✓ [2]", moment=LATER)
+
+    assert done is not None
+    assert not any(plan.current for plan in fold(old, current, done))
+
+
+def test_a_complete_plan_can_be_neither_closed_nor_activated_nor_replaced() -> None:
+    done = mark_steps(begin("plan_a")[0], "✓ [1]\n✓ [2]", moment=LATER)
+    assert done is not None
+
+    for change in (activate_plan, close_plan):
+        with pytest.raises(Conflict, match="complete"):
+            change([done], "plan_a", moment=LATER)
+    with pytest.raises(Conflict, match="complete"):
+        replace_plan([done], "plan_a", plan_id=PlanId("plan_b"), labels=["x"], moment=LATER)
+
+
+def test_activating_an_older_plan_keeps_its_id_and_its_marks() -> None:
+    old = mark_steps(begin("plan_a")[0], "✓ [1]", moment=FIRST)
+    assert old is not None
+    plans = fold(*begin("plan_b", old))
+
+    *_, active = activate_plan([*plans], "plan_a", moment=LATER)
+
+    assert (active.plan_id, active.current, active.steps[0].status) == ("plan_a", True, StepStatus.DONE)
+
+
+@given(notes=st.text(st.sampled_from("✓✗…□[]0123.: \nab"), max_size=60))
+def test_marks_move_steps_of_the_plan_only_and_never_lose_one(notes: str) -> None:
+    (plan,) = begin("plan_a", labels=("a", "b", "c"))
+
+    marked = mark_steps(plan, notes, moment=LATER)
+
+    if marked is not None:
+        assert [(step.n, step.label) for step in marked.steps] == [(1, "a"), (2, "b"), (3, "c")]
+        assert marked.steps != plan.steps
+
+
 CHANGES = st.lists(st.tuples(st.sampled_from(["new", "replace", "activate", "close"]), st.integers(0, 5)), max_size=12)
 
 

@@ -72,7 +72,8 @@ MARKS = {
 """How a step's status is written, in notes and for the model."""
 
 _STATUS_OF = {mark: status for status, mark in MARKS.items()}
-_MARK_LINE = re.compile(r"[ \t]*([□…✓✗])[ \t]*\[([0-9]{1,3})\]")
+_MARK_LINE = re.compile(r"[ \t]*([□…✓✗])[ \t]*(?:\[([0-9]{1,3})\]|([0-9]{1,3})[.:](?!\S))")
+"""The dot or colon ends the number: `✓ 2.5 s` and `✓ 10:30` mark nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +130,12 @@ def mark_steps(plan: PlanSnapshot, notes: str, *, moment: PlanMoment) -> PlanSna
 
 
 def read_marks(notes: str) -> dict[int, StepStatus]:
-    """The marks at line starts, such as `✓ [2]`, by step number; a later one wins."""
+    """The marks at line starts, `✓ [2]`, `✓ 2.` or `✓ 2:`, by step number; a later one wins.
+
+    Numbers of no step are among them; whoever has the steps passes over those.
+    """
     matches = (_MARK_LINE.match(line) for line in notes.splitlines())
-    return {int(match[2]): _STATUS_OF[match[1]] for match in matches if match}
+    return {int(match[2] or match[3]): _STATUS_OF[match[1]] for match in matches if match}
 
 
 def build_ack(before: PlanSnapshot, after: PlanSnapshot) -> str:

@@ -39,6 +39,12 @@ def render_plan(plan: PlanSnapshot) -> str:
     return "\n".join((head, *(f"  {render_step(step)}" for step in plan.steps)))
 
 
+def _kept_plan(plan: PlanSnapshot) -> str:
+    """A plan whose own blocks are no longer shown: also what became of it, and where it can be read."""
+    head, _, steps = render_plan(plan).partition("\n")
+    return f"{head} {plan.status.value} snapshot_ref={plan.snapshot_ref}\n{steps}"
+
+
 def preview(text: str, cap: int, ref: str) -> str:
     """The text, or what `build_preview` makes of a long one; inert."""
     return make_inert(build_preview(text, ref, cap))
@@ -54,7 +60,7 @@ def block_source(block: Block) -> str:
         case bodies.PlanBody(plan=plan):
             return render_plan(plan)
         case bodies.PlanHistoryBody(plans=plans):
-            return "\n".join(map(render_plan, plans))
+            return "\n".join(map(_kept_plan, plans))
         case bodies.TitleBody(title=title):
             return title
         case bodies.EventBody(text=text, payload=payload):

@@ -3,12 +3,14 @@
 import pytest
 from pydantic import ValidationError
 
+from chat_proc.timeline.plans import current_plan
 from chat_proc.tools.plan.plan import PlanTool, derive_plan_id
 from everturn.model.block_bodies import PlanBody
 from everturn.model.blocks import BlockType
 from everturn.model.ids import CallId, is_id
+from everturn.model.plans import PlanMoment, mark_steps
 from everturn.ports.tool import ToolOutcome
-from everturn.testing.timelines import TimelineBuilder
+from everturn.testing.timelines import NOW, TimelineBuilder
 
 
 @pytest.fixture
@@ -92,3 +94,45 @@ def test_the_id_of_a_plan_is_a_plan_id() -> None:
 async def test_a_mode_without_what_it_needs_is_refused(call_tool, timeline, params) -> None:
     with pytest.raises(ValidationError):
         await call_tool(PlanTool(), timeline, params)
+
+
+async def test_a_failing_call_never_costs_the_current_plan(call_tool, timeline) -> None:
+    keep(timeline, await call_tool(PlanTool(), timeline, {"steps": ["a"]}, call_id="call_a"))
+    calls = [
+        {"mode": "activate", "plan_id": "plan_x"},
+        {"mode": "close", "plan_id": "plan_x"},
+        {"mode": "replace", "plan_id": "plan_x", "steps": ["b"]},
+        {"mode": "replace", "plan_id": "plan_a", "steps": [" "]},
+        {"mode": "new", "steps": [""]},
+    ]
+
+    for params in calls:
+        outcome = await call_tool(PlanTool(), timeline, params)
+        assert outcome.status == "error"
+        assert outcome.text.startswith("No plan was changed: ")
+        keep(timeline, outcome)
+
+    plan = current_plan(timeline.blocks)
+    assert plan is not None
+    assert plan.plan_id == "plan_a"
+
+
+async def test_a_complete_plan_is_closed_no_more(call_tool, timeline) -> None:
+    keep(timeline, await call_tool(PlanTool(), timeline, {"steps": ["a"]}, call_id="call_a"))
+    plan = current_plan(timeline.blocks)
+    assert plan is not None
+    done = mark_steps(plan, "✓ 1.", moment=PlanMoment(timeline.turn_id, NOW))
+    assert done is not None
+    timeline.add(BlockType.PLAN, done.snapshot_ref, PlanBody(plan=done))
+
+    outcome = await call_tool(PlanTool(), timeline, {"mode": "close", "plan_id": "plan_a"})
+
+    assert outcome.text == "No plan was changed: The plan plan_a is complete, not open. No plan is open."
+
+
+async def test_activating_the_current_plan_again_is_one_new_snapshot(call_tool, timeline) -> None:
+    keep(timeline, await call_tool(PlanTool(), timeline, {"steps": ["a"]}, call_id="call_a"))
+
+    outcome = await call_tool(PlanTool(), timeline, {"mode": "activate", "plan_id": "plan_a"})
+
+    assert [record.body.plan.current for record in outcome.records] == [True]
