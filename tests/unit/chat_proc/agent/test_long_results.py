@@ -67,7 +67,7 @@ async def test_a_short_result_is_kept_as_it_is() -> None:
     bench, result = await play(TellTool("x" * PREVIEW_CHARS))
 
     assert (result.text, result.whole) == ("x" * PREVIEW_CHARS, None)
-    assert bench.objects.stored == {}
+    assert [key for key in bench.objects.stored if "/manifests/" not in key] == []
 
 
 async def test_a_tool_that_bounds_its_results_itself_is_not_cut_again() -> None:

@@ -1,8 +1,11 @@
+import json
+
 from turn_bench.bench import Bench
 from turn_bench.replies import answer, call
 from turn_bench.tools import DemoTool, FindTool
 
 from everturn.model.llm.prompts import ModelRequest, TextPart
+from everturn.model.turns import TurnStatus
 from everturn.ports.language_model import ModelUsage
 from everturn.telemetry.metrics import PROMPT_BREAKS
 from everturn.testing.scripted_model import Finish, Say
@@ -98,3 +101,28 @@ async def test_sources_stand_between_the_timeline_and_announce_and_are_never_cac
     assert [part.cache_point for part in parts[-2:]] == [False, False]
     assert parts[-3].cache_point
     assert sum(part.cache_point for part in parts) <= 4
+
+
+async def test_each_request_leaves_a_manifest_beside_the_turn() -> None:
+    bench = Bench(call("demo.echo", {"text": "x"}), answer("Done."), tools=[DemoTool()])
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    folder = f"{bench.conversation_id}/manifests/{bench.turn_rows[0].id}"
+    first, second = (json.loads(bench.objects.stored[f"{folder}.{number}"]) for number in (1, 2))
+    assert [row["origin"] for row in first["segments"]] == ["system", "block", "block", "tail"]
+    hashes = [
+        [row["sha256"] for row in manifest["segments"] if row["origin"] != "tail"] for manifest in (first, second)
+    ]
+    assert hashes[1][: len(hashes[0])] == hashes[0]
+
+
+async def test_a_store_that_is_down_fails_no_turn() -> None:
+    bench = Bench(answer("Done."))
+    bench.objects.down = True
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    assert bench.turn_rows[0].status is TurnStatus.COMPLETED

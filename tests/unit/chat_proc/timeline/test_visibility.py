@@ -1,7 +1,8 @@
 """Which form a block has is decided by the blocks that were learnt."""
 
+from chat_proc.timeline.block_text import MAX_PROMPT_CHARS
 from chat_proc.timeline.forms import Form
-from chat_proc.timeline.visibility import NEVER_PRUNED, NEVER_SHOWN, BreakCause, Visibility
+from chat_proc.timeline.visibility import NEVER_PRUNED, NEVER_SHOWN, BreakCause, Visibility, is_shown_whole
 from everturn.model.block_bodies import AnchorBody, HideBody, RangeSummaryBody, SystemMessageBody
 from everturn.model.blocks import BlockType
 from everturn.testing.timelines import TimelineBuilder
@@ -47,3 +48,13 @@ def test_a_recent_turn_is_light_except_for_what_is_never_pruned() -> None:
 
 def test_no_type_is_both_never_shown_and_never_pruned() -> None:
     assert not NEVER_SHOWN & NEVER_PRUNED
+
+
+def test_a_text_within_its_cap_is_shown_whole() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "x" * MAX_PROMPT_CHARS)
+    timeline.start_turn("turn_2", "x" * (MAX_PROMPT_CHARS + 1))
+    timeline.start_round()
+    timeline.call("call_1", "demo.echo", {"text": "x" * 3_000})
+
+    assert [is_shown_whole(block) for block in timeline.blocks] == [True, True, True, False, False, False]

@@ -7,6 +7,7 @@ from chat_proc.agent.open_turn import TurnEnd, Writing
 from chat_proc.stream.emitter import Emitter
 from chat_proc.turn.context import LeasedTurn, add_usage, last_round
 from chat_proc.turn.inbox import LeasedInbox
+from chat_proc.turn.manifests import ManifestKeeper
 from chat_proc.turn.opening import draft_opening
 from chat_proc.turn.patience import Patience
 from everturn.errors import StaleFence, Unavailable
@@ -47,6 +48,7 @@ async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]
         clock=bench.clock,
         objects=bench.objects,
         usage=await timelines.load_usage(ANN, row.id),
+        manifests=ManifestKeeper(bench.objects, bench.conversation_id, row.id),
         patience=Patience((0.0,)),
     )
     return turn, emitter

@@ -59,6 +59,11 @@ def object_key(conversation_id: str, sha256: str) -> str:
     return f"{conversation_id}/{sha256}"
 
 
+def manifest_key(conversation_id: str, turn_id: str, round_number: int) -> str:
+    """Where the object store keeps what a round's request was made of: `<conversation>/manifests/<turn>.<round>`."""
+    return f"{conversation_id}/manifests/{turn_id}.{round_number}"
+
+
 @dataclass(frozen=True, slots=True)
 class Rn:
     """The address of a file across tenants. `stage` is upload, exec or agent; `role` is an ArtifactKind."""

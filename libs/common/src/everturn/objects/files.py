@@ -1,8 +1,9 @@
-"""Objects as files under one folder: `<root>/<conversation>/<sha256>`, written whole or not at all."""
+"""Objects as files under one folder, each at its key, written whole or not at all."""
 
 import asyncio
 import hashlib
 import os
+import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, Generator, Sequence
@@ -16,7 +17,9 @@ from everturn.model.ids import ConversationId, is_id
 
 CHUNK_BYTES = 256 * 1024
 STALE_TEMPORARY_S = 3_600
-_SHA256_CHARS = frozenset("0123456789abcdef")
+MANIFESTS = "manifests"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_NUMBER = re.compile(r"[0-9]{1,6}")
 
 
 class AlteredObject(Unavailable):
@@ -24,7 +27,7 @@ class AlteredObject(Unavailable):
 
 
 class FileObjects:
-    """Folders are 0700 and files 0600. Every read checks the whole object against the hash in its key."""
+    """Folders are 0700 and files 0600. A read checks the whole object against the hash in its key where it has one."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -66,14 +69,14 @@ class FileObjects:
 
     def _save(self, key: str, data: bytes) -> None:
         path = self._path(key)
-        if hashlib.sha256(data).hexdigest() != path.name:
+        if not _is_genuine(path, hashlib.sha256(data).hexdigest()):
             raise Invalid(f"The bytes are not those that {key} names.")
         with _failures(), self._written(data) as temporary:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_folder(path.parent)
             try:
                 temporary.rename(path)
             except FileNotFoundError:  # a delete of the folder's last object came between
-                path.parent.mkdir(mode=0o700, exist_ok=True)
+                self._make_folder(path.parent)
                 temporary.rename(path)
             _sync_folder(path.parent)
 
@@ -96,14 +99,14 @@ class FileObjects:
             if size > max_bytes:
                 raise Invalid(f"{key} has {size} bytes; at most {max_bytes} are read.")
             data = file.read()
-        if hashlib.sha256(data).hexdigest() != self._path(key).name:
+        if not _is_genuine(self._path(key), hashlib.sha256(data).hexdigest()):
             raise AlteredObject(key)
         return data
 
     def _open_checked(self, key: str) -> BufferedReader:
         file = self._open(key)
         with _failures():
-            if hashlib.file_digest(file, "sha256").hexdigest() == self._path(key).name:
+            if _is_genuine(self._path(key), hashlib.file_digest(file, "sha256").hexdigest()):
                 return file
         file.close()
         raise AlteredObject(key)
@@ -126,24 +129,40 @@ class FileObjects:
                     continue
             deleted += 1
             _try_remove_folder(path.parent)
+            if path.parent.name == MANIFESTS:
+                _try_remove_folder(path.parent.parent)
         return deleted
 
     def _delete_conversation(self, conversation_id: ConversationId) -> int:
         folder = self._path(object_key(conversation_id, "0" * 64)).parent
         with _failures():
-            if not folder.is_dir():
-                return 0
-            return self._delete([object_key(conversation_id, path.name) for path in folder.iterdir()])
+            paths = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+        return self._delete([str(path.relative_to(self._root)) for path in paths])
+
+    def _make_folder(self, folder: Path) -> None:
+        for each in (folder.parent, folder) if folder.name == MANIFESTS else (folder,):
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _check(self) -> None:
         with _failures(), self._written(b"check"):
             return
 
     def _path(self, key: str) -> Path:
-        conversation, _, digest = key.partition("/")
-        if not is_id(conversation, "conv") or len(digest) != 64 or not _SHA256_CHARS.issuperset(digest):
+        conversation, _, name = key.partition("/")
+        if not is_id(conversation, "conv") or not (_DIGEST.fullmatch(name) or _is_manifest(name)):
             raise Invalid(f"{key!r} is no object key.")
-        return self._root / conversation / digest
+        return self._root / conversation / name
+
+
+def _is_manifest(name: str) -> bool:
+    folder, _, file = name.partition("/")
+    turn_id, _, number = file.rpartition(".")
+    return folder == MANIFESTS and is_id(turn_id, "turn") and _NUMBER.fullmatch(number) is not None
+
+
+def _is_genuine(path: Path, sha256: str) -> bool:
+    """Manifests are named by their round: what they hold may change."""
+    return path.parent.name == MANIFESTS or path.name == sha256
 
 
 def _read(file: BufferedReader, size: int) -> bytes:

@@ -7,7 +7,10 @@ from everturn.model.ids import ConversationId
 
 
 class Objects(Protocol):
-    """Keys are `<conversation>/<sha256>`; writing the same key again is fine. Raises NotFound or Unavailable."""
+    """Keys are `<conversation>/<sha256>`, and `<conversation>/manifests/<turn>.<round>` for what may be written anew.
+
+    Writing the same key again is fine. Raises NotFound or Unavailable, and Invalid for a key of another form.
+    """
 
     async def save(self, key: str, data: bytes) -> None: ...
 

@@ -1,6 +1,6 @@
 """What the loop needs of the turn it works on: its blocks, its wire, its inbox, and the one way to write."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -56,6 +56,14 @@ class TurnEnd:
     writing: Writing = field(default_factory=Writing)
 
 
+class Manifests(Protocol):
+    """What the turn's requests were made of."""
+
+    def keep(self, round_number: int, build: Callable[[], bytes]) -> None:
+        """Store what `build` gives, some time; nothing waits for it, and nothing fails with it."""
+        ...
+
+
 class TurnInbox(Protocol):
     """The signals said to this turn."""
 
@@ -102,6 +110,8 @@ class TurnState(Protocol):
 
     @property
     def inbox(self) -> TurnInbox: ...
+    @property
+    def manifests(self) -> Manifests: ...
     @property
     def handover(self) -> bool:
         """Whether this worker is going away and the turn is to be handed to another at the next round boundary."""

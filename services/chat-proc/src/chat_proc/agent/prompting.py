@@ -1,11 +1,14 @@
 """What the model is sent in a round: the rendered timeline, then SOURCES POOL, then ANNOUNCE as things stand."""
 
+from functools import partial
+
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.limits import TurnLimits, base_rounds
 from chat_proc.agent.open_turn import OpenTurn
 from chat_proc.models.estimate import estimate_request
 from chat_proc.models.ratios import LearnedRatios
 from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, build_announce
+from chat_proc.timeline.manifest import RequestRecord, build_manifest
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.render import PromptRenderer
 from chat_proc.timeline.source_pool import build_source_pool
@@ -93,7 +96,23 @@ class TurnPrompts:
         self._take_up_to(len(turn.blocks))
         await turn.load_media(self._present.wanted_media)
         tail = (build_source_pool(turn.pool.rows), self._announce(place) + order)
-        return ModelRequest(self._renderer.render(tail, turn.media), max_tokens)
+        request = ModelRequest(self._renderer.render(tail, turn.media), max_tokens)
+        if place.round > 0:
+            turn.manifests.keep(place.round, partial(build_manifest, self._record(request, place)))
+        return request
+
+    def _record(self, request: ModelRequest, place: RoundPlace) -> RequestRecord:
+        model = self._shared.traits.name
+        return RequestRecord(
+            request=request,
+            items=tuple(self._renderer.view.items),
+            starts=self._renderer.starts,
+            turn_id=place.turn_id,
+            round=place.round,
+            model=model,
+            sent_at=place.now,
+            ratio=self._shared.ratios.of(model),
+        )
 
     def _take_up_to(self, end: int) -> None:
         news = self._turn.blocks[self._taken : end]

@@ -58,6 +58,11 @@ class PromptRenderer:
         return (self._system, PromptMessage("user", tuple(parts)))
 
     @property
+    def starts(self) -> tuple[int, ...]:
+        """The part of the user message that each item of the view begins with, as of the last request."""
+        return tuple(self._starts)
+
+    @property
     def cache_points(self) -> CachePoints:
         """Where the next request asks to cache, besides the system text."""
         return choose_cache_points(self.view.items, self.view.turn_at)

@@ -6,6 +6,7 @@ Only three kinds of block change how earlier ones are shown: a hide, a prune not
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from chat_proc.timeline.block_text import MAX_PROMPT_CHARS, MAX_TEXT_CHARS, block_source, shorten
 from chat_proc.timeline.forms import Form
 from everturn.model import block_bodies as bodies
 from everturn.model.blocks import Block, BlockType
@@ -171,3 +172,13 @@ def _form_in_old_turn(block: Block, turn: _Turn) -> Form:
     if turn.summarized or block.type in _SCAFFOLDING or turn.newest[block.ref] != block.seq:
         return Form.GONE
     return Form.ROW
+
+
+def is_shown_whole(block: Block) -> bool:
+    """Whether its full form holds all of its text, so that reading it again would only repeat it."""
+    if is_never_shown(block):
+        return False
+    if isinstance(block.body, bodies.ToolCallBody):
+        return shorten(block.body.params) == block.body.params
+    cap = MAX_PROMPT_CHARS if isinstance(block.body, bodies.PromptBody | bodies.SignalBody) else MAX_TEXT_CHARS
+    return len(block_source(block)) <= cap

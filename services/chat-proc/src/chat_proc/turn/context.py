@@ -10,6 +10,7 @@ from chat_proc.agent.open_turn import TurnEnd, Writing
 from chat_proc.stream.emitter import Emitter
 from chat_proc.turn.finish import build_status_after, draft_exit, status_of
 from chat_proc.turn.inbox import LeasedInbox
+from chat_proc.turn.manifests import ManifestKeeper
 from chat_proc.turn.opening import load_some_previews, make_title, title_source
 from chat_proc.turn.patience import Patience
 from chat_proc.turn.sources import TurnSources
@@ -54,6 +55,7 @@ class LeasedTurn:
         clock: Clock,
         objects: Objects,
         usage: TurnUsage,
+        manifests: ManifestKeeper,
         sources: Sequence[Source] = (),
         patience: Patience | None = None,
     ) -> None:
@@ -74,6 +76,7 @@ class LeasedTurn:
         self._sources = TurnSources(sources, self._load_source_text)
         self.turn = turn
         self.inbox = inbox
+        self.manifests = manifests
         self.handover = False
         self.title_call: TitleCall | None = None
         """Asks for the conversation's title beside the turn."""

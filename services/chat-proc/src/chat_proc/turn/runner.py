@@ -15,6 +15,7 @@ from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.context import LeasedTurn
 from chat_proc.turn.inbox import LeasedInbox
+from chat_proc.turn.manifests import ManifestKeeper
 from chat_proc.turn.opening import add_prune_notice, draft_opening, load_previews
 from chat_proc.turn.patience import Patience
 from chat_proc.turn.titling import TitleCalls
@@ -29,6 +30,7 @@ from everturn.ports.objects import Objects
 from everturn.ports.timelines import Timelines
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, TURNS_ENDED
+from everturn.timeline.next_step import sealed_round
 from everturn.timeline.turn_events import build_start_event
 from everturn.wire.events import ConvStatus
 
@@ -159,19 +161,22 @@ class ClaimedTurn:
             fence=self._claim.lease.fence,
             cursor=cursor,
         )
+        manifests = ManifestKeeper(self._parts.objects, self._claim.lease.conversation_id, turn_id)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(emitter.run())
+            tasks.create_task(manifests.run())
             watching = tasks.create_task(self._watch(emitter))
             try:
-                return await self._run_work(turn_id, emitter)
+                return await self._run_work(turn_id, emitter, manifests)
             finally:
                 watching.cancel()
                 emitter.close()
+                manifests.close()
 
-    async def _run_work(self, turn_id: TurnId, emitter: Emitter) -> "_Result":
+    async def _run_work(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> "_Result":
         """Caught here, because a task group would wrap the loss of the lease."""
         try:
-            ran = await run_until(self._stop.wait(), self._work(turn_id, emitter))
+            ran = await run_until(self._stop.wait(), self._work(turn_id, emitter, manifests))
             if self._stop_reason is StopReason.LOST:
                 raise StaleFence()
             if not isinstance(ran, Stopped) and not isinstance(ran.value, HandedOver):
@@ -181,6 +186,7 @@ class ClaimedTurn:
             return _Result.OPEN
         except StaleFence:
             emitter.abandon()
+            manifests.abandon(sealed_round(self._turn.turn_blocks) if self._turn else 0)
             return _Result.LOST
 
     async def _watch(self, emitter: Emitter) -> None:
@@ -203,8 +209,8 @@ class ClaimedTurn:
             _log.warning("stream_end_unknown", error=str(error))
             return cursor
 
-    async def _work(self, turn_id: TurnId, emitter: Emitter) -> TurnEnd | HandedOver:
-        turn = await self._load(turn_id, emitter)
+    async def _work(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> TurnEnd | HandedOver:
+        turn = await self._load(turn_id, emitter, manifests)
         given_up = self._claim.attempt >= MAX_ATTEMPTS
         if self._blocks_unreadable:
             return await self._parts.loop.close(turn, _given_up())
@@ -220,7 +226,7 @@ class ClaimedTurn:
         async with self._parts.titles.beside(turn):
             return await self._parts.loop.run(turn, takeovers=self._claim.attempt)
 
-    async def _load(self, turn_id: TurnId, emitter: Emitter) -> LeasedTurn:
+    async def _load(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> LeasedTurn:
         timelines, lease, ask = self._parts.timelines, self._claim.lease, self._parts.patience.call
         row = await ask(lambda: timelines.load_turn(lease.principal, turn_id))
         if not row.status.is_open:
@@ -236,6 +242,7 @@ class ClaimedTurn:
             timelines=timelines,
             objects=self._parts.objects,
             emitter=emitter,
+            manifests=manifests,
             inbox=self._inbox,
             clock=self._parts.clock,
             usage=await ask(lambda: timelines.load_usage(lease.principal, turn_id)),

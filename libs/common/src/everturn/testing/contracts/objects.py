@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from everturn.errors import Invalid, NotFound
-from everturn.model.artifacts import object_key
+from everturn.model.artifacts import manifest_key, object_key
 from everturn.ports.objects import Objects
 from everturn.testing.sequential_ids import SequentialIds
 
@@ -56,19 +56,31 @@ class ObjectsContract:
         with pytest.raises(NotFound):
             await objects.load(key_of(b"a"), max_bytes=10)
 
+    async def test_a_manifest_may_be_written_anew(self, objects: Objects) -> None:
+        key = manifest_key(SequentialIds().conversation(), SequentialIds().turn(), 1)
+
+        for data in (b"{}", b'{"round":1}'):
+            await objects.save(key, data)
+            assert await objects.load(key, max_bytes=100) == data
+
+        assert await objects.delete([key, key]) == 1
+
     async def test_a_store_that_can_be_written_passes_the_check(self, objects: Objects) -> None:
         await objects.check()
 
     async def test_a_conversation_is_emptied_and_no_other(self, objects: Objects) -> None:
         ids = SequentialIds()
-        mine, other = ids.conversation(), ids.conversation()
+        mine, other, turn = ids.conversation(), ids.conversation(), ids.turn()
         digest = hashlib.sha256(b"a").hexdigest()
         for conversation in (mine, other):
             await objects.save(object_key(conversation, digest), b"a")
+            await objects.save(manifest_key(conversation, turn, 1), b"{}")
 
-        assert await objects.delete_conversation(mine) == 1
+        assert await objects.delete_conversation(mine) == 2
         assert await objects.delete_conversation(mine) == 0
 
-        with pytest.raises(NotFound):
-            await objects.load(object_key(mine, digest), max_bytes=10)
+        for key in (object_key(mine, digest), manifest_key(mine, turn, 1)):
+            with pytest.raises(NotFound):
+                await objects.load(key, max_bytes=10)
         assert await objects.load(object_key(other, digest), max_bytes=10) == b"a"
+        assert await objects.load(manifest_key(other, turn, 1), max_bytes=10) == b"{}"

@@ -7,8 +7,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from chat_proc.timeline.files import block_media
 from chat_proc.timeline.forms import Form
-from chat_proc.timeline.projection import is_shown_whole
-from chat_proc.timeline.visibility import Visibility
+from chat_proc.timeline.visibility import Visibility, is_shown_whole
 from everturn.model.block_bodies import ToolResultBody
 from everturn.model.blocks import Block
 from everturn.model.ids import TurnId

@@ -1,0 +1,70 @@
+"""A manifest tells where each part of a request comes from and how much it is, without its text."""
+
+import hashlib
+import json
+from typing import Any
+
+from chat_proc.timeline.manifest import RequestRecord, build_manifest
+from chat_proc.timeline.render import PromptRenderer
+from everturn.model.block_bodies import HideBody
+from everturn.model.blocks import BlockType
+from everturn.model.llm.prompts import ModelRequest
+from everturn.model.llm.tokens import CharsPerToken
+from everturn.ports.language_model import ModelTraits
+from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+
+TRAITS = ModelTraits(name="m", context_tokens=200_000, images=True, documents=True)
+PHOTO = build_file("turn_1", "photo.png", b"png", mime="image/png")
+
+
+def describe() -> tuple[ModelRequest, dict[str, Any]]:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Look, a secret", PHOTO)
+    timeline.start_round()
+    timeline.call("call_1", "demo.echo", {})
+    timeline.result("call_1", "demo.echo", "a table")
+    body = HideBody(refs=("tc:turn_1.call_1.result",), through_seq=len(timeline.blocks), replacement="hidden")
+    timeline.add(BlockType.HIDE, "ar:turn_1.round.1.hide", body)
+    renderer = PromptRenderer(system_prompt="You are helpful.", traits=TRAITS)
+    renderer.take(timeline.blocks)
+    request = ModelRequest(renderer.render(["[SOURCES POOL]", "[ANNOUNCE]"], {PHOTO.sha256: b"png"}), 1000)
+    record = RequestRecord(
+        request=request, items=tuple(renderer.view.items), starts=renderer.starts, turn_id="turn_1", round=2,
+        model="m", sent_at=NOW, ratio=CharsPerToken(2.0),
+    )  # fmt: skip
+    return request, json.loads(build_manifest(record))
+
+
+def test_each_part_names_its_origin_form_and_cache_point() -> None:
+    _, manifest = describe()
+
+    rows = [(row["origin"], row["ref"], row["form"], row["cache_point"]) for row in manifest["segments"]]
+
+    assert rows == [
+        ("system", "", "", True),
+        ("block", "ar:turn_1.round.0.header", "full", False),
+        ("block", "ar:turn_1.user.prompt", "full", False),
+        ("block", PHOTO.ref, "full", False),
+        ("media", PHOTO.ref, "full", False),
+        ("block", "tc:turn_1.call_1.call", "full", True),
+        ("block", "tc:turn_1.call_1.result", "replaced", False),
+        ("tail", "", "", False),
+        ("tail", "", "", False),
+    ]
+
+
+def test_sizes_tokens_and_hashes_are_those_of_the_parts() -> None:
+    request, manifest = describe()
+    system = request.messages[0].parts[0]
+
+    segments = manifest["segments"]
+
+    assert segments[0]["sha256"] == hashlib.sha256(b"You are helpful.").hexdigest()
+    assert (segments[0]["chars"], segments[0]["tokens"]) == (len(system.text), 8)
+    assert (segments[4]["tokens"], segments[4]["sha256"]) == (1_600, hashlib.sha256(b"png").hexdigest())
+    assert manifest["tokens"] == sum(row["tokens"] for row in segments)
+    assert (manifest["turn_id"], manifest["round"], manifest["model"]) == ("turn_1", 2, "m")
+
+
+def test_no_text_of_the_conversation_is_in_it() -> None:
+    assert "secret" not in json.dumps(describe()[1])

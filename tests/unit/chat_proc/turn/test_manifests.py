@@ -1,0 +1,103 @@
+"""Manifests are kept beside the turn: never waited for while it runs, and never its failure."""
+
+import asyncio
+from collections.abc import Callable
+
+from turn_bench.bench import until
+
+from chat_proc.turn.manifests import MAX_WAITING, ManifestKeeper
+from everturn.errors import Unavailable
+from everturn.model.ids import ConversationId, TurnId
+from everturn.telemetry.metrics import MANIFESTS_LOST
+from everturn.testing.memory.objects import MemoryObjects
+
+CONVERSATION, TURN = ConversationId("conv_1"), TurnId("turn_1")
+
+
+class SlowObjects(MemoryObjects):
+    """Saves nothing before `go_on` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = asyncio.Event()
+
+    async def save(self, key: str, data: bytes) -> None:
+        await self.go_on.wait()
+        await super().save(key, data)
+
+
+def build(text: str) -> Callable[[], bytes]:
+    return text.encode
+
+
+def count_lost() -> float:
+    return next(sample.value for metric in MANIFESTS_LOST.collect() for sample in metric.samples)
+
+
+async def test_what_is_kept_is_saved_under_its_turn_and_round() -> None:
+    objects = MemoryObjects()
+    keeper = ManifestKeeper(objects, CONVERSATION, TURN)
+    running = asyncio.create_task(keeper.run())
+
+    keeper.keep(1, build("one"))
+    keeper.keep(2, build("two"))
+    keeper.close()
+    await running
+
+    assert objects.stored == {"conv_1/manifests/turn_1.1": b"one", "conv_1/manifests/turn_1.2": b"two"}
+
+
+async def test_a_store_that_is_down_costs_a_count_and_no_more() -> None:
+    objects = MemoryObjects()
+    objects.down = True
+    keeper = ManifestKeeper(objects, CONVERSATION, TURN)
+    before = count_lost()
+
+    keeper.keep(1, build("one"))
+    keeper.close()
+    await keeper.run()
+
+    assert count_lost() == before + 1
+
+
+async def test_a_slow_store_is_not_waited_for_and_the_queue_is_bounded() -> None:
+    objects = SlowObjects()
+    keeper = ManifestKeeper(objects, CONVERSATION, TURN)
+    before = count_lost()
+
+    for number in range(MAX_WAITING + 3):
+        keeper.keep(number, build("x"))
+
+    assert count_lost() == before + 3
+    objects.go_on.set()
+    keeper.close()
+    await keeper.run()
+    assert len(objects.stored) == MAX_WAITING
+
+
+async def test_a_lost_lease_takes_back_what_no_commit_followed() -> None:
+    objects = MemoryObjects()
+    keeper = ManifestKeeper(objects, CONVERSATION, TURN)
+    running = asyncio.create_task(keeper.run())
+    keeper.keep(1, build("committed"))
+    keeper.keep(2, build("not committed"))
+    await until(lambda: len(objects.stored) == 2)
+
+    keeper.abandon(sealed_round=1)
+    keeper.close()
+    await running
+
+    assert list(objects.stored) == ["conv_1/manifests/turn_1.1"]
+
+
+async def test_what_can_not_be_taken_back_fails_nothing() -> None:
+    class Stuck(MemoryObjects):
+        async def delete(self, keys: object) -> int:
+            raise Unavailable("no")
+
+    keeper = ManifestKeeper(Stuck(), CONVERSATION, TURN)
+    keeper.keep(1, build("x"))
+    keeper.close()
+    keeper.abandon(sealed_round=0)
+
+    await keeper.run()
