@@ -114,6 +114,7 @@ def test_what_a_reply_may_hold_follows_the_version_and_the_offered_tools(setting
     assert several.fanout.strategies["react.read"] == "exploration"
     assert several.fanout.strategies["react.write"] == "exploitation"
     assert several.fanout.strategies["react.plan"] == "neutral"
+    assert "unknown" not in several.fanout.strategies.values()
 
 
 async def test_a_wrong_configuration_file_stops_the_start(settings: WorkerSettings, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from turn_bench.tools import DemoTool
 from everturn.model.block_bodies import CompletionBody, NoticeBody, RawDecisionBody
 from everturn.model.blocks import BlockType
 from everturn.model.commits import Commit, EffectState
+from everturn.wire.events import ChatDelta
 
 
 async def commits_of(bench: Bench) -> list[Commit]:
@@ -67,3 +68,22 @@ async def test_completions_of_a_turn_are_counted_in_their_refs() -> None:
 
     refs = [block.ref for block in bench.blocks if isinstance(block.body, CompletionBody)]
     assert len(set(refs)) == 2
+
+
+async def test_the_pieces_of_an_answer_are_counted_anew_in_each_round() -> None:
+    bench = Bench(answer("One, and two, and three."), answer("Four, and five."), chunk_chars=4)
+    await bench.say("Hello.")
+    worker = bench.hire()
+
+    async def one_more(commit: Commit) -> None:
+        if commit.close is not None and not bench.platform.signals:
+            await bench.say("More.")
+
+    worker.timelines.before_commit = one_more
+    await worker.work()
+
+    pieces = [event for event in await bench.published() if isinstance(event.data, ChatDelta)]
+    indexes = [[event.data.index for event in pieces if event.round == number] for number in (1, 2)]
+    assert indexes == [list(range(len(numbers))) for numbers in indexes]
+    assert all(len(numbers) > 2 for numbers in indexes)
+    await check_conversation(bench)

@@ -7,8 +7,10 @@ import pytest
 from pydantic import ValidationError
 
 from chat_proc.tools.code.run_code import RunCodeTool
+from chat_proc.tools.registry import ToolRegistry
 from chat_proc.workspace.history import ArtifactHistory
 from chat_proc.workspace.limits import MAX_DELTA_BYTES
+from everturn.errors import Invalid
 from everturn.model.artifacts import ArtifactKind
 from everturn.model.block_bodies import ToolResultBody
 from everturn.model.blocks import canonical_json
@@ -235,3 +237,11 @@ async def test_a_file_that_the_workspace_has_no_room_for_is_not_kept_and_it_is_s
 
     assert [artifact.filename for artifact in outcome.artifacts] == ["a"]
     assert "Not kept: outputs/b." in outcome.text
+
+
+@pytest.mark.parametrize("contract", [{"filepath": "outputs/a.csv"}, "outputs/a.csv", [{"path": "outputs/a.csv"}]])
+def test_a_contract_of_another_shape_is_told_by_name(objects, history, contract: object) -> None:
+    registry = ToolRegistry([RunCodeTool(RecordingSandbox(), objects, history)])
+
+    with pytest.raises(Invalid, match="contract"):
+        registry.check_params("exec_tools.execute_code_python", {"contract": contract})
