@@ -1,6 +1,7 @@
 """Calls of the loop's tools as documents write them, `react.read(["so:sources_pool[1-5]"])`, made on the real tools."""
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,12 @@ from turn_bench.replies import call
 def build_bench(*scripts: Script, more: Sequence[Tool] = ()) -> Bench:
     """A bench with the tools that a worker offers, and more."""
     bench = Bench(*scripts)
+    offer_all(bench, more)
+    return bench
+
+
+def offer_all(bench: Bench, more: Sequence[Tool]) -> None:
+    """Offer what a worker offers, and more."""
     ports = ToolPorts(
         bench.objects,
         MemoryArtifacts(bench.platform),
@@ -26,12 +33,11 @@ def build_bench(*scripts: Script, more: Sequence[Tool] = ()) -> Bench:
         MemoryTimelines(bench.platform),
     )
     bench.registry = offer_tools(ports, SandboxUnavailable("none here"), more=more).registry
-    return bench
 
 
 def read_call(bench: Bench, written: str, names: Mapping[str, object] | None = None) -> tuple[str, dict[str, Any]]:
     """Tool and parameters of a written call; `names` stand for what the document leaves open, such as `fi_path`."""
-    expression = ast.parse(written.strip(), mode="eval").body
+    expression = ast.parse(re.sub(r"\bfrom=", "from_=", written.strip()), mode="eval").body
     assert isinstance(expression, ast.Call)
     tool_id = ast.unparse(expression.func)
     fields = list(bench.registry.spec(tool_id).params.model_fields)
