@@ -32,7 +32,7 @@ def fold(timeline: TimelineBuilder) -> Present:
 
 
 def test_only_media_of_the_last_turn_is_wanted() -> None:
-    assert fold(play()).wanted_media == (REPORT,)
+    assert fold(play()).wanted_media == (describe_media(REPORT),)
     assert Present().wanted_media == ()
 
 
@@ -41,7 +41,7 @@ def test_a_read_result_can_ask_for_media_of_an_earlier_turn() -> None:
     data = {"attached": [describe_media(CHART).model_dump(mode="json")]}
     timeline.result("call_3", "react.read", "attached", data=data)
 
-    assert fold(timeline).wanted_media == (REPORT, CHART)
+    assert fold(timeline).wanted_media == (describe_media(REPORT), describe_media(CHART))
 
 
 def test_files_are_what_turns_wrote_without_what_was_removed() -> None:
@@ -73,3 +73,11 @@ def test_open_plans_are_the_current_one_and_those_of_the_newest_turn() -> None:
         timeline.add(BlockType.PLAN, plan.snapshot_ref, PlanBody(plan=plan))
 
     assert [plan.plan_id for plan in fold(timeline).open_plans] == ["plan_a"]
+
+
+def test_an_image_that_was_read_again_is_wanted_although_the_turn_that_made_it_is_not_loaded() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_9", "Look again")
+    timeline.result("call_9", "react.read", "", data={"attached": [describe_media(CHART).model_dump(mode="json")]})
+
+    assert [media.object_key for media in fold(timeline).wanted_media] == [CHART.object_key]

@@ -5,6 +5,7 @@ from turn_bench.bench import ANN, Bench, BenchWorker
 
 from chat_proc.agent.open_turn import TurnEnd, Writing
 from chat_proc.stream.emitter import Emitter
+from chat_proc.timeline.files import describe_media
 from chat_proc.turn.context import LeasedTurn, add_usage, last_round
 from chat_proc.turn.inbox import LeasedInbox
 from chat_proc.turn.manifests import ManifestKeeper
@@ -168,7 +169,7 @@ async def test_media_that_can_not_be_read_are_left_out() -> None:
     gone = gone.model_copy(update={"sha256": "1" * 64})
     bench.objects.stored[there.object_key] = b"png"
 
-    await turn.load_media([there, gone])
+    await turn.load_media([describe_media(there), describe_media(gone)])
 
     assert dict(turn.media) == {there.sha256: b"png"}
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from chat_proc.agent.limits import Spent
+from chat_proc.timeline.files import AttachedMedia
 from everturn.model.artifacts import Artifact
 from everturn.model.block_bodies import AttachmentTextBody
 from everturn.model.blocks import Block, BlockDraft
@@ -121,8 +122,8 @@ class TurnState(Protocol):
 class OpenTurn(TurnState, Protocol):
     """A leased turn. Every write raises StaleFence when the lease is lost."""
 
-    async def load_media(self, artifacts: Sequence[Artifact]) -> None:
-        """Fetch the images and documents among these into `media`."""
+    async def load_media(self, wanted: Sequence[AttachedMedia]) -> None:
+        """Fetch these images and documents into `media`."""
         ...
 
     async def load_previews(self, artifacts: Sequence[Artifact]) -> Mapping[str, AttachmentTextBody]:

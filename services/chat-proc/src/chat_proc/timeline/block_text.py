@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import cast
 
+from chat_proc.timeline.compaction.memory_text import tell_memory
 from chat_proc.timeline.preview import build_preview
 from everturn.model import block_bodies as bodies
 from everturn.model.artifacts import Artifact
@@ -61,6 +62,8 @@ def block_source(block: Block) -> str:
             return render_plan(plan)
         case bodies.PlanHistoryBody(plans=plans):
             return "\n".join(map(_kept_plan, plans))
+        case bodies.RangeSummaryBody() as body:
+            return tell_memory(block.ref, body)
         case bodies.TitleBody(title=title):
             return title
         case bodies.EventBody(text=text, payload=payload):
@@ -80,7 +83,6 @@ def block_source(block: Block) -> str:
             | bodies.SummaryBody(text=text)
             | bodies.AnchorBody(text=text)
             | bodies.DeferralBody(text=text)
-            | bodies.RangeSummaryBody(text=text)
             | bodies.SystemMessageBody(text=text)
             | bodies.FeedbackBody(text=text)
         ):

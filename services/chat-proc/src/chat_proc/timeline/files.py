@@ -23,6 +23,8 @@ class AttachedMedia(BaseModel):
     sha256: str
     name: str
     size: int
+    object_key: str
+    """Where its bytes are; the block that brought it into the conversation may not be loaded any more."""
 
 
 class _Attaching(BaseModel):
@@ -71,5 +73,10 @@ def block_media(block: Block) -> tuple[AttachedMedia, ...]:
 def describe_media(artifact: Artifact) -> AttachedMedia:
     """What a tool result says of a file it wants shown."""
     return AttachedMedia(
-        ref=artifact.ref, mime=artifact.mime, sha256=artifact.sha256, name=artifact.filename, size=artifact.size
+        ref=artifact.ref,
+        mime=artifact.mime,
+        sha256=artifact.sha256,
+        name=artifact.filename,
+        size=artifact.size,
+        object_key=artifact.object_key,
     )

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import cast
 
 from chat_proc.timeline.block_text import block_source, join_lines, preview, render_block, title_line
-from chat_proc.timeline.compaction.memory_text import render_memory_lines
+from chat_proc.timeline.compaction.memory_text import tell_memory
 from chat_proc.timeline.preview import drop_base64
 from everturn.model import block_bodies as bodies
 from everturn.model.blocks import Block
@@ -84,7 +84,7 @@ def render_replaced(block: Block, replacement: str) -> str:
 def render_memory(block: Block, body: bodies.RangeSummaryBody) -> str:
     """A summary of blocks that are no longer shown, with what was kept of them word for word."""
     title = "[MID-TURN CHECKPOINT]" if body.scope == "turn" else "[COMPACTED PRIOR CONVERSATION MEMORY]"
-    return join_lines(title, *render_memory_lines(block, body))
+    return join_lines(title, make_inert(tell_memory(block.ref, body)))
 
 
 def _light_result(block: Block, body: bodies.ToolResultBody) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from chat_proc.timeline.files import block_artifacts, block_media
+from chat_proc.timeline.files import AttachedMedia, block_artifacts, block_media
 from chat_proc.timeline.plans import PlanFold, open_plans
 from everturn.model.artifacts import Artifact, ArtifactKind
 from everturn.model.block_bodies import EventBody, FeedbackBody, SignalBody
@@ -22,8 +22,7 @@ class Present:
         """Said in the newest turn about earlier ones."""
         self._plans = PlanFold()
         self._files: dict[str, Artifact] = {}
-        self._contents: dict[str, Artifact] = {}
-        self._wanted: dict[str, None] = {}
+        self._wanted: dict[str, AttachedMedia] = {}
 
     def extend(self, blocks: Iterable[Block]) -> None:
         for block in blocks:
@@ -40,9 +39,9 @@ class Present:
         return tuple(self._files.values())
 
     @property
-    def wanted_media(self) -> tuple[Artifact, ...]:
+    def wanted_media(self) -> tuple[AttachedMedia, ...]:
         """The files whose bytes a request needs: the images and PDFs of the newest turn, each content once."""
-        return tuple(self._contents[sha256] for sha256 in self._wanted if sha256 in self._contents)
+        return tuple(self._wanted.values())
 
     def _take(self, block: Block) -> None:
         if block.turn_id != self.turn_id:
@@ -50,7 +49,7 @@ class Present:
             self.events, self.feedback, self._wanted = [], [], {}
         for artifact in block_artifacts(block):
             self._take_file(artifact)
-        self._wanted |= dict.fromkeys(media.sha256 for media in block_media(block))
+        self._wanted |= {media.sha256: media for media in block_media(block)}
         self._plans.take(block)
         match block.body:
             case SignalBody() | EventBody():
@@ -61,7 +60,6 @@ class Present:
                 """Says nothing of the present."""
 
     def _take_file(self, artifact: Artifact) -> None:
-        self._contents[artifact.sha256] = artifact
         if artifact.kind is ArtifactKind.ATTACHMENT:
             return
         if artifact.removed:

@@ -8,6 +8,7 @@ import structlog
 from chat_proc.agent.limits import Spent
 from chat_proc.agent.open_turn import TurnEnd, Writing
 from chat_proc.stream.emitter import Emitter
+from chat_proc.timeline.files import AttachedMedia
 from chat_proc.turn.finish import build_status_after, draft_exit, status_of
 from chat_proc.turn.inbox import LeasedInbox
 from chat_proc.turn.manifests import ManifestKeeper
@@ -113,15 +114,15 @@ class LeasedTurn:
     def pool(self) -> SourcePool:
         return self._sources
 
-    async def load_media(self, artifacts: Sequence[Artifact]) -> None:
-        """Fetch the images and documents among these, for the model; one that can't be had is shown as its ref only."""
-        for artifact in artifacts:
-            if artifact.sha256 in self._media:
+    async def load_media(self, wanted: Sequence[AttachedMedia]) -> None:
+        """Fetch these images and documents for the model; one that can't be had is shown as its ref only."""
+        for media in wanted:
+            if media.sha256 in self._media:
                 continue
             try:
-                self._media[artifact.sha256] = await self._objects.load(artifact.object_key, max_bytes=MAX_MEDIA_BYTES)
+                self._media[media.sha256] = await self._objects.load(media.object_key, max_bytes=MAX_MEDIA_BYTES)
             except EverturnError as error:
-                _log.warning("media_unreadable", ref=artifact.ref, error=str(error))
+                _log.warning("media_unreadable", ref=media.ref, error=str(error))
 
     async def load_previews(self, artifacts: Sequence[Artifact]) -> Mapping[str, AttachmentTextBody]:
         return await load_some_previews(self._objects, artifacts) if artifacts else {}

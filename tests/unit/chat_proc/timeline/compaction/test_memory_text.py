@@ -1,6 +1,8 @@
 """How a summary reads."""
 
-from chat_proc.timeline.compaction.memory_text import render_memory_lines
+from chat_proc.timeline.block_text import block_source
+from chat_proc.timeline.compaction.memory_text import tell_memory
+from chat_proc.timeline.forms import render_memory
 from everturn.model.block_bodies import KeptText, RangeSummaryBody
 from everturn.model.blocks import BlockType
 from everturn.testing.timelines import TimelineBuilder
@@ -13,15 +15,15 @@ KEPT = (
 )
 
 
-def lines_of(scope: str) -> list[str]:
-    timeline = TimelineBuilder()
-    timeline.start_turn("turn_4", "Go")
-    body = RangeSummaryBody.model_validate(
+def build_body(scope: str) -> RangeSummaryBody:
+    return RangeSummaryBody.model_validate(
         {"scope": scope, "first_seq": 1, "last_seq": 1, "turn_ids": [], "text": "## Done\n- it", "kept": KEPT}
         | {"before_tokens": 9, "after_tokens": 1, "by": "rules"}
     )
-    block = timeline.add(BlockType.RANGE_SUMMARY, "su:turn_4.conv.range.summary", body)
-    return "\n".join(render_memory_lines(block, body)).splitlines()
+
+
+def lines_of(scope: str) -> list[str]:
+    return tell_memory("su:turn_4.conv.range.summary", build_body(scope)).splitlines()
 
 
 def test_a_memory_tells_its_text_its_chapters_what_was_asked_and_its_anchors() -> None:
@@ -33,7 +35,7 @@ def test_a_memory_tells_its_text_its_chapters_what_was_asked_and_its_anchors() -
         "- su:turn_2.conv.range.summary: 40 turns",
         "Asked in these turns, oldest first; a turn's index names everything in it:",
         "- ar:turn_3.react.turn.index asked: Count.",
-        "| [TURN turn_9]",
+        "[TURN turn_9]",
         "- ar:turn_3.external.steer.sig_1 steer",
         "Anchors:",
         "- ar:turn_3.round.1.note: [P] tables",
@@ -46,3 +48,12 @@ def test_a_checkpoint_names_the_prompt_itself() -> None:
 
     assert lines[0] == "path=su:turn_4.conv.range.summary; stands for the earlier rounds of this turn"
     assert "- ar:turn_3.user.prompt asked: Count." in lines
+
+
+def test_reading_a_memory_by_its_ref_gives_all_that_was_shown_of_it() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_4", "Go")
+    block = timeline.add(BlockType.RANGE_SUMMARY, "su:turn_4.conv.range.summary", build_body("history"))
+
+    assert block_source(block).splitlines() == lines_of("history")
+    assert "\n| [TURN turn_9]" in render_memory(block, build_body("history"))

@@ -3,8 +3,11 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from chat_proc.timeline.block_text import block_source
+from chat_proc.timeline.cache_points import choose_cache_points
 from chat_proc.timeline.compaction.cut import find_summary
 from chat_proc.timeline.compaction.kept import is_intent
+from chat_proc.timeline.compaction.shown_refs import find_refs
 from chat_proc.timeline.compaction.shrinking import Shrunk, shrink_by_rules
 from chat_proc.timeline.compaction.snapshot import Snapshot
 from chat_proc.timeline.compaction.thresholds import ContextLimits
@@ -13,6 +16,7 @@ from chat_proc.timeline.view import TimelineView
 from everturn.model.block_bodies import AnchorBody, PlanBody, RangeSummaryBody
 from everturn.model.blocks import Block, BlockType, parse_body
 from everturn.model.llm.tokens import CharsPerToken
+from everturn.model.refs import turn_index_ref
 from everturn.testing.long_talks import STEPS, play_talk
 from everturn.testing.timelines import NOW, TimelineBuilder
 
@@ -200,3 +204,37 @@ def test_the_current_plan_is_carried_although_its_block_is_gone() -> None:
     assert len(plans) == 1
     assert not any(isinstance(block.body, PlanBody) for block in recent(shrunk.snapshot.blocks))
     assert current_plan(recent(shrunk.snapshot.blocks)) == current_plan(before.blocks) is not None
+
+
+def test_every_turn_of_a_very_long_conversation_is_at_most_two_reads_away() -> None:
+    timeline, turns = TimelineBuilder(), 150
+    for number in range(turns):
+        timeline.start_turn(f"turn_{number}", f"Request {number} about the year {1800 + number}.")
+        timeline.start_round()
+        timeline.call(f"call_{number}", "demo.big", {})
+        timeline.result(f"call_{number}", "demo.big", "word " * 1_000)
+        timeline.blocks = list(shrink_by_rules(look(timeline)).snapshot.blocks)
+        timeline.answer("Done.")
+    shown = text_of(look(timeline))
+
+    memories = {block.ref: block_source(block) for block in summaries(timeline)}
+    first_reads = set(find_refs(shown))
+    second_reads = {ref for seen in first_reads if seen in memories for ref in find_refs(memories[seen])}
+
+    assert {turn_index_ref(f"turn_{number}") for number in range(turns - 2)} <= first_reads | second_reads
+    assert len(shown) < 8_000 * 4
+
+
+def summaries(timeline: TimelineBuilder) -> list[Block]:
+    return [block for block in timeline.blocks if isinstance(block.body, RangeSummaryBody)]
+
+
+def test_the_header_of_the_turn_and_its_cache_points_are_there_after_a_compaction() -> None:
+    after = shrink_by_rules(look(play_talk(["big", "turn", *["big"] * 10]))).snapshot
+    view = TimelineView(after.blocks)
+
+    points = choose_cache_points(view.items, view.turn_at)
+
+    assert [item.block.turn_id for item in view.items if item.block.type is BlockType.TURN_HEADER] == [after.turn_id]
+    assert 0 < len(points.indexes) <= 3
+    assert all(0 <= at < len(view.items) for at in points.indexes)

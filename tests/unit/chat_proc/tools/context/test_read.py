@@ -111,7 +111,8 @@ async def test_an_image_of_an_earlier_turn_is_attached_for_the_model(call_tool, 
     assert outcome.artifacts == ()
     assert outcome.data == {
         "attached": [
-            {"ref": PHOTO.ref, "mime": "image/png", "sha256": PHOTO.sha256, "name": "photo.png", "size": 3},
+            {"ref": PHOTO.ref, "mime": "image/png", "sha256": PHOTO.sha256, "name": "photo.png", "size": 3}
+            | {"object_key": PHOTO.object_key},
         ]
     }
 

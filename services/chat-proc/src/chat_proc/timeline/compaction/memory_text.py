@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from everturn.errors import Invalid
 from everturn.model.block_bodies import KeptText, RangeSummaryBody
-from everturn.model.blocks import Block, BlockType
+from everturn.model.blocks import BlockType
 from everturn.model.refs import PromptRef, parse_ref, turn_index_ref
-from everturn.timeline.inert import escape_line, make_inert
+from everturn.timeline.inert import escape_line
 
 _ASKED = "Asked in these turns, oldest first; a turn's index names everything in it:"
 _ANCHORS = "Anchors:"
@@ -19,15 +19,17 @@ _SIGNS = {
 }
 
 
-def render_memory_lines(block: Block, body: RangeSummaryBody) -> tuple[str, ...]:
-    """The lines between the title and the end."""
+def tell_memory(ref: str, body: RangeSummaryBody) -> str:
+    """What is shown of a summary below its title, and what reading it by its ref gives."""
     covers = "the earlier rounds of this turn" if body.scope == "turn" else "the turns before"
-    return (
-        f"path={escape_line(block.ref)}; stands for {covers}",
-        make_inert(body.text),
-        *_list(_CHAPTERS, [item for item in body.kept if item.kind == BlockType.RANGE_SUMMARY.value]),
-        *_list(_ASKED if body.scope == "history" else "Said in this turn:", _asked(body)),
-        *_list(_ANCHORS, [item for item in body.kept if item.kind == BlockType.ANCHOR.value]),
+    return "\n".join(
+        (
+            f"path={escape_line(ref)}; stands for {covers}",
+            body.text,
+            *_list(_CHAPTERS, [item for item in body.kept if item.kind == BlockType.RANGE_SUMMARY.value]),
+            *_list(_ASKED if body.scope == "history" else "Said in this turn:", _asked(body)),
+            *_list(_ANCHORS, [item for item in body.kept if item.kind == BlockType.ANCHOR.value]),
+        )
     )
 
 
@@ -45,8 +47,7 @@ def _line(item: KeptText, *, short: bool) -> str:
     """A turn is named by its index, from which its prompt can be read like everything else."""
     ref = _index_of(item.ref) if short else item.ref
     sign = f" {_SIGNS[item.kind]}" if item.kind in _SIGNS else ""
-    text = make_inert(f"{escape_line(ref)}{sign}: {item.text}".rstrip(": "))
-    return f"- {text}"
+    return f"- {escape_line(ref)}{sign}: {item.text}".rstrip(": ")
 
 
 def _index_of(ref: str) -> str:
