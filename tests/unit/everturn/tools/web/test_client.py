@@ -1,10 +1,13 @@
 import asyncio
 import gzip
+import ssl
 import zlib
 from collections.abc import Sequence
 from ipaddress import ip_address
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from everturn.errors import EverturnError, Invalid, Unavailable
 from everturn.testing.web_site import Answer, Site
@@ -12,6 +15,7 @@ from everturn.tools.web.addresses import AddressGuard, Refused, is_public
 from everturn.tools.web.client import MAX_REDIRECTS, WebClient
 
 LOCAL = ip_address("127.0.0.1")
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 async def test_a_page_comes_with_its_type_and_its_bytes(site: Site, guard: AddressGuard) -> None:
@@ -173,3 +177,41 @@ async def test_a_server_that_is_not_there_is_unavailable(guard: AddressGuard, si
     alone = AddressGuard(resolve, is_allowed=lambda address: True, ports={port})
     with pytest.raises(Unavailable, match="connection failed"):
         await WebClient(alone).fetch(f"http://gone.test:{port}/")
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/grüße?q=ü b", "/gr%C3%BC%C3%9Fe?q=%C3%BC%20b"),
+        ("/a%20b?x=%C3%BC&y=1,2", "/a%20b?x=%C3%BC&y=1,2"),
+        ("/x\\y", "/x%5Cy"),
+        ("?only=query", "/?only=query"),
+    ],
+)
+async def test_an_address_is_asked_for_in_ascii(site: Site, guard: AddressGuard, path: str, asked: str) -> None:
+    site.page(asked.partition("?")[0], "found", "text/plain")
+
+    page = await WebClient(guard).fetch(site.url(path))
+
+    assert page.body == b"found"
+    assert site.asked[0].startswith(f"GET {asked} HTTP/1.1")
+
+
+async def test_a_redirect_in_letters_of_its_own_is_followed(site: Site, guard: AddressGuard) -> None:
+    site.page("/gr%C3%BC%C3%9Fe", "found", "text/plain")
+
+    assert (await WebClient(guard).fetch(site.redirect("/1", "/grüße"))).body == b"found"
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.text(max_size=40)
+    | st.text(max_size=30).map(lambda text: f"http://{text}")
+    | st.text(max_size=30).map(lambda text: f"http://a.example/{text}")
+)
+def test_whatever_the_model_writes_as_an_address_is_refused_in_our_words(text: str) -> None:
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        return ["10.0.0.1"]
+
+    with pytest.raises(EverturnError):
+        asyncio.run(WebClient(AddressGuard(resolve), ssl_context=NO_TLS).fetch(text))

@@ -66,3 +66,19 @@ async def test_other_types_are_not_read(mime: str) -> None:
     assert not is_text(mime)
     with pytest.raises(Invalid, match=mime):
         await PageReader().read(fetched(b"x", mime))
+
+
+async def test_the_encoding_that_the_server_names_outweighs_that_of_the_page() -> None:
+    text = "<p>Луна притягивает море, и море отвечает приливом дважды в день.</p>" * 5
+    html = (
+        f'<html><head><meta charset="utf-8"><title>Прилив</title></head><body><article>{text}</article></body></html>'
+    )
+
+    page = await PageReader().read(fetched(html.encode("windows-1251"), "text/html", "windows-1251"))
+
+    assert page.title == "Прилив" and "Луна притягивает море" in page.text
+
+
+@pytest.mark.parametrize("charset", ["rot13", "base64", "no\x00such"])
+async def test_an_encoding_that_is_none_of_text_is_not_used(charset: str) -> None:
+    assert (await PageReader().read(fetched(b"plain", "text/plain", charset))).text == "plain"

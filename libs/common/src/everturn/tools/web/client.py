@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from email.message import Message
 from typing import cast
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 
 import httpcore2
 
@@ -27,6 +27,8 @@ _HEADERS: dict[bytes | str, bytes | str] = {
     "Accept-Encoding": "gzip",
 }
 _GZIP_OR_ZLIB = 47
+_KEPT = "%/:=&?~+!$,;'@()*[]|"
+"""Of an address, besides letters and digits: what is escaped already stays so."""
 _NETWORK_ERRORS = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError)
 
 Unpack = Callable[[bytes, int], bytes]
@@ -85,18 +87,22 @@ class WebClient:
         raise Invalid(f"The page sends on more than {MAX_REDIRECTS} times.")
 
     def _check_url(self, url: str) -> str:
-        """The address as it is asked for, without its fragment."""
-        normalize_url(url)
+        """The address as it is asked for: in ASCII, without its fragment."""
+        normal = normalize_url(url)
         parts = urlsplit(url.strip())
         if parts.username is not None or parts.password is not None:
             raise Refused("The address holds a name or a password.")
+        netloc = urlsplit(normal).netloc
+        if not netloc.isascii():
+            raise Refused("The name of the host can't be spelled in ASCII.")
         self._guard.check_port(_port_of(parts))
-        return parts._replace(fragment="").geturl()
+        path, query = quote(parts.path, safe=_KEPT), quote(parts.query, safe=_KEPT)
+        return urlunsplit((parts.scheme.lower(), netloc, path or "/", query, ""))
 
     async def _get(self, pool: httpcore2.AsyncConnectionPool, url: str) -> Fetched | str:
         """The page, or the address it sends on to."""
         async with pool.stream("GET", url, headers=_HEADERS, extensions={"timeout": _STEP_TIMEOUTS}) as response:
-            headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+            headers = {name.decode("latin-1").lower(): _read_value(value) for name, value in response.headers}
             if response.status in _REDIRECTS and "location" in headers:
                 return urljoin(url, headers["location"])
             if response.status >= 400:
@@ -155,6 +161,14 @@ def _unpacker(encoding: str) -> Unpack:
 
 def _keep(chunk: bytes, room: int) -> bytes:
     return chunk[: max(1, room)]
+
+
+def _read_value(value: bytes) -> str:
+    """Of a header: some servers send addresses as they write them, in UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def _content_type(headers: Mapping[str, str]) -> tuple[str, str | None]:

@@ -1,7 +1,6 @@
 """What a fetched page says: its title, its text and its date. HTML is read by a child process under limits."""
 
 import asyncio
-import codecs
 import json
 import sys
 from dataclasses import dataclass
@@ -51,6 +50,9 @@ class PageReader:
 
     async def _read_html(self, fetched: Fetched) -> Page:
         html = fetched.body[:MAX_HTML_BYTES]
+        if fetched.charset and _knows(fetched.charset):
+            # What the server says of the encoding outweighs what the page says of itself.
+            html = html.decode(fetched.charset, errors="replace").encode("utf-8", errors="replace")
         async with self._children:
             told = await self._extract(html, fetched.url)
         return Page(
@@ -59,7 +61,7 @@ class PageReader:
             title=told.get("title") or _name_of(fetched.url),
             text=told.get("text", ""),
             published=told.get("published") or None,
-            cut=fetched.cut or len(html) < len(fetched.body),
+            cut=fetched.cut or len(fetched.body) > MAX_HTML_BYTES,
         )
 
     async def _extract(self, html: bytes, url: str) -> dict[str, str]:
@@ -92,11 +94,16 @@ def _build_page(fetched: Fetched, text: str) -> Page:
 
 
 def _decode(fetched: Fetched) -> str:
+    charset = fetched.charset if fetched.charset and _knows(fetched.charset) else "utf-8-sig"
+    return fetched.body.decode(charset, errors="replace")
+
+
+def _knows(charset: str) -> bool:
     try:
-        codecs.lookup(fetched.charset or "utf-8")
-    except LookupError:
-        return fetched.body.decode("utf-8", errors="replace")
-    return fetched.body.decode(fetched.charset or "utf-8-sig", errors="replace")
+        b"ab".decode(charset, errors="replace")
+    except (LookupError, ValueError):
+        return False
+    return True
 
 
 def _name_of(url: str) -> str:
