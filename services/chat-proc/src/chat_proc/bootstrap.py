@@ -248,6 +248,7 @@ def build_loop(
     model, fallback = models.model(DECISION), models.fallback
     decisions, ratios = build_decision_limits(settings, tools.registry.specs), LearnedRatios()
     generator = Generator(model, failpoints, fallback=fallback, limits=decisions, ratios=ratios)
+    compactor = build_compactor(settings, models, failpoints)
     return AgentLoop(
         prompts=PromptBuilder(
             system_prompt=build_system_prompt(tools.registry.specs, decisions.max_actions),
@@ -257,8 +258,9 @@ def build_loop(
             code=tools.posture,
             run=RunLimits() if decisions.code_tools else None,
             ratios=ratios,
+            context_tokens=compactor.limits.max_tokens,
         ),
-        compactor=build_compactor(settings, models, failpoints),
+        compactor=compactor,
         rounds=RoundRunner(
             generator=generator,
             catalog=tools.registry,

@@ -1,5 +1,8 @@
 """Cache points: previous turn, pre-tail, tail; at most three of them on the timeline, each on text that stays."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from chat_proc.timeline.cache_points import CachePoints, choose_cache_points, first_editable_seq
 from chat_proc.timeline.view import TimelineView
 from everturn.model.block_bodies import HideBody, RangeSummaryBody, SystemMessageBody
@@ -125,3 +128,19 @@ def test_before_there_is_a_pre_tail_the_turn_itself_may_be_hidden() -> None:
 
     assert timeline.blocks[first - 1].turn_id == "turn_2"
     assert first_editable_seq([], 0) == 1
+
+
+@given(rounds=st.integers(1, 9), chosen=st.integers(0, 30))
+def test_hiding_what_may_be_hidden_changes_nothing_up_to_the_pre_tail(rounds: int, chosen: int) -> None:
+    timeline = play(rounds)
+    before = TimelineView(timeline.blocks)
+    first = first_editable_seq(before.items, before.turn_at)
+    points = choose_cache_points(before.items, before.turn_at)
+    editable = [item.block for item in before.items if item.block.seq >= first and item.block.round > 0]
+    stays = points.pre_tail if points.pre_tail is not None else points.previous_turn
+    assert stays is not None
+
+    hide(timeline, editable[chosen % len(editable)].ref)
+
+    after = TimelineView(timeline.blocks)
+    assert after.items[: stays + 1] == before.items[: stays + 1]

@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 
 from chat_proc.models.offline.reading import read_conversation
 from chat_proc.timeline.announce import AnnounceState, Budget, build_announce
+from chat_proc.timeline.files import describe_media
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.render import MAX_MEDIA_PARTS, PromptRenderer
 from chat_proc.timeline.visibility import BreakCause
+from everturn.model.artifacts import ArtifactKind
 from everturn.model.block_bodies import (
     AttachmentTextBody,
     HideBody,
+    NotesBody,
     PlanBody,
     RangeSummaryBody,
     SummaryBody,
@@ -297,3 +300,55 @@ def test_media_is_no_longer_attached_when_its_turn_is_over() -> None:
     assert sum(isinstance(part, MediaPart) for part in first) == 1
     assert sum(isinstance(part, MediaPart) for part in second) == 0
     assert [each.cause for each in breaks] == [BreakCause.MEDIA]
+
+
+def test_a_produced_pdf_is_attached_only_when_it_was_read_and_another_binary_never() -> None:
+    report = build_file("turn_1", "report.pdf", b"pdf", mime="application/pdf", kind=ArtifactKind.OUTPUT)
+    archive = build_file("turn_1", "data.zip", b"zip", mime="application/zip", kind=ArtifactKind.OUTPUT)
+    media = {report.sha256: b"pdf", archive.sha256: b"zip"}
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Write it", build_file("turn_1", "in.zip", b"zip", mime="application/zip"))
+    timeline.result("call_1", "exec_tools.execute_code_python", "done", report, archive)
+    unread = render(timeline.blocks, media)[1].parts
+    shown = [describe_media(file).model_dump(mode="json") for file in (report, archive)]
+    timeline.result("call_2", "react.read", "attached", data={"attached": shown})
+    read = render(timeline.blocks, media)[1].parts
+
+    assert [part for part in unread if isinstance(part, MediaPart)] == []
+    assert [part.name for part in read if isinstance(part, MediaPart)] == ["report.pdf"]
+
+
+def test_what_is_long_is_bounded_with_its_size_whatever_it_is() -> None:
+    text = "word " * 20_000
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Go")
+    timeline.start_round()
+    timeline.add(BlockType.NOTES, "ar:turn_1.react.notes.call_1", NotesBody(text=text))
+    timeline.call("call_1", "exec_tools.execute_code_python", {"text": text}, code=text)
+    timeline.result("call_1", "exec_tools.execute_code_python", text, status="error")
+
+    parts = [part.text for part in render(timeline.blocks)[1].parts if isinstance(part, TextPart)]
+
+    long = [part for part in parts if "of 100000 characters" in part]
+    assert len(long) == 4
+    assert max(map(len, long)) < 25_000
+    assert any(part.startswith("[react.tool.result tc:turn_1.call_1.result] error\nword") for part in parts)
+
+
+def test_a_round_shows_its_thinking_its_calls_and_what_was_said_meanwhile_in_their_order() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Go")
+    timeline.start_round()
+    timeline.say("followup", "sig_1", "and the mean")
+    timeline.think("two things")
+    for number in (1, 2):
+        timeline.call(f"call_{number}", "react.read", {})
+    for number in (1, 2):
+        timeline.result(f"call_{number}", "react.read", "ok")
+
+    parts = [part.text for part in render(timeline.blocks)[1].parts if isinstance(part, TextPart)]
+
+    assert [part.split()[0] for part in parts[2:-1]] == [
+        "[user.followup", "[react.thinking", "[react.tool.call", "[react.tool.call",
+        "[react.tool.result", "[react.tool.result",
+    ]  # fmt: skip

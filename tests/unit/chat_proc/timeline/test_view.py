@@ -9,7 +9,7 @@ from chat_proc.timeline.forms import Form
 from chat_proc.timeline.view import Break, TimelineView, VisibleBlock
 from chat_proc.timeline.visibility import BreakCause
 from everturn.model import block_bodies as bodies
-from everturn.model.blocks import BlockType
+from everturn.model.blocks import BlockType, first_broken_link
 from everturn.model.llm.tokens import CharsPerToken
 from everturn.model.turns import Outcome, TurnUsage
 from everturn.testing.timelines import TimelineBuilder
@@ -415,3 +415,70 @@ def test_what_is_not_visible_is_gone() -> None:
     view = TimelineView(timeline.blocks)
 
     assert [view.form_of(block) for block in timeline.blocks] == [Form.FULL, Form.FULL, Form.GONE]
+
+
+def test_the_view_leaves_the_stored_blocks_as_they_are() -> None:
+    timeline = play(["round", "turn", "round", "hide", "prune", "history", "checkpoint"], [7])
+    before = [(block.hash, block.body_json, block.body) for block in timeline.blocks]
+
+    TimelineView(timeline.blocks)
+
+    assert [(block.hash, block.body_json, block.body) for block in timeline.blocks] == before
+    assert first_broken_link(timeline.blocks) is None
+
+
+def test_a_hidden_block_counts_as_its_replacement() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_0", "Go")
+    timeline.result("call_1", "demo.echo", "a" * 10_000)
+    before = TimelineView(timeline.blocks).tokens(CharsPerToken())
+
+    hide(timeline, "tc:turn_0.call_1.result", replacement="a table")
+
+    assert TimelineView(timeline.blocks).tokens(CharsPerToken()) < before / 20
+
+
+def test_what_is_read_again_after_pruning_is_shown_whole() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_0", "Old question")
+    timeline.result("call_1", "demo.echo", "fact " * 500)
+    end_turn(timeline)
+    timeline.start_turn("turn_1", "New question")
+    start = first_seq(timeline, "turn_1")
+    prune(timeline, start, start)
+    timeline.result("call_2", "react.read", "status\n\n" + "fact " * 500)
+
+    view = TimelineView(timeline.blocks)
+
+    assert [item.form for item in view.items if "call_" in item.block.ref] == [Form.ROW, Form.FULL]
+    assert text_of(view).count("fact " * 500) == 1
+
+
+def test_an_old_turn_loses_its_scaffolding_and_shows_each_answer_once() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_0", "Old question")
+    timeline.start_round()
+    timeline.think("what now")
+    timeline.add(BlockType.NOTES, "ar:turn_0.react.notes.call_1", bodies.NotesBody(text="I look"))
+    timeline.add(BlockType.NOTICE, "ar:turn_0.round.1.notice", bodies.NoticeBody(code="x", text="mend it"))
+    timeline.answer("first version " * 30)
+    timeline.answer("last version " * 30)
+    timeline.start_turn("turn_1", "New question")
+    start = first_seq(timeline, "turn_1")
+    prune(timeline, start, start)
+
+    view = TimelineView(timeline.blocks)
+
+    old = [item.block.type.value for item in view.items if item.block.turn_id == "turn_0"]
+    assert old == ["turn.header", "user.prompt", "assistant.completion"]
+    assert "first version" not in text_of(view)
+
+
+def test_thinking_is_absent_where_a_checkpoint_or_a_memory_stands() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_0", "Go")
+    first = len(timeline.blocks) + 1
+    play_round(timeline)
+    summarize(timeline, "turn", first, len(timeline.blocks))
+
+    assert "react.thinking" not in [kind for kind, _ in shown(TimelineView(timeline.blocks))]

@@ -5,7 +5,6 @@ from functools import partial
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.limits import TurnLimits, base_rounds
 from chat_proc.agent.open_turn import OpenTurn
-from chat_proc.models.estimate import estimate_request
 from chat_proc.models.ratios import LearnedRatios
 from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, build_announce
 from chat_proc.timeline.manifest import RequestRecord, build_manifest
@@ -21,7 +20,10 @@ from everturn.wire.execution import RunLimits
 
 
 class PromptBuilder:
-    """Shared by all turns of a worker. `code` says how programs run here, or why they can't; `run` what one may use."""
+    """Shared by all turns of a worker. `code` says how programs run here, or why they can't; `run` what one may use.
+
+    `context_tokens` is how long a request may become; what the model takes when it is not given.
+    """
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class PromptBuilder:
         code: str,
         run: RunLimits | None = None,
         ratios: LearnedRatios | None = None,
+        context_tokens: int | None = None,
     ) -> None:
         self.system_prompt = system_prompt
         self.closing_prompt = closing_prompt
@@ -41,6 +44,7 @@ class PromptBuilder:
         self.code = code
         self.run = run
         self.ratios = ratios or LearnedRatios()
+        self.context_tokens = context_tokens or traits.context_tokens
 
     def open(self, turn: OpenTurn) -> "TurnPrompts":
         return TurnPrompts(self, turn)
@@ -77,7 +81,9 @@ class TurnPrompts:
 
     async def measure(self, place: RoundPlace) -> int:
         """Estimated tokens of the request of an ordinary round, all of it."""
-        return estimate_request(await self.build(place), self.ratio)
+        tail = await self._prepare(place)
+        self._renderer.attach(self._turn.media)
+        return self._renderer.tokens(self.ratio, tail)
 
     async def build(self, place: RoundPlace) -> ModelRequest:
         """The request of an ordinary round."""
@@ -92,14 +98,18 @@ class TurnPrompts:
 
     async def _request(self, place: RoundPlace, order: str = "", *, max_tokens: int) -> ModelRequest:
         """`order` stands behind everything else."""
+        tail = await self._prepare(place, order)
+        request = ModelRequest(self._renderer.render(tail, self._turn.media), max_tokens)
+        if place.round > 0:
+            self._turn.manifests.keep(place.round, partial(build_manifest, self._record(request, place)))
+        return request
+
+    async def _prepare(self, place: RoundPlace, order: str = "") -> tuple[str, str]:
+        """SOURCES POOL and ANNOUNCE, with everything loaded that the timeline before them needs."""
         turn = self._turn
         self._take_up_to(len(turn.blocks))
         await turn.load_media(self._present.wanted_media)
-        tail = (build_source_pool(turn.pool.rows), self._announce(place) + order)
-        request = ModelRequest(self._renderer.render(tail, turn.media), max_tokens)
-        if place.round > 0:
-            turn.manifests.keep(place.round, partial(build_manifest, self._record(request, place)))
-        return request
+        return build_source_pool(turn.pool.rows), self._announce(place) + order
 
     def _record(self, request: ModelRequest, place: RoundPlace) -> RequestRecord:
         model = self._shared.traits.name
@@ -127,7 +137,7 @@ class TurnPrompts:
             AnnounceState(
                 turn_id=turn.turn_id,
                 budget=self._budget(place),
-                caps=ContextCaps(self.tokens, self._shared.traits.context_tokens),
+                caps=ContextCaps(self.tokens, self._shared.context_tokens),
                 code=self._shared.code,
                 run=self._shared.run,
                 now=place.now,

@@ -29,6 +29,9 @@ MAX_ROW_REF_CHARS = 400
 MAX_CARD_CHARS = 6_000
 
 
+READ_TOOL = "react.read"
+
+
 class Form(StrEnum):
     """How a block is shown."""
 
@@ -92,17 +95,18 @@ def _light_result(block: Block, body: bodies.ToolResultBody) -> str:
     if reduced is not None:
         text = make_inert(reduced)
     else:
-        text = preview(_status_lines(body.text), MAX_LIGHT_RESULT_CHARS, block.ref)
+        status = _read_status(body)
+        cap = MAX_LIGHT_RESULT_CHARS if status is None else MAX_LIGHT_TEXT_CHARS
+        text = preview(body.text if status is None else status, cap, block.ref)
     files = (f"- {escape_line(artifact.ref)} ({artifact.mime})" for artifact in body.artifacts)
     note = f'(pruned, {len(body.text)} characters; whole: react.read paths=["{escape_line(block.ref)}"])'
     return join_lines(title_line(block), text, *files, note)
 
 
-def _status_lines(text: str) -> str:
-    """What stands before the first empty line. `react.read` tells there which refs and ranges it showed, so the same
-    read can be made again; a skill's `sk:` ref stands there too."""
-    head, gap, _ = text.partition("\n\n")
-    return head if gap and len(head) <= MAX_LIGHT_TEXT_CHARS else text
+def _read_status(body: bodies.ToolResultBody) -> str | None:
+    """What `react.read` says before its first empty line: the refs and ranges it showed, a skill's `sk:` ref among
+    them, so that the same read can be made again. None for other tools."""
+    return body.text.partition("\n\n")[0] if body.tool_id == READ_TOOL else None
 
 
 def _try_reduced_json(text: str) -> str | None:
@@ -144,7 +148,7 @@ def _clean(text: str) -> str:
 def _hint(block: Block) -> str:
     source = block_source(block)
     if isinstance(block.body, bodies.ToolResultBody):
-        source = _status_lines(source)
+        source = _read_status(block.body) or source
     elif isinstance(block.body, bodies.ToolCallBody):
         source = source.partition("\n")[2]
     line = " ".join(source[: MAX_HINT_CHARS * 4].split())

@@ -47,8 +47,7 @@ class PromptRenderer:
     def render(self, tail: Sequence[str], media: Mapping[str, bytes]) -> tuple[PromptMessage, ...]:
         """The request's messages. `tail` are the texts behind the timeline, never cached; `media` holds the bytes of
         the newest turn's images and PDFs by sha256."""
-        for at in range(len(self._starts), len(self.view.items)):
-            self._append(at, media)
+        self.attach(media)
         parts = list(self._parts)
         for at in self.cache_points.indexes:
             part = parts[self._starts[at]]
@@ -56,6 +55,11 @@ class PromptRenderer:
                 parts[self._starts[at]] = TextPart(part.text, cache_point=True)
         parts.extend(TextPart(text) for text in tail if text)
         return (self._system, PromptMessage("user", tuple(parts)))
+
+    def attach(self, media: Mapping[str, bytes]) -> None:
+        """Render what came since the last request, with its images and PDFs."""
+        for at in range(len(self._starts), len(self.view.items)):
+            self._append(at, media)
 
     @property
     def starts(self) -> tuple[int, ...]:
@@ -68,7 +72,7 @@ class PromptRenderer:
         return choose_cache_points(self.view.items, self.view.turn_at)
 
     def tokens(self, ratio: CharsPerToken, tail: Sequence[str] = ()) -> int:
-        """Estimated tokens of the request with this tail, media included."""
+        """Estimated tokens of the request with this tail, and with the media attached so far."""
         chars = sum(len(part.text) for part in self._system.parts if isinstance(part, TextPart))
         chars += self.view.chars + sum(map(len, tail))
         return ratio.tokens_for(chars) + self._media.tokens
