@@ -58,3 +58,17 @@ def test_a_text_within_its_cap_is_shown_whole() -> None:
     timeline.call("call_1", "demo.echo", {"text": "x" * 3_000})
 
     assert [is_shown_whole(block) for block in timeline.blocks] == [True, True, True, False, False, False]
+
+
+def test_a_block_of_a_turn_that_was_never_learnt_is_not_shown() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_0", "From before the memory")
+    timeline.start_turn("turn_1", "Go")
+    visibility = Visibility()
+    for block in timeline.blocks:
+        if block.turn_id == "turn_1":
+            visibility.learn(block)
+
+    forms = {visibility.choose_form(block) for block in timeline.blocks if block.turn_id == "turn_0"}
+
+    assert forms == {Form.GONE}

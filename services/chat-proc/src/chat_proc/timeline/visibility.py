@@ -114,9 +114,12 @@ class Visibility:
         return None
 
     def choose_form(self, block: Block) -> Form:
-        """LIGHT means at most light: a block without bulk is shown in full there too."""
-        turn = self._turns[block.turn_id]
-        if block.seq <= self._memory_until:
+        """LIGHT means at most light: a block without bulk is shown in full there too.
+
+        A block of a turn that was never learnt, read back from before the memory or from elsewhere, is not shown.
+        """
+        turn = self._turns.get(block.turn_id)
+        if turn is None or block.seq <= self._memory_until:
             return Form.GONE
         match block.body:
             case bodies.RangeSummaryBody():
