@@ -140,3 +140,12 @@ async def test_every_snapshot_is_told_to_the_clients() -> None:
 
     told = [event.data.plan for event in await bench.published() if isinstance(event.data, ChatPlan)]
     assert told == snapshots(bench)
+
+
+async def test_announce_shows_a_replaced_plan_no_more_and_the_new_one_as_current() -> None:
+    first, second = plan_ids(2)
+    replace = call("react.plan", {"mode": "replace", "plan_id": first, "steps": ["b"]})
+
+    bench = await play((new("a"), replace, answer("Told.")))
+
+    assert announced(bench, 2) == f"plan_id={second} (current)\n  □ [1] b"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from chat_proc.timeline.view import TimelineView
 from chat_proc.tools.context.read import MAX_CHARS
 from everturn.model import refs
 from everturn.model.artifacts import ArtifactKind
@@ -327,3 +328,36 @@ async def test_the_statuses_stand_before_the_first_empty_line(call_tool, timelin
     head = (await call_tool(read_tool, timeline, {"paths": paths})).text.partition("\n\n")[0]
 
     assert [line.partition(": ")[0] for line in head.splitlines()] == paths
+
+
+async def test_a_text_above_ten_megabytes_is_for_programs(call_tool, timeline, read_tool) -> None:
+    large = LONG.model_copy(update={"ref": "fi:turn_1.files/large.txt", "size": 11 * 1024 * 1024})
+    timeline.result("call_2", "demo", "written", large)
+
+    outcome = await call_tool(read_tool, timeline, {"paths": [large.ref]})
+
+    assert "too large to read here: open it with a program" in outcome.text
+
+
+async def test_what_pruning_leaves_of_a_read_keeps_its_ref_and_its_range(play, timeline, read_tool, objects) -> None:
+    item = {"path": LONG.ref, "line_start": 20, "line_count": 300}
+    await play(read_tool, timeline, {"items": [item]})
+    read = timeline.blocks[-1]
+    timeline.start_turn("turn_2", "More")
+    start = len(timeline.blocks) - 1
+    notice = SystemMessageBody(kind="cache_ttl_pruned", text="", recent_from_seq=start, intact_from_seq=start)
+    timeline.add(BlockType.SYSTEM_MESSAGE, refs.round_ref("turn_2", 0, "pruned"), notice)
+
+    (left,) = [shown.text for shown in TimelineView(timeline.blocks).items if shown.block == read]
+
+    assert len(left) < 800
+    assert LONG.ref in left
+    assert "lines [20-319]/5000" in left
+
+
+async def test_a_name_of_an_unknown_kind_is_missing_and_told_what_there_is(call_tool, timeline, read_tool) -> None:
+    outcome = await call_tool(read_tool, timeline, {"paths": ["mem:facts/1", "ks:docs/a.md", "sk:public.pdf/SKILL.md"]})
+
+    assert "mem:facts/1: missing ('mem:facts/1' is no ref: one starts with ar:, tc:, fi:" in outcome.text
+    assert "ks:docs/a.md: missing (this agent has no knowledge documents)" in outcome.text
+    assert "sk:public.pdf/SKILL.md: missing (this agent has no skills)" in outcome.text

@@ -16,7 +16,15 @@ from chat_proc.tools.context.resolve import (
 )
 from everturn.model import refs
 from everturn.model.artifacts import ArtifactKind
-from everturn.model.block_bodies import NotesBody, PlanBody, StoredText, SummaryBody, ToolResultBody
+from everturn.model.block_bodies import (
+    AnchorBody,
+    NotesBody,
+    PlanAckBody,
+    PlanBody,
+    StoredText,
+    SummaryBody,
+    ToolResultBody,
+)
 from everturn.model.blocks import BlockType
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, PlanId, TurnId
@@ -64,6 +72,8 @@ def play_turn(turn_id: str = "turn_1") -> TimelineBuilder:
     assert marked is not None
     for snapshot in (plan, marked):
         timeline.add(BlockType.PLAN, snapshot.snapshot_ref, PlanBody(plan=snapshot))
+    timeline.add(BlockType.PLAN_ACK, refs.plan_ack_ref(turn_id, 1), PlanAckBody(plan_id="plan_a", text="✓ [1] a"))
+    timeline.add(BlockType.ANCHOR, refs.round_ref(turn_id, 1, "note"), AnchorBody(text="[D] blue", tags=("D",)))
     timeline.say("followup", "sig_1", "and more")
     timeline.answer("first", n=1)
     timeline.answer("second", n=2)
@@ -121,6 +131,8 @@ TEXTS = [
     ("ar:{}turn_1.assistant.completion.1", "first"),
     ("ar:{}turn_1.external.followup.sig_1", "and more"),
     ("ar:{}turn_1.react.notes.call_1", "working"),
+    ("ar:{}turn_1.round.1.note", "[D] blue"),
+    ("ar:{}turn_1.react.plan.ack.1", "✓ [1] a"),
     ("tc:{}turn_1.call_1.call", 'react.write\n{"content":"' + "x" * 5000 + '"}'),
     ("ar:{}turn_1.react.plan.plan_a", "plan_id=plan_a (current)\n  ✓ [1] a\n  □ [2] b"),
     ("ar:{}plan.latest:plan_a", "plan_id=plan_a (current)\n  ✓ [1] a\n  □ [2] b"),

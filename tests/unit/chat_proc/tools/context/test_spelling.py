@@ -25,6 +25,7 @@ HERE = (ConversationId("conv_1"), TurnId("turn_9"))
         ("logs/run.txt", "fi:turn_9.logs/run.txt"),
         ("turn_1/external/steer/attachments/sig_1/e.csv", "fi:turn_1.external.steer.attachments/sig_1/e.csv"),
         ("so:conv_1.sources_pool[3, 1-2]", "so:sources_pool[1-3]"),
+        ("so:sources_pool[5-3,4-7,1]", "so:sources_pool[1,3-7]"),
         ("ks:docs/a.md", "ks:docs/a.md"),
     ],
 )
@@ -49,7 +50,22 @@ def test_a_name_of_another_conversation_is_told_with_it(spelling: str, ref: str)
     assert read_name(named.shown, *HERE) == named
 
 
-@pytest.mark.parametrize("text", ["", "nonsense", "/etc/passwd", "files/../a", "files//a", "turn_1/secrets/a", "../x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "nonsense",
+        "/etc/passwd",
+        "files/../a",
+        "files//a",
+        "turn_1/secrets/a",
+        "../x",
+        "ar:conv_a.b.turn_1.user.prompt",
+        "ar:conv_a/b.turn_1.user.prompt",
+        "ar:telegram_turn_1.user.prompt",
+        "ar:2026-03-01-12-00.user.prompt",
+    ],
+)
 def test_what_is_no_name_is_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(Invalid):
         read_name(text, *HERE)
