@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from everturn_client import Event
+
 CANCELLED_S, PROCESSES_GONE_S = 1.0, 2.0
 """What is promised after a cancel; deadlines in tests get three times that."""
 
@@ -123,3 +125,45 @@ async def test_signals_against_a_finishing_turn_end_it_or_become_the_next_turn(s
         assert states <= {"applied", "promoted", "expired"}
         assert len(states) == (0 if isinstance(outcome[0], BaseException) else 1)
         await stage.close()
+
+
+async def test_an_event_with_a_file_is_answered_in_the_running_turn(stage: Any, tmp_path: Path) -> None:
+    sent, watcher = await start(stage, "script:slow please")
+    await watcher.wait_text(sent.turn_id, "answer")
+    (tmp_path / "form.csv").write_bytes(b"city\nOslo\n")
+
+    accepted = await stage.clients[1].send_event(
+        sent.conversation_id, Event("form", {"city": "Oslo"}), "The form was sent.", files=[tmp_path / "form.csv"]
+    )
+    turn = await watcher.wait_ended(sent.turn_id)
+
+    assert (accepted.turn_id, accepted.receipt.state) == (sent.turn_id, "accepted")
+    assert turn.answer == "The second answer."
+    (signal,) = turn.signals
+    assert signal.event is not None
+    assert (signal.kind, signal.event.kind, signal.state) == ("event", "form", "applied")
+    assert signal.attachments[0].ref.endswith(f".external.form.attachments/{accepted.signal_id}/form.csv")
+    saved = await stage.clients[0].download(signal.attachments[0].artifact_id, tmp_path / "saved.csv")
+    assert saved.read_bytes() == b"city\nOslo\n"
+    await stage.check_history(sent.conversation_id, watcher)
+    await stage.close()
+
+
+async def test_a_conversation_at_rest_keeps_a_record_and_is_woken_by_a_reactive_event(stage: Any) -> None:
+    sent, watcher = await start(stage, "script:plain please")
+    await watcher.wait_ended(sent.turn_id)
+    await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
+    client = stage.clients[1]
+
+    noted = await client.send_event(sent.conversation_id, Event("alert", reactive=False), "Noted.")
+    woken = await client.send_event(sent.conversation_id, Event("form", {"n": 1}), "The form was sent.")
+    turn = await watcher.wait_ended(woken.turn_id)
+
+    assert (noted.turn_id, noted.receipt.state, woken.receipt.state) == (None, "queued", "queued")
+    assert turn.answer == "A plain answer."
+    assert [signal.text for signal in turn.signals] == ["Noted.", "The form was sent."]
+    receipt = await client.signals.get(sent.conversation_id, noted.signal_id)
+    assert (receipt.signal.state, receipt.signal.promoted_to) == ("promoted", woken.turn_id)
+    await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
+    await stage.check_history(sent.conversation_id, watcher)
+    await stage.close()
