@@ -20,11 +20,12 @@ class DyingPart:
         self._codes = codes
         self._broken_starts = broken_starts
         self.lives = asyncio.Event()
+        self.error: Exception = EverturnError("it is broken")
 
     async def start(self, *, extra_env: Mapping[str, str] | None = None) -> None:
         self.starts += 1
         if self.starts <= self._broken_starts:
-            raise EverturnError("it is broken")
+            raise self.error
 
     async def wait_exit(self) -> int:
         if self._codes:
@@ -58,6 +59,36 @@ async def test_a_start_that_fails_is_told_and_tried_again():
 
     assert part.starts == 2
     assert any("it is broken" in line for line in told)
+
+
+async def test_an_error_that_nobody_foresaw_is_told_and_the_part_is_still_kept():
+    part, told = DyingPart([1, 0], broken_starts=1), list[str]()
+    part.error = ValueError("no port")
+
+    keeper = asyncio.create_task(run_keeper(part, is_on=lambda: True, report=told.append))
+    await asyncio.wait_for(part.lives.wait(), 5)
+    keeper.cancel()
+
+    assert part.starts == 2
+    assert any("did not start: ValueError: no port" in line for line in told)
+
+
+async def test_a_keeper_that_is_cancelled_while_it_starts_its_part_leaves_no_task_behind():
+    part, begun = DyingPart([1]), asyncio.Event()
+
+    async def start(*, extra_env: Mapping[str, str] | None = None) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    part.start = start
+    keeper = asyncio.create_task(run_keeper(part, is_on=lambda: True, report=lambda _: None))
+    await asyncio.wait_for(begun.wait(), 5)
+
+    keeper.cancel()
+    await asyncio.wait({keeper})
+
+    assert keeper.cancelled()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_part_that_dies_while_restarts_are_off_stays_dead():

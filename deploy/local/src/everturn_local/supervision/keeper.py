@@ -4,13 +4,15 @@ import asyncio
 import signal
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from everturn.errors import EverturnError
 from everturn_local.supervision.parts import Part
 from everturn_local.supervision.restarts import build_restart_delay_s
 
 MAX_DEATHS = 32
+T = TypeVar("T")
 
 
 async def run_keeper(
@@ -20,23 +22,45 @@ async def run_keeper(
     report: Callable[[str], None],
     on_restart: Callable[[], None] = lambda: None,
 ) -> None:
-    """Runs until cancelled, or until the part dies while `is_on()` is false."""
+    """Runs until cancelled, or until the part dies while `is_on()` is false. No error of the part ends it."""
     deaths: deque[float] = deque(maxlen=MAX_DEATHS)
     while True:
-        code = await part.wait_exit()
+        exited = await _run_apart(part.wait_exit())
         if not is_on():
             return
         deaths.append(time.monotonic())
         delay_s = build_restart_delay_s(deaths, deaths[-1])
-        report(f"{part.name} ended ({render_exit(code)}); starting it again in {delay_s:.1f} s")
+        report(f"{part.name} ended ({_render_end(exited)}); starting it again in {delay_s:.1f} s")
         await asyncio.sleep(delay_s)
-        try:
-            await part.start()
-        except (EverturnError, OSError) as error:
-            report(f"{part.name} did not start: {error}")
+        started = await _run_apart(part.start())
+        if (error := started.exception()) is not None:
+            report(f"{part.name} did not start: {_render_error(error)}")
         else:
             report(f"{part.name} runs again")
             on_restart()
+
+
+async def _run_apart(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Run it to its end as a task of its own: whatever it raises must not end the keeper, which nobody looks after."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait({task})
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+    return task
+
+
+def _render_end(exited: asyncio.Task[int]) -> str:
+    error = exited.exception()
+    return render_exit(exited.result()) if error is None else _render_error(error)
+
+
+def _render_error(error: BaseException) -> str:
+    """Our own errors and those of the system say what is wrong; others are named too."""
+    known = isinstance(error, EverturnError | OSError)
+    return str(error) if known else f"{type(error).__name__}: {error}"
 
 
 def render_exit(code: int) -> str:
