@@ -27,6 +27,7 @@ from chat_proc.tools.workspace.write import WriteTool
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.runner import ClaimedTurn, RunnerParts, TurnRunner
 from chat_proc.turn.titling import TitleCalls
+from chat_proc.workspace.history import ArtifactHistory
 from everturn.errors import StaleFence
 from everturn.model.block_bodies import Body, ExitBody
 from everturn.model.blocks import Block
@@ -310,6 +311,7 @@ def build_loop(bench: Bench, gate: Gate, failpoints: Failpoints) -> AgentLoop:
             limits=bench.limits,
             code="no programs here",
             ratios=bench.ratios,
+            history=ArtifactHistory(MemoryArtifacts(bench.platform)),
         ),
         compactor=Compactor(bench.context, summaries, failpoints),
         rounds=RoundRunner(

@@ -259,6 +259,7 @@ def build_loop(
             run=RunLimits() if decisions.code_tools else None,
             ratios=ratios,
             context_tokens=compactor.limits.max_tokens,
+            history=tools.history,
         ),
         compactor=compactor,
         rounds=RoundRunner(

@@ -7,7 +7,6 @@ import pytest
 
 from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, HotMemory, build_announce
 from chat_proc.timeline.present import Present
-from everturn.model.artifacts import ArtifactKind
 from everturn.model.block_bodies import EventBody, FeedbackBody, PlanBody
 from everturn.model.blocks import BlockType
 from everturn.model.ids import PlanId, SignalId, TurnId
@@ -40,7 +39,7 @@ def announce(timeline: TimelineBuilder, **changes: Any) -> str:
         now=NOW,
         plans=present.open_plans,
         events=tuple(present.events),
-        files=present.files,
+        workspace=("this turn writes to turn_1/files/ and turn_1/outputs/",),
         feedback=tuple(present.feedback),
     )
     return build_announce(replace(state, **changes))
@@ -58,8 +57,6 @@ def test_the_whole_text_in_its_fixed_order() -> None:
     assert marked is not None
     timeline.add(BlockType.PLAN, marked.snapshot_ref, PlanBody(plan=marked))
     timeline.start_round()
-    chart = build_file("turn_1", "chart.png", b"png", mime="image/png", kind=ArtifactKind.OUTPUT)
-    timeline.result("call_1", "exec_tools.execute_code_python", "done", chart)
     timeline.say("followup", "sig_1", "also the\nmedian")
 
     text = announce(
@@ -68,6 +65,7 @@ def test_the_whole_text_in_its_fixed_order() -> None:
         run=RunLimits(),
         hotset=(HotMemory("mem_1", "likes short\nanswers", ("style",), pinned=True),),
         notices=("older turns are summarized in su:turn_1.conv.range.summary",),
+        limits="one file 64 MB",
     )
     assert text == (
         "[ANNOUNCE]\nIteration 2/16\n\n"
@@ -77,14 +75,15 @@ def test_the_whole_text_in_its_fixed_order() -> None:
         "shown of one text: 12000 characters of a result, 40000 of a message; "
         "a longer one names the call that reads on\n\n"
         "[RUNTIME LIMITS]\ncode: programs run in bubblewrap\na program: 1024 MB of memory, 240 s of processor time, "
-        "files of at most 64 MB; it leaves at most 64 files, 64 MB together\n\n"
+        "files of at most 64 MB; it leaves at most 64 files, 64 MB together\n"
+        "workspace: one file 64 MB\n\n"
         "[TEMPORAL CONTEXT]\nuser timezone: UTC\nnow (UTC): 2026-03-01T12:00:00.000Z\n\n"
         "[OPEN PLANS]\nplan_id=plan_a (current)\n  ✓ [1] collect\n  □ [2] draft\n\n"
         "[LIVE TURN EVENTS]\n- user.followup ar:turn_1.external.followup.sig_1: also the median\n\n"
         "[USER MEMORY HOTSET]\n(what the person wants remembered; what they say now outweighs it)\n"
         "- mem_1 pinned #style: likes short answers\n\n"
         "[WORKSPACE]\nthis turn writes to turn_1/files/ and turn_1/outputs/\n"
-        "- fi:turn_1.outputs/chart.png (image/png, 3 bytes)\n\n"
+        "\n"
         "[PRUNE NOTICES]\nolder turns are summarized in su:turn_1.conv.range.summary\n\n"
         "[NEW FEEDBACK]\n- turn_0 not_ok (user): wrong total\n"
     )
@@ -102,20 +101,16 @@ def test_sections_without_content_are_left_out_but_plans_say_none() -> None:
     assert "a.csv" not in text
 
 
-def test_events_and_files_are_bounded() -> None:
+def test_events_are_bounded() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Go")
     timeline.start_round()
     for number in range(40):
         timeline.say("followup", f"sig_{number}", "x" * 500)
-        file = build_file("turn_1", f"f{number}.txt", b"x", kind=ArtifactKind.FILE)
-        timeline.result(f"call_{number}", "react.write", "ok", file)
 
     text = announce(timeline)
 
     assert text.count("user.followup") == 4
-    assert text.count("- fi:") == 30
-    assert "10 older files are not listed" in text
     assert len(text) < 5000
 
 

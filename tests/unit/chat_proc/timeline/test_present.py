@@ -44,15 +44,6 @@ def test_a_read_result_can_ask_for_media_of_an_earlier_turn() -> None:
     assert fold(timeline).wanted_media == (describe_media(REPORT), describe_media(CHART))
 
 
-def test_files_are_what_turns_wrote_without_what_was_removed() -> None:
-    timeline = play()
-    assert fold(timeline).files == (CHART,)
-
-    timeline.result("call_2", "react.checkout", "gone", CHART.model_copy(update={"removed": True}))
-
-    assert fold(timeline).files == ()
-
-
 def test_signals_events_and_feedback_are_those_of_the_newest_turn() -> None:
     timeline = play()
     event = EventBody(signal_id=SignalId("sig_3"), kind="form", text="sent")

@@ -228,9 +228,7 @@ def test_the_offline_model_reads_what_is_rendered() -> None:
     budget = Budget(2, 15, 1.0, 1800, 10, 1000, 0.0, 1.0)
     present = Present()
     present.extend(timeline.blocks)
-    state = AnnounceState(
-        turn_id=timeline.turn_id, budget=budget, code="yes", now=NOW, plans=present.open_plans, files=present.files
-    )
+    state = AnnounceState(turn_id=timeline.turn_id, budget=budget, code="yes", now=NOW, plans=present.open_plans)
 
     messages = render(timeline.blocks, tail=[build_announce(state)])
     read = read_conversation(ModelRequest(messages, 1000))

@@ -5,6 +5,7 @@ from functools import partial
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.limits import TurnLimits, base_rounds
 from chat_proc.agent.open_turn import OpenTurn
+from chat_proc.agent.workspace_section import WorkspaceSection
 from chat_proc.models.ratios import LearnedRatios
 from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, build_announce
 from chat_proc.timeline.manifest import RequestRecord, build_manifest
@@ -12,6 +13,8 @@ from chat_proc.timeline.present import Present
 from chat_proc.timeline.render import PromptRenderer
 from chat_proc.timeline.source_pool import build_source_pool
 from chat_proc.timeline.view import TimelineView
+from chat_proc.workspace.history import WorkspaceHistory
+from chat_proc.workspace.limits import describe_limits
 from everturn.model.llm.prompts import ModelRequest
 from everturn.model.llm.tokens import CharsPerToken
 from everturn.ports.language_model import ModelTraits
@@ -23,6 +26,7 @@ class PromptBuilder:
     """Shared by all turns of a worker. `code` says how programs run here, or why they can't; `run` what one may use.
 
     `context_tokens` is how long a request may become; what the model takes when it is not given.
+    `history` knows the files of earlier turns; without it ANNOUNCE tells of this turn's only.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class PromptBuilder:
         run: RunLimits | None = None,
         ratios: LearnedRatios | None = None,
         context_tokens: int | None = None,
+        history: WorkspaceHistory | None = None,
     ) -> None:
         self.system_prompt = system_prompt
         self.closing_prompt = closing_prompt
@@ -45,6 +50,7 @@ class PromptBuilder:
         self.run = run
         self.ratios = ratios or LearnedRatios()
         self.context_tokens = context_tokens or traits.context_tokens
+        self.history = history
 
     def open(self, turn: OpenTurn) -> "TurnPrompts":
         return TurnPrompts(self, turn)
@@ -58,6 +64,7 @@ class TurnPrompts:
         self._turn = turn
         self._renderer = PromptRenderer(system_prompt=shared.system_prompt, traits=shared.traits)
         self._present = Present()
+        self._workspace = WorkspaceSection(shared.history, turn)
         self._taken = 0
         # First as the turn before this one left it, so that what this turn changes of it counts as a break.
         self._take_up_to(len(turn.blocks) - len(turn.turn_blocks))
@@ -109,7 +116,8 @@ class TurnPrompts:
         turn = self._turn
         self._take_up_to(len(turn.blocks))
         await turn.load_media(self._present.wanted_media)
-        return build_source_pool(turn.pool.rows), self._announce(place) + order
+        workspace = await self._workspace.load_lines()
+        return build_source_pool(turn.pool.rows), self._announce(place, workspace) + order
 
     def _record(self, request: ModelRequest, place: RoundPlace) -> RequestRecord:
         model = self._shared.traits.name
@@ -131,7 +139,7 @@ class TurnPrompts:
         for each in self._renderer.take(news):
             PROMPT_BREAKS.labels(each.cause.value).inc()
 
-    def _announce(self, place: RoundPlace) -> str:
+    def _announce(self, place: RoundPlace, workspace: tuple[str, ...]) -> str:
         turn, present, visibility = self._turn, self._present, self._renderer.view.visibility
         return build_announce(
             AnnounceState(
@@ -143,7 +151,8 @@ class TurnPrompts:
                 now=place.now,
                 plans=present.open_plans,
                 events=tuple(present.events),
-                files=present.files,
+                workspace=workspace,
+                limits=describe_limits(),
                 notices=visibility.notices(turn.turn_id),
                 feedback=tuple(present.feedback),
             )

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chat_proc.timeline.block_text import MAX_PROMPT_CHARS, render_artifact, render_plan
-from everturn.model.artifacts import Artifact
 from everturn.model.block_bodies import EventBody, FeedbackBody, SignalBody
 from everturn.model.blocks import Block, BlockType
 from everturn.model.ids import TurnId
@@ -14,7 +13,6 @@ from everturn.timeline.inert import escape_line, make_inert
 from everturn.wire.execution import RunLimits
 
 SHOWN_EVENTS = 4
-SHOWN_FILES = 30
 SHOWN_FEEDBACK = 8
 SHOWN_MEMORIES = 8
 SHOWN_ATTACHMENTS = 3
@@ -66,7 +64,8 @@ class AnnounceState:
     """Everything ANNOUNCE tells. `code` says how programs run here, or why they can't; `now` is ISO 8601 in UTC.
 
     `run` are the limits of one program where programs run. `hotset` is None where durable memory is off, and the text
-    of a failure where it is on and can't be read. `notices` say what of the timeline is shown short.
+    of a failure where it is on and can't be read. `workspace` are the lines of that section, `limits` says what a turn
+    may write; both are safe in a prompt. `notices` say what of the timeline is shown short.
     """
 
     turn_id: TurnId
@@ -79,7 +78,8 @@ class AnnounceState:
     plans: tuple[PlanSnapshot, ...] = ()
     events: tuple[Block, ...] = ()
     hotset: tuple[HotMemory, ...] | str | None = None
-    files: tuple[Artifact, ...] = ()
+    workspace: tuple[str, ...] = ()
+    limits: str = ""
     notices: tuple[str, ...] = ()
     feedback: tuple[FeedbackBody, ...] = ()
 
@@ -91,12 +91,14 @@ def build_announce(state: AnnounceState) -> str:
         f"[ANNOUNCE]\nIteration {min(budget.round, budget.round_limit)}/{budget.round_limit}",
         _budget_section(budget),
         _section("CONTEXT CAPS", _caps_lines(state.caps)),
-        _section("RUNTIME LIMITS", [f"code: {make_inert(state.code)}", *_run_lines(state.run)]),
+        _section(
+            "RUNTIME LIMITS", [f"code: {make_inert(state.code)}", *_run_lines(state.run), *_limit_lines(state.limits)]
+        ),
         f"[TEMPORAL CONTEXT]\nuser timezone: {escape_line(state.timezone)}\nnow (UTC): {state.now}",
         _section("OPEN PLANS", [make_inert(render_plan(plan)) for plan in state.plans] or ["none"]),
         _section("LIVE TURN EVENTS", [line for block in state.events[-SHOWN_EVENTS:] for line in _event_lines(block)]),
         _section("USER MEMORY HOTSET", _memory_lines(state.hotset)),
-        _section("WORKSPACE", _workspace_lines(state)),
+        _section("WORKSPACE", state.workspace),
         _section("PRUNE NOTICES", [make_inert(notice) for notice in state.notices]),
         _section("NEW FEEDBACK", [_feedback_line(body) for body in state.feedback[-SHOWN_FEEDBACK:]]),
     ]
@@ -164,11 +166,8 @@ def _memory_line(memory: HotMemory) -> str:
     return f"- {escape_line(memory.ref)}{pinned}{labels}: {_one_line(memory.text, MAX_MEMORY_CHARS)}"
 
 
-def _workspace_lines(state: AnnounceState) -> list[str]:
-    lines = [f"this turn writes to {state.turn_id}/files/ and {state.turn_id}/outputs/"]
-    if len(state.files) > SHOWN_FILES:
-        lines.append(f"{len(state.files) - SHOWN_FILES} older files are not listed")
-    return lines + [render_artifact(artifact) for artifact in state.files[-SHOWN_FILES:]]
+def _limit_lines(limits: str) -> list[str]:
+    return [f"workspace: {limits}"] if limits else []
 
 
 def _event_lines(block: Block) -> list[str]:

@@ -1,10 +1,9 @@
-"""What holds at the present moment of a conversation, folded block by block: plans, files, signals, feedback."""
+"""What holds at the present moment of a conversation, folded block by block: plans, signals, feedback, media."""
 
 from collections.abc import Iterable
 
-from chat_proc.timeline.files import AttachedMedia, block_artifacts, block_media
+from chat_proc.timeline.files import AttachedMedia, block_media
 from chat_proc.timeline.plans import PlanFold, open_plans
-from everturn.model.artifacts import Artifact, ArtifactKind
 from everturn.model.block_bodies import EventBody, FeedbackBody, SignalBody
 from everturn.model.blocks import Block
 from everturn.model.ids import TurnId
@@ -21,7 +20,6 @@ class Present:
         self.feedback: list[FeedbackBody] = []
         """Said in the newest turn about earlier ones."""
         self._plans = PlanFold()
-        self._files: dict[str, Artifact] = {}
         self._wanted: dict[str, AttachedMedia] = {}
 
     def extend(self, blocks: Iterable[Block]) -> None:
@@ -34,11 +32,6 @@ class Present:
         return open_plans(self._plans.latest(), self.turn_id)
 
     @property
-    def files(self) -> tuple[Artifact, ...]:
-        """What turns wrote, by the order in which the refs first came, each with its last content."""
-        return tuple(self._files.values())
-
-    @property
     def wanted_media(self) -> tuple[AttachedMedia, ...]:
         """The files whose bytes a request needs: the images and PDFs of the newest turn, each content once."""
         return tuple(self._wanted.values())
@@ -47,8 +40,6 @@ class Present:
         if block.turn_id != self.turn_id:
             self.turn_id = block.turn_id
             self.events, self.feedback, self._wanted = [], [], {}
-        for artifact in block_artifacts(block):
-            self._take_file(artifact)
         self._wanted |= {media.sha256: media for media in block_media(block)}
         self._plans.take(block)
         match block.body:
@@ -58,11 +49,3 @@ class Present:
                 self.feedback.append(block.body)
             case _:
                 """Says nothing of the present."""
-
-    def _take_file(self, artifact: Artifact) -> None:
-        if artifact.kind is ArtifactKind.ATTACHMENT:
-            return
-        if artifact.removed:
-            self._files.pop(artifact.ref, None)
-        else:
-            self._files[artifact.ref] = artifact

@@ -15,7 +15,7 @@ from chat_proc.tools.workspace.pull import PullTool
 from chat_proc.tools.workspace.rg import RgTool
 from chat_proc.tools.workspace.search_files import SearchFilesTool
 from chat_proc.tools.workspace.write import WriteTool
-from chat_proc.workspace.history import ArtifactHistory
+from chat_proc.workspace.history import ArtifactHistory, WorkspaceHistory
 from everturn.ports.artifacts import Artifacts
 from everturn.ports.objects import Objects
 from everturn.ports.recall.conversation_reader import ConversationReader
@@ -27,12 +27,16 @@ from everturn.wire.execution import Posture
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """`posture` tells the model how programs run, or why they can't; `sandbox` is the launcher's name, or `none`."""
+    """`posture` tells the model how programs run, or why they can't; `sandbox` is the launcher's name, or `none`.
+
+    `history` is where the tools find the files of earlier turns.
+    """
 
     registry: ToolRegistry
     posture: str
     sandbox: str
     sandbox_why: str
+    history: WorkspaceHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +51,25 @@ class ToolPorts:
 
 def offer_tools(ports: ToolPorts, sandbox: Sandbox | SandboxUnavailable, *, more: Sequence[Tool] = ()) -> OfferedTools:
     """All tools that can work here, in the order in which the prompt lists them; `more` are not ours."""
+    history = ArtifactHistory(ports.artifacts)
     read = ReadTool(ports.objects, ReadPorts(ports.artifacts, ports.reader, ports.sources))
-    tools = [read, *_workspace_tools(ports), PlanTool(), HideTool(), *more]
+    tools = [read, *_workspace_tools(history, ports.objects), PlanTool(), HideTool(), *more]
     if isinstance(sandbox, SandboxUnavailable):
         posture = f"programs can't run here: {sandbox.reason}"
-        return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox))
-    registry = ToolRegistry([*tools, RunCodeTool(sandbox, ports.objects, ArtifactHistory(ports.artifacts))])
-    return OfferedTools(registry, _tell_posture(sandbox.posture), sandbox.posture.launcher, sandbox.posture.user)
+        return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox), history)
+    registry = ToolRegistry([*tools, RunCodeTool(sandbox, ports.objects, history)])
+    posture = _tell_posture(sandbox.posture)
+    return OfferedTools(registry, posture, sandbox.posture.launcher, sandbox.posture.user, history)
 
 
-def _workspace_tools(ports: ToolPorts) -> list[Tool]:
-    history = ArtifactHistory(ports.artifacts)
+def _workspace_tools(history: WorkspaceHistory, objects: Objects) -> list[Tool]:
     return [
-        RgTool(history, ports.objects),
+        RgTool(history, objects),
         SearchFilesTool(history),
         PullTool(history),
-        CheckoutTool(history, ports.objects),
-        WriteTool(ports.objects),
-        PatchTool(history, ports.objects),
+        CheckoutTool(history, objects),
+        WriteTool(objects),
+        PatchTool(history, objects),
     ]
 
 

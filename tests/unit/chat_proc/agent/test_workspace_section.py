@@ -1,0 +1,60 @@
+"""[WORKSPACE] in real turns."""
+
+from types import SimpleNamespace
+from typing import NoReturn
+
+from turn_bench.bench import Bench
+from turn_bench.replies import answer, call
+
+from chat_proc.agent.workspace_section import WorkspaceSection
+from chat_proc.workspace.history import ArtifactHistory
+from everturn.errors import Unavailable
+from everturn.model.llm.prompts import ModelRequest, TextPart
+from everturn.testing.stored_files import OWNER, StoredFiles
+from everturn.testing.timelines import TimelineBuilder
+
+
+def section(request: ModelRequest) -> str:
+    last = [part.text for message in request.messages for part in message.parts if isinstance(part, TextPart)][-1]
+    return last.partition("[WORKSPACE]\n")[2].partition("\n\n")[0]
+
+
+async def play(bench: Bench) -> list[str]:
+    for text in ("Write it.", "Go on."):
+        await bench.say(text)
+        await bench.work()
+    return [section(request) for request in bench.model.requests]
+
+
+def write_twice() -> Bench:
+    return Bench(call("react.write", {"path": "files/a.md", "content": "x"}), answer("Done."), answer("Seen."))
+
+
+async def test_a_file_is_local_in_its_turn_and_to_be_checked_out_in_the_next() -> None:
+    bench = write_twice()
+
+    before, after, later = await play(bench)
+
+    turn_id = bench.blocks[0].turn_id
+    assert "nothing written" in before
+    assert f"fi:{turn_id}.files/a.md (text/markdown, 1 bytes)" in after
+    assert "a.md" not in later
+    assert f"- fi:{turn_id}.files/ (1 files)" in later
+
+
+class NoHistory(ArtifactHistory):
+    """Rows that can't be read."""
+
+    async def load_turns(self, *args: object, **kwargs: object) -> NoReturn:
+        raise Unavailable("down")
+
+
+async def test_while_the_rows_can_not_be_read_the_turn_goes_on_and_it_is_said() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_2", "Go")
+    lease = SimpleNamespace(principal=OWNER, conversation_id="conv_1")
+    turn = SimpleNamespace(turn_id=timeline.turn_id, turn_blocks=timeline.blocks, lease=lease)
+
+    lines = await WorkspaceSection(NoHistory(StoredFiles().artifacts), turn).load_lines()
+
+    assert lines[-1] == "earlier turns: what they left can't be told now"
