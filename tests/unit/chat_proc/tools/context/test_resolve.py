@@ -312,3 +312,18 @@ async def test_files_that_came_with_signals_are_found(stored: StoredFiles) -> No
     found = await Finder(stored.platform, []).find("turn_1/external/followup/attachments/sig_1/more.csv")
 
     assert isinstance(found, FoundFile)
+
+
+async def test_every_block_of_a_turn_reads_the_same_at_hand_and_from_the_store(
+    at_hand: Finder, stored_only: Finder
+) -> None:
+    names = {block.ref for block in play_turn().blocks}
+
+    for name in sorted(names):
+        here, stored = await at_hand.find(name), await stored_only.find(name)
+        assert not isinstance(here, Missing), name
+        if isinstance(here, FoundText):
+            here = FoundText(here.ref, here.text)
+        if isinstance(stored, FoundText):
+            stored = FoundText(stored.ref, stored.text)
+        assert here == stored

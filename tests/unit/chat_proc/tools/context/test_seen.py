@@ -87,3 +87,17 @@ def test_data_of_other_tools_is_no_shown_text() -> None:
     timeline.result("call_2", "demo", "text", data={"shown": "yes"})
 
     assert shown_texts(timeline.blocks[-1]) == ()
+
+
+def test_a_short_block_of_a_light_turn_is_held_whole_and_a_bulky_one_is_not() -> None:
+    timeline = start()
+    timeline.result("call_2", "demo", "x" * 5000)
+    bulky, prompt = timeline.blocks[-1], last(timeline, BlockType.USER_PROMPT)
+    timeline.start_turn("turn_2", "More")
+    start_seq = len(timeline.blocks) - 1
+    notice = SystemMessageBody(kind="cache_ttl_pruned", text="", recent_from_seq=1, intact_from_seq=start_seq)
+    timeline.add(BlockType.SYSTEM_MESSAGE, refs.round_ref("turn_2", 0, "pruned"), notice)
+
+    assert seen(timeline).form_of(prompt) is Form.LIGHT
+    assert seen(timeline).holds_whole(prompt)
+    assert not seen(timeline).holds_whole(bulky)

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from chat_proc.timeline.files import block_media
-from chat_proc.timeline.forms import Form
+from chat_proc.timeline.forms import Form, try_light
 from chat_proc.timeline.visibility import Visibility, is_shown_whole
 from everturn.model.block_bodies import ToolResultBody
 from everturn.model.blocks import Block
@@ -50,7 +50,10 @@ class Seen:
         """Whether all of a block's text is in the prompt."""
         if isinstance(block.body, ToolResultBody) and block.body.whole is not None:
             return False
-        return self.form_of(block) is Form.FULL and is_shown_whole(block)
+        form = self.form_of(block)
+        # A block without bulk is not cut in the light form.
+        uncut = form is Form.FULL or (form is Form.LIGHT and try_light(block) is None)
+        return uncut and is_shown_whole(block)
 
     def find_read(self, ref: str, digest: str) -> str | None:
         """The ref of the newest visible result in which a read showed just this content whole."""
