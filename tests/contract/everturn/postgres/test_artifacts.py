@@ -31,3 +31,19 @@ async def test_a_description_that_no_column_can_hold_is_made_to_fit(
     await postgres_stage.timelines.commit(claim.lease, replace(commit(claim, think(claim, "a")), artifacts=(row,)))
 
     assert (await artifacts.load(ANN, row.id)).description == "new \ufffd"
+
+
+async def test_what_is_committed_later_is_newer_whatever_its_id(
+    artifacts: PostgresArtifacts, postgres_stage: Stage
+) -> None:
+    claim = await postgres_stage.start_turn()
+    assert claim.turn_id is not None
+    later, sooner = (build_row(postgres_stage, claim.turn_id, "fi:t.files/a") for _ in range(2))
+    first, then = think(claim, "a"), think(claim, "b", after=think(claim, "a"))
+
+    await postgres_stage.timelines.commit(claim.lease, replace(commit(claim, first), artifacts=(sooner,)))
+    gone = later.model_copy(update={"removed": True})
+    await postgres_stage.timelines.commit(claim.lease, replace(commit(claim, then), artifacts=(gone,)))
+
+    assert later.id < sooner.id
+    assert await artifacts.load_tree(ANN, claim.lease.conversation_id, "fi:t.files/") == ()

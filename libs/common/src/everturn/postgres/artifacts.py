@@ -10,22 +10,23 @@ from everturn.ports.artifacts import WorkspaceTurn, check_page, end_of_prefix
 from everturn.postgres.database import Connection, Database
 from everturn.postgres.rows import read_artifact, storable
 
+# Newest by commit: calls of one millisecond have ids in any order. The id decides among rows of one commit.
 _BY_ID = "SELECT * FROM artifact WHERE id = $1"
 _BY_REF = """
-SELECT * FROM artifact WHERE conversation_id = $1 AND ref = $2 AND NOT removed ORDER BY id DESC LIMIT 1
+SELECT * FROM artifact WHERE conversation_id = $1 AND ref = $2 AND NOT removed ORDER BY created_at DESC, id DESC LIMIT 1
 """
 _BY_REFS = """
 SELECT found.* FROM unnest($2::text[]) AS wanted
  CROSS JOIN LATERAL (
        SELECT * FROM artifact
-        WHERE conversation_id = $1 AND ref = wanted AND NOT removed ORDER BY id DESC LIMIT 1) AS found
+        WHERE conversation_id = $1 AND ref = wanted AND NOT removed ORDER BY created_at DESC, id DESC LIMIT 1) AS found
 """
 _TREE = """
 SELECT * FROM (
        SELECT DISTINCT ON (ref COLLATE "C") *
          FROM artifact
         WHERE conversation_id = $1 AND ref COLLATE "C" >= $2 AND ref COLLATE "C" < $3 AND ref COLLATE "C" > $4
-        ORDER BY ref COLLATE "C", id DESC) AS newest
+        ORDER BY ref COLLATE "C", created_at DESC, id DESC) AS newest
  WHERE NOT removed ORDER BY ref COLLATE "C" LIMIT $5
 """
 _WORKSPACE_TURNS = """
@@ -33,7 +34,7 @@ SELECT turn_id, count(*) AS file_count FROM (
        SELECT DISTINCT ON (turn_id, ref COLLATE "C") turn_id, removed
          FROM artifact
         WHERE conversation_id = $1 AND kind = 'file'
-        ORDER BY turn_id DESC, ref COLLATE "C", id DESC) AS newest
+        ORDER BY turn_id DESC, ref COLLATE "C", created_at DESC, id DESC) AS newest
  WHERE NOT removed GROUP BY turn_id ORDER BY turn_id DESC LIMIT $2
 """
 _INSERT = """
