@@ -3,7 +3,7 @@
 from chat_proc.timeline.block_text import MAX_PROMPT_CHARS
 from chat_proc.timeline.forms import Form
 from chat_proc.timeline.visibility import NEVER_PRUNED, NEVER_SHOWN, BreakCause, Visibility, is_shown_whole
-from everturn.model.block_bodies import AnchorBody, HideBody, RangeSummaryBody, SystemMessageBody
+from everturn.model.block_bodies import AnchorBody, HideBody, RangeSummaryBody, SummaryBody, SystemMessageBody
 from everturn.model.blocks import BlockType
 from everturn.testing.timelines import TimelineBuilder
 
@@ -44,6 +44,19 @@ def test_a_recent_turn_is_light_except_for_what_is_never_pruned() -> None:
 
     forms = [visibility.choose_form(block) for block in timeline.blocks]
     assert forms == [Form.FULL, Form.LIGHT, Form.FULL, Form.FULL, Form.FULL, Form.FULL]
+
+
+def test_a_working_summary_stays_whole_in_a_recent_turn() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_0", "Go")
+    timeline.add(BlockType.WORKING_SUMMARY, "ws:turn_0.conv.working.summary", SummaryBody(text="x" * 5_000))
+    timeline.start_turn("turn_1", "Go on")
+    notice = SystemMessageBody(kind="cache_ttl_pruned", text="x", recent_from_seq=1, intact_from_seq=4)
+    timeline.add(BlockType.SYSTEM_MESSAGE, "ar:turn_1.round.0.pruned", notice)
+
+    visibility, _ = learn(timeline)
+
+    assert visibility.choose_form(timeline.blocks[2]) is Form.FULL
 
 
 def test_no_type_is_both_never_shown_and_never_pruned() -> None:

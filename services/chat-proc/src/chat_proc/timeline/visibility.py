@@ -137,7 +137,8 @@ class Visibility:
             case _ if self._is_old(turn):
                 return _form_in_old_turn(block, turn)
             case _:
-                is_light = turn.first_seq < self._intact_from and block.type not in NEVER_PRUNED
+                spared = block.type in NEVER_PRUNED or block.type is BlockType.WORKING_SUMMARY
+                is_light = turn.first_seq < self._intact_from and not spared
                 return Form.LIGHT if is_light else Form.FULL
 
     def notices(self, turn_id: TurnId) -> tuple[str, ...]:
