@@ -72,15 +72,6 @@ def test_a_ref_of_several_blocks_is_named_once_with_what_it_gives_now() -> None:
     assert [entry.hint for entry in build_turn_index("turn_1", timeline.blocks).summaries] == ["second"]
 
 
-def test_an_index_for_another_conversation_has_refs_that_can_be_followed_there() -> None:
-    index = build_turn_index("turn_1", play_turn(), conversation_id="conv_2")
-
-    assert index.ref == "ar:conv_2.turn_1.react.turn.index"
-    assert index.tools[0].result_ref == "tc:conv_2.turn_1.call_1.result"
-    assert index.artifacts[0].ref == "fi:conv_2.turn_1.user.attachments/sales.csv"
-    assert index.sources == ("so:conv_2.sources_pool[1-3]",)
-
-
 def test_the_text_has_a_line_for_each_entry() -> None:
     text = render_turn_index(build_turn_index("turn_1", play_turn()))
 

@@ -6,12 +6,10 @@ Every file of a turn stands in one of its blocks, so the blocks are all that is 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from everturn.errors import Invalid
 from everturn.model import block_bodies as bodies
 from everturn.model.artifacts import Artifact
 from everturn.model.blocks import Block, BlockType
-from everturn.model.refs import parse_ref, sources_ref, turn_index_ref
-from everturn.timeline.ref_owners import qualify_ref
+from everturn.model.refs import sources_ref, turn_index_ref
 from everturn.wire.turn_index import IndexedCall, IndexedFile, IndexEntry, TurnIndexView
 
 MAX_HINT_CHARS = 220
@@ -39,17 +37,14 @@ _NOTES = frozenset(
 )
 
 
-def build_turn_index(
-    turn_id: str, blocks: Iterable[Block], *, conversation_id: str | None = None, more: bool = False
-) -> TurnIndexView:
-    """The index of a turn. With `conversation_id` its refs can be followed from other conversations."""
-    spelled = _Spelling(conversation_id)
-    parts = _Parts(spelled)
+def build_turn_index(turn_id: str, blocks: Iterable[Block], *, more: bool = False) -> TurnIndexView:
+    """The index of the turn of these blocks; `more` says that there are later ones."""
+    parts = _Parts()
     for block in blocks:
         parts.take(block)
     return TurnIndexView(
         turn_id=turn_id,
-        ref=spelled(turn_index_ref(turn_id)),
+        ref=turn_index_ref(turn_id),
         started_at=parts.started_at,
         ended_at=parts.ended_at,
         outcome=parts.outcome,
@@ -81,26 +76,10 @@ def render_turn_index(index: TurnIndexView) -> str:
     return text + ("\n\n(the turn is larger than its index may be: later blocks are left out)" if index.more else "")
 
 
-class _Spelling:
-    """Spells refs for a reader inside the conversation, or elsewhere."""
-
-    def __init__(self, conversation_id: str | None) -> None:
-        self._conversation_id = conversation_id
-
-    def __call__(self, ref: str) -> str:
-        if self._conversation_id is None:
-            return ref
-        try:
-            return str(qualify_ref(parse_ref(ref), self._conversation_id))
-        except Invalid:
-            return ref
-
-
 @dataclass(slots=True)
 class _Parts:
     """What the blocks told so far, in their order."""
 
-    spell: _Spelling
     started_at: str | None = None
     ended_at: str | None = None
     outcome: str | None = None
@@ -133,19 +112,19 @@ class _Parts:
         for kinds, entries in self.entries.items():
             if block.type in kinds:
                 hint = build_hint(_text_of(block))
-                entries.append(IndexEntry(ref=self.spell(block.ref), kind=block.type.value, hint=hint))
+                entries.append(IndexEntry(ref=block.ref, kind=block.type.value, hint=hint))
 
     def source_refs(self) -> tuple[str, ...]:
         sids = sorted(sid for sid in self.sids if sid > 0)
         pages = (sids[start : start + MAX_SIDS] for start in range(0, len(sids), MAX_SIDS))
-        return tuple(self.spell(sources_ref(page)) for page in pages)
+        return tuple(sources_ref(page) for page in pages)
 
     def _take_call(self, block: Block, body: bodies.ToolCallBody) -> None:
         said = ", ".join(f"{name}={build_hint(str(value), 60)}" for name, value in body.params.items())
         self.calls[block.call_id or block.ref] = IndexedCall(
             tool_id=body.tool_id,
             status=None,
-            call_ref=self.spell(block.ref),
+            call_ref=block.ref,
             result_ref=None,
             hint=build_hint(said, MAX_HINT_CHARS // 2),
         )
@@ -157,7 +136,7 @@ class _Parts:
             tool_id=body.tool_id,
             status=body.status,
             call_ref=called.call_ref if called else None,
-            result_ref=self.spell(block.ref),
+            result_ref=block.ref,
             hint=" -> ".join(hint for hint in hints if hint),
         )
         self._take_files(body.tool_id, body.artifacts)
@@ -165,7 +144,7 @@ class _Parts:
     def _take_files(self, source: str, artifacts: Sequence[Artifact]) -> None:
         for artifact in artifacts:
             self.files[artifact.ref] = IndexedFile(
-                ref=self.spell(artifact.ref),
+                ref=artifact.ref,
                 kind=artifact.kind.value,
                 mime=artifact.mime,
                 size=artifact.size,

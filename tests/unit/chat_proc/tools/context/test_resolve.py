@@ -37,6 +37,7 @@ from everturn.testing.memory.platform import ConversationRow, MemoryPlatform
 from everturn.testing.memory.timelines import MemoryTimelines
 from everturn.testing.stored_files import OWNER, StoredFiles
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+from everturn.timeline.ref_owners import qualify_text
 
 CSV = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
 OLD = build_file("turn_1", "report.md", b"old", kind=ArtifactKind.FILE)
@@ -255,7 +256,9 @@ async def test_the_index_of_a_turn_is_built_from_what_is_at_hand_or_stored(
     assert here == stored
     assert "result=tc:turn_1.call_2.result" in here.text
     assert isinstance(there, FoundText)
+    assert there.text == qualify_text(here.text, "conv_2")
     assert "result=tc:conv_2.turn_1.call_2.result" in there.text
+    assert "Goal: fi:conv_2.turn_1.x" in there.text
 
 
 async def test_sources_are_found_by_number_and_missing_ones_are_named(platform: MemoryPlatform) -> None:

@@ -144,11 +144,12 @@ class Resolver:
         if named.conversation_id is None and self._at_hand.has_turn(turn_id):
             blocks = [block for block in self._context.blocks if block.turn_id == turn_id]
             return FoundText(named.shown, render_turn_index(build_turn_index(turn_id, blocks)))
-        blocks, more = await self._load_turn(self._owner(named), turn_id)
+        owner = self._owner(named)
+        blocks, more = await self._load_turn(owner, turn_id)
         if not blocks:
             return _NOTHING
-        index = build_turn_index(turn_id, blocks, conversation_id=named.conversation_id, more=more)
-        return FoundText(named.shown, render_turn_index(index))
+        text = render_turn_index(build_turn_index(turn_id, blocks, more=more))
+        return FoundText(named.shown, text if named.conversation_id is None else qualify_text(text, owner))
 
     async def _load_turn(self, owner: ConversationId, turn_id: TurnId) -> tuple[list[Block], bool]:
         blocks: list[Block] = []
