@@ -130,8 +130,9 @@ class AgentLoop:
         if (end := await self._fold(turn, number)) is not None:
             return end
         place = self._place(turn, number)
-        await compaction.make_room(place)
-        if (cap := self._cap(turn, place)) is None:
+        cap = self._cap(turn, place)
+        await compaction.make_room(place, may_ask=cap is None)
+        if cap is None:
             return await self._rounds.run(turn, prompts, compaction, place)
         closed = await self._closing.run(turn, prompts, place, cap)
         # What a steer has cut short was ended by the person, not by a cap.

@@ -8,6 +8,7 @@ from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, call
 from turn_bench.tools import DemoTool
 
+from chat_proc.agent.limits import TurnLimits
 from chat_proc.models.estimate import estimate_request
 from chat_proc.timeline.plans import current_plan
 from everturn.model.block_bodies import CompletionBody, RangeSummaryBody
@@ -28,9 +29,14 @@ def look(n: int, chars: int = 5_000) -> str:
     return call("demo.echo", {"text": f"part {n} " + "x" * chars})
 
 
-def build(*scripts: Script, summaries: list[Script] | None = None, max_tokens: int = 10_000) -> Bench:
+def build(
+    *scripts: Script,
+    summaries: list[Script] | None = None,
+    max_tokens: int = 10_000,
+    limits: TurnLimits | None = None,
+) -> Bench:
     model = None if summaries is None else ScriptedModel(summaries)
-    return Bench(*scripts, tools=[DemoTool()], summary_model=model, max_tokens=max_tokens)
+    return Bench(*scripts, tools=[DemoTool()], summary_model=model, max_tokens=max_tokens, limits=limits)
 
 
 async def compactions(bench: Bench) -> list[tuple[str, str]]:
@@ -253,6 +259,18 @@ async def test_who_cancels_the_turn_does_not_wait_for_a_summary() -> None:
 
     assert bench.exits[0].outcome is Outcome.CANCELLED
     assert [summary.by for summary in summaries_of(bench)] == ["rules"]
+    await check_conversation(bench)
+
+
+async def test_a_turn_that_has_reached_a_cap_asks_no_model_for_its_summary() -> None:
+    limits = TurnLimits(tokens=300)
+    bench = build(*(look(n, 9_000) for n in range(1, 4)), answer("So far."), summaries=[], limits=limits)
+
+    await run_turns(bench, "Read it all.")
+
+    assert bench.exits[0].outcome is Outcome.CAPPED
+    assert [summary.by for summary in summaries_of(bench)] == ["rules"]
+    assert max(sizes(bench)) <= bench.context.hard
     await check_conversation(bench)
 
 

@@ -125,6 +125,8 @@ def test_a_second_compaction_builds_on_the_first(first: list[str], then: list[st
     summaries = [item for item in twice.snapshot.shown if item.block.type is BlockType.RANGE_SUMMARY]
     scopes = [item.block.body.scope for item in summaries if isinstance(item.block.body, RangeSummaryBody)]
     assert scopes.count("history") <= 1
+    in_turns = [item.block.turn_id for item in summaries if item.block.ref.rpartition(".")[0].endswith("checkpoint")]
+    assert len(in_turns) == len(set(in_turns)), "only the newest checkpoint of a turn is shown"
     assert text_of(twice.snapshot).count("[COMPACTED PRIOR CONVERSATION MEMORY]") <= 1
 
 

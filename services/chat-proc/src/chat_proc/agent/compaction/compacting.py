@@ -67,21 +67,25 @@ class TurnCompaction:
         self._futile_below = 0
         """Shorter requests are left alone: a compaction of the last one came to nothing."""
 
-    async def make_room(self, place: RoundPlace) -> None:
-        """At a round boundary: append what has become ready, and see to it that the next request fits."""
+    async def make_room(self, place: RoundPlace, *, may_ask: bool = True) -> None:
+        """At a round boundary: append what has become ready, and see to it that the next request fits.
+
+        A turn that has reached a cap may not ask a model for summaries, and begins none beside itself.
+        """
         if self._work is not None and self._work.task.done():
             await self._append(self._work, await self._work.task)
         tokens = await self._measure(place)
         if tokens >= self._limits.hard and self._work is not None:
             await self._wait(self._work)
             tokens = await self._measure(place)
-        if tokens < max(self._limits.soft, self._futile_below) or self._work is not None:
+        is_hard = tokens >= self._limits.hard
+        if tokens < max(self._limits.soft, self._futile_below) or self._work is not None or not (is_hard or may_ask):
             return
-        snapshot, is_hard = self._look(), tokens >= self._limits.hard
+        snapshot = self._look()
         if find_step(snapshot, HARD_STEPS if is_hard else SOFT_STEPS, last_resort=is_hard) is None:
             self._note_futile(tokens)
             return
-        work = self._begin(snapshot, "hard" if is_hard else "soft")
+        work = self._begin(snapshot, "hard" if is_hard else "soft", self._shared.model if may_ask else None)
         if is_hard:
             await self._wait(work)
 
@@ -91,7 +95,7 @@ class TurnCompaction:
         await self.abandon()
         tokens = await self._measure(place)
         self._limits = ContextLimits(min(self._limits.max_tokens, tokens))
-        await self._wait(self._begin(self._look(), "context_limit"))
+        await self._wait(self._begin(self._look(), "context_limit", self._shared.model))
         return await self._measure(place) < tokens
 
     async def finish(self) -> Writing:
@@ -132,9 +136,9 @@ class TurnCompaction:
             ratio=self._prompts.ratio,
         )
 
-    def _begin(self, snapshot: Snapshot, reason: str) -> _Work:
+    def _begin(self, snapshot: Snapshot, reason: str, model: LanguageModel | None) -> _Work:
         self._turn.emit(ChatCompaction(status="started", reason=reason, before_tokens=snapshot.tokens))
-        writer = SummaryWriter(self._shared.model, self._shared.failpoints)
+        writer = SummaryWriter(model, self._shared.failpoints)
         shrink = _shrink_softly if reason == "soft" else _shrink_to_fit
         self._work = _Work(reason, snapshot, writer, asyncio.create_task(shrink(snapshot, writer)))
         return self._work
