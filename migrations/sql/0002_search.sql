@@ -33,13 +33,12 @@ CREATE INDEX snippet_of_turn ON snippet (conversation_id, turn_id);
 CREATE INDEX snippet_words ON snippet USING gin (words);
 CREATE INDEX snippet_nearest ON snippet USING hnsw (embedding vector_ip_ops);
 
--- key is the hash of the folded text: the same thing said twice is one row.
+-- id follows from the folded text: the same thing said twice is one row.
 CREATE TABLE user_memory (
-    id text COLLATE "C" PRIMARY KEY,
+    id text COLLATE "C" NOT NULL,
     tenant text COLLATE "C" NOT NULL,
     project text COLLATE "C" NOT NULL,
     user_id text COLLATE "C" NOT NULL,
-    key text COLLATE "C" NOT NULL,
     text text NOT NULL,
     labels text[] NOT NULL,
     pinned boolean NOT NULL,
@@ -49,7 +48,7 @@ CREATE TABLE user_memory (
     embedding vector(384),
     created_at timestamptz NOT NULL,
     updated_at timestamptz NOT NULL,
-    UNIQUE (tenant, project, user_id, key)
+    PRIMARY KEY (tenant, project, user_id, id)
 );
 
 GRANT UPDATE (indexed_at) ON turn TO everturn_worker;

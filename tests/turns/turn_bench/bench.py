@@ -11,7 +11,7 @@ from chat_proc.agent.generation import Generator
 from chat_proc.agent.limits import TurnLimits
 from chat_proc.agent.long_results import ResultKeeper
 from chat_proc.agent.loop import AgentLoop
-from chat_proc.agent.prompting import PromptBuilder
+from chat_proc.agent.prompting import HotsetSource, PromptBuilder
 from chat_proc.agent.race import Stragglers
 from chat_proc.agent.round import RoundRunner
 from chat_proc.channels.decision_problems import DecisionLimits
@@ -80,7 +80,9 @@ class Bench:
         chunk_chars: int = 16,
         fanout: bool = False,
         one_thinking: bool = False,
+        hotset: HotsetSource | None = None,
     ) -> None:
+        self.hotset = hotset
         self.clock = FixedClock()
         self.ids = SequentialIds()
         self.platform = MemoryPlatform(self.clock)
@@ -312,6 +314,7 @@ def build_loop(bench: Bench, gate: Gate, failpoints: Failpoints) -> AgentLoop:
             code="no programs here",
             ratios=bench.ratios,
             history=ArtifactHistory(MemoryArtifacts(bench.platform)),
+            hotset=bench.hotset,
         ),
         compactor=Compactor(bench.context, summaries, failpoints),
         rounds=RoundRunner(

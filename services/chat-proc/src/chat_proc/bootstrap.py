@@ -26,6 +26,7 @@ from chat_proc.agent.race import Stragglers
 from chat_proc.agent.round import RoundRunner
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.fanout.rules import FanoutRules
+from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
 from chat_proc.models.choice import ModelChoice
 from chat_proc.models.ratios import LearnedRatios
@@ -36,6 +37,9 @@ from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
 from chat_proc.timeline.compaction.thresholds import build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.file_types import is_text
+from chat_proc.tools.memory.memory_read import MemoryReadTool
+from chat_proc.tools.memory.memory_search import MemorySearchTool
+from chat_proc.tools.memory.memory_write import MemoryWriteTool
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.offered import OfferedTools, ToolPorts, offer_tools
 from chat_proc.turn.announcing import Announcer
@@ -53,6 +57,7 @@ from everturn.objects.opening import open_objects
 from everturn.ports.clock import SystemClock
 from everturn.ports.language_model import LanguageModel
 from everturn.ports.memory.embedder import Embedder
+from everturn.ports.memory.user_memories import UserMemories
 from everturn.ports.objects import Objects
 from everturn.ports.sandbox import Sandbox, SandboxUnavailable
 from everturn.ports.tool import Tool, ToolSpec
@@ -62,6 +67,7 @@ from everturn.postgres.database import Database, open_database
 from everturn.postgres.leases import PostgresLeases
 from everturn.postgres.memory.index import PostgresSnippetIndex
 from everturn.postgres.memory.search import PostgresMemorySearch
+from everturn.postgres.memory.user_memories import PostgresUserMemories
 from everturn.postgres.sweeps import PostgresSweeps
 from everturn.postgres.timelines import PostgresTimelines
 from everturn.postgres.turns import PostgresTurns
@@ -141,11 +147,12 @@ async def open_worker(
         objects = open_objects(settings.objects_url)
         sandbox = await open_sandbox(settings.sandbox_python)
         embedder, embedder_why = build_embedder(settings)
-        more = (*build_memory_tools(database, embedder), *choose_web_tools(settings), *tools)
+        memories = PostgresUserMemories(database) if settings.user_memory == "on" else None
+        more = (*build_memory_tools(database, embedder, memories), *choose_web_tools(settings), *tools)
         offered = offer_tools(build_tool_ports(database, objects), sandbox, more=more)
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, STRAGGLERS_S)
-        loop = build_loop(settings, config, models, offered, stragglers, objects=objects)
+        loop = build_loop(settings, config, models, offered, stragglers, objects=objects, memories=memories)
         titles = TitleCalls(models.try_model("title"), load_topic("title"))
         worker = build_worker(settings, owner, Drivers(database, wire, objects, embedder), loop, titles)
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
@@ -179,9 +186,13 @@ def build_embedder(settings: WorkerSettings) -> tuple[Embedder, str]:
     return embedder, choice.why
 
 
-def build_memory_tools(database: Database, embedder: Embedder) -> tuple[Tool, ...]:
-    """The tools that find what was said earlier."""
-    return (MemsearchTool(PostgresMemorySearch(database), embedder),)
+def build_memory_tools(database: Database, embedder: Embedder, memories: UserMemories | None) -> tuple[Tool, ...]:
+    """The tools that find what was said earlier; `memories` is None where durable memory is switched off."""
+    memsearch = MemsearchTool(PostgresMemorySearch(database), embedder)
+    if memories is None:
+        return (memsearch,)
+    durable = MemorySearchTool(memories, embedder), MemoryReadTool(memories), MemoryWriteTool(memories, embedder)
+    return memsearch, *durable
 
 
 async def open_sandbox(python: Path | None) -> Sandbox | SandboxUnavailable:
@@ -240,6 +251,7 @@ def build_loop(
     stragglers: Stragglers,
     *,
     objects: Objects,
+    memories: UserMemories | None = None,
 ) -> AgentLoop:
     """The agent loop over its models and tools; `stragglers` owns the calls that don't end when they should."""
     failpoints = Failpoints(settings.failpoint)
@@ -260,6 +272,7 @@ def build_loop(
             ratios=ratios,
             context_tokens=compactor.limits.max_tokens,
             history=tools.history,
+            hotset=None if memories is None else Hotset(memories),
         ),
         compactor=compactor,
         rounds=RoundRunner(

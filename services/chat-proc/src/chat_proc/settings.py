@@ -114,6 +114,12 @@ class WorkerSettings(CommonSettings):
         description="What memory search compares meanings with: auto, minilm, openai:<model> or hashed (words only).",
     )
 
+    user_memory: Literal["off", "on"] = Field(
+        default="off",
+        validation_alias="USER_MEMORY",
+        description="on offers tools that remember things about a user for good, across conversations.",
+    )
+
     @property
     def model_environment(self) -> Mapping[str, str]:
         """The variables that decide about the model; the providers' own SDKs read their keys by themselves."""

@@ -21,6 +21,7 @@ from everturn.ports.feedback import FeedbackBook
 from everturn.ports.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal
 from everturn.ports.memory.index import EmbeddedSnippet, IndexJob, SnippetIndex
 from everturn.ports.memory.search import CatalogQuery, MemorySearch, QueryVector, Scope, SnippetQuery
+from everturn.ports.memory.user_memories import UserMemories
 from everturn.ports.timelines import Timelines
 from everturn.ports.turns import Turns
 from everturn.postgres.artifacts import PostgresArtifacts
@@ -29,15 +30,17 @@ from everturn.postgres.feedback import PostgresFeedback
 from everturn.postgres.inbox import PostgresInbox
 from everturn.postgres.memory.index import PostgresSnippetIndex
 from everturn.postgres.memory.search import PostgresMemorySearch
+from everturn.postgres.memory.user_memories import PostgresUserMemories
 from everturn.postgres.timelines import PostgresTimelines
 from everturn.postgres.turns import PostgresTurns
 from everturn.testing.contracts.memory_search import ENCODER, point, said
 from everturn.testing.contracts.stage import ANN, STRANGERS, Stage, commit, think
+from everturn.testing.contracts.user_memories import remembered
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
 from everturn_local.servers.databases import DatabaseUrls
 
-PORTS = (Conversations, Turns, FeedbackBook, Artifacts, Inbox, Timelines, SnippetIndex, MemorySearch)
+PORTS = (Conversations, Turns, FeedbackBook, Artifacts, Inbox, Timelines, SnippetIndex, MemorySearch, UserMemories)
 TABLES = (
     "conversation",
     "lease",
@@ -117,9 +120,13 @@ CASES: dict[str, Case] = {
         who, IndexJob(who, ann.conversation_id, ann.turn_id, 1), [REMEMBERED], encoder=ENCODER
     ),
     "MemorySearch.find_snippets": lambda port, ann, who: port.find_snippets(who, SEARCH),
+    "UserMemories.forget": lambda port, ann, who: port.forget(who, remembered("secret").id),
+    "UserMemories.load": lambda port, ann, who: port.load(who, [remembered("secret").id]),
+    "UserMemories.load_hotset": lambda port, ann, who: port.load_hotset(who, 8),
+    "UserMemories.load_candidates": lambda port, ann, who: port.load_candidates(who, None),
     "MemorySearch.load_catalog": lambda port, ann, who: port.load_catalog(who, CatalogQuery(Scope())),
 }
-MAKES_ONES_OWN = {"Conversations.create"}
+MAKES_ONES_OWN = {"Conversations.create", "UserMemories.save"}
 """Calls that name nothing of another's."""
 
 
@@ -141,6 +148,7 @@ async def ann(postgres_stage: Stage, roles: Roles) -> Ann:
     await stage.timelines.commit(claim.lease, replace(commit(claim, think(claim, "secret")), sources=found.changes))
     job = IndexJob(ANN, receipt.conversation_id, receipt.turn_id, 1)
     await PostgresSnippetIndex(roles.worker).save_snippets(ANN, job, [REMEMBERED], encoder=ENCODER)
+    await PostgresUserMemories(roles.worker).save(ANN, remembered("secret"), None)
     followup = await stage.say("secret", receipt.conversation_id)
     await stage.give_feedback(
         ANN, receipt.conversation_id, Feedback(receipt.turn_id, "user", Reaction.OK, "secret", BEGINNING)
@@ -165,6 +173,7 @@ def ports(roles: Roles) -> dict[str, object]:
         "Timelines": PostgresTimelines(roles.worker),
         "SnippetIndex": PostgresSnippetIndex(roles.worker),
         "MemorySearch": PostgresMemorySearch(roles.worker),
+        "UserMemories": PostgresUserMemories(roles.worker),
     }
 
 

@@ -4,10 +4,13 @@ from turn_bench.bench import Bench
 from turn_bench.replies import answer, call
 from turn_bench.tools import DemoTool, FindTool
 
+from everturn.model.identity import Principal
 from everturn.model.llm.prompts import ModelRequest, TextPart
+from everturn.model.memory.user_memories import UserMemory
 from everturn.model.turns import TurnStatus
 from everturn.ports.language_model import ModelUsage
 from everturn.telemetry.metrics import PROMPT_BREAKS
+from everturn.testing.contracts.user_memories import remembered
 from everturn.testing.scripted_model import Finish, Say
 
 
@@ -126,3 +129,37 @@ async def test_a_store_that_is_down_fails_no_turn() -> None:
     await bench.work()
 
     assert bench.turn_rows[0].status is TurnStatus.COMPLETED
+
+
+class Hotset:
+    """Counts how often it is asked."""
+
+    def __init__(self, *memories: UserMemory) -> None:
+        self.memories = memories
+        self.asked: list[Principal] = []
+
+    async def load_hotset(self, principal: Principal) -> tuple[UserMemory, ...] | str:
+        self.asked.append(principal)
+        return self.memories or "memories can't be read now"
+
+
+async def test_a_turn_begins_with_the_memories_of_its_person_and_reads_them_once() -> None:
+    hotset = Hotset(remembered("Prefers metric units.", pinned=True))
+    bench = Bench(call("demo.echo", {"text": "x"}), answer("Done."), tools=[DemoTool()], hotset=hotset)
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    tails = [texts(request)[-1] for request in bench.model.requests]
+    assert all("[USER MEMORY HOTSET]" in tail and "pinned #label: Prefers metric units." in tail for tail in tails)
+    assert len(hotset.asked) == 1
+
+
+async def test_without_durable_memory_there_is_no_hotset_and_a_failure_is_told() -> None:
+    without, failing = Bench(answer("Done.")), Bench(answer("Done."), hotset=Hotset())
+    for bench in (without, failing):
+        await bench.say("Hello.")
+        await bench.work()
+
+    assert "HOTSET" not in texts(without.model.requests[0])[-1]
+    assert "[USER MEMORY HOTSET]\nunavailable: memories can't be read now" in texts(failing.model.requests[0])[-1]

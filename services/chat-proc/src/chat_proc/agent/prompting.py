@@ -1,13 +1,14 @@
 """What the model is sent in a round: the rendered timeline, then SOURCES POOL, then ANNOUNCE as things stand."""
 
 from functools import partial
+from typing import Protocol
 
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.limits import TurnLimits, base_rounds
 from chat_proc.agent.open_turn import OpenTurn
 from chat_proc.agent.workspace_section import WorkspaceSection
 from chat_proc.models.ratios import LearnedRatios
-from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, build_announce
+from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, HotMemory, build_announce
 from chat_proc.timeline.manifest import RequestRecord, build_manifest
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.render import PromptRenderer
@@ -15,11 +16,21 @@ from chat_proc.timeline.source_pool import build_source_pool
 from chat_proc.timeline.view import TimelineView
 from chat_proc.workspace.history import WorkspaceHistory
 from chat_proc.workspace.limits import describe_limits
+from everturn.model.identity import Principal
 from everturn.model.llm.prompts import ModelRequest
 from everturn.model.llm.tokens import CharsPerToken
+from everturn.model.memory.user_memories import UserMemory
 from everturn.ports.language_model import ModelTraits
 from everturn.telemetry.metrics import PROMPT_BREAKS
 from everturn.wire.execution import RunLimits
+
+
+class HotsetSource(Protocol):
+    """Where the few memories come from that a turn begins with."""
+
+    async def load_hotset(self, principal: Principal) -> tuple[UserMemory, ...] | str:
+        """In words why, where they can't be had."""
+        ...
 
 
 class PromptBuilder:
@@ -41,6 +52,7 @@ class PromptBuilder:
         ratios: LearnedRatios | None = None,
         context_tokens: int | None = None,
         history: WorkspaceHistory | None = None,
+        hotset: HotsetSource | None = None,
     ) -> None:
         self.system_prompt = system_prompt
         self.closing_prompt = closing_prompt
@@ -51,6 +63,7 @@ class PromptBuilder:
         self.ratios = ratios or LearnedRatios()
         self.context_tokens = context_tokens or traits.context_tokens
         self.history = history
+        self.hotset = hotset
 
     def open(self, turn: OpenTurn) -> "TurnPrompts":
         return TurnPrompts(self, turn)
@@ -66,6 +79,7 @@ class TurnPrompts:
         self._present = Present()
         self._workspace = WorkspaceSection(shared.history, turn)
         self._taken = 0
+        self._hotset: tuple[HotMemory, ...] | str | None = None
         # First as the turn before this one left it, so that what this turn changes of it counts as a break.
         self._take_up_to(len(turn.blocks) - len(turn.turn_blocks))
 
@@ -116,6 +130,8 @@ class TurnPrompts:
         turn = self._turn
         self._take_up_to(len(turn.blocks))
         await turn.load_media(self._present.wanted_media)
+        if self._shared.hotset is not None and self._hotset is None:
+            self._hotset = _show_hotset(await self._shared.hotset.load_hotset(turn.lease.principal))
         workspace = await self._workspace.load_lines()
         return build_source_pool(turn.pool.rows), self._announce(place, workspace) + order
 
@@ -151,6 +167,7 @@ class TurnPrompts:
                 now=place.now,
                 plans=present.open_plans,
                 events=tuple(present.events),
+                hotset=self._hotset,
                 workspace=workspace,
                 limits=describe_limits(),
                 notices=visibility.notices(turn.turn_id),
@@ -173,3 +190,9 @@ class TurnPrompts:
             cost_usd=spent.usage.cost_usd,
             cost_limit_usd=limits.cost_usd,
         )
+
+
+def _show_hotset(memories: tuple[UserMemory, ...] | str) -> tuple[HotMemory, ...] | str:
+    if isinstance(memories, str):
+        return memories
+    return tuple(HotMemory(memory.id, memory.text, memory.labels, memory.pinned) for memory in memories)

@@ -27,7 +27,8 @@ def find_words(text: str, *, limit: int) -> tuple[str, ...]:
 
 def fold(text: str) -> str:
     """Case, width and accents taken away."""
-    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    # Twice, because taking a sign apart may bring a capital letter to light, and folding a letter may give two.
+    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
     return unicodedata.normalize("NFC", "".join(c for c in decomposed if not unicodedata.combining(c)))
 
 

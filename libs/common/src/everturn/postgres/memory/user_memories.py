@@ -1,0 +1,95 @@
+"""Durable user memory in Postgres, under the principal's policy."""
+
+from collections.abc import Sequence
+
+from everturn.errors import Conflict
+from everturn.model.identity import Principal
+from everturn.model.memory.user_memories import MAX_MEMORIES, Candidate, UserMemory
+from everturn.ports.memory.search import QueryVector
+from everturn.postgres.database import Database, Row
+from everturn.postgres.memory.vectors import build_vector_text
+from everturn.postgres.rows import storable
+
+_OTHERS = "SELECT count(*) FROM user_memory WHERE id <> $1"
+_SAVE = """
+INSERT INTO user_memory (tenant, project, user_id, id, text, labels, pinned, confidence, salience, encoder, embedding,
+                         created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::text::vector, $12, $13)
+ON CONFLICT (tenant, project, user_id, id) DO UPDATE
+   SET text = EXCLUDED.text, labels = EXCLUDED.labels, pinned = EXCLUDED.pinned, confidence = EXCLUDED.confidence,
+       salience = EXCLUDED.salience, encoder = EXCLUDED.encoder, embedding = EXCLUDED.embedding,
+       updated_at = EXCLUDED.updated_at
+"""
+_LOAD = """
+SELECT id, text, labels, pinned, confidence, salience, created_at, updated_at
+  FROM user_memory WHERE id = ANY ($1) ORDER BY array_position($1, id)
+"""
+_HOTSET = """
+SELECT id, text, labels, pinned, confidence, salience, created_at, updated_at
+  FROM user_memory ORDER BY pinned DESC, salience * confidence DESC, updated_at DESC, id LIMIT $1
+"""
+_CANDIDATES = """
+SELECT id, text, labels, pinned, confidence, salience, created_at, updated_at,
+       CASE WHEN encoder = $1 THEN -(embedding <#> $2::text::vector) END AS likeness
+  FROM user_memory ORDER BY updated_at DESC, id LIMIT $3
+"""
+
+
+class PostgresUserMemories:
+    """Needs the worker's role."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def save(self, principal: Principal, memory: UserMemory, vector: QueryVector | None) -> None:
+        async with self._database.transaction(principal) as transaction:
+            # Two at once may both take the last place; the bound is for size, not for safety.
+            if await transaction.fetchval(_OTHERS, memory.id) >= MAX_MEMORIES:
+                raise Conflict(f"There are {MAX_MEMORIES} memories, and no room for more.")
+            await transaction.execute(
+                _SAVE,
+                principal.tenant,
+                principal.project,
+                principal.user_id,
+                memory.id,
+                storable(memory.text),
+                [storable(label) for label in memory.labels],
+                memory.pinned,
+                memory.confidence,
+                memory.salience,
+                vector.encoder if vector else "",
+                build_vector_text(vector.vector) if vector else None,
+                memory.created_at,
+                memory.updated_at,
+            )
+
+    async def forget(self, principal: Principal, memory_id: str) -> bool:
+        async with self._database.transaction(principal) as transaction:
+            return await transaction.execute("DELETE FROM user_memory WHERE id = $1", memory_id) == "DELETE 1"
+
+    async def load(self, principal: Principal, memory_ids: Sequence[str]) -> tuple[UserMemory, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return tuple(map(_read_memory, await transaction.fetch(_LOAD, list(memory_ids))))
+
+    async def load_hotset(self, principal: Principal, limit: int) -> tuple[UserMemory, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return tuple(map(_read_memory, await transaction.fetch(_HOTSET, limit)))
+
+    async def load_candidates(self, principal: Principal, near: QueryVector | None) -> tuple[Candidate, ...]:
+        asked = (near.encoder, build_vector_text(near.vector)) if near else (None, None)
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            rows = await transaction.fetch(_CANDIDATES, *asked, MAX_MEMORIES)
+        return tuple(Candidate(_read_memory(row), row["likeness"]) for row in rows)
+
+
+def _read_memory(row: Row) -> UserMemory:
+    return UserMemory(
+        id=row["id"],
+        text=row["text"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        labels=tuple(row["labels"]),
+        pinned=row["pinned"],
+        confidence=row["confidence"],
+        salience=row["salience"],
+    )

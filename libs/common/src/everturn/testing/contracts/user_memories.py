@@ -1,0 +1,96 @@
+"""The contract of UserMemories as tests; a subclass or its module defines the fixtures `memories` and `owner`."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from everturn.errors import Conflict
+from everturn.model.identity import Principal
+from everturn.model.memory.user_memories import MAX_MEMORIES, UserMemory, make_memory_id
+from everturn.ports.memory.search import QueryVector
+from everturn.ports.memory.user_memories import UserMemories
+from everturn.testing.contracts.memory_search import ENCODER, point
+from everturn.testing.fixed_clock import BEGINNING
+
+
+def remembered(text: str, *, age_days: int = 0, pinned: bool = False, salience: float = 0.5) -> UserMemory:
+    moment = BEGINNING - timedelta(days=age_days)
+    return UserMemory(make_memory_id(text), text, moment, moment, ("label",), pinned, 0.8, salience)
+
+
+class UserMemoriesContract:
+    """What every UserMemories keeps."""
+
+    async def test_what_is_saved_comes_back_as_it_was(self, memories: UserMemories, owner: Principal) -> None:
+        one, other = remembered("Prefers metric units."), remembered("Works at Acme.", pinned=True)
+        for memory in (one, other):
+            await memories.save(owner, memory, None)
+
+        assert await memories.load(owner, [other.id, "mem_unknown", one.id]) == (other, one)
+
+    async def test_the_same_said_again_changes_the_row_and_keeps_its_birth(
+        self, memories: UserMemories, owner: Principal
+    ) -> None:
+        first = remembered("Prefers tea.", age_days=5)
+        again = replace(first, text="prefers TEA.", pinned=True, created_at=BEGINNING, updated_at=BEGINNING)
+        await memories.save(owner, first, None)
+        await memories.save(owner, again, None)
+
+        (found,) = await memories.load(owner, [first.id])
+        assert found == replace(again, created_at=first.created_at)
+
+    async def test_what_is_forgotten_is_gone(self, memories: UserMemories, owner: Principal) -> None:
+        memory = remembered("Gone.")
+        await memories.save(owner, memory, None)
+
+        assert await memories.forget(owner, memory.id)
+        assert not await memories.forget(owner, memory.id)
+        assert await memories.load(owner, [memory.id]) == ()
+
+    async def test_the_hotset_has_pinned_ones_first_then_what_matters_then_the_newest(
+        self, memories: UserMemories, owner: Principal
+    ) -> None:
+        wanted = [
+            remembered("pinned", pinned=True, salience=0.1, age_days=9),
+            remembered("matters", salience=0.9, age_days=9),
+            remembered("new", age_days=1),
+            remembered("old", age_days=8),
+        ]
+        for memory in reversed(wanted):
+            await memories.save(owner, memory, None)
+
+        assert await memories.load_hotset(owner, 3) == tuple(wanted[:3])
+
+    async def test_likeness_is_told_for_vectors_of_the_same_encoder(
+        self, memories: UserMemories, owner: Principal
+    ) -> None:
+        await memories.save(owner, remembered("same"), QueryVector(ENCODER, point(1.0)))
+        await memories.save(owner, remembered("other"), QueryVector("other-encoder", point(1.0)))
+        await memories.save(owner, remembered("none"), None)
+
+        found = await memories.load_candidates(owner, QueryVector(ENCODER, point(0.5)))
+        without = await memories.load_candidates(owner, None)
+
+        assert {each.memory.text: each.likeness for each in found} == {"same": 0.5, "other": None, "none": None}
+        assert {each.likeness for each in without} == {None}
+
+    async def test_strangers_see_and_change_nothing(self, memories: UserMemories, owner: Principal) -> None:
+        memory = remembered("secret")
+        await memories.save(owner, memory, None)
+
+        for who in (replace(owner, user_id="bob"), replace(owner, project="sales"), replace(owner, tenant="rival")):
+            assert await memories.load(who, [memory.id]) == ()
+            assert await memories.load_hotset(who, 8) == ()
+            assert await memories.load_candidates(who, None) == ()
+            assert not await memories.forget(who, memory.id)
+
+        assert await memories.load(owner, [memory.id]) == (memory,)
+
+    async def test_their_number_is_bounded(self, memories: UserMemories, owner: Principal) -> None:
+        for n in range(MAX_MEMORIES):
+            await memories.save(owner, remembered(f"fact {n}"), None)
+
+        with pytest.raises(Conflict, match="no room"):
+            await memories.save(owner, remembered("one more"), None)
+        await memories.save(owner, remembered("fact 1", pinned=True), None)

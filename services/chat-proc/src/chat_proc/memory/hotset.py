@@ -1,0 +1,33 @@
+"""The few memories of a person that every turn begins with."""
+
+import asyncio
+
+import structlog
+
+from everturn.errors import Unavailable
+from everturn.model.identity import Principal
+from everturn.model.memory.user_memories import UserMemory
+from everturn.ports.memory.user_memories import UserMemories
+
+_log = structlog.get_logger(__name__)
+
+HOTSET_ROWS = 8
+TIMEOUT_S = 2.0
+"""A turn does without them rather than wait longer."""
+
+
+class Hotset:
+    """Reads the hotset for a turn; a failure is told to the model and to the operator, and ends no turn."""
+
+    def __init__(self, memories: UserMemories, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._memories = memories
+        self._timeout_s = timeout_s
+
+    async def load_hotset(self, principal: Principal) -> tuple[UserMemory, ...] | str:
+        """The hottest memories, or in words why they can't be had."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._memories.load_hotset(principal, HOTSET_ROWS)
+        except (Unavailable, TimeoutError) as error:
+            _log.warning("hotset_unavailable", error=str(error))
+            return "memories can't be read now"

@@ -1,0 +1,34 @@
+"""`memory.read` over memories in memory."""
+
+import pytest
+
+from chat_proc.tools.memory.memory_read import MemoryReadTool
+from everturn.errors import Unavailable
+from everturn.testing.contracts.user_memories import remembered
+from everturn.testing.memory.user_memories import MemoryUserMemories
+
+
+@pytest.fixture
+def memories() -> MemoryUserMemories:
+    return MemoryUserMemories()
+
+
+async def test_what_there_is_is_read_and_what_there_is_not_is_named(desk, call, memories) -> None:
+    memory = remembered("Prefers tea.")
+    await memories.save(desk.stage.principal, memory, None)
+
+    outcome = await call(MemoryReadTool(memories), {"memory_ids": [memory.id, "mem_x", memory.id]})
+    nothing = await call(MemoryReadTool(memories), {"memory_ids": ["mem_x"]})
+
+    assert (outcome.status, nothing.status) == ("ok", "error")
+    assert outcome.text.count("Prefers tea.") == 1
+    assert "none with these ids: mem_x" in outcome.text
+
+
+async def test_a_failure_is_told_to_the_model(call, memories) -> None:
+    async def refuse(*_: object) -> None:
+        raise Unavailable("down")
+
+    memories.load = refuse
+
+    assert (await call(MemoryReadTool(memories), {"memory_ids": ["mem_x"]})).status == "error"

@@ -1,0 +1,64 @@
+"""`memory.search` over memories in memory."""
+
+import json
+
+import pytest
+
+from chat_proc.tools.memory.memory_search import MemorySearchTool
+from chat_proc.tools.memory.memory_write import MemoryWriteTool
+from everturn.embeddings.hashed import HashedEmbedder
+from everturn.errors import Unavailable
+from everturn.ports.memory.embedder import EmbedderUnavailable
+from everturn.testing.memory.user_memories import MemoryUserMemories
+
+
+class Broken(HashedEmbedder):
+    async def embed(self, texts):
+        raise EmbedderUnavailable("down")
+
+
+@pytest.fixture
+async def memories(call) -> MemoryUserMemories:
+    kept = MemoryUserMemories()
+    write = MemoryWriteTool(kept, HashedEmbedder())
+    await call(write, {"text": "Prefers metric units.", "labels": ["Preference"]})
+    await call(write, {"text": "Works at Acme as an analyst.", "labels": ["fact"], "pinned": True})
+    return kept
+
+
+def read(outcome) -> list[str]:
+    return [json.loads(line)["text"] for line in outcome.text.splitlines()]
+
+
+async def test_a_question_finds_what_shares_words_with_it(memories, call) -> None:
+    found = read(await call(MemorySearchTool(memories, HashedEmbedder()), {"query": "which units", "limit": 1}))
+
+    assert found == ["Prefers metric units."]
+
+
+async def test_without_a_question_what_matters_most_comes_first(memories, call) -> None:
+    found = read(await call(MemorySearchTool(memories, HashedEmbedder()), {}))
+
+    assert found == ["Works at Acme as an analyst.", "Prefers metric units."]
+
+
+async def test_labels_narrow_the_search(memories, call) -> None:
+    found = read(await call(MemorySearchTool(memories, HashedEmbedder()), {"labels": ["PREFERENCE"]}))
+
+    assert found == ["Prefers metric units."]
+
+
+async def test_an_encoder_out_of_reach_leaves_the_words(memories, call) -> None:
+    tool = MemorySearchTool(memories, Broken())
+
+    assert read(await call(tool, {"query": "Acme"})) == ["Works at Acme as an analyst."]
+    assert "there are 2 memories" in (await call(tool, {"query": "zebra"})).text
+
+
+async def test_a_failure_is_told_to_the_model(memories, call) -> None:
+    async def refuse(*_: object) -> None:
+        raise Unavailable("down")
+
+    memories.load_candidates = refuse
+
+    assert (await call(MemorySearchTool(memories, HashedEmbedder()), {})).status == "error"
