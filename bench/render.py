@@ -103,7 +103,6 @@ def render_round(renderer: PromptRenderer, present: Present, news: Sequence[Bloc
             caps=ContextCaps(renderer.tokens(CharsPerToken()), 10**9),
             plans=present.open_plans,
             events=tuple(present.events),
-            files=present.files,
             notices=renderer.view.visibility.notices(present.turn_id),
         )
     )
