@@ -16,6 +16,7 @@ class Turn:
     def __init__(self, fence: int = 1) -> None:
         self.fence = fence
         self.lost = False
+        self.handing_back = False
         self.rung = 0
         self.seen: list[int] = []
 
@@ -99,6 +100,21 @@ async def test_a_lease_that_was_not_renewed_is_lost(heartbeat: Heartbeat, leases
     assert (one.lost, two.lost) == (True, False)
     await heartbeat.beat()
     assert list(leases.asked[-1]) == [TWO]
+
+
+async def test_a_lease_that_its_turn_hands_back_during_the_renewal_is_not_lost(
+    heartbeat: Heartbeat, leases: Leases
+) -> None:
+    turn = Turn()
+    heartbeat.hold(ONE, turn)
+    turn.handing_back = True
+    leases.held = {}
+
+    await heartbeat.beat()
+    await heartbeat.beat()
+
+    assert not turn.lost
+    assert len(leases.asked) == 1
 
 
 async def test_a_lease_that_can_not_be_confirmed_is_given_up_before_it_runs_out(

@@ -79,6 +79,8 @@ class Turn:
     def ring_inbox(self) -> None:
         self.told.append("ring")
 
+    handing_back = False
+
     def lose_lease(self) -> None:
         self.told.append("lost")
 

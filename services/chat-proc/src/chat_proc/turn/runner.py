@@ -97,10 +97,15 @@ class ClaimedTurn:
         self._handover = False
         self._inbox: LeasedInbox | None = None
         self._turn: LeasedTurn | None = None
+        self._handing_back = False
 
     @property
     def fence(self) -> int:
         return self._claim.lease.fence
+
+    @property
+    def handing_back(self) -> bool:
+        return self._handing_back
 
     @property
     def _blocks_unreadable(self) -> bool:
@@ -139,6 +144,7 @@ class ClaimedTurn:
         # An end that can't be told is left to the sweeper, which waits longer each time; our own bell would not wait.
         is_news = told or self._claim.turn_id is not None
         requeue = result is _Result.OPEN
+        self._handing_back = True
         await self._parts.announcer.hand_back(self._claim.lease, requeue=requeue, ring_own=is_news)
 
     async def _try_announce(self, ended_id: TurnId, cursor: EventCursor) -> tuple[EventCursor, bool]:

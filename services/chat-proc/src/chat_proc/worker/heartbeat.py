@@ -25,6 +25,11 @@ class HeldTurn(Protocol):
     @property
     def fence(self) -> int: ...
 
+    @property
+    def handing_back(self) -> bool:
+        """Whether it is giving its lease back by itself, so that a missing one is no loss."""
+        ...
+
     def notice_inbox(self, inbox_seq: int) -> None: ...
 
     def ring_inbox(self) -> None: ...
@@ -86,6 +91,8 @@ class Heartbeat:
             if conversation_id in renewed:
                 self._confirmed[conversation_id] = asked_at
                 turn.notice_inbox(renewed[conversation_id])
+            elif turn.handing_back:
+                self.drop(conversation_id, turn)
             else:
                 self._lose(conversation_id, "taken over")
 

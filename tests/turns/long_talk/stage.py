@@ -1,0 +1,91 @@
+"""One conversation with a real worker over Postgres, Redis and files; only the model is ours."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from pathlib import Path
+
+from chat_proc.bootstrap import open_worker
+from chat_proc.models.choice import ModelChoice
+from chat_proc.models.roles import ModelRoles
+from chat_proc.settings import WorkerSettings
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId
+from everturn.model.leases import ORIGIN, EventCursor
+from everturn.model.turns import Turn
+from everturn.ports.inbox import IncomingMessage
+from everturn.ports.language_model import LanguageModel
+from everturn.ports.tool import Tool
+from everturn.postgres.database import Database, open_database
+from everturn.postgres.inbox import PostgresInbox
+from everturn.postgres.timelines import PostgresTimelines
+from everturn.redis.wire import Wire, open_wire
+from everturn.testing.sequential_ids import SequentialIds
+from everturn.wire.events import TERMINAL, parse_envelope
+from everturn_local.servers.databases import DatabaseUrls
+
+ANN = Principal("acme", "main", "ann")
+
+
+class LongTalk:
+    """Says one message after another and waits for each turn's end by the client's stream."""
+
+    def __init__(self, database: Database, wire: Wire) -> None:
+        self._inbox = PostgresInbox(database)
+        self._timelines = PostgresTimelines(database)
+        self._wire = wire
+        self._ids = SequentialIds()
+        self._cursor = ORIGIN
+        self._said = False
+        self.conversation_id = self._ids.conversation()
+
+    def positions(self) -> dict[ConversationId, EventCursor]:
+        return {self.conversation_id: self._cursor}
+
+    async def changed(self) -> None:
+        await asyncio.Event().wait()
+
+    async def say(self, text: str, limit_s: float = 60.0) -> Turn:
+        """One message to its end."""
+        turn_id = self._ids.turn()
+        message = IncomingMessage(
+            self.conversation_id, not self._said, text, (), turn_id=turn_id, signal_id=self._ids.signal()
+        )
+        self._said = True
+        receipt = await self._inbox.accept_message(ANN, message, None)
+        await self._wire.doorbells.ring(receipt.lane, self.conversation_id)
+        async with asyncio.timeout(limit_s), aclosing(self._wire.event_reader.follow(self)) as entries:
+            async for _, entry in entries:
+                self._cursor = entry.events[-1].id
+                events = [parse_envelope(event.payload) for event in entry.events]
+                if any(isinstance(event.data, TERMINAL) and event.turn_id == turn_id for event in events):
+                    return await self._timelines.load_turn(ANN, turn_id)
+        raise AssertionError("the stream ended before the turn")
+
+
+@asynccontextmanager
+async def open_long_talk(
+    urls: DatabaseUrls, redis_url: str, folder: Path, *, models: dict[str, LanguageModel], tools: Sequence[Tool]
+) -> AsyncGenerator[LongTalk]:
+    """`models` by role; `decision` is one of them."""
+    settings = WorkerSettings(
+        mode="development",
+        database_url=urls.worker,
+        redis_url=redis_url,
+        objects_url=folder.as_uri(),
+        max_iterations=20,
+    )
+    choices = {role: ModelChoice("anthropic", role, "the test's own") for role in models}
+    roles = ModelRoles(choices["decision"], lambda choice: models[choice.name], by_role=choices)
+    async with AsyncExitStack() as stack:
+        worker, _ = await stack.enter_async_context(open_worker(settings, models=roles, tools=tools))
+        ingress = await stack.enter_async_context(open_database(urls.ingress, pool_size=4, application_name="talk"))
+        wire = await stack.enter_async_context(open_wire(redis_url, name="talk"))
+        ready = asyncio.Event()
+        running = asyncio.create_task(worker.run(ready.set))
+        await ready.wait()
+        try:
+            yield LongTalk(ingress, wire)
+        finally:
+            worker.stop()
+            await running
