@@ -11,6 +11,7 @@ from everturn.errors import StaleFence
 from everturn.model.block_bodies import PromptBody
 from everturn.model.blocks import Block
 from everturn.model.identity import Lane
+from everturn.model.leases import ORIGIN
 from everturn.model.turns import TurnStatus
 from everturn.model.uploads import Upload
 from everturn.ports.inbox import IncomingMessage
@@ -187,3 +188,18 @@ async def test_an_end_that_can_not_be_told_rings_no_bell_of_its_own() -> None:
 
 def value_of(counter: Counter) -> float:
     return next(sample.value for sample in next(iter(counter.collect())).samples if sample.name.endswith("_total"))
+
+
+async def test_after_the_stream_was_emptied_everybody_finds_a_gap() -> None:
+    bench = Bench(answer("One."), answer("Two."))
+    await bench.say("First.")
+    await bench.work()
+    told = bench.platform.conversations[bench.conversation_id].cursor
+    bench.events.lose_all()
+    await bench.say("Second.")
+
+    await bench.work()
+
+    (first, *_) = await bench.events.load_after(bench.conversation_id, ORIGIN, max_entries=100)
+    assert first.prev > told
+    await check_conversation(bench, events_may_be_lost=True)

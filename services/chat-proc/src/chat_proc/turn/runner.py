@@ -21,7 +21,7 @@ from chat_proc.turn.patience import Patience
 from chat_proc.turn.titling import TitleCalls
 from everturn.errors import NotFound, StaleFence, Unavailable
 from everturn.model.ids import TurnId
-from everturn.model.leases import Claim, EventCursor
+from everturn.model.leases import ORIGIN, Claim, EventCursor
 from everturn.model.problems import problem
 from everturn.ports.clock import Clock
 from everturn.ports.event_stream import EventWriter
@@ -207,13 +207,17 @@ class ClaimedTurn:
 
     async def _find_cursor(self) -> EventCursor:
         """The last event id given out in this conversation, as far as that is known."""
-        cursor = self._claim.cursor
+        lease, cursor = self._claim.lease, self._claim.cursor
         try:
-            return max(cursor, await self._parts.writer.load_last(self._claim.lease.conversation_id) or cursor)
+            last = await self._parts.writer.load_last(lease.conversation_id)
         except Unavailable as error:
             # Clients that saw more than the stored cursor find a gap and take a snapshot.
             _log.warning("stream_end_unknown", error=str(error))
             return cursor
+        if last is None and cursor != ORIGIN:
+            # The stream was emptied, perhaps of events after the stored cursor: from here on everybody finds a gap.
+            return EventCursor(lease.fence, 0)
+        return max(cursor, last or cursor)
 
     async def _work(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> TurnEnd | HandedOver:
         turn = await self._load(turn_id, emitter, manifests)
