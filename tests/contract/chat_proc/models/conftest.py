@@ -43,6 +43,10 @@ class WireProvider:
         """An event stream; each text is one ready SSE event."""
         self.answer(Answer([event.encode() for event in events], **more))
 
+    def answer_bytes(self, stream: bytes) -> None:
+        """An event stream that the network hands on byte by byte."""
+        self.answer(Answer([stream[at : at + 1] for at in range(len(stream))]))
+
     def answer_error(self, status: int, body: Any, **headers: str) -> None:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         self.answer(Answer([json.dumps(body).encode()], status=status, headers=names))

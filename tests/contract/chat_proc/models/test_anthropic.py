@@ -332,3 +332,24 @@ def test_the_model_is_built_from_the_sdks_own_variables(monkeypatch: pytest.Monk
     model = build_model("claude-sonnet-5-5")
 
     assert model.traits == ModelTraits("claude-sonnet-5-5", 1_000_000, images=True, documents=True)
+
+
+async def test_a_character_that_the_network_cuts_arrives_whole(provider: "WireProvider", model: AnthropicModel) -> None:
+    events = (
+        "".join(
+            (
+                started(),
+                said("Stra\u00dfe \U0001f600"),
+                stopped(),
+            )
+        )
+        .replace("\\u00df", "\u00df")
+        .replace("\\ud83d\\ude00", "\U0001f600")
+        .encode()
+    )
+    provider.answer_bytes(events)
+
+    pieces = await collect_pieces(model, build_request())
+
+    assert join_text(pieces) == "Stra\u00dfe \U0001f600"
+    assert "\u00df".encode() in events

@@ -294,3 +294,25 @@ def test_only_the_official_server_is_taken_to_read_media(monkeypatch: pytest.Mon
     compatible = build_model("a-model-of-tomorrow")
 
     assert (official.traits.images, compatible.traits.images) == (True, False)
+
+
+async def test_a_character_that_the_network_cuts_arrives_whole(provider: "WireProvider", model: OpenAIModel) -> None:
+    events = (
+        "".join(
+            (
+                said("Stra\u00dfe \U0001f600"),
+                STOPPED,
+                counted(),
+                DONE,
+            )
+        )
+        .replace("\\u00df", "\u00df")
+        .replace("\\ud83d\\ude00", "\U0001f600")
+        .encode()
+    )
+    provider.answer_bytes(events)
+
+    pieces = await collect_pieces(model, build_request())
+
+    assert join_text(pieces) == "Stra\u00dfe \U0001f600"
+    assert "\u00df".encode() in events

@@ -1,5 +1,8 @@
 """Turns that nobody disturbs: answers, tools, repairs, caps, failing models, plans."""
 
+import asyncio
+
+import pytest
 from turn_bench.bench import Bench
 from turn_bench.checks import check_conversation
 from turn_bench.replies import NONSENSE, answer, call, cut_answer
@@ -11,8 +14,9 @@ from everturn.model.block_bodies import CompletionBody, NoticeBody, PlanAckBody,
 from everturn.model.plans import PlanStatus
 from everturn.model.turns import Outcome
 from everturn.ports.language_model import ContextLimitExceeded, ModelFailed, ModelUsage
-from everturn.testing.scripted_model import Fail, Finish, Say, Script, Think
+from everturn.testing.scripted_model import Fail, Finish, Pause, Say, Script, Think
 from everturn.wire.events import ChatDelta, ChatRewind
+from everturn.wire.times import iso
 
 BROKEN = Fail(ModelFailed("cut", retryable=True, partial=True))
 
@@ -20,6 +24,15 @@ BROKEN = Fail(ModelFailed("cut", retryable=True, partial=True))
 async def run(bench: Bench, text: str = "Hello.") -> None:
     await bench.say(text)
     await bench.work()
+
+
+async def until_shown(bench: Bench) -> None:
+    """Wait for the first piece of a text."""
+    for _ in range(10_000):
+        if any(isinstance(event.data, ChatDelta) for event in await bench.published()):
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("Nothing was shown.")
 
 
 async def test_an_answer_ends_the_turn_at_once() -> None:
@@ -83,6 +96,18 @@ async def test_two_unusable_replies_are_repaired_and_the_third_leads_to_the_clos
     assert len(bench.texts(NoticeBody)) == 3
     assert bench.exits[0].outcome is Outcome.CAPPED
     assert "Close now: too many replies" in str(bench.model.requests[3])
+    assert bench.state().turns[0].answer == "That is all."
+    await check_conversation(bench)
+
+
+async def test_a_repair_costs_a_round_and_without_a_round_left_the_closing_call_answers() -> None:
+    bench = Bench(NONSENSE, NONSENSE, answer("That is all."), limits=TurnLimits(rounds=2))
+
+    await run(bench)
+
+    assert len(bench.model.requests) == 3
+    assert "Close now: " in str(bench.model.requests[2])
+    assert (bench.exits[0].outcome, bench.exits[0].rounds) == (Outcome.CAPPED, 3)
     assert bench.state().turns[0].answer == "That is all."
     await check_conversation(bench)
 
@@ -189,6 +214,43 @@ async def test_the_time_limit_leads_to_the_closing_call() -> None:
     await check_conversation(bench)
 
 
+async def test_the_time_of_an_answer_is_that_of_its_first_piece() -> None:
+    go_on = asyncio.Event()
+    reply = answer("It is 42, as the table says.")
+    at = reply.index(", as")
+    bench = Bench([Say(reply[:at]), Pause(go_on), Say(reply[at:])])
+    await bench.say("Hello.")
+    task = asyncio.create_task(bench.work())
+    await until_shown(bench)
+    first_seen = iso(bench.clock.now())
+
+    bench.clock.advance(5)
+    go_on.set()
+    await task
+
+    (completion,) = [block for block in bench.blocks if isinstance(block.body, CompletionBody)]
+    assert (completion.ts_first, completion.ts) == (first_seen, iso(bench.clock.now()))
+    await check_conversation(bench)
+
+
+async def test_a_block_is_dated_when_it_was_appended_and_a_round_when_it_began() -> None:
+    echo = DemoTool()
+    echo.go_on.clear()
+    bench = Bench(call("demo.echo", {"text": "x"}), answer("Done."), tools=[echo])
+    begun = iso(bench.clock.now())
+    await bench.say("Hello.")
+    task = asyncio.create_task(bench.work())
+    await echo.started.wait()
+
+    bench.clock.advance(60)
+    echo.go_on.set()
+    await task
+
+    first = {block.type.value: block.ts for block in bench.blocks if block.round == 1}
+    assert (first["react.round.start"], first["react.tool.call"]) == (begun, begun)
+    assert first["react.tool.result"] == iso(bench.clock.now())
+
+
 async def test_a_reply_that_breaks_off_is_taken_back_and_asked_for_again() -> None:
     bench = Bench([Think("Let me see"), Say(cut_answer("Half an ans")), BROKEN], answer("The whole answer."))
 
@@ -239,6 +301,19 @@ async def test_an_answer_already_shown_is_kept_whatever_else_is_wrong() -> None:
     await run(bench)
 
     assert bench.texts(CompletionBody) == ["You have seen this"]
+    assert bench.exits[0].outcome is Outcome.COMPLETED
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize("fanout", [False, True])
+@pytest.mark.parametrize("rest", ["<channel:action>{}</channel:action>", "<channel:action></channel:action>", NONSENSE])
+async def test_an_empty_or_broken_action_behind_a_shown_answer_opens_no_other_round(rest: str, fanout: bool) -> None:
+    bench = Bench(answer("Done.") + rest, fanout=fanout)
+
+    await run(bench)
+
+    assert len(bench.model.requests) == 1
+    assert bench.texts(CompletionBody) == ["Done."]
     assert bench.exits[0].outcome is Outcome.COMPLETED
     await check_conversation(bench)
 

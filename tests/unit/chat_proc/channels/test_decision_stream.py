@@ -216,3 +216,13 @@ def test_work_grows_in_step_with_the_input(size: int, count_characters: Callable
     handled = count_characters(lambda: read(reply, size, DecisionLimits(fanout=RULES)))
 
     assert handled < 100 * len(reply)
+
+
+def test_each_of_several_actions_is_handed_out_when_it_ends_and_not_at_the_end_of_the_reply() -> None:
+    stream = DecisionStream(limits=DecisionLimits(fanout=RULES))
+
+    for number in range(3):
+        pieces = stream.feed(call("react.read", paths=[f"`{number}"]))
+
+        assert pieces[0] == ChannelOpened("action", number)
+        assert pieces[-1] == ChannelClosed("action", number, complete=True)

@@ -327,3 +327,26 @@ def test_work_grows_in_step_with_the_input(
     handled = count_characters(lambda: read(reply, [size]))
 
     assert handled < 60 * len(reply)
+
+
+@pytest.mark.parametrize("size", [1, 7, 19, 64, 10_000])
+def test_a_lone_backtick_in_a_program_survives_a_channel_behind_it(size: int) -> None:
+    program = "\nhtml = f'<b>`{name}</b>'\njs = \"const t = `x\"\n"
+
+    pieces = read(f"<channel:code>{program}</channel:code>\n<channel:thinking>ok`</channel:thinking>", [size])
+
+    assert [(piece.channel, piece.text) for piece in pieces if isinstance(piece, ChannelText)] == [
+        ("code", program),
+        ("thinking", "ok`"),
+    ]
+
+
+def test_backticks_in_a_string_delay_no_channel_behind_it() -> None:
+    parser = ChannelParser(SYNTAX)
+    parser.feed('<channel:action>{"a": "```js\\nlet x = `y"}')
+
+    closed = parser.feed("</channel:action>")
+    opened = parser.feed("<channel:action>")
+
+    assert closed == [ChannelClosed("action", 0, complete=True)]
+    assert opened == [ChannelOpened("action", 1)]

@@ -265,3 +265,28 @@ async def test_channels_that_make_no_sense_are_refused_before_the_call(
         )
 
     assert svc.model.requests == []
+
+
+@pytest.mark.parametrize("chunk_chars", [1, 13, 97, 10_000])
+async def test_repeated_channels_reach_their_subscribers_each_whole_before_the_next_begins(chunk_chars: int) -> None:
+    heard: list[tuple[int, str]] = []
+    bodies = ['{"n": "`0"}', '{"n": "</channel:usage>"}', '{"n": "2"}']
+
+    def listen(*, instance: int, text: str, completed: bool, **_delta: object) -> None:
+        heard.append((instance, "end" if completed else text))
+
+    await stream_with_channels(
+        svc=service("".join(f"<channel:usage>{body}</channel:usage>\n" for body in bodies), chunk_chars=chunk_chars),
+        messages=[SYSTEM, USER],
+        role="answer.generator.regular",
+        channels=[FOUR_CHANNELS[3]],
+        emit=Emitted(),
+        agent="my.agent",
+        artifact_name="report",
+        subscribers=ChannelSubscribers().subscribe("usage", listen),
+    )
+
+    assert [instance for instance, text in heard if text == "end"] == [0, 1, 2]
+    assert heard == sorted(heard, key=lambda part: part[0])
+    for number, body in enumerate(bodies):
+        assert "".join(text for instance, text in heard if instance == number and text != "end") == body

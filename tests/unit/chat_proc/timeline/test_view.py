@@ -482,3 +482,17 @@ def test_thinking_is_absent_where_a_checkpoint_or_a_memory_stands() -> None:
     summarize(timeline, "turn", first, len(timeline.blocks))
 
     assert "react.thinking" not in [kind for kind, _ in shown(TimelineView(timeline.blocks))]
+
+
+def test_the_replacement_of_what_was_hidden_is_shown_as_it_was_written_however_long() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_0", "Old question")
+    timeline.result("call_1", "demo.echo", "a table")
+    replacement = "Totals by month: " + ", ".join(f"{month} {month * 1000}" for month in range(400))
+    hide(timeline, "tc:turn_0.call_1.result", replacement=replacement)
+    end_turn(timeline)
+    timeline.start_turn("turn_1", "New question")
+    start = first_seq(timeline, "turn_1")
+    prune(timeline, start, start)
+
+    assert replacement in text_of(TimelineView(timeline.blocks))

@@ -35,6 +35,7 @@ class ClosingCall:
             generated = await self._generator.generate(turn, request, place.round, closing=True)
         except ModelFailed as failure:
             return _no_answer(str(failure))
+        place = place.at(turn.now())
         answer = _find_answer(generated, index_sources(turn.pool.rows))
         if not answer.text.strip() and not generated.stopped:
             return _no_answer(f"The turn reached {cap}.", _write(turn, place, generated, None))

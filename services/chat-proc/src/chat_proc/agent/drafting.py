@@ -1,7 +1,7 @@
 """Builds the blocks of a round from what the model decided. Pure: the order here is the order on the timeline."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from chat_proc.agent.check import GiveAnswer, Repair, UseTool, Work
@@ -47,6 +47,7 @@ MAX_RAW_CHARS = 40_000
 class RoundPlace:
     """Where a round's blocks belong. `limit` is the number of rounds the turn may have now.
 
+    `now` is the time of what is written, ISO 8601; `began` that of the round's beginning, where it was earlier.
     `finalize` marks the rounds that a steer has left of the turn, in which work is only brought into order.
     """
 
@@ -55,6 +56,11 @@ class RoundPlace:
     limit: int
     now: str
     finalize: bool = False
+    began: str = ""
+
+    def at(self, now: str) -> "RoundPlace":
+        """The same place later: a model call or a tool has taken its time."""
+        return replace(self, now=now, began=self.began or self.now)
 
     def draft(
         self, kind: BlockType, ref: str, body: Body, *, ts_first: str | None = None, call_id: CallId | None = None
@@ -65,7 +71,8 @@ class RoundPlace:
 def draft_round_start(place: RoundPlace) -> BlockDraft:
     """The round begins."""
     ref = round_ref(place.turn_id, place.round, "start")
-    return place.draft(BlockType.ROUND_START, ref, RoundStartBody(limit=place.limit))
+    begin = replace(place, now=place.began or place.now)
+    return begin.draft(BlockType.ROUND_START, ref, RoundStartBody(limit=place.limit))
 
 
 def draft_missing_start(place: RoundPlace, turn_blocks: Sequence[Block]) -> list[BlockDraft]:

@@ -77,7 +77,7 @@ class ToolRunner:
         result = _build_result(pending.body, outcome, self._effect(pending.body), duration_ms)
         TOOL_CALLS.labels(pending.body.tool_id, result.status).inc()
         kept = await self._keeper.keep(turn, pending.block.call_id or CallId(""), result, self._cap(pending.body))
-        writing = self._build_writing(turn, pending, place, kept.body, outcome)
+        writing = self._build_writing(turn, pending, place.at(turn.now()), kept.body, outcome)
         return writing.plus(Writing(artifacts=kept.rows))
 
     def skip(self, turn: OpenTurn, pending: PendingCall, place: RoundPlace) -> Writing:

@@ -72,6 +72,7 @@ class RoundRunner:
         if isinstance(generated, TurnEnd):
             return generated
         ROUNDS.inc()
+        place = place.at(turn.now())
         generated.texts.complete()
         if generated.stopped:
             return await self._keep_interrupted(turn, place, generated)
