@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from chat_proc.agent.check import GiveAnswer, keep_shown
+from chat_proc.agent.compaction.compacting import TurnCompaction
 from chat_proc.agent.drafting import (
     RoundPlace,
     draft_answer,
@@ -28,11 +29,17 @@ class ClosingCall:
     def __init__(self, generator: Generator) -> None:
         self._generator = generator
 
-    async def run(self, turn: OpenTurn, prompts: TurnPrompts, place: RoundPlace, cap: str) -> TurnEnd:
+    async def run(
+        self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace, cap: str
+    ) -> TurnEnd:
         """`cap` says in words what was reached."""
-        try:
+
+        async def generate() -> Generated:
             request = await prompts.build_closing(place, cap)
-            generated = await self._generator.generate(turn, request, place.round, closing=True)
+            return await self._generator.generate(turn, request, place.round, closing=True)
+
+        try:
+            generated = await compaction.run_fitting(place, generate)
         except ModelFailed as failure:
             return _no_answer(str(failure))
         place = place.at(turn.now())

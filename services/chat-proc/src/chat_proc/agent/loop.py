@@ -134,7 +134,7 @@ class AgentLoop:
         await compaction.make_room(place, may_ask=cap is None)
         if cap is None:
             return await self._rounds.run(turn, prompts, compaction, place)
-        closed = await self._closing.run(turn, prompts, place, cap)
+        closed = await self._closing.run(turn, prompts, compaction, place, cap)
         # What a steer has cut short was ended by the person, not by a cap.
         return replace(closed, outcome=Outcome.STOPPED) if place.finalize and closed.outcome else closed
 

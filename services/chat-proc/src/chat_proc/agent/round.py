@@ -112,14 +112,12 @@ class RoundRunner:
     async def _generate(
         self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace
     ) -> Generated | TurnEnd:
-        """A request that the provider finds too long is made shorter and sent once more."""
+
+        async def generate() -> Generated:
+            return await self._generator.generate(turn, await prompts.build(place), place.round)
+
         try:
-            try:
-                return await self._generator.generate(turn, await prompts.build(place), place.round)
-            except ContextLimitExceeded:
-                if not await compaction.force(place):
-                    raise
-                return await self._generator.generate(turn, await prompts.build(place), place.round)
+            return await compaction.run_fitting(place, generate)
         except ContextLimitExceeded as failure:
             return TurnEnd(None, problem("context-limit", "The conversation is too long.", 503, str(failure)))
         except ModelFailed as failure:

@@ -285,6 +285,18 @@ async def test_a_request_that_the_provider_finds_too_long_is_made_shorter_and_se
     await check_conversation(bench)
 
 
+async def test_a_closing_call_that_the_provider_finds_too_long_is_made_shorter_and_sent_once_more() -> None:
+    scripts = (look(1), look(2), [Fail(ContextLimitExceeded("too long"))], answer("All I have."))
+    bench = build(*scripts, max_tokens=80_000, limits=TurnLimits(rounds=2))
+
+    await run_turns(bench, "Read it all.")
+
+    assert bench.exits[0].outcome is Outcome.CAPPED
+    assert bench.texts(CompletionBody) == ["All I have."]
+    assert await compactions(bench) == [("started", "context_limit"), ("completed", "context_limit")]
+    await check_conversation(bench)
+
+
 async def test_a_request_that_is_still_too_long_ends_the_turn_with_the_reason() -> None:
     too_long = [Fail(ContextLimitExceeded("too long"))]
     bench = build(look(1), look(2), too_long, too_long, max_tokens=80_000)

@@ -5,7 +5,9 @@ then nothing of it is stored, so a worker that dies leaves nothing behind, and t
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import structlog
 
@@ -20,10 +22,12 @@ from chat_proc.timeline.compaction.shrinking import Shrunk, cover, shrink_by_rul
 from chat_proc.timeline.compaction.snapshot import Snapshot
 from chat_proc.timeline.compaction.steps import HARD_STEPS, LAST_RESORTS, SOFT_STEPS, choose_cut, find_step, is_worth
 from chat_proc.timeline.compaction.thresholds import ContextLimits
-from everturn.ports.language_model import LanguageModel
+from everturn.ports.language_model import ContextLimitExceeded, LanguageModel
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import COMPACTIONS
 from everturn.wire.events import ChatCompaction
+
+_Reply = TypeVar("_Reply")
 
 _log = structlog.get_logger(__name__)
 
@@ -88,6 +92,18 @@ class TurnCompaction:
         work = self._begin(snapshot, "hard" if is_hard else "soft", self._shared.model if may_ask else None)
         if is_hard:
             await self._wait(work)
+
+    async def run_fitting(self, place: RoundPlace, generate: Callable[[], Awaitable[_Reply]]) -> _Reply:
+        """One model call. When the provider finds its request too long, it is made shorter and sent once more.
+
+        Raises ContextLimitExceeded when it can't be made shorter, or is still too long.
+        """
+        try:
+            return await generate()
+        except ContextLimitExceeded:
+            if not await self.force(place):
+                raise
+            return await generate()
 
     async def force(self, place: RoundPlace) -> bool:
         """After the provider found the request too long: whether it is shorter now. What it had counts as the limit for
