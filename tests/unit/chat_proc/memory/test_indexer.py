@@ -35,6 +35,7 @@ class Index:
         self.timeline.start_turn("turn_1", "Hello there.")
         self.broken: dict[str, Exception] = {}
         self.down = 0
+        self.failure: Exception = Unavailable("no database")
         self.claims = 0
         self.changed = asyncio.Event()
 
@@ -49,7 +50,7 @@ class Index:
         self.changed.set()
         if self.down:
             self.down -= 1
-            raise Unavailable("no database")
+            raise self.failure
         found, self.jobs = self.jobs[:limit], self.jobs[limit:]
         return tuple(found)
 
@@ -161,9 +162,10 @@ async def test_at_the_last_try_words_alone_will_do() -> None:
     assert [(each.snippet.text, each.vector) for each in index.saved["turn_1"]] == [("Hello there.", None)]
 
 
-async def test_a_database_out_of_reach_is_asked_again_later() -> None:
+@pytest.mark.parametrize("failure", [Unavailable("no database"), RuntimeError("no such function")])
+async def test_a_queue_that_can_not_be_read_is_asked_again_later(failure: Exception) -> None:
     index = Index(job())
-    index.down = 1
+    index.down, index.failure = 1, failure
     desk = Desk(index)
     task = asyncio.create_task(desk.indexer.run())
     await index.until(lambda: index.claims == 1)

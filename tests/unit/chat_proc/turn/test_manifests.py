@@ -60,6 +60,23 @@ async def test_a_store_that_is_down_costs_a_count_and_no_more() -> None:
     assert count_lost() == before + 1
 
 
+async def test_a_manifest_that_can_not_be_built_costs_a_count_and_the_next_one_is_kept() -> None:
+    def fail() -> bytes:
+        return "\ud800".encode()
+
+    objects = MemoryObjects()
+    keeper = ManifestKeeper(objects, CONVERSATION, TURN)
+    before = count_lost()
+
+    keeper.keep(1, fail)
+    keeper.keep(2, build("two"))
+    keeper.close()
+    await keeper.run()
+
+    assert count_lost() == before + 1
+    assert list(objects.stored) == ["conv_1/manifests/turn_1.2"]
+
+
 async def test_a_slow_store_is_not_waited_for_and_the_queue_is_bounded() -> None:
     objects = SlowObjects()
     keeper = ManifestKeeper(objects, CONVERSATION, TURN)

@@ -74,6 +74,11 @@ class Indexer:
                 _log.warning("index_unavailable", error=str(error))
                 await self._wait(RETRY_S)
                 continue
+            except Exception:  # noqa: BLE001 - the worker-job edge
+                # Without it a queue that can't be read would end the worker, and every turn in it.
+                _log.exception("index_broken")
+                await self._wait(RETRY_S)
+                continue
             if not worked:
                 await self._wait(self._sweep_every_s)
 

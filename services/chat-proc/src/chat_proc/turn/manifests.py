@@ -66,11 +66,14 @@ class ManifestKeeper:
 
     async def _save(self, round_number: int, build: Build) -> None:
         self._kept.add(round_number)
-        try:
-            async with asyncio.timeout(SAVE_S):
-                await self._objects.save(self._key(round_number), await asyncio.to_thread(build))
-        except (EverturnError, TimeoutError) as error:
-            self._count_lost(round_number, str(error))
+        # Whatever goes wrong with it: an error that left this task would end the turn beside it.
+        (failure,) = await asyncio.gather(self._store(round_number, build), return_exceptions=True)
+        if failure is not None:
+            self._count_lost(round_number, repr(failure))
+
+    async def _store(self, round_number: int, build: Build) -> None:
+        async with asyncio.timeout(SAVE_S):
+            await self._objects.save(self._key(round_number), await asyncio.to_thread(build))
 
     async def _drop(self, rounds: list[int]) -> None:
         try:
