@@ -13,6 +13,7 @@ EDGES: Mapping[str, frozenset[str]] = {
         {
             "services/chat-proc/src/chat_proc/worker/loop.py:_run",
             "services/chat-proc/src/chat_proc/turn/runner.py:_try_announce",
+            "services/chat-proc/src/chat_proc/memory/indexer.py:run",
             "services/chat-proc/src/chat_proc/memory/indexer.py:_index_one",
         }
     ),

@@ -39,7 +39,7 @@ class ClosingCall:
             return await self._generator.generate(turn, request, place.round, closing=True)
 
         try:
-            generated = await compaction.run_fitting(place, generate)
+            generated = await compaction.run_fitting(place, generate, may_ask=False)
         except ModelFailed as failure:
             return _no_answer(str(failure))
         place = place.at(turn.now())

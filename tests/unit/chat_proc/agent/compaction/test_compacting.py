@@ -287,11 +287,12 @@ async def test_a_request_that_the_provider_finds_too_long_is_made_shorter_and_se
 
 async def test_a_closing_call_that_the_provider_finds_too_long_is_made_shorter_and_sent_once_more() -> None:
     scripts = (look(1), look(2), [Fail(ContextLimitExceeded("too long"))], answer("All I have."))
-    bench = build(*scripts, max_tokens=80_000, limits=TurnLimits(rounds=2))
+    bench = build(*scripts, summaries=[], max_tokens=80_000, limits=TurnLimits(rounds=2))
 
     await run_turns(bench, "Read it all.")
 
     assert bench.exits[0].outcome is Outcome.CAPPED
+    assert summaries_of(bench)[0].by == "rules" and bench.summary_model and not bench.summary_model.requests
     assert bench.texts(CompletionBody) == ["All I have."]
     assert await compactions(bench) == [("started", "context_limit"), ("completed", "context_limit")]
     await check_conversation(bench)
@@ -371,9 +372,15 @@ async def test_one_giant_result_in_the_first_round_fits() -> None:
 
 
 async def test_a_worker_that_dies_in_a_compaction_leaves_nothing_and_the_next_one_computes_it_again() -> None:
-    bench = build(*(look(n, 9_000) for n in range(1, 4)), answer("Done."), summaries=[SUMMARY, SUMMARY, SUMMARY])
+    endless = [Pause(asyncio.Event()), Say(SUMMARY)]
+    bench = build(*(look(n, 9_000) for n in range(1, 4)), answer("Done."), summaries=[endless, SUMMARY, SUMMARY])
     await bench.say("Read it all.")
-    await bench.hire(failpoint="turn.in_compaction:1:raise").work()
+    worker, summary_model = bench.hire(), bench.summary_model
+    assert summary_model is not None
+    working = asyncio.create_task(worker.work())
+    await until(lambda: summary_model.unfinished == 1)
+    worker.gate.dead.set()
+    await working
     bench.expire_lease()
     assert summaries_of(bench) == []
 
@@ -381,6 +388,28 @@ async def test_a_worker_that_dies_in_a_compaction_leaves_nothing_and_the_next_on
 
     assert len(summaries_of(bench)) >= 1
     assert bench.exits[0].outcome is Outcome.COMPLETED
+    await check_conversation(bench)
+
+
+async def test_a_compaction_that_breaks_beside_the_turn_is_told_as_skipped() -> None:
+    bench = build(*(look(n) for n in range(1, 6)), answer("Done."), summaries=[], max_tokens=11_400)
+    await bench.say("Read it all.")
+
+    await bench.hire(failpoint="turn.in_compaction:1:raise").work()
+
+    assert await compactions(bench) == [("started", "soft"), ("skipped", "nothing_to_save")]
+    assert bench.texts(CompletionBody) == ["Done."]
+
+
+async def test_a_compaction_that_breaks_in_the_turns_way_is_made_by_rules() -> None:
+    bench = build(*(look(n, 9_000) for n in range(1, 4)), answer("Done."), summaries=[])
+    await bench.say("Read it all.")
+
+    await bench.hire(failpoint="turn.in_compaction:1:raise").work()
+
+    assert summaries_of(bench)[0].by == "rules"
+    assert bench.texts(CompletionBody) == ["Done."]
+    assert max(sizes(bench)) <= bench.context.hard
     await check_conversation(bench)
 
 

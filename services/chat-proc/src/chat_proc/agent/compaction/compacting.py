@@ -77,7 +77,7 @@ class TurnCompaction:
         A turn that has reached a cap may not ask a model for summaries, and begins none beside itself.
         """
         if self._work is not None and self._work.task.done():
-            await self._append(self._work, await self._work.task)
+            await self._append(self._work, await _result_of(self._work))
         tokens = await self._measure(place)
         if tokens >= self._limits.hard and self._work is not None:
             await self._wait(self._work)
@@ -93,32 +93,34 @@ class TurnCompaction:
         if is_hard:
             await self._wait(work)
 
-    async def run_fitting(self, place: RoundPlace, generate: Callable[[], Awaitable[_Reply]]) -> _Reply:
+    async def run_fitting(
+        self, place: RoundPlace, generate: Callable[[], Awaitable[_Reply]], *, may_ask: bool = True
+    ) -> _Reply:
         """One model call. When the provider finds its request too long, it is made shorter and sent once more.
 
-        Raises ContextLimitExceeded when it can't be made shorter, or is still too long.
+        `may_ask` as in `make_room`. Raises ContextLimitExceeded when it can't be made shorter, or is still too long.
         """
         try:
             return await generate()
         except ContextLimitExceeded:
-            if not await self.force(place):
+            if not await self.force(place, may_ask=may_ask):
                 raise
             return await generate()
 
-    async def force(self, place: RoundPlace) -> bool:
+    async def force(self, place: RoundPlace, *, may_ask: bool = True) -> bool:
         """After the provider found the request too long: whether it is shorter now. What it had counts as the limit for
-        the rest of the turn."""
+        the rest of the turn. `may_ask` as in `make_room`."""
         await self.abandon()
         tokens = await self._measure(place)
         self._limits = ContextLimits(min(self._limits.max_tokens, tokens))
-        await self._wait(self._begin(self._look(), "context_limit", self._shared.model))
+        await self._wait(self._begin(self._look(), "context_limit", self._shared.model if may_ask else None))
         return await self._measure(place) < tokens
 
     async def finish(self) -> Writing:
         """What is ready, to be written with the end of the turn: a commit of its own would part the texts of the last
         round from their blocks. What is not ready is cancelled."""
         work = self._work
-        writing = self._take(work, await work.task) if work is not None and work.task.done() else Writing()
+        writing = self._take(work, await _result_of(work)) if work is not None and work.task.done() else Writing()
         await self.abandon()
         return writing
 
@@ -131,7 +133,7 @@ class TurnCompaction:
         await asyncio.wait({work.task})
         self._skip(work, "turn_left")
         if not work.task.cancelled() and (error := work.task.exception()) is not None:
-            raise error
+            _log.error("compaction_broke", exc_info=error)
 
     async def _measure(self, place: RoundPlace) -> int:
         """Tokens of the request that would be sent now."""
@@ -161,7 +163,7 @@ class TurnCompaction:
 
     async def _wait(self, work: _Work) -> None:
         """Append what comes of it. Who wants the turn to stop or to change does not wait for a model: then rules do."""
-        ran = await run_until(self._turn.inbox.wait_for_control(), _result_of(work.task))
+        ran = await run_until(self._turn.inbox.wait_for_control(), _result_of(work))
         await self._append(work, shrink_by_rules(work.snapshot) if isinstance(ran, Stopped) else ran.value)
 
     async def _append(self, work: _Work, shrunk: Shrunk) -> None:
@@ -193,8 +195,13 @@ class TurnCompaction:
         self._futile_below = tokens + self._limits.max_tokens * GROWTH_PERCENT // 100
 
 
-async def _result_of(task: asyncio.Task[Shrunk]) -> Shrunk:
-    return await task
+async def _result_of(work: _Work) -> Shrunk:
+    """What became of it; where it broke, what rules can do in its place, since no summary is worth a turn."""
+    (made,) = await asyncio.gather(work.task, return_exceptions=True)
+    if isinstance(made, Shrunk):
+        return made
+    _log.error("compaction_broke", exc_info=made)
+    return Shrunk(work.snapshot) if work.reason == "soft" else shrink_by_rules(work.snapshot)
 
 
 async def _shrink_softly(snapshot: Snapshot, writer: SummaryWriter) -> Shrunk:
