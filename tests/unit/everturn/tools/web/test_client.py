@@ -58,6 +58,18 @@ async def test_a_redirect_to_where_nobody_may_go_is_refused(site: Site, guard: A
     assert len(site.asked) == 1
 
 
+@pytest.mark.parametrize("target", ["http://[half", "//["])
+async def test_a_redirect_to_what_is_no_address_is_told(site: Site, guard: AddressGuard, target: str) -> None:
+    with pytest.raises(Unavailable, match="no address"):
+        await WebClient(guard).fetch(site.redirect("/out", target))
+
+
+async def test_a_type_whose_charset_cannot_be_read_has_none(site: Site, guard: AddressGuard) -> None:
+    page = await WebClient(guard).fetch(site.page("/a", "x", "text/plain; charset*=a%00b''x"))
+
+    assert (page.mime, page.charset) == ("text/plain", None)
+
+
 async def test_a_name_that_means_another_address_a_moment_later_does_not_get_in(site: Site) -> None:
     """The first answer is public, the second private: only what was checked is connected to."""
     answers = iter([["127.0.0.1"], ["10.0.0.1"]])

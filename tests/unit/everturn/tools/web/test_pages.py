@@ -82,3 +82,20 @@ async def test_the_encoding_that_the_server_names_outweighs_that_of_the_page() -
 @pytest.mark.parametrize("charset", ["rot13", "base64", "no\x00such"])
 async def test_an_encoding_that_is_none_of_text_is_not_used(charset: str) -> None:
     assert (await PageReader().read(fetched(b"plain", "text/plain", charset))).text == "plain"
+
+
+@pytest.mark.parametrize("charset", ["utf-7", "UTF7", "unicode_escape", "raw-unicode-escape", "punycode", "idna"])
+async def test_an_encoding_of_names_and_programs_is_not_used_for_a_page(charset: str) -> None:
+    page = await PageReader().read(fetched(b"+2AA- \\ud800 a-b9", "text/plain", charset))
+
+    assert page.text == "+2AA- \\ud800 a-b9"
+
+
+@pytest.mark.parametrize("mime", ["text/plain", "text/html"])
+async def test_what_no_database_takes_is_replaced_in_text_and_title(mime: str) -> None:
+    whole = f"<html><body><article>{PARAGRAPH * 5}</article></body></html>".encode().replace(b"moon", b"mo\x00on")
+
+    page = await PageReader().read(Fetched("https://a.example/na%00me", mime, None, whole, False))
+
+    assert page.title == "na\ufffdme"
+    assert "\x00" not in page.text

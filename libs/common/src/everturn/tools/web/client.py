@@ -104,7 +104,7 @@ class WebClient:
         async with pool.stream("GET", url, headers=_HEADERS, extensions={"timeout": _STEP_TIMEOUTS}) as response:
             headers = {name.decode("latin-1").lower(): _read_value(value) for name, value in response.headers}
             if response.status in _REDIRECTS and "location" in headers:
-                return urljoin(url, headers["location"])
+                return _join(url, headers["location"])
             if response.status >= 400:
                 raise Unavailable(f"The server answered {response.status}.")
             mime, charset = _content_type(headers)
@@ -171,10 +171,20 @@ def _read_value(value: bytes) -> str:
         return value.decode("latin-1")
 
 
+def _join(url: str, location: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError as error:
+        raise Unavailable(f"The page sends on to {location[:80]!a}, which is no address.") from error
+
+
 def _content_type(headers: Mapping[str, str]) -> tuple[str, str | None]:
     message = Message()
     message["content-type"] = headers.get("content-type", "application/octet-stream")
-    return message.get_content_type(), message.get_content_charset()
+    try:
+        return message.get_content_type(), message.get_content_charset()
+    except ValueError:  # a charset whose name holds a NUL, spelled in percent signs
+        return message.get_content_type(), None
 
 
 def _port_of(parts: SplitResult) -> int:

@@ -1,7 +1,9 @@
 """What a fetched page says: its title, its text and its date. HTML is read by a child process under limits."""
 
 import asyncio
+import codecs
 import json
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -17,6 +19,9 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _EXTRACTION = "everturn.tools.web.extraction"
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
+_NOT_FOR_PAGES = frozenset({"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape", "utf_7"})
+"""Encodings of names and of programs: no page is written in them, some take minutes or give halves of characters."""
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +63,8 @@ class PageReader:
         return Page(
             url=fetched.url,
             mime=fetched.mime,
-            title=told.get("title") or _name_of(fetched.url),
-            text=told.get("text", ""),
+            title=_clean(told.get("title") or _name_of(fetched.url)),
+            text=_clean(told.get("text", "")),
             published=told.get("published") or None,
             cut=fetched.cut or len(fetched.body) > MAX_HTML_BYTES,
         )
@@ -90,7 +95,7 @@ def is_text(mime: str) -> bool:
 
 
 def _build_page(fetched: Fetched, text: str) -> Page:
-    return Page(fetched.url, fetched.mime, _name_of(fetched.url), text, None, fetched.cut)
+    return Page(fetched.url, fetched.mime, _clean(_name_of(fetched.url)), _clean(text), None, fetched.cut)
 
 
 def _decode(fetched: Fetched) -> str:
@@ -101,9 +106,14 @@ def _decode(fetched: Fetched) -> str:
 def _knows(charset: str) -> bool:
     try:
         b"ab".decode(charset, errors="replace")
+        return codecs.lookup(charset).name.replace("-", "_") not in _NOT_FOR_PAGES
     except (LookupError, ValueError):
         return False
-    return True
+
+
+def _clean(text: str) -> str:
+    """What a database and a wire take: a page may hold any character."""
+    return _UNSTORABLE.sub("\ufffd", text)
 
 
 def _name_of(url: str) -> str:
