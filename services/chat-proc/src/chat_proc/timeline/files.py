@@ -11,6 +11,9 @@ from everturn.model.blocks import Block
 IMAGE_MIMES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What both providers take as an image."""
 PDF_MIME = "application/pdf"
+MAX_IMAGE_BYTES = 5 * 1024 * 1024
+MAX_PDF_BYTES = 10 * 1024 * 1024
+"""The largest ones that go to a model."""
 
 
 class AttachedMedia(BaseModel):
@@ -36,6 +39,11 @@ class _Attaching(BaseModel):
 def is_media(mime: str) -> bool:
     """Whether a model may be able to look at such a file itself."""
     return mime in IMAGE_MIMES or mime == PDF_MIME
+
+
+def max_media_bytes(mime: str) -> int:
+    """How large a file of this type, which `is_media`, may be to go to a model."""
+    return MAX_PDF_BYTES if mime == PDF_MIME else MAX_IMAGE_BYTES
 
 
 def fold_artifacts(blocks: Iterable[Block]) -> dict[str, Artifact]:

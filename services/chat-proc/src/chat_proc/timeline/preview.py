@@ -27,7 +27,7 @@ def build_preview(text: str, ref: str, cap: int) -> str:
         return text
     shape = try_shape(text)
     begin = text[: max(cap // 4, cap - len(shape or ""))]
-    size = f"the first {len(begin)} of {len(text)} characters, {_count_lines(text)} lines"
+    size = f"the first {len(begin)} of {len(text)} characters, {count_lines(text)} lines"
     lines = [begin, f"({size}; {hint_to_read(ref, len(begin))})", *(["shape:", shape] if shape else [])]
     return "\n".join(lines)
 
@@ -38,7 +38,8 @@ def hint_to_read(ref: str, offset: int) -> str:
     return f"more: react.read items=[{item}]"
 
 
-def _count_lines(text: str) -> int:
+def count_lines(text: str) -> int:
+    """How many lines a text has; a line break at its end begins no further one."""
     return text.count("\n") + (0 if text.endswith("\n") or not text else 1)
 
 

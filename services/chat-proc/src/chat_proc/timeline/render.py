@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from chat_proc.timeline.cache_points import CachePoints, choose_cache_points
-from chat_proc.timeline.files import IMAGE_MIMES, PDF_MIME, AttachedMedia, block_media
+from chat_proc.timeline.files import IMAGE_MIMES, PDF_MIME, AttachedMedia, block_media, max_media_bytes
 from chat_proc.timeline.forms import Form
 from chat_proc.timeline.view import Break, TimelineView
 from everturn.model.blocks import Block
@@ -14,8 +14,6 @@ from everturn.ports.language_model import ModelTraits
 MAX_MEDIA_PARTS = 20
 MAX_MEDIA_BYTES = 20 * 1024 * 1024
 """Of all images and PDFs in one request; later ones are named only. Anthropic takes 32 MB as base64."""
-MAX_IMAGE_BYTES = 5 * 1024 * 1024
-MAX_PDF_BYTES = 10 * 1024 * 1024
 
 
 class PromptRenderer:
@@ -117,8 +115,8 @@ class _MediaBudget:
             yield MediaPart(mime=item.mime, data=data, name=item.name)
 
     def _fits(self, item: AttachedMedia, size: int) -> bool:
-        cap = MAX_PDF_BYTES if item.mime == PDF_MIME else MAX_IMAGE_BYTES
-        return _can_see(self._traits, item.mime) and self._parts_left > 0 and size <= min(cap, self._bytes_left)
+        room = min(max_media_bytes(item.mime), self._bytes_left)
+        return _can_see(self._traits, item.mime) and self._parts_left > 0 and size <= room
 
 
 def _can_see(traits: ModelTraits, mime: str) -> bool:

@@ -5,8 +5,8 @@ from chat_proc.tools.memory.hits import (
     MAX_HITS_OF_TURN,
     build_found_hit,
     build_turn_hits,
-    qualify_ref,
     render_hits,
+    tell_ref,
 )
 from everturn.model import block_bodies as bodies
 from everturn.model import refs
@@ -59,8 +59,8 @@ def test_refs_of_other_conversations_carry_the_conversation() -> None:
 
     assert hit.ref == "ar:conv_2.turn_1.user.prompt"
     assert hit.turn_index_path == "ar:conv_2.turn_1.react.turn.index"
-    assert qualify_ref("fi:turn_1.user.attachments/a b.csv", THERE) == "fi:conv_2.turn_1.user.attachments/a b.csv"
-    assert qualify_ref("ks:doc.md", THERE) == "ks:doc.md"
+    assert tell_ref("fi:turn_1.user.attachments/a b.csv", THERE) == "fi:conv_2.turn_1.user.attachments/a b.csv"
+    assert tell_ref("ks:doc.md", THERE) == "ks:doc.md"
     assert listed(timeline(), SnippetTarget.USER, conversation_id=THERE)[0].ref == "ar:conv_2.turn_1.user.prompt"
 
 

@@ -10,8 +10,6 @@ PLAN_TOOL = "react.plan"
 READ_TOOL = "react.read"
 MEMSEARCH_TOOL = "react.memsearch"
 WEB_TOOLS = "web_tools."
-SOURCE_TOOLS = (WEB_TOOLS, "react.search_knowledge")
-"""What brings sources that an answer can cite."""
 
 
 def build_system_prompt(tools: Sequence[ToolSpec], max_actions: int = 1) -> str:
@@ -46,7 +44,7 @@ def _choose_topics(tools: Sequence[ToolSpec], max_actions: int) -> Iterator[str]
         yield "anchors"
     if any(name.startswith(WEB_TOOLS) for name in names):
         yield "web"
-    if READ_TOOL in names or any(name.startswith(SOURCE_TOOLS) for name in names):
+    if READ_TOOL in names or any(name.startswith(WEB_TOOLS) for name in names):
         yield "citations"
     yield from ("honesty", "language")
 

@@ -55,11 +55,6 @@ def start_cutter(wanted: Range, max_chars: int) -> "LineCutter | CharCutter":
     return CharCutter(wanted.offset or 0, max_chars)
 
 
-def count_lines(text: str) -> int:
-    """How many lines a text has; a line break at its end begins no further one."""
-    return text.count("\n") + (1 if text and not text.endswith("\n") else 0)
-
-
 class _Counter:
     """Counts what has come by."""
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from chat_proc.timeline.files import IMAGE_MIMES, AttachedMedia, describe_media, is_media
+from chat_proc.timeline.files import AttachedMedia, describe_media, is_media, max_media_bytes
 from chat_proc.tools.context.contents import load_excerpt
 from chat_proc.tools.context.excerpt import Excerpt, Range, cut_excerpt
 from chat_proc.tools.context.read_params import MAX_CHARS, ReadItem, ReadParams
@@ -31,8 +31,6 @@ from everturn.timeline.inert import escape_line
 MAX_RESULT_CHARS = 2 * MAX_CHARS
 """With the status lines of the most paths."""
 MAX_TEXT_BYTES = 10 * 1024 * 1024
-MAX_IMAGE_BYTES = 5 * 1024 * 1024
-MAX_PDF_BYTES = 10 * 1024 * 1024
 MAX_SOURCE_ROWS = 100
 """Of one path: each row costs a read of its whole text."""
 
@@ -170,7 +168,7 @@ class _Reading:
 
     def _answer_media(self, described: str, found: FoundFile, *, attach: bool) -> _Answer:
         artifact = found.artifact
-        cap = MAX_IMAGE_BYTES if artifact.mime in IMAGE_MIMES else MAX_PDF_BYTES
+        cap = max_media_bytes(artifact.mime)
         if artifact.size > cap:
             too_large = f"too large to attach ({cap} bytes at most): open it with a program"
             return _Answer(f"{described}; {too_large}", failed=True)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from everturn.errors import Invalid
@@ -22,6 +22,7 @@ from everturn.model.ids import ConversationId, TurnId
 from everturn.model.memory.snippets import SnippetTarget
 from everturn.ports.clock import iso
 from everturn.ports.memory.search import CatalogTurn, FoundSnippet
+from everturn.timeline.ref_owners import qualify_ref
 
 MAX_HIT_CHARS = 500
 MAX_HITS_CHARS = 10_000
@@ -62,7 +63,7 @@ def build_found_hit(found: FoundSnippet, here: ConversationId) -> Hit:
     owner = None if found.conversation_id == here else found.conversation_id
     return Hit(
         turn_id=found.turn_id,
-        ref=qualify_ref(found.ref, owner),
+        ref=tell_ref(found.ref, owner),
         role=found.target.value,
         text=_shorten(found.text),
         ts=iso(found.ts),
@@ -78,7 +79,7 @@ def build_turn_hits(turn: CatalogTurn, targets: frozenset[SnippetTarget], here: 
     return [
         Hit(
             turn_id=turn.turn_id,
-            ref=qualify_ref(block.ref, owner),
+            ref=tell_ref(block.ref, owner),
             role=target.value,
             text=_shorten(text),
             ts=block.ts,
@@ -89,17 +90,14 @@ def build_turn_hits(turn: CatalogTurn, targets: frozenset[SnippetTarget], here: 
     ]
 
 
-def qualify_ref(ref: str, conversation_id: ConversationId | None) -> str:
-    """A ref of another conversation names that conversation."""
-    if conversation_id is None:
+def tell_ref(ref: str, owner: ConversationId | None) -> str:
+    """A stored ref as the model can follow it: one of another conversation names that conversation."""
+    if owner is None:
         return ref
     try:
-        parsed = refs.parse_ref(ref)
+        return str(qualify_ref(refs.parse_ref(ref), owner))
     except Invalid:
         return ref
-    if isinstance(parsed, refs.KnowledgeRef | refs.SkillRef):
-        return ref
-    return str(replace(parsed, conversation=conversation_id))
 
 
 def render_hits(hits: Sequence[Hit]) -> tuple[str, int]:

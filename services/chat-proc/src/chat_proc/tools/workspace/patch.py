@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from chat_proc.timeline.preview import count_lines
 from chat_proc.tools.file_types import is_text
 from chat_proc.tools.stored_files import Destination, ProducedFile, read_destination, save_file
 from chat_proc.tools.workspace.writing import Channel, Kind, check_room, choose_visibility
@@ -131,7 +132,7 @@ def _patch(current: str, patch: str, file: LocalFile) -> _Patched | Refused:
     if has_preview_numbers(patch, current, is_diff=as_diff):
         raise Invalid("The patch holds line numbers of a preview. They are no part of the file; leave them out.")
     if not as_diff:
-        return _Patched(bom + patch.removeprefix(_BOM), {"mode": "replacement", "line_count": _count_lines(patch)})
+        return _Patched(bom + patch.removeprefix(_BOM), {"mode": "replacement", "line_count": count_lines(patch)})
     match apply_diff(current, patch):
         case Applied(text=text, hunks=hunks):
             moved = [
@@ -145,7 +146,7 @@ def _patch(current: str, patch: str, file: LocalFile) -> _Patched | Refused:
                 "lines_added": sum(hunk.added for hunk in hunks),
                 "lines_removed": sum(hunk.removed for hunk in hunks),
                 "moved": moved,
-                "line_count": _count_lines(text),
+                "line_count": count_lines(text),
             }
             return _Patched(bom + text, told)
         case Refused() as refused:
@@ -162,7 +163,3 @@ def _refuse(file: LocalFile, refused: Refused) -> ToolOutcome:
         start = max(1, refused.line - _AROUND)
         result["suggested_read"] = {"path": file.ref, "line_start": start, "line_count": 2 * _AROUND + 1}
     return ToolOutcome("error", render_result(result))
-
-
-def _count_lines(text: str) -> int:
-    return text.count("\n") + (1 if text and not text.endswith("\n") else 0)
