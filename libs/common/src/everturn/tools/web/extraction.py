@@ -11,6 +11,8 @@ import trafilatura
 
 CPU_S = 10
 MEMORY_BYTES = 768 * 1024 * 1024
+MAX_TEXT_CHARS = 1_000_000
+"""What is written at most; the source pool keeps less."""
 
 
 def extract_page(html: bytes, url: str) -> dict[str, str]:
@@ -25,7 +27,8 @@ def extract_page(html: bytes, url: str) -> dict[str, str]:
         date_extraction_params={"extensive_search": False, "original_date": True},
     )
     fields: dict[str, str | None] = json.loads(extracted or "{}")
-    return {"title": fields.get("title") or "", "text": fields.get("text") or "", "published": fields.get("date") or ""}
+    found = {"title": fields.get("title"), "text": fields.get("text"), "published": fields.get("date")}
+    return {name: (text or "")[:MAX_TEXT_CHARS] for name, text in found.items()}
 
 
 def main() -> None:

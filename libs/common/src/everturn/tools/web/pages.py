@@ -15,7 +15,6 @@ from everturn.tools.web.client import Fetched
 MAX_HTML_BYTES = 3 * 1024 * 1024
 MAX_CHILDREN = 2
 EXTRACT_TIMEOUT_S = 15.0
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _EXTRACTION = "everturn.tools.web.extraction"
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
@@ -73,7 +72,6 @@ class PageReader:
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-m", _EXTRACTION, url,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, env={},
-            limit=MAX_ANSWER_BYTES,
         )  # fmt: skip
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -86,7 +84,14 @@ class PageReader:
                 await child.wait()
         if child.returncode != 0:
             raise Unavailable("The page can't be read as HTML.")
+        return _read_answer(answer)
+
+
+def _read_answer(answer: bytes) -> dict[str, str]:
+    try:
         return json.loads(answer)
+    except ValueError as error:
+        raise Unavailable("The page can't be read as HTML.") from error
 
 
 def is_text(mime: str) -> bool:
