@@ -57,3 +57,10 @@ def test_a_cap_of_nothing_gives_a_clear_notice() -> None:
 def test_a_read_of_nothing_or_of_too_much_is_refused(params: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         ReadParams.model_validate(params)
+
+
+@pytest.mark.parametrize("path", ["", "x" * 2049])
+@pytest.mark.parametrize("field", ["paths", "items"])
+def test_a_path_that_names_nothing_or_is_far_too_long_is_refused_before_the_call(field: str, path: str) -> None:
+    with pytest.raises(ValidationError):
+        ReadParams.model_validate({field: [path]})

@@ -58,6 +58,19 @@ def test_times_are_in_utc_and_days_count_back_from_now() -> None:
 
 
 @pytest.mark.parametrize(
+    ("since", "to"),
+    [
+        ("0001-01-01T00:00:00", "9999-12-31T23:59:59"),
+        ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"),
+    ],
+)
+def test_times_at_the_ends_of_the_calendar_are_brought_to_what_every_part_can_tell(since: str, to: str) -> None:
+    given = params(**{"from": since, "to": to})
+
+    assert choose_times(given, NOW) == (datetime(1970, 1, 1, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
     "given",
     [{"top_k": 0}, {"top_k": 51}, {"ordinal": 0}, {"days": 0}, {"from": "soon"}, {"targets": ["all"]}, {"x": 1}],
 )

@@ -1,6 +1,8 @@
 """What `react.read` takes. Numbers are read here and not by the schema: a bad one spoils its own path only."""
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from chat_proc.tools.context.excerpt import Range
 from everturn.errors import Invalid
@@ -11,6 +13,7 @@ MAX_CHARS = 20_000
 DEFAULT_CHARS = 12_000
 """Of one path."""
 
+Path = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
 Number = int | float | str | bool | None
 
 
@@ -19,7 +22,7 @@ class ReadItem(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    path: str = Field(min_length=1, max_length=2048)
+    path: Path
     line_start: Number = None
     line_count: Number = None
     offset: Number = None
@@ -43,8 +46,8 @@ class ReadParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    paths: list[str] = Field(default_factory=lambda: [])
-    items: list[ReadItem | str] = Field(default_factory=lambda: [])
+    paths: list[Path] = Field(default_factory=lambda: [])
+    items: list[ReadItem | Path] = Field(default_factory=lambda: [])
     stats_only: bool = False
 
     @model_validator(mode="after")

@@ -15,6 +15,8 @@ DEFAULT_HITS = 5
 DEFAULT_TURNS = 20
 DEFAULT_DAYS = 365
 MAX_DAYS = 3_650
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = datetime(9998, 1, 1, tzinfo=UTC)
 
 
 class Mode(StrEnum):
@@ -81,6 +83,11 @@ def choose_times(params: MemsearchParams, now: datetime) -> tuple[datetime | Non
 
 
 def _in_utc(moment: datetime | None) -> datetime | None:
-    if moment is None or moment.tzinfo is not None:
-        return moment
-    return moment.replace(tzinfo=UTC)
+    """Brought into the years in which every zone and the database can tell it; no turn is older or newer."""
+    if moment is None:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    if moment.year < _FIRST.year:
+        return _FIRST
+    return _LAST if moment.year > _LAST.year else moment
