@@ -3,10 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from turn_bench.bench import until
-
 from chat_proc.turn.manifests import MAX_WAITING, ManifestKeeper
-from everturn.errors import Unavailable
 from everturn.model.ids import ConversationId, TurnId
 from everturn.telemetry.metrics import MANIFESTS_LOST
 from everturn.testing.memory.objects import MemoryObjects
@@ -20,8 +17,10 @@ class SlowObjects(MemoryObjects):
     def __init__(self) -> None:
         super().__init__()
         self.go_on = asyncio.Event()
+        self.asked = asyncio.Event()
 
     async def save(self, key: str, data: bytes) -> None:
+        self.asked.set()
         await self.go_on.wait()
         await super().save(key, data)
 
@@ -92,29 +91,17 @@ async def test_a_slow_store_is_not_waited_for_and_the_queue_is_bounded() -> None
     assert len(objects.stored) == MAX_WAITING
 
 
-async def test_a_lost_lease_takes_back_what_no_commit_followed() -> None:
-    objects = MemoryObjects()
+async def test_after_a_lost_lease_nothing_more_is_saved() -> None:
+    objects = SlowObjects()
     keeper = ManifestKeeper(objects, CONVERSATION, TURN)
     running = asyncio.create_task(keeper.run())
-    keeper.keep(1, build("committed"))
-    keeper.keep(2, build("not committed"))
-    await until(lambda: len(objects.stored) == 2)
+    keeper.keep(1, build("on its way"))
+    keeper.keep(2, build("waiting"))
+    await asyncio.wait_for(objects.asked.wait(), 5)
 
-    keeper.abandon(sealed_round=1)
+    keeper.abandon()
+    objects.go_on.set()
     keeper.close()
     await running
 
     assert list(objects.stored) == ["conv_1/manifests/turn_1.1"]
-
-
-async def test_what_can_not_be_taken_back_fails_nothing() -> None:
-    class Stuck(MemoryObjects):
-        async def delete(self, keys: object) -> int:
-            raise Unavailable("no")
-
-    keeper = ManifestKeeper(Stuck(), CONVERSATION, TURN)
-    keeper.keep(1, build("x"))
-    keeper.close()
-    keeper.abandon(sealed_round=0)
-
-    await keeper.run()

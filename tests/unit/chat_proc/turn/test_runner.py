@@ -1,8 +1,9 @@
+import asyncio
 from typing import cast
 
 import pytest
 from prometheus_client import Counter
-from turn_bench.bench import ANN, Bench
+from turn_bench.bench import ANN, Bench, until
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer
 
@@ -16,6 +17,7 @@ from everturn.model.turns import TurnStatus
 from everturn.model.uploads import Upload
 from everturn.ports.inbox import IncomingMessage
 from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED
+from everturn.testing.scripted_model import Pause, Say
 from everturn.wire.events import ChatError, ChatStart, ConvStatus
 
 
@@ -115,6 +117,25 @@ async def test_a_lost_lease_is_told_as_such() -> None:
     with pytest.raises(StaleFence):
         await turn.run()
     assert bench.blocks == []
+
+
+async def test_what_a_turn_saved_after_its_conversation_was_erased_is_removed() -> None:
+    go_on = asyncio.Event()
+    bench = Bench([Pause(go_on), Say(answer("Done."))])
+    await bench.say("Hello.")
+    worker = bench.hire()
+    claim = await worker.leases.try_claim(bench.conversation_id)
+    assert claim is not None
+    running = asyncio.create_task(worker.runner.hold(claim).run())
+    await until(lambda: bench.model.unfinished == 1)
+    bench.objects.stored |= {f"{bench.conversation_id}/late": b"late", "conv_other/kept": b"kept"}
+
+    del bench.platform.conversations[bench.conversation_id]
+    go_on.set()
+
+    with pytest.raises(StaleFence):
+        await running
+    assert list(bench.objects.stored) == ["conv_other/kept"]
 
 
 async def test_a_drain_after_the_loss_of_the_lease_writes_nothing_either() -> None:

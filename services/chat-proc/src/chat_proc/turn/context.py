@@ -16,7 +16,7 @@ from chat_proc.turn.opening import load_some_previews, make_title, title_source
 from chat_proc.turn.patience import Patience
 from chat_proc.turn.sources import TurnSources
 from chat_proc.turn.titling import TitleCall
-from everturn.errors import EverturnError
+from everturn.errors import EverturnError, NotFound, StaleFence
 from everturn.model.artifacts import Artifact
 from everturn.model.block_bodies import AttachmentTextBody
 from everturn.model.blocks import GENESIS_HASH, Block, BlockDraft, chain_blocks
@@ -184,7 +184,10 @@ class LeasedTurn:
         if self.turn.ordinal != 1:
             return None
         where = self.lease.principal, self.lease.conversation_id
-        present = await self._patience.call(lambda: self._timelines.load_title(*where))
+        try:
+            present = await self._patience.call(lambda: self._timelines.load_title(*where))
+        except NotFound as erased:
+            raise StaleFence(self.lease.conversation_id) from erased
         self._book_title()
         if present:
             return None

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import structlog
 
-from everturn.errors import EverturnError
 from everturn.model.artifacts import manifest_key
 from everturn.model.ids import ConversationId, TurnId
 from everturn.ports.objects import Objects
@@ -31,8 +30,6 @@ class ManifestKeeper:
         self._waiting: deque[tuple[int, Build]] = deque()
         self._bell = asyncio.Event()
         self._closed = False
-        self._kept: set[int] = set()
-        self._drop_after: int | None = None
 
     def keep(self, round_number: int, build: Build) -> None:
         """Save the manifest of a round some time; `build` runs in a thread."""
@@ -47,13 +44,9 @@ class ManifestKeeper:
         self._closed = True
         self._bell.set()
 
-    def abandon(self, sealed_round: int) -> None:
-        """The lease is lost, perhaps because the conversation was erased: take back what no commit of ours followed.
-
-        An erasure removes the objects of a conversation after its rows; a manifest saved after that would stay.
-        """
+    def abandon(self) -> None:
+        """The lease is lost: save no more. What is saved already may by now be the manifest of another worker."""
         self._waiting.clear()
-        self._drop_after = sealed_round
 
     async def run(self) -> None:
         while self._waiting or not self._closed:
@@ -61,11 +54,8 @@ class ManifestKeeper:
             self._bell.clear()
             while self._waiting:
                 await self._save(*self._waiting.popleft())
-        if self._drop_after is not None:
-            await self._drop([number for number in self._kept if number > self._drop_after])
 
     async def _save(self, round_number: int, build: Build) -> None:
-        self._kept.add(round_number)
         # Whatever goes wrong with it: an error that left this task would end the turn beside it.
         (failure,) = await asyncio.gather(self._store(round_number, build), return_exceptions=True)
         if failure is not None:
@@ -74,13 +64,6 @@ class ManifestKeeper:
     async def _store(self, round_number: int, build: Build) -> None:
         async with asyncio.timeout(SAVE_S):
             await self._objects.save(self._key(round_number), await asyncio.to_thread(build))
-
-    async def _drop(self, rounds: list[int]) -> None:
-        try:
-            async with asyncio.timeout(SAVE_S):
-                await self._objects.delete([self._key(number) for number in rounds])
-        except (EverturnError, TimeoutError) as error:
-            _log.error("manifests_left_behind", turn_id=self._turn_id, rounds=rounds, error=str(error))
 
     def _key(self, round_number: int) -> str:
         return manifest_key(self._conversation_id, self._turn_id, round_number)

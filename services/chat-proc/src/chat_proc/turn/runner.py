@@ -19,8 +19,8 @@ from chat_proc.turn.manifests import ManifestKeeper
 from chat_proc.turn.opening import add_prune_notice, draft_opening, load_previews
 from chat_proc.turn.patience import Patience
 from chat_proc.turn.titling import TitleCalls
-from everturn.errors import NotFound, StaleFence, Unavailable
-from everturn.model.ids import TurnId
+from everturn.errors import EverturnError, NotFound, StaleFence, Unavailable
+from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import ORIGIN, Claim, EventCursor
 from everturn.model.problems import problem
 from everturn.ports.clock import Clock
@@ -30,7 +30,6 @@ from everturn.ports.objects import Objects
 from everturn.ports.timelines import Timelines
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, TURNS_ENDED
-from everturn.timeline.next_step import sealed_round
 from everturn.timeline.turn_events import build_start_event
 from everturn.wire.events import ConvStatus
 
@@ -40,6 +39,8 @@ MAX_ATTEMPTS = 3
 """Takeovers without progress after which a turn is given up."""
 MAX_CLOSINGS = 3
 """Attempts to end a given-up turn by its blocks. Then they may be what can't be read, and it is ended without them."""
+CLEAR_S = 10.0
+"""How long a turn that lost its lease may look for, and remove, what is left of an erased conversation."""
 FLUSH_S = 5.0
 """How long the end of a turn waits for its events to go out before the sweeper is left to announce it."""
 
@@ -140,12 +141,31 @@ class ClaimedTurn:
         if self._claim.turn_id is not None:
             result = await self._run_turn(self._claim.turn_id, cursor)
         if result is _Result.LOST:
+            await self._clear_erased()
             raise StaleFence(self._claim.lease.conversation_id)
         # An end that can't be told is left to the sweeper, which waits longer each time; our own bell would not wait.
         is_news = told or self._claim.turn_id is not None
         requeue = result is _Result.OPEN
         self._handing_back = True
         await self._parts.announcer.hand_back(self._claim.lease, requeue=requeue, ring_own=is_news)
+
+    async def _clear_erased(self) -> None:
+        """An erasure takes the lease, and removes rows, then objects: what this turn saved after that would stay."""
+        lease = self._claim.lease
+        try:
+            async with asyncio.timeout(CLEAR_S):
+                await self._parts.timelines.load_title(lease.principal, lease.conversation_id)
+        except NotFound:
+            await self._clear_objects(lease.conversation_id)
+        except (EverturnError, TimeoutError) as error:
+            _log.warning("lost_lease_unexplained", conversation_id=lease.conversation_id, error=str(error))
+
+    async def _clear_objects(self, conversation_id: ConversationId) -> None:
+        try:
+            async with asyncio.timeout(CLEAR_S):
+                await self._parts.objects.delete_conversation(conversation_id)
+        except (EverturnError, TimeoutError) as error:
+            _log.error("objects_left_behind", conversation_id=conversation_id, error=str(error))
 
     async def _try_announce(self, ended_id: TurnId, cursor: EventCursor) -> tuple[EventCursor, bool]:
         """The cursor then, and whether it went well: what can't be told of an ended turn never holds up an open one."""
@@ -192,7 +212,7 @@ class ClaimedTurn:
             return _Result.OPEN
         except StaleFence:
             emitter.abandon()
-            manifests.abandon(sealed_round(self._turn.turn_blocks) if self._turn else 0)
+            manifests.abandon()
             return _Result.LOST
 
     async def _watch(self, emitter: Emitter) -> None:
