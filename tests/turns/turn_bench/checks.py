@@ -28,10 +28,13 @@ async def check_conversation(bench: Bench, *, ends_may_repeat: bool = False, eve
 
 
 def check_blocks(bench: Bench) -> None:
-    """The chain holds, and each turn is one run of blocks with its exit last."""
+    """The chain holds, times never go back, and each turn is one run of blocks with its exit last."""
     blocks = bench.blocks
     assert [block.seq for block in blocks] == list(range(1, len(blocks) + 1))
     assert first_broken_link(blocks) is None
+    times = [block.ts for block in blocks]
+    assert times == sorted(times)
+    assert all(block.ts_first is None or block.ts_first <= block.ts for block in blocks)
     turn_ids = [block.turn_id for block in blocks]
     assert list(dict.fromkeys(turn_ids)) == [turn.id for turn in bench.turn_rows]
     for turn in bench.turn_rows:

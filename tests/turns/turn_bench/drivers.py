@@ -38,6 +38,8 @@ class Gate:
         self.dead = asyncio.Event()
         self.at: dict[int, Callable[[], Awaitable[None]]] = {}
         """What happens elsewhere just when this step is made."""
+        self.pass_time: Callable[[], None] = _stand_still
+        """Called at each step: what a step takes."""
         self._dies_at = dies_at
         self._open = asyncio.Event()
         self._open.set()
@@ -50,6 +52,7 @@ class Gate:
 
     async def cross(self) -> None:
         self.steps += 1
+        self.pass_time()
         if self.steps == self._dies_at:
             self.dead.set()
         if self.dead.is_set():
@@ -58,6 +61,10 @@ class Gate:
             await happens()
         await asyncio.sleep(0)
         await self._open.wait()
+
+
+def _stand_still() -> None:
+    """No step takes any time."""
 
 
 class GatedTimelines:

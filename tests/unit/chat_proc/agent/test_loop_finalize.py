@@ -10,7 +10,15 @@ from turn_bench.talking import FOLLOWUP, STEER, hanging, interrupt, say_before_c
 from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
-from everturn.model.block_bodies import CompletionBody, NoticeBody, PromptBody, RawDecisionBody, SignalBody
+from everturn.model.block_bodies import (
+    AttemptBody,
+    CompletionBody,
+    NoticeBody,
+    PromptBody,
+    RawDecisionBody,
+    SignalBody,
+    ThinkingBody,
+)
 from everturn.model.signals import SignalKind, SignalState
 from everturn.model.turns import Outcome
 from everturn.wire.events import ChatDelta
@@ -216,6 +224,19 @@ async def test_what_the_model_was_about_to_do_is_kept_when_a_steer_cuts_it_off()
     (raw,) = [block.body for block in bench.blocks if isinstance(block.body, RawDecisionBody)]
     assert (raw.code, raw.text) == ("interrupted", '<channel:action>{"action": "call_tool", "notes": "", "tool')
     assert "interrupted" in str(bench.model.requests[1])
+    await check_conversation(bench)
+
+
+async def test_thinking_and_a_shown_answer_are_kept_as_such_when_a_steer_cuts_them_off() -> None:
+    bench = Bench(hanging("<channel:thinking>Hm.</channel:thinking>" + cut_answer("As far as")), answer("Right."))
+    await bench.say("Hello.")
+
+    await interrupt(bench, (STEER, "Not that."))
+
+    assert bench.texts(ThinkingBody) == ["Hm."]
+    assert bench.texts(AttemptBody) == ["As far as"]
+    assert bench.texts(RawDecisionBody) == []
+    assert "As far as" in str(bench.model.requests[1])
     await check_conversation(bench)
 
 

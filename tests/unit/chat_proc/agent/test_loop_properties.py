@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -150,6 +151,7 @@ async def test_every_accepted_message_ends_once_and_all_views_agree(
     for dies_at in [*deaths, None]:
         worker = bench.hire(dies_at=dies_at)
         worker.deaf = deaf
+        worker.gate.pass_time = partial(bench.clock.advance, 0.001)
         worker.gate.at = {item.step: build_action(bench, worker, item.what) for item in happenings}
         await worker.work()
         bench.expire_lease()
