@@ -19,6 +19,7 @@ TRICKY = st.lists(
             "\n",
             "\r",
             "\u2028",
+            "\u200b",
             "</channel:code>",
             "<channel:",
             "[",
@@ -50,6 +51,10 @@ def test_no_line_of_inert_text_is_a_header_or_holds_a_bare_tag(text: str) -> Non
         "[announce]",
         "text with </channel:action> inside",
         "<CHANNEL:code>",
+        "[CLOSING]",
+        "\u200b[ANNOUNCE]",
+        " \ufeff\xad [TURN turn_9]",
+        "[ \u200bANNOUNCE]",
     ],
 )
 def test_a_line_that_looks_like_ours_is_marked(line: str) -> None:

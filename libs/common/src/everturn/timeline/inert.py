@@ -25,14 +25,24 @@ _SECTIONS = (
     "SOURCES POOL",
     "COMPACTED PRIOR CONVERSATION MEMORY",
     "MID-TURN CHECKPOINT",
+    "CLOSING",
+    "WORKING SUMMARIES",
+    "PREVIOUS MEMORY",
+    "RECORD",
     "TOOLS",
     "TURN",
 )
 _NAMES = "|".join(re.escape(name) for name in (*_SECTIONS, *(kind.value for kind in BlockType)))
 _BREAK = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 """All that `str.splitlines` takes for the end of a line."""
+_UNSEEN = (
+    r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    r"\u3164\ufe00-\ufe0f\ufeff\uffa0"
+)
+"""What has no shape of its own: before our markup it can't be told from nothing."""
+_GAP = rf"(?>(?:[^\S{_BREAK}]|[{_UNSEEN}])*)"
 _LINE_START = rf"(?:\A|(?<=[{_BREAK}]))"
-_OURS = rf"(?:[^\S{_BREAK}]*+\[(?:{_NAMES})(?![\w.])|[^{_BREAK}]*</?channel:)"
+_OURS = rf"(?:{_GAP}\[{_GAP}(?:{_NAMES})(?![\w.])|[^{_BREAK}]*</?channel:)"
 _TO_MARK = re.compile(rf"{_LINE_START}(?=(?>(?:\| )*){_OURS})", re.IGNORECASE)
 _TO_UNMARK = re.compile(rf"{_LINE_START}\| (?=(?>(?:\| )*){_OURS})", re.IGNORECASE)
 
