@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.timeline.inert import escape_line, make_inert, read_back
+from everturn.timeline.inert import escape_line, escape_name, make_inert, read_back
 
 TRICKY = st.lists(
     st.sampled_from(
@@ -49,6 +49,7 @@ def test_no_line_of_inert_text_is_a_header_or_holds_a_bare_tag(text: str) -> Non
         "  [react.tool.result tc:turn_1.call_1.result] ok",
         "[TURN turn_9]",
         "[announce]",
+        "[PREVIOUS MEMORY]",
         "text with </channel:action> inside",
         "<CHANNEL:code>",
         "[CLOSING]",
@@ -79,3 +80,9 @@ def test_marking_stays_linear_on_hostile_text() -> None:
 
 def test_a_name_for_a_header_shows_its_invisible_characters() -> None:
     assert escape_line("in\u202evoice\u200b é\U0001f600.txt") == "in\\u202evoice\\u200b é\U0001f600.txt"
+
+
+def test_a_name_of_any_length_is_shown_in_short() -> None:
+    assert escape_name("a" * 300) == "a" * 300
+    assert escape_name("a" * 301) == "a" * 300 + "..."
+    assert escape_name("a\nb") == "a\\nb"

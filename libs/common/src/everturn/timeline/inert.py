@@ -31,7 +31,13 @@ _SECTIONS = (
     "RECORD",
     "TOOLS",
     "TURN",
+    "CLOSING",
+    "WORKING SUMMARIES",
+    "RECORD",
+    "PREVIOUS MEMORY",
 )
+"""The last three are those of the request for a summary, which the conversation must not be able to write either."""
+MAX_NAME_CHARS = 300
 _NAMES = "|".join(re.escape(name) for name in (*_SECTIONS, *(kind.value for kind in BlockType)))
 _BREAK = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 """All that `str.splitlines` takes for the end of a line."""
@@ -60,6 +66,11 @@ def read_back(inert: str) -> str:
 def escape_line(text: str) -> str:
     """A name for one line of a header: control and invisible characters as `\\uXXXX`."""
     return "".join(char if _is_plain(char) else ascii(char)[1:-1] for char in text)
+
+
+def escape_name(text: str) -> str:
+    """A name that somebody gave, which may be of any length, in short."""
+    return escape_line(text if len(text) <= MAX_NAME_CHARS else text[:MAX_NAME_CHARS] + "...")
 
 
 def _is_plain(char: str) -> bool:

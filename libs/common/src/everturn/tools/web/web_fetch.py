@@ -11,7 +11,7 @@ from everturn.model.llm.source_pool import MAX_TEXT_CHARS, SourceDraft
 from everturn.model.llm.sources import Source
 from everturn.model.refs import sources_ref
 from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
-from everturn.timeline.inert import escape_line
+from everturn.timeline.inert import escape_line, escape_name
 from everturn.tools.web.client import WebClient
 from everturn.tools.web.pages import Page, PageReader
 
@@ -57,7 +57,7 @@ class WebFetchTool:
             return ToolOutcome("error", f"Nothing was kept: {error.detail}")
         cap = MAX_SHOWN_CHARS // max(1, len(pages))
         texts = [
-            _render(next(rows), result, cap) if isinstance(result, Page) else f"{_shown(url)}: not read. {result}"
+            _render(next(rows), result, cap) if isinstance(result, Page) else f"{escape_name(url)}: not read. {result}"
             for url, result in zip(urls, results, strict=True)
         ]
         return ToolOutcome("ok" if pages else "error", "\n\n".join(texts))
@@ -78,14 +78,10 @@ def _render(row: Source, page: Page, cap: int) -> str:
     facts = [page.mime, f"{len(page.text)} characters"]
     facts += [f"published {escape_line(page.published)}"] if page.published else []
     facts += ["the page goes on, but was cut"] if page.cut or len(page.text) > MAX_TEXT_CHARS else []
-    head = f"[[S:{row.sid}]] {escape_line(row.title)}\n{_shown(page.url)} ({', '.join(facts)})"
+    head = f"[[S:{row.sid}]] {escape_line(row.title)}\n{escape_name(page.url)} ({', '.join(facts)})"
     if not page.text:
         return f"{head}\nNo text could be taken from it."
     ref = sources_ref([row.sid])
     if len(page.text) <= cap:
         return f"{head}\n---\n{page.text}\n--- the whole text; again by {ref}"
     return f"{head}\n---\n{page.text[:cap]}\n--- characters [0-{cap}]/{len(page.text)}; the rest by {ref}"
-
-
-def _shown(url: str) -> str:
-    return escape_line(url if len(url) <= 300 else url[:300] + "...")

@@ -19,7 +19,7 @@ from everturn.model.commits import Effect
 from everturn.model.llm.tokens import CharsPerToken
 from everturn.model.refs import round_ref
 from everturn.ports.tool import Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
-from everturn.timeline.inert import escape_line
+from everturn.timeline.inert import escape_name
 from everturn.timeline.next_step import DECISION_TYPES
 
 MAX_PATHS = 20
@@ -94,15 +94,15 @@ class _Hiding:
         try:
             named = read_name(path, self._context.conversation_id, self._context.turn_id)
         except Invalid as invalid:
-            return _Answer(f"{_shown(path)}: not_found ({invalid.detail})")
+            return _Answer(f"{escape_name(path)}: not_found ({invalid.detail})")
         refs = find_refs(named, self._blocks) - self._done
         items = [item for item in self._items if item.block.ref in refs]
         if not any(_is_hidable(item) for item in items):
-            return _Answer(f"{_shown(named.shown)}: not_found ({self._why_not(named, items)})")
+            return _Answer(f"{escape_name(named.shown)}: not_found ({self._why_not(named, items)})")
         old = {item.block.ref for item in items if item.block.seq < self._first_seq}
         recent = [item for item in items if item.block.ref not in old]
         if not recent:
-            return _Answer(f"{_shown(named.shown)}: too_old ({_TOO_OLD})")
+            return _Answer(f"{escape_name(named.shown)}: too_old ({_TOO_OLD})")
         return self._hide(named, recent)
 
     def _hide(self, named: Named, items: Sequence[VisibleBlock]) -> _Answer:
@@ -113,7 +113,7 @@ class _Hiding:
         hidden = [item for item in items if item.form is not Form.REPLACED]
         tokens = CharsPerToken().tokens_for(sum(len(item.text) for item in hidden))
         count = f"{len(hidden)} block{'s' if len(hidden) != 1 else ''}"
-        status = f"{_shown(named.shown)}: ok, {count} hidden, about {tokens} tokens"
+        status = f"{escape_name(named.shown)}: ok, {count} hidden, about {tokens} tokens"
         return _Answer(status, body, len(hidden), tokens)
 
     def _why_not(self, named: Named, items: Sequence[VisibleBlock]) -> str:
@@ -146,7 +146,3 @@ def _with_hint(replacement: str, ref: str) -> str:
     if ref in replacement or "react.read" in replacement:
         return replacement
     return f"{replacement} To read it: react.read paths={json.dumps([ref], ensure_ascii=False)}"
-
-
-def _shown(text: str) -> str:
-    return escape_line(text if len(text) <= 300 else text[:300] + "...")

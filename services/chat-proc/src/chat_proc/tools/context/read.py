@@ -26,7 +26,7 @@ from everturn.model.commits import Effect
 from everturn.model.llm.sources import Source
 from everturn.ports.objects import Objects
 from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
-from everturn.timeline.inert import escape_line
+from everturn.timeline.inert import escape_name
 
 MAX_RESULT_CHARS = 2 * MAX_CHARS
 """With the status lines of the most paths."""
@@ -99,16 +99,18 @@ class _Reading:
             wish = _Wish(item.read_range(), cap, stats_only)
             return await self._read(item, wish)
         except Invalid as bad:
-            return _Answer(f"{_shown(item.path)}: not read ({bad.detail})", failed=True)
+            return _Answer(f"{escape_name(item.path)}: not read ({bad.detail})", failed=True)
         except (NotFound, Unavailable) as error:
-            return _Answer(f"{_shown(item.path)}: its content can't be had now ({error})", failed=True)
+            return _Answer(f"{escape_name(item.path)}: its content can't be had now ({error})", failed=True)
 
     async def _read(self, item: ReadItem, wish: _Wish) -> _Answer:
         match await self._resolver.find(item.path):
             case Missing(reason=reason):
-                return _Answer(f"{_shown(item.path)}: missing ({reason})", failed=True)
+                return _Answer(f"{escape_name(item.path)}: missing ({reason})", failed=True)
             case FoundText(ref=ref, block=block) if block and wish.range.is_whole and self._seen.holds_whole(block):
-                return _Answer(f"{_shown(ref)}: visible already, whole, in the block with the ref {_shown(block.ref)}")
+                return _Answer(
+                    f"{escape_name(ref)}: visible already, whole, in the block with the ref {escape_name(block.ref)}"
+                )
             case FoundText(ref=ref, text=text):
                 digest = hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
                 return self._repeated(ref, digest, wish) or _answer_text(
@@ -123,7 +125,9 @@ class _Reading:
 
     async def _read_file(self, found: FoundFile, wish: _Wish) -> _Answer:
         artifact = found.artifact
-        described = f"{_shown(found.ref)}: {artifact.mime}, {artifact.size} bytes, path {_shown(artifact.path)}"
+        described = (
+            f"{escape_name(found.ref)}: {artifact.mime}, {artifact.size} bytes, path {escape_name(artifact.path)}"
+        )
         if is_media(artifact.mime):
             return self._answer_media(described, found, attach=not wish.stats_only)
         if not is_text(artifact.mime):
@@ -148,7 +152,7 @@ class _Reading:
                 raise Invalid("a part can be read of one source at a time")
             return _answer_text(found.ref, "", cut_excerpt(rows[0][1], wish.range, wish.cap), wish)
         sizes = ", ".join(f"{row.sid}: {len(text)}" for row, text in rows)
-        described = f"{_shown(found.ref)}: {len(found.rows)} rows, characters of their texts {sizes}{absent}"
+        described = f"{escape_name(found.ref)}: {len(found.rows)} rows, characters of their texts {sizes}{absent}"
         if wish.cap <= 0:
             return _Answer(f"{described}; content not shown")
         digest = hashlib.sha256("\0".join(f"{row.sid}\0{row.url}\0{text}" for row, text in rows).encode()).hexdigest()
@@ -156,7 +160,7 @@ class _Reading:
             return repeated
         shown, whole = render_rows(rows, wish.cap)
         more = "" if whole else "; cut: read one source at a time, with an offset, to see its rest"
-        text = f"--- {_shown(found.ref)} ---\n{shown}"
+        text = f"--- {escape_name(found.ref)} ---\n{shown}"
         return _Answer(f"{described}{more}", text, shown=ShownText(ref=found.ref, digest=digest, part=not whole))
 
     def _repeated(self, ref: str, digest: str, wish: _Wish) -> _Answer | None:
@@ -164,7 +168,11 @@ class _Reading:
         if not wish.range.is_whole or wish.cap <= 0:
             return None
         where = self._seen.find_read(ref, digest)
-        return _Answer(f"{_shown(ref)}: visible already, whole, in the result {_shown(where)}") if where else None
+        return (
+            _Answer(f"{escape_name(ref)}: visible already, whole, in the result {escape_name(where)}")
+            if where
+            else None
+        )
 
     def _answer_media(self, described: str, found: FoundFile, *, attach: bool) -> _Answer:
         artifact = found.artifact
@@ -175,7 +183,7 @@ class _Reading:
         if not attach:
             return _Answer(f"{described}; not attached")
         if (where := self._seen.find_media(artifact.sha256)) is not None:
-            return _Answer(f"{described}; attached already, to the block with the ref {_shown(where)}")
+            return _Answer(f"{described}; attached already, to the block with the ref {escape_name(where)}")
         attached = describe_media(artifact)
         return _Answer(f"{described}; attached below, if this model can look at it", attached=attached)
 
@@ -188,11 +196,11 @@ async def _load_text(found: FoundSources, row: Source) -> str:
 def _answer_text(ref: str, digest: str, excerpt: Excerpt, wish: _Wish) -> _Answer:
     size = f"{excerpt.chars} characters, {excerpt.lines} lines"
     if wish.cap <= 0:
-        return _Answer(f"{_shown(ref)}: {size}; content not shown")
+        return _Answer(f"{escape_name(ref)}: {size}; content not shown")
     more = "" if excerpt.next_offset is None else f"; more at offset {excerpt.next_offset}"
-    text = f"--- {_shown(ref)} {excerpt.label} ---\n{excerpt.text}"
+    text = f"--- {escape_name(ref)} {excerpt.label} ---\n{excerpt.text}"
     shown = ShownText(ref=ref, digest=digest, part=not (wish.range.is_whole and excerpt.is_whole))
-    return _Answer(f"{_shown(ref)}: {size}; shown {excerpt.label}{more}", text, shown=shown)
+    return _Answer(f"{escape_name(ref)}: {size}; shown {excerpt.label}{more}", text, shown=shown)
 
 
 def _build_outcome(answers: Sequence[_Answer]) -> ToolOutcome:
@@ -205,7 +213,3 @@ def _build_outcome(answers: Sequence[_Answer]) -> ToolOutcome:
         data["shown"] = shown
     all_failed = all(answer.failed for answer in answers)
     return ToolOutcome("error" if all_failed else "ok", text, data=data or None)
-
-
-def _shown(text: str) -> str:
-    return escape_line(text if len(text) <= 300 else text[:300] + "...")
