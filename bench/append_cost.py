@@ -1,19 +1,11 @@
 """P6: what the append of one turn's blocks costs against one tiny commit, and whether it grows with the timeline.
 
-Prints `goal | ours | baseline | ratio | target | holds` rows, or JSON with --json. Needs nothing running: it starts its
-own Postgres, which keeps its data safe (fsync on), in a folder that it removes.
+Needs nothing running: it starts its own Postgres, which keeps its data safe (fsync on), in a folder that it removes.
 """
 
-import argparse
 import asyncio
-import json
-import statistics
 import sys
-import tempfile
-import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import asyncpg
 
@@ -27,12 +19,10 @@ from everturn.postgres.database import open_database
 from everturn.postgres.inbox import PostgresInbox
 from everturn.postgres.leases import PostgresLeases
 from everturn.postgres.timelines import PostgresTimelines
+from everturn.testing.goals import Goal, build_goal, run_goals, take_medians, take_ms
 from everturn.testing.sequential_ids import SequentialIds
-from everturn_local.home import save_home, save_secrets
-from everturn_local.migrations import run_migrations
-from everturn_local.servers.databases import DatabaseUrls, build_urls, save_database, save_roles
-from everturn_local.servers.postgres import EmbeddedPostgres
-from everturn_local.settings import load_environment
+from everturn_local.servers.databases import DatabaseUrls
+from everturn_local.servers.migrated import run_throwaway_database
 
 TS = "2026-03-01T12:00:00.000Z"
 SMALL, LARGE = 10, 10_000
@@ -41,50 +31,12 @@ SAMPLES = 200
 PARAGRAPH = "The totals by region differ less than expected; north leads, south follows. " * 8
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One row of the table. Times in milliseconds, sizes in bytes."""
-
-    goal: str
-    ours: float
-    baseline: float
-    ratio: float
-    target: float
-    holds: bool
+def measure() -> list[Goal]:
+    with run_throwaway_database() as urls:
+        return asyncio.run(measure_on(urls))
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--json", action="store_true", help="one JSON array instead of a table")
-    as_json = arguments.parse_args().json
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o711)  # the server runs as another user when we are root
-        results = run_with_server(Path(folder))
-    if as_json:
-        print(json.dumps([asdict(result) for result in results]))
-    else:
-        print("goal | ours | baseline | ratio | target | holds")
-        for row in results:
-            print(f"{row.goal} | {row.ours:.3f} | {row.baseline:.3f} | {row.ratio:.2f} | {row.target} | {row.holds}")
-    sys.exit(0 if all(result.holds for result in results) else 1)
-
-
-def run_with_server(folder: Path) -> list[Result]:
-    home = save_home(folder)
-    passwords = save_secrets(home)
-    server = EmbeddedPostgres(home.postgres, password=passwords.postgres)
-    server.start()
-    try:
-        save_roles(server, passwords)
-        save_database(server)
-        urls = build_urls(server, passwords)
-        run_migrations(urls.owner, env=load_environment())
-        return asyncio.run(measure(urls))
-    finally:
-        server.stop()
-
-
-async def measure(urls: DatabaseUrls) -> list[Result]:
+async def measure_on(urls: DatabaseUrls) -> list[Goal]:
     superuser = await asyncpg.connect(urls.superuser)
     await superuser.execute("CREATE TABLE tiny (n integer)")
     async with (
@@ -99,47 +51,26 @@ async def measure(urls: DatabaseUrls) -> list[Result]:
         await superuser.execute("VACUUM ANALYZE")
 
         async def tiny_ms() -> float:
-            return await timed(lambda: superuser.execute("INSERT INTO tiny VALUES (1)"))
+            return await take_ms(lambda: superuser.execute("INSERT INTO tiny VALUES (1)"))
 
         async def short_ms() -> float:
             """A new conversation for each sample: one that grew while it was measured would not stay short."""
             short = Appender(timelines, await open_conversation(ids, inbox, leases))
             await short.append(SMALL)
-            return await timed(lambda: short.append(TURN_BLOCKS))
+            return await take_ms(lambda: short.append(TURN_BLOCKS))
 
         async def long_ms() -> float:
-            return await timed(lambda: long.append(TURN_BLOCKS))
+            return await take_ms(lambda: long.append(TURN_BLOCKS))
 
-        tiny, at_small, at_large = await interleave([tiny_ms, short_ms, long_ms])
+        tiny, at_small, at_large = await take_medians([tiny_ms, short_ms, long_ms], SAMPLES)
         wal, payload = await measure_wal(superuser, long)
     await superuser.close()
     return [
-        build_result(f"P6 append of {TURN_BLOCKS} blocks to {SMALL} vs one tiny commit, ms", at_small, tiny, 2.0),
-        build_result(f"P6 append of {TURN_BLOCKS} blocks to {LARGE} vs one tiny commit, ms", at_large, tiny, 2.0),
-        build_result(f"P6 append to {LARGE} blocks vs to {SMALL}, ms", at_large, at_small, 1.2),
-        build_result("P6 WAL of the append vs its payload, bytes", wal, payload, 3.0),
+        build_goal(f"P6 append of {TURN_BLOCKS} blocks to {SMALL} vs one tiny commit, ms", at_small, tiny, 2.0),
+        build_goal(f"P6 append of {TURN_BLOCKS} blocks to {LARGE} vs one tiny commit, ms", at_large, tiny, 2.0),
+        build_goal(f"P6 append to {LARGE} blocks vs to {SMALL}, ms", at_large, at_small, 1.2),
+        build_goal("P6 WAL of the append vs its payload, bytes", wal, payload, 3.0),
     ]
-
-
-def build_result(goal: str, ours: float, baseline: float, target: float) -> Result:
-    ratio = ours / baseline
-    return Result(goal, ours, baseline, round(ratio, 3), target, ratio <= target)
-
-
-async def interleave(subjects: Sequence[Callable[[], Awaitable[float]]]) -> list[float]:
-    """The median of each subject's samples, taken in turns so that noise hits all of them."""
-    samples: list[list[float]] = [[] for _ in subjects]
-    for _ in range(SAMPLES):
-        for taken, subject in zip(samples, subjects, strict=True):
-            taken.append(await subject())
-    return [statistics.median(taken) for taken in samples]
-
-
-async def timed(action: Callable[[], Awaitable[object]]) -> float:
-    """Milliseconds."""
-    began = time.perf_counter()
-    await action()
-    return (time.perf_counter() - began) * 1_000
 
 
 async def measure_wal(superuser: asyncpg.Connection, appender: "Appender") -> tuple[float, float]:
@@ -190,4 +121,4 @@ BODIES = (
 )
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_goals(__doc__, measure))

@@ -1,17 +1,15 @@
 """P11: what the channel parser with citations costs, compared with a loop that only appends and emits each chunk.
 
 Ours is `stream_with_channels` over an instant model; the baseline reads the same model, appends, and awaits the same
-emit with the same arguments. CPU time, medians of interleaved runs. `--json` prints one JSON object a row.
+emit with the same arguments. CPU time, medians of interleaved runs.
 """
 
-import argparse
 import asyncio
 import gc
 import json
-import statistics
+import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import asdict, dataclass
 
 from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.channels.specs import ChannelSpec
@@ -19,6 +17,7 @@ from chat_proc.channels.streaming import stream_with_channels
 from everturn.model.llm.prompts import ModelRequest
 from everturn.model.llm.sources import Source
 from everturn.ports.language_model import ModelPiece, ModelTraits, ModelUsage, ReplyFinished, TextDelta
+from everturn.testing.goals import Goal, Sample, build_goal, run_goals, take_medians
 
 CHUNK_SIZES = (1, 4, 16, 64)
 REPLY_CHARS = 200_000
@@ -35,37 +34,11 @@ SPECS = [
 MESSAGES = [{"role": "user", "content": "go"}]
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of the table; `ours` and `baseline` are microseconds of CPU a chunk."""
-
-    goal: str
-    ours: float
-    baseline: float
-    ratio: float
-    target: float | None
-    holds: bool | None
+def measure() -> list[Goal]:
+    return asyncio.run(measure_all())
 
 
-def main() -> None:
-    """Print the table."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--json", action="store_true", help="one JSON object a row")
-    as_json = arguments.parse_args().json
-    rows = asyncio.run(measure_all())
-    if not as_json:
-        print("goal | ours us/chunk | baseline us/chunk | ratio | target | holds")
-    for row in rows:
-        if as_json:
-            print(json.dumps(asdict(row)))
-        else:
-            verdict = {True: "yes", False: "NO", None: "-"}[row.holds]
-            print(
-                f"{row.goal} | {row.ours:.2f} | {row.baseline:.2f} | {row.ratio:.2f} | {row.target or '-'} | {verdict}"
-            )
-
-
-async def measure_all() -> list[Row]:
+async def measure_all() -> list[Goal]:
     """All rows. The last ones have no target: the agent's reader, which also decodes and checks the JSON of actions."""
     reply = build_reply(REPLY_CHARS, rounds=1)
     rows = [
@@ -87,18 +60,22 @@ async def measure_all() -> list[Row]:
 Run = tuple[Callable[[], Awaitable[None]], int]
 
 
-async def compare(goal: str, ours: Run, baseline: Run, target: float | None) -> Row:
-    """Medians of interleaved runs, the first of which only warms up."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(RUNS + 1):
-        for side, (run, chunks) in enumerate((ours, baseline)):
-            gc.collect()
-            started = time.process_time()
-            await run()
-            times[side].append((time.process_time() - started) / chunks * 1e6)
-    medians = [statistics.median(side[1:]) for side in times]
-    ratio = medians[0] / medians[1]
-    return Row(goal, medians[0], medians[1], ratio, target, None if target is None else ratio <= target)
+async def compare(goal: str, ours: Run, baseline: Run, target: float | None) -> Goal:
+    medians = await take_medians([cpu_us(ours), cpu_us(baseline)], RUNS, warmups=1)
+    return build_goal(f"{goal}, us a chunk", *medians, target)
+
+
+def cpu_us(run: Run) -> Sample:
+    """Microseconds of CPU a chunk."""
+    play, chunks = run
+
+    async def take() -> float:
+        gc.collect()
+        began = time.process_time()
+        await play()
+        return (time.process_time() - began) / chunks * 1e6
+
+    return take
 
 
 class InstantModel:
@@ -241,4 +218,4 @@ def _code(chars: int) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_goals(__doc__, measure))

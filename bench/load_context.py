@@ -1,19 +1,10 @@
 """P7: what loading the context at a turn's start costs, and whether it grows with the conversation.
 
-A summary covers all but the last turns. Prints `goal | ours | baseline | ratio | target | holds` rows, or JSON with
---json. Needs nothing running: it starts its own Postgres in a folder that it removes.
+A summary covers all but the last turns. Needs nothing running: it starts its own Postgres in a folder that it removes.
 """
 
-import argparse
 import asyncio
-import json
-import statistics
 import sys
-import tempfile
-import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import asyncpg
 
@@ -29,12 +20,10 @@ from everturn.postgres.database import open_database
 from everturn.postgres.inbox import PostgresInbox
 from everturn.postgres.leases import PostgresLeases
 from everturn.postgres.timelines import PostgresTimelines
+from everturn.testing.goals import Goal, Sample, build_goal, run_goals, take_medians, take_ms
 from everturn.testing.sequential_ids import SequentialIds
-from everturn_local.home import save_home, save_secrets
-from everturn_local.migrations import run_migrations
-from everturn_local.servers.databases import DatabaseUrls, build_urls, save_database, save_roles
-from everturn_local.servers.postgres import EmbeddedPostgres
-from everturn_local.settings import load_environment
+from everturn_local.servers.databases import DatabaseUrls
+from everturn_local.servers.migrated import run_throwaway_database
 
 TS = "2026-03-01T12:00:00.000Z"
 WHO = Principal("bench", "bench", "bench")
@@ -46,50 +35,12 @@ SAMPLES = 200
 TEXT = "The totals by region differ less than expected; north leads, south follows. " * 12
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One row of the table; times in milliseconds."""
-
-    goal: str
-    ours: float
-    baseline: float
-    ratio: float
-    target: float
-    holds: bool
+def measure() -> list[Goal]:
+    with run_throwaway_database() as urls:
+        return asyncio.run(measure_on(urls))
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--json", action="store_true", help="one JSON array instead of a table")
-    as_json = arguments.parse_args().json
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o711)  # the server runs as another user when we are root
-        results = run_with_server(Path(folder))
-    if as_json:
-        print(json.dumps([asdict(result) for result in results]))
-    else:
-        print("goal | ours | baseline | ratio | target | holds")
-        for row in results:
-            print(f"{row.goal} | {row.ours:.3f} | {row.baseline:.3f} | {row.ratio:.2f} | {row.target} | {row.holds}")
-    sys.exit(0 if all(result.holds for result in results) else 1)
-
-
-def run_with_server(folder: Path) -> list[Result]:
-    home = save_home(folder)
-    passwords = save_secrets(home)
-    server = EmbeddedPostgres(home.postgres, password=passwords.postgres)
-    server.start()
-    try:
-        save_roles(server, passwords)
-        save_database(server)
-        urls = build_urls(server, passwords)
-        run_migrations(urls.owner, env=load_environment())
-        return asyncio.run(measure(urls))
-    finally:
-        server.stop()
-
-
-async def measure(urls: DatabaseUrls) -> list[Result]:
+async def measure_on(urls: DatabaseUrls) -> list[Goal]:
     superuser = await asyncpg.connect(urls.superuser)
     async with (
         open_database(urls.ingress, pool_size=1, application_name="bench") as ingress,
@@ -99,12 +50,11 @@ async def measure(urls: DatabaseUrls) -> list[Result]:
         inbox, leases = PostgresInbox(ingress, share=1_000_000), PostgresLeases(worker, owner="bench")
         few, many = [await write(size, ids, inbox, leases, timelines) for size in (SMALL, LARGE)]
         await superuser.execute("VACUUM ANALYZE")
-        at_few, at_many = await interleave(timelines, (few, many))
-        whole = await timed(timelines, many, whole=True)
+        at_few, at_many = await take_medians([load(timelines, few), load(timelines, many)], SAMPLES)
+        whole = await take_ms(lambda: timelines.load_blocks(WHO, many))
     await superuser.close()
-    ratio = at_many / at_few
     goal = f"P7 context of {LARGE} blocks vs of {SMALL}, ms (all {LARGE} blocks: {whole:.0f} ms)"
-    return [Result(goal, at_many, at_few, round(ratio, 3), 1.3, ratio <= 1.3)]
+    return [build_goal(goal, at_many, at_few, 1.3)]
 
 
 async def write(
@@ -144,24 +94,14 @@ def draft(claim: Claim, seq: int, size: int) -> BlockDraft:
     return BlockDraft(claim.turn_id, 1, kind, ref, body, TS)
 
 
-async def interleave(timelines: PostgresTimelines, conversations: Sequence[ConversationId]) -> list[float]:
-    """The median for each conversation, taken in turns so that noise hits all of them."""
-    samples: list[list[float]] = [[] for _ in conversations]
-    for _ in range(SAMPLES):
-        for taken, conversation_id in zip(samples, conversations, strict=True):
-            taken.append(await timed(timelines, conversation_id))
-    return [statistics.median(taken) for taken in samples]
-
-
-async def timed(timelines: PostgresTimelines, conversation_id: ConversationId, *, whole: bool = False) -> float:
+def load(timelines: PostgresTimelines, conversation_id: ConversationId) -> Sample:
     """Milliseconds of one load."""
-    load = timelines.load_blocks if whole else timelines.load_recent_blocks
-    began = time.perf_counter()
-    blocks = await load(WHO, conversation_id)
-    took = (time.perf_counter() - began) * 1_000
-    assert whole or len(blocks) == RECENT
-    return took
+
+    async def load_once() -> None:
+        assert len(await timelines.load_recent_blocks(WHO, conversation_id)) == RECENT
+
+    return lambda: take_ms(load_once)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_goals(__doc__, measure))

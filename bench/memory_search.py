@@ -1,20 +1,15 @@
 """P10: memory search among many snippets: how many true neighbours it finds, and its cost against comparing all.
 
-Prints `goal | ours | baseline | ratio | target | holds` rows, or JSON with --json. Needs nothing running: it starts its
-own Postgres in a folder that it removes. `--snippets 10000` is a quick run.
+Needs nothing running: it starts its own Postgres in a folder that it removes. `--snippets 10000` is a quick run.
 """
 
-import argparse
 import asyncio
-import json
+import itertools
 import statistics
 import sys
-import tempfile
-import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import asyncpg
 import numpy as np
@@ -27,11 +22,9 @@ from everturn.postgres.database import open_database
 from everturn.postgres.memory.lexemes import build_lexemes
 from everturn.postgres.memory.search import PostgresMemorySearch
 from everturn.postgres.memory.vectors import build_vector_text
-from everturn_local.home import save_home, save_secrets
-from everturn_local.migrations import run_migrations
-from everturn_local.servers.databases import DatabaseUrls, build_urls, save_database, save_roles
-from everturn_local.servers.postgres import EmbeddedPostgres
-from everturn_local.settings import load_environment
+from everturn.testing.goals import Goal, Sample, build_goal, run_goals, take_medians, take_ms
+from everturn_local.servers.databases import DatabaseUrls
+from everturn_local.servers.migrated import run_throwaway_database
 
 SNIPPETS = 100_000
 BIG_SHARE = 0.4
@@ -52,51 +45,12 @@ SELECT ref FROM (SELECT ref, embedding <#> $1::text::vector AS d FROM snippet WH
 Search = Callable[[int], Awaitable[object]]
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One row of the table. Times in milliseconds, recall as a share."""
-
-    goal: str
-    ours: float
-    baseline: float
-    ratio: float
-    target: float
-    holds: bool
+def measure(snippets: int) -> list[Goal]:
+    with run_throwaway_database(durable=False) as urls:
+        return asyncio.run(measure_on(urls, snippets))
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--json", action="store_true", help="one JSON array instead of a table")
-    arguments.add_argument("--snippets", type=int, default=SNIPPETS, help="how many there are in all")
-    chosen = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o711)  # the server runs as another user when we are root
-        results = run_with_server(Path(folder), chosen.snippets)
-    if chosen.json:
-        print(json.dumps([asdict(result) for result in results]))
-    else:
-        print("goal | ours | baseline | ratio | target | holds")
-        for row in results:
-            print(f"{row.goal} | {row.ours:.3f} | {row.baseline:.3f} | {row.ratio:.2f} | {row.target} | {row.holds}")
-    sys.exit(0 if all(result.holds for result in results) else 1)
-
-
-def run_with_server(folder: Path, snippets: int) -> list[Result]:
-    home = save_home(folder)
-    passwords = save_secrets(home)
-    server = EmbeddedPostgres(home.postgres, password=passwords.postgres, durable=False)
-    server.start()
-    try:
-        save_roles(server, passwords)
-        save_database(server)
-        urls = build_urls(server, passwords)
-        run_migrations(urls.owner, env=load_environment())
-        return asyncio.run(measure(urls, snippets))
-    finally:
-        server.stop()
-
-
-async def measure(urls: DatabaseUrls, snippets: int) -> list[Result]:
+async def measure_on(urls: DatabaseUrls, snippets: int) -> list[Goal]:
     connection = await asyncpg.connect(urls.superuser)
     await connection.execute(
         "SET maintenance_work_mem = '1GB'; SET work_mem = '64MB'; SET max_parallel_workers_per_gather = 0"
@@ -104,16 +58,16 @@ async def measure(urls: DatabaseUrls, snippets: int) -> list[Result]:
     vectors = build_vectors(snippets)
     people = await fill(connection, vectors)
     asked = build_vectors(QUERIES, seed=2)
-    scan = await time_each(lambda n: connection.fetch(EXACT, build_vector_text(tuple(asked[n]))))
-    results: list[Result] = []
+    (scan,) = await take_each(lambda n: connection.fetch(EXACT, build_vector_text(tuple(asked[n]))))
+    goals: list[Goal] = []
     # A person has more snippets than are compared one by one when the run is small, too.
     exact_rows = min(20_000, snippets // 5)
     async with open_database(urls.worker, pool_size=1, application_name="bench") as database:
         search = PostgresMemorySearch(database, exact_rows=exact_rows)
         for name, principal in people.items():
-            results += await measure_person(connection, search, name, principal, asked, scan)
+            goals += await measure_person(connection, search, name, principal, asked, scan)
     await connection.close()
-    return results
+    return goals
 
 
 async def measure_person(
@@ -122,20 +76,21 @@ async def measure_person(
     name: str,
     principal: Principal,
     asked: Sequence[Sequence[float]],
-    *scans: float,
-) -> list[Result]:
+    scan: float,
+) -> list[Goal]:
     queries = [build_query(tuple(vector)) for vector in asked]
     recall, least = await measure_recall(connection, search, principal, queries)
-    alone = await time_each(lambda n: search.find_snippets(principal, queries[n]))
-    rare = await time_each(lambda n: search.find_snippets(principal, replace(queries[n], text=f"topic{n} word{n}")))
-    common = await time_each(lambda n: search.find_snippets(principal, replace(queries[n], text=COMMON)))
-    scan = scans[0]
+    alone, rare, common = await take_each(
+        lambda n: search.find_snippets(principal, queries[n]),
+        lambda n: search.find_snippets(principal, replace(queries[n], text=f"topic{n} word{n}")),
+        lambda n: search.find_snippets(principal, replace(queries[n], text=COMMON)),
+    )
     return [
-        Result(f"P10 {name}: rows of {TOP}", least, TOP, least / TOP, 1.0, least == TOP),
-        Result(f"P10 {name}: recall@{TOP}", recall, 1.0, recall, 0.95, recall >= 0.95),
-        Result(f"P10 {name}: p50 against comparing all, ms", alone, scan, alone / scan, 0.1, alone <= 0.1 * scan),
-        Result(f"P10 {name}: hybrid, rare words, ms", rare, alone, rare / alone, 3.0, rare <= 3 * alone),
-        Result(f"P10 {name}: hybrid, common words, ms", common, alone, common / alone, 3.0, common <= 3 * alone),
+        build_goal(f"P10 {name}: rows of {TOP}", least, TOP, 1.0, at_least=True),
+        build_goal(f"P10 {name}: recall@{TOP}", recall, 1.0, 0.95, at_least=True),
+        build_goal(f"P10 {name}: p50 against comparing all, ms", alone, scan, 0.1),
+        build_goal(f"P10 {name}: hybrid, rare words, ms", rare, alone, 3.0),
+        build_goal(f"P10 {name}: hybrid, common words, ms", common, alone, 3.0),
     ]
 
 
@@ -197,17 +152,15 @@ def build_record(n: int, user_id: str) -> tuple[object, ...]:
     return f"conv_{n}", "t", "p", user_id, f"turn_{n}", "user", snippet.ref, text, words, "bench", ts
 
 
-async def time_each(call: Search) -> float:
-    """The median time of one call in milliseconds, after a warm round."""
-    times: list[float] = []
-    for round_number in range(2):
-        for n in range(QUERIES):
-            started = time.perf_counter()
-            await call(n)
-            if round_number:
-                times.append((time.perf_counter() - started) * 1000)
-    return statistics.median(times)
+async def take_each(*searches: Search) -> list[float]:
+    """The median milliseconds of each over all questions, after a warm round."""
+
+    def build_sample(search: Search) -> Sample:
+        numbers = itertools.cycle(range(QUERIES))
+        return lambda: take_ms(lambda: search(next(numbers)))
+
+    return await take_medians([build_sample(search) for search in searches], QUERIES, warmups=QUERIES)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_goals(__doc__, measure, snippets=SNIPPETS))

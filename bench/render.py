@@ -1,15 +1,12 @@
 """P13: what rendering a round costs in a turn of 800 rounds against one of 50, each with the blocks of a usual round.
 
-Prints `goal | ours | baseline | ratio | target | holds` rows, or JSON with --json. Needs nothing running.
+Needs nothing running.
 """
 
-import argparse
-import json
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 
 from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, build_announce
 from chat_proc.timeline.present import Present
@@ -19,6 +16,7 @@ from everturn.model.blocks import Block
 from everturn.model.llm.sources import Source
 from everturn.model.llm.tokens import CharsPerToken
 from everturn.ports.language_model import ModelTraits
+from everturn.testing.goals import Goal, build_goal, run_goals
 from everturn.testing.timelines import NOW, TimelineBuilder
 
 SHORT, LONG = 50, 800
@@ -30,42 +28,15 @@ TRAITS = ModelTraits(name="bench", context_tokens=200_000, images=True, document
 POOL = [Source(n, f"Page {n}", f"https://example.com/{n}", text=RESULT[:200], text_chars=9_000) for n in range(1, 41)]
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One row of the table. Times in milliseconds a round, counts in texts a round."""
-
-    goal: str
-    ours: float
-    baseline: float
-    ratio: float
-    target: float
-    holds: bool
-
-
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--json", action="store_true", help="one JSON array instead of a table")
-    as_json = arguments.parse_args().json
-    short, long = measure(SHORT), measure(LONG)
-    results = [
-        build_result("P13 ms to render a round of an 800-round turn", long[0], short[0]),
-        build_result("texts rendered in a round of an 800-round turn", long[1], short[1]),
+def measure() -> list[Goal]:
+    short, long = measure_turn(SHORT), measure_turn(LONG)
+    return [
+        build_goal("P13 ms to render a round of an 800-round turn", long[0], short[0], MAX_RATIO),
+        build_goal("texts rendered in a round of an 800-round turn", long[1], short[1], MAX_RATIO),
     ]
-    if as_json:
-        print(json.dumps([asdict(result) for result in results]))
-    else:
-        print("goal | ours | baseline | ratio | target | holds")
-        for row in results:
-            print(f"{row.goal} | {row.ours:.3f} | {row.baseline:.3f} | {row.ratio:.2f} | {row.target} | {row.holds}")
-    sys.exit(0 if all(result.holds for result in results) else 1)
 
 
-def build_result(goal: str, ours: float, baseline: float) -> Result:
-    ratio = ours / baseline
-    return Result(goal, ours, baseline, ratio, MAX_RATIO, ratio <= MAX_RATIO)
-
-
-def measure(rounds: int) -> tuple[float, float]:
+def measure_turn(rounds: int) -> tuple[float, float]:
     """Milliseconds and texts of one round, over the last rounds of a turn of so many."""
     blocks = play(rounds)
     starts = [at for at, block in enumerate(blocks) if block.type.value == "react.round.start"]
@@ -121,4 +92,4 @@ def play(rounds: int) -> list[Block]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_goals(__doc__, measure))

@@ -1,0 +1,37 @@
+"""A database with the newest schema on a server of its own, which lives as long as somebody needs it."""
+
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from everturn_local.home import Home, save_home, save_secrets
+from everturn_local.migrations import run_migrations
+from everturn_local.servers.databases import DatabaseUrls, build_urls, save_database, save_roles
+from everturn_local.servers.postgres import EmbeddedPostgres
+from everturn_local.settings import load_environment
+
+
+@contextmanager
+def run_throwaway_database(*, durable: bool = True) -> Generator[DatabaseUrls]:
+    """An empty database, removed at the end with its server and its folder. See EmbeddedPostgres for `durable`."""
+    with tempfile.TemporaryDirectory() as folder, run_database(save_home(Path(folder)), durable=durable) as urls:
+        yield urls
+
+
+@contextmanager
+def run_database(home: Home, *, durable: bool = True) -> Generator[DatabaseUrls]:
+    """The database of a home that nobody else runs. Raises ServerStartError, SqlError, MigrationError."""
+    passwords = save_secrets(home)
+    server = EmbeddedPostgres(
+        home.postgres, password=passwords.postgres, log=home.logs / "postgres.log", durable=durable
+    )
+    server.start()
+    try:
+        save_roles(server, passwords)
+        save_database(server)
+        urls = build_urls(server, passwords)
+        run_migrations(urls.owner, env=load_environment())
+        yield urls
+    finally:
+        server.stop()
