@@ -9,6 +9,7 @@ from chat_proc.bootstrap import (
     Readiness,
     build_compactor,
     build_decision_limits,
+    build_embedder,
     build_limits,
     build_loop,
     build_model,
@@ -92,6 +93,14 @@ def test_a_loop_is_built_for_the_tools_there_are(settings: WorkerSettings) -> No
     models = choose_models(settings, OperatorConfig())
 
     assert build_loop(settings, OperatorConfig(), models, tools, Stragglers(), objects=MemoryObjects())
+
+
+def test_the_encoder_of_the_configuration_file_outweighs_that_of_the_environment(settings: WorkerSettings) -> None:
+    config = OperatorConfig.model_validate({"models": {"roles": {"embedding": "hashed"}}})
+
+    embedder, _ = build_embedder(settings.model_copy(update={"embedder": "auto"}), config)
+
+    assert embedder.name == "hashed-ngrams"
 
 
 def test_the_limits_of_a_turn_come_from_the_environment_and_the_configuration_file(settings: WorkerSettings) -> None:

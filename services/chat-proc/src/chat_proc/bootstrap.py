@@ -31,7 +31,7 @@ from chat_proc.memory.indexer import Indexer
 from chat_proc.models.choice import ModelChoice
 from chat_proc.models.ratios import LearnedRatios
 from chat_proc.models.retry import RetryingModel
-from chat_proc.models.roles import DECISION, ModelRoles, choose_roles, narrow_traits
+from chat_proc.models.roles import DECISION, EMBEDDING, ModelRoles, choose_roles, narrow_traits
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
 from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
 from chat_proc.timeline.compaction.thresholds import build_context_limits
@@ -146,7 +146,7 @@ async def open_worker(
         wire = await stack.enter_async_context(open_wire(settings.redis_url, name=f"chat-proc:{owner}"))
         objects = open_objects(settings.objects_url)
         sandbox = await open_sandbox(settings.sandbox_python)
-        embedder, embedder_why = build_embedder(settings)
+        embedder, embedder_why = build_embedder(settings, config)
         memories = PostgresUserMemories(database) if settings.user_memory == "on" else None
         more = (*build_memory_tools(database, embedder, memories), *choose_web_tools(settings), *tools)
         offered = offer_tools(build_tool_ports(database, objects), sandbox, more=more)
@@ -177,9 +177,10 @@ def build_tool_ports(database: Database, objects: Objects) -> ToolPorts:
     )
 
 
-def build_embedder(settings: WorkerSettings) -> tuple[Embedder, str]:
+def build_embedder(settings: WorkerSettings, config: OperatorConfig) -> tuple[Embedder, str]:
     """The encoder of memory search, and why it is this one. Raises BadEmbedderSetting."""
-    choice = choose_embedder(settings.embedder, settings.model_environment, minilm_installed=is_minilm_installed())
+    setting = config.models.roles.get(EMBEDDING, settings.embedder)
+    choice = choose_embedder(setting, settings.model_environment, minilm_installed=is_minilm_installed())
     embedder = open_embedder(choice)
     tell = _log.warning if embedder.lexical_only else _log.info
     tell("embedder_chosen", embedder=embedder.name, why=choice.why, lexical_only=embedder.lexical_only)

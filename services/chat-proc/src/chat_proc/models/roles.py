@@ -7,7 +7,7 @@ from everturn.ports.language_model import LanguageModel, ModelTraits
 
 DECISION = "decision"
 EMBEDDING = "embedding"
-"""Not a language model: what it names is for the embeddings to read."""
+"""Not a language model: it names an encoder, in the forms of EMBEDDER."""
 _PLAYED = frozenset({"offline", "scripted"})
 
 
