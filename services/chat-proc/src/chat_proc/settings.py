@@ -13,6 +13,8 @@ from everturn.settings import CommonSettings
 
 MAX_ROUNDS = 200
 MAX_CONFIG_BYTES = 1024 * 1024
+MIN_CONTEXT_TOKENS = 16_000
+"""The system text with all tools, ANNOUNCE take about 8,000 of them, whatever a conversation says."""
 
 
 class WorkerSettings(CommonSettings):
@@ -97,7 +99,7 @@ class WorkerSettings(CommonSettings):
     )
     context_max_tokens: int = Field(
         default=80_000,
-        ge=4_000,
+        ge=MIN_CONTEXT_TOKENS,
         validation_alias="CONTEXT_MAX_TOKENS",
         description="Tokens of one request; longer conversations are summarized. Never above what the model takes.",
     )

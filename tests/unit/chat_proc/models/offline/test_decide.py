@@ -35,6 +35,12 @@ def sales(prompt: "PromptBuilder") -> "PromptBuilder":
     return prompt.turn("turn_1", "Total revenue by region?").attach("sales.csv", "region,revenue\nNorth,10")
 
 
+def test_who_cannot_see_what_was_asked_says_so_and_never_answers_with_nothing(prompt: "PromptBuilder") -> None:
+    reply = decide_for(prompt.block("[TURN turn_1]").block("[MID-TURN CHECKPOINT]\npath=ar:x; stands for rounds"))
+
+    assert isinstance(reply, Answer) and reply.text.startswith("I can't see what you asked")
+
+
 def test_a_question_about_a_table_runs_a_program_first(sales: "PromptBuilder") -> None:
     reply = decide_for(sales)
 

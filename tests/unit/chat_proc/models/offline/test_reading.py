@@ -95,6 +95,24 @@ def test_working_summaries_are_memories_only_when_they_stand_for_their_turn(prom
     assert read_conversation(prompt.build()).memories == ("old", "Goal: went", "earlier")
 
 
+CHECKPOINT = (
+    "[MID-TURN CHECKPOINT]\npath=ar:turn_1.round.0.checkpoint.1; stands for the earlier rounds of this turn\n"
+    "## Active request\n- What is 17*2? (ar:turn_1.user.prompt)\n## Done\n- nothing"
+)
+
+
+def test_a_prompt_that_only_a_checkpoint_tells_of_is_what_was_asked(prompt: "PromptBuilder") -> None:
+    prompt.block("[TURN turn_1]").block(CHECKPOINT)
+
+    assert read_conversation(prompt.build()).now.asks == (Ask("prompt", "What is 17*2?"),)
+
+
+def test_a_prompt_that_stands_beside_a_checkpoint_is_asked_once(prompt: "PromptBuilder") -> None:
+    prompt.turn("turn_1", "What is 17*2?").block(CHECKPOINT)
+
+    assert read_conversation(prompt.build()).now.asks == (Ask("prompt", "What is 17*2?"),)
+
+
 def test_a_file_without_path_is_found_by_its_ref(prompt: "PromptBuilder") -> None:
     prompt.turn("turn_1", "go")
     prompt.block("[user.attachment.meta fi:turn_1.user.attachments/a.csv mime=text/csv]")

@@ -21,6 +21,7 @@ from chat_proc.models.offline.reply import (
 from chat_proc.models.offline.tasks import find_plan_ask, read_tasks
 from chat_proc.models.phrases.named_steps import read_steps
 
+_NOTHING_ASKED = "I can't see what you asked, it was too much at once. Please ask again in fewer words."
 _MAX_NOTICES = 2
 """After two refusals in a turn no further call is tried."""
 
@@ -153,7 +154,7 @@ def _conclude(tasks: list[Task], conversation: Conversation) -> Answer:
     marks = _mark_steps(tasks, conversation)
     if not any(task.step for task in tasks):
         marks = [f"{'✓' if ok else '✗'} [{n}]" for n in sorted(_open_steps(conversation))]
-    body = _render_body(tasks, outcomes, conversation)
+    body = _render_body(tasks, outcomes, conversation) or _NOTHING_ASKED
     footnote = "" if all(outcome.is_introduction for outcome in outcomes) else FOOTNOTE
     goal = " / ".join(" ".join(task.ask.text.split())[:200] for task in tasks)
     return Answer(

@@ -26,6 +26,9 @@ _ATTACHMENT = re.compile(r"^(?P<ref>fi:.+?)(?: mime=(?P<mime>\S*))?(?: size=\d*)
 _NOW = re.compile(r"^now \(UTC\): (\S+)", re.MULTILINE)
 _ZONE = re.compile(r"^user timezone: (\S+)", re.MULTILINE)
 _CODE_STATE = re.compile(r"^code: (.+)", re.MULTILINE)
+_CHECKPOINT = "MID-TURN CHECKPOINT"
+_ACTIVE = re.compile(r"^## Active request\n- (?P<text>.+?)(?: \(ar:[^ ()]+\))?$", re.MULTILINE)
+"""Where a checkpoint of the running turn keeps the prompt that it stands for."""
 _PROG_NAME = re.compile(r'"prog_name"\s*:\s*"([^"\\]+)"')
 
 StepMark = Literal["pending", "in_progress", "done", "failed"]
@@ -179,7 +182,7 @@ def _read_turns(blocks: list[Block]) -> tuple[Turn, ...]:
             groups.append((block.rest.split(" ")[0], []))
         elif block.kind == "user.prompt" and not groups:
             groups.append(("", [block]))
-        elif groups and not block.kind.isupper():
+        elif groups and (not block.kind.isupper() or block.kind == _CHECKPOINT):
             groups[-1][1].append(block)
     return tuple(_read_turn(turn_id, group) for turn_id, group in groups)
 
@@ -197,6 +200,7 @@ def _read_turn(turn_id: str, blocks: list[Block]) -> Turn:
 
 
 def _read_asks(blocks: list[Block]) -> Iterator[Ask]:
+    shown = any(block.kind == "user.prompt" for block in blocks)
     for block in blocks:
         match block.kind:
             case "user.prompt":
@@ -205,6 +209,8 @@ def _read_asks(blocks: list[Block]) -> Iterator[Ask]:
                 yield Ask("followup", block.body)
             case "user.steer":
                 yield Ask("steer", block.body)
+            case "MID-TURN CHECKPOINT" if not shown and (found := _ACTIVE.search(block.body)):
+                yield Ask("prompt", found["text"])
             case "event.external" if "(recorded only)" not in block.after:
                 yield Ask("followup", block.body)
             case _:
