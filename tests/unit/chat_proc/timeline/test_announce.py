@@ -77,7 +77,7 @@ def test_the_whole_text_in_its_fixed_order() -> None:
         "[RUNTIME LIMITS]\ncode: programs run in bubblewrap\na program: 1024 MB of memory, 240 s of processor time, "
         "files of at most 64 MB; it leaves at most 64 files, 64 MB together\n"
         "workspace: one file 64 MB\n\n"
-        "[TEMPORAL CONTEXT]\nuser timezone: UTC\nnow (UTC): 2026-03-01T12:00:00.000Z\n\n"
+        "[TEMPORAL CONTEXT]\nuser timezone: unknown\nnow (UTC): 2026-03-01T12:00:00.000Z\n\n"
         "[OPEN PLANS]\nplan_id=plan_a (current)\n  ✓ [1] collect\n  □ [2] draft\n\n"
         "[LIVE TURN EVENTS]\n- user.followup ar:turn_1.external.followup.sig_1: also the median\n\n"
         "[USER MEMORY HOTSET]\n(what the person wants remembered; what they say now outweighs it)\n"

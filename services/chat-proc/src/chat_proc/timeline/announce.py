@@ -62,6 +62,7 @@ class HotMemory:
 @dataclass(frozen=True, slots=True)
 class AnnounceState:
     """Everything ANNOUNCE tells. `code` says how programs run here, or why they can't; `now` is ISO 8601 in UTC.
+    No client tells its `timezone` yet.
 
     `run` are the limits of one program where programs run. `hotset` is None where durable memory is off, and the text
     of a failure where it is on and can't be read. `workspace` are the lines of that section, `limits` says what a turn
@@ -72,7 +73,7 @@ class AnnounceState:
     budget: Budget
     code: str
     now: str
-    timezone: str = "UTC"
+    timezone: str = "unknown"
     caps: ContextCaps | None = None
     run: RunLimits | None = None
     plans: tuple[PlanSnapshot, ...] = ()
