@@ -39,7 +39,7 @@ def test_the_defaults_are_those_of_the_design(monkeypatch: pytest.MonkeyPatch) -
         ("LEASE_S", "0.5"),
         ("DRAIN_TIMEOUT_S", "5"),
         ("TURN_COST_USD", "-1"),
-        ("CONTEXT_MAX_TOKENS", "15999"),
+        ("CONTEXT_MAX_TOKENS", "23999"),
         ("AI_REACT_AGENT_VERSION", "v1"),
     ],
 )

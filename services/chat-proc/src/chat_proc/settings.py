@@ -13,8 +13,8 @@ from everturn.settings import CommonSettings
 
 MAX_ROUNDS = 200
 MAX_CONFIG_BYTES = 1024 * 1024
-MIN_CONTEXT_TOKENS = 16_000
-"""The system text with all tools, ANNOUNCE take about 8,000 of them, whatever a conversation says."""
+MIN_CONTEXT_TOKENS = 24_000
+"""The system text with all tools and ANNOUNCE take about 8,000, one round with its program and result as much again."""
 
 
 class WorkerSettings(CommonSettings):
