@@ -43,6 +43,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("DELETE", "/conversations/{tenant}/{project}/{conversation_id}"): None,
     ("POST", "/conversations/{tenant}/{project}/fetch"): {"conversation_id": "{conversation_id}"},
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}/turns/{turn_id}"): None,
+    ("GET", "/conversations/{tenant}/{project}/{conversation_id}/turns/{turn_id}/index"): None,
     ("POST", "/conversations/{tenant}/{project}/{conversation_id}/turns-with-feedbacks"): {},
     ("POST", "/conversations/{tenant}/{project}/{conversation_id}/turns/{turn_id}/feedback"): {"reaction": "ok"},
     ("POST", "/conversations/{tenant}/{project}/{conversation_id}/messages"): {"text": "mine now"},
