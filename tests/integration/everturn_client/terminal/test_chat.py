@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from everturn.model import block_bodies as bodies
 from everturn.model.turns import Outcome
 from everturn.testing.stories import Story, make_artifact
-from everturn.wire.events import parse_envelope
+from everturn.wire.events import ChatCompaction, parse_envelope
 
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer
@@ -37,6 +37,12 @@ def tell_end(story: Story, outcome: Outcome = Outcome.COMPLETED) -> None:
     story.start_round()
     story.add(bodies.CompletionBody(text=story.stream("answer", 0, ["Here ", "it is."])))
     story.end_turn(outcome)
+
+
+def tell_compaction(story: Story) -> None:
+    begun = ChatCompaction(status="started", reason="soft", before_tokens=70_000)
+    for told in (begun, begun.model_copy(update={"status": "completed", "after_tokens": 9_000})):
+        story.events.append(story.events[-1].model_copy(update={"id": None, "type": told.type, "data": told}))
 
 
 async def test_the_answer_streams_to_standard_output_and_the_rest_beside_it(
@@ -68,6 +74,23 @@ async def test_the_answer_streams_to_standard_output_and_the_rest_beside_it(
         assert told in err
     assert "\x1b" not in out + err
     assert (tmp_path / "files" / "chart.png").read_bytes() == b"image"
+
+
+async def test_a_compaction_and_the_sources_are_told_beside_the_answer(
+    server: "SmallServer", everturn: "Everturn"
+) -> None:
+    server.story.start_turn("Look it up")
+    server.snapshot_page = 0
+    server.story.start_round()
+    tell_compaction(server.story)
+    server.story.answer(server.story.stream("answer", 0, ["It is so."]), cited=[1])
+    server.story.end_turn(Outcome.COMPLETED)
+
+    code, out, err = await everturn.run("chat", "Look it up")
+
+    assert (code, out) == (0, "It is so.\n")
+    assert "▸ summarizing older parts (70,000 tokens) …\n✓ summarized older parts (70,000 → 9,000 tokens)\n" in err
+    assert "Sources:\n  [1] Title 1  https://a.example/1\n" in err
 
 
 async def test_a_failed_turn_says_why_and_ends_with_code_1(server: "SmallServer", everturn: "Everturn") -> None:

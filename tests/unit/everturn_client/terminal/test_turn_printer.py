@@ -5,6 +5,7 @@ from everturn.model.turns import Outcome
 from everturn.testing.stories import PROJECT, TENANT, Story, make_artifact
 from everturn.timeline.conversation_state import build_state
 from everturn.timeline.event_fold import fold_event
+from everturn.wire.events import ChatCompaction
 from everturn_client.terminal.turn_printer import TurnPrinter
 
 
@@ -105,6 +106,45 @@ def test_a_written_file_is_named_and_not_poured_out() -> None:
     story.stream("timeline_text", 1, ["Shown"], artifact="files/b.md")
 
     assert print_story(story) == [("info", "✎ writing files/a.md\n"), ("info", "Shown")]
+
+
+def test_the_sources_of_an_answer_stand_below_it_with_their_numbers() -> None:
+    story = Story()
+    story.start_turn("Who says so?")
+    story.start_round()
+    story.answer(story.stream("answer", 0, ["Two do."]), cited=[2, 5])
+    story.end_turn(Outcome.COMPLETED)
+
+    printed = print_story(story)
+
+    assert printed[:3] == [
+        ("answer", "Two do."),
+        ("answer", "\n"),
+        ("info", "Sources:\n  [2] Title 2  https://a.example/2\n  [5] Title 5  https://a.example/5\n"),
+    ]
+
+
+def test_a_compaction_ends_the_line_of_a_text_and_stands_on_its_own() -> None:
+    printer = TurnPrinter(show_thinking=True, download_command="everturn download")
+    story = Story()
+    story.start_turn("Hi")
+    story.start_round()
+    story.stream("answer", 0, ["Half"])
+    state = build_state(story.pages[0], tenant=TENANT, project=PROJECT)
+    for event in story.events:
+        state = fold_event(state, event)
+    printer.render(state.turns[-1])
+
+    begun = printer.render_compaction(ChatCompaction(status="started", reason="soft", before_tokens=70_000))
+    done = printer.render_compaction(
+        ChatCompaction(status="completed", reason="soft", before_tokens=70_000, after_tokens=9_000)
+    )
+
+    assert [(piece.tone, piece.text) for piece in (*begun, *done)] == [
+        ("answer", "\n"),
+        ("info", "▸ summarizing older parts (70,000 tokens) …\n"),
+        ("good", "✓ summarized older parts (70,000 → 9,000 tokens)\n"),
+    ]
 
 
 def test_a_failure_says_why() -> None:

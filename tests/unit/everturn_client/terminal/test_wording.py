@@ -5,7 +5,8 @@ import pytest
 from everturn.model.plans import PlanSnapshot
 from everturn.model.problems import problem
 from everturn.model.turns import TurnUsage
-from everturn.wire.views import ConversationView, EventView, SignalView, StepView, TurnView
+from everturn.wire.events import ChatCompaction
+from everturn.wire.views import CitationView, ConversationView, EventView, SignalView, StepView, TurnView
 from everturn_client.terminal import wording
 
 
@@ -62,6 +63,18 @@ def test_how_a_turn_ended_is_said(changes: dict[str, object], expected: str) -> 
     turn = TurnView(turn_id="t", ordinal=1, status="completed", text="").model_copy(update=changes)
 
     assert wording.render_end(turn) == expected
+
+
+def test_a_compaction_that_came_to_nothing_says_so() -> None:
+    told = ChatCompaction(status="skipped", reason="nothing_to_save", before_tokens=70_000)
+
+    assert wording.render_compaction(told) == "· older parts stay as they are"
+
+
+def test_a_source_is_one_line_whatever_its_title_holds() -> None:
+    cited = CitationView(sid=3, title="A\nreport", url="https://a.example/r", source_type="web")
+
+    assert wording.render_sources([cited]) == "Sources:\n  [3] A report  https://a.example/r"
 
 
 def test_counts_name_rounds_time_tokens_and_money() -> None:

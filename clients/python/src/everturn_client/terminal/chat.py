@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from everturn.errors import EverturnError
-from everturn.wire.events import encode_envelope
+from everturn.wire.events import ChatCompaction, Envelope, encode_envelope
 from everturn.wire.views import TurnView
 from everturn_client.answers import Accepted
 from everturn_client.client import EverturnClient
@@ -105,11 +105,16 @@ class Chat:
                 if self._options.as_json:
                     self._screen.write_raw(encode_envelope(step.envelope))
                 elif step.turn:
-                    self._screen.write(self._printer.render(step.turn))
+                    self._print_step(self._printer, step.turn, step.envelope)
                 last = step.turn
         if last is None:
             raise RuntimeError("A turn was followed to its end without being seen.")
         return last
+
+    def _print_step(self, printer: TurnPrinter, turn: TurnView, envelope: Envelope) -> None:
+        if isinstance(envelope.data, ChatCompaction) and envelope.turn_id == turn.turn_id:
+            self._screen.write(printer.render_compaction(envelope.data))
+        self._screen.write(printer.render(turn))
 
     async def _cancel_at(self, interrupt: asyncio.Event) -> None:
         await interrupt.wait()

@@ -4,14 +4,17 @@ from collections.abc import Iterator
 
 from everturn.model.plans import PlanSnapshot
 from everturn.timeline.event_fold import is_open
+from everturn.wire.events import ChatCompaction
 from everturn.wire.views import StepView, TextView, TurnView
 from everturn_client.terminal.screen import Piece, Tone
 from everturn_client.terminal.wording import (
+    render_compaction,
     render_counts,
     render_end,
     render_file,
     render_plan,
     render_signal,
+    render_sources,
     render_step,
 )
 
@@ -36,6 +39,10 @@ class TurnPrinter:
     def render(self, turn: TurnView) -> list[Piece]:
         """What is new since the last call."""
         return list(self._render(turn))
+
+    def render_compaction(self, told: ChatCompaction) -> list[Piece]:
+        """A line between what the turn prints; it is no part of the turn's state."""
+        return list(self._say(render_compaction(told), "good" if told.status == "completed" else "info"))
 
     def end_line(self) -> list[Piece]:
         """End the line that a text left open, so that something else can be written."""
@@ -103,6 +110,8 @@ class TurnPrinter:
         end = render_end(turn)
         if end:
             yield from self._say(end, "bad" if turn.error else "info")
+        if turn.citations:
+            yield from self._say(render_sources(turn.citations))
         if turn.files:
             yield from self._say("Files:")
         for file in turn.files:

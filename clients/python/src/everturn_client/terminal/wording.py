@@ -1,7 +1,10 @@
 """How things of a conversation are called in a terminal."""
 
+from collections.abc import Sequence
+
 from everturn.model.plans import PlanSnapshot, StepStatus
-from everturn.wire.views import ConversationView, FileView, SignalView, StepView, TurnView
+from everturn.wire.events import ChatCompaction
+from everturn.wire.views import CitationView, ConversationView, FileView, SignalView, StepView, TurnView
 
 _MARKS = {StepStatus.PENDING: "□", StepStatus.IN_PROGRESS: "…", StepStatus.DONE: "✓", StepStatus.FAILED: "✗"}
 MAX_LINE_CHARS = 200
@@ -36,6 +39,24 @@ def render_signal(signal: SignalView) -> str:
 def render_file(file: FileView, download_command: str) -> str:
     """One line for a file, with the command that downloads it."""
     return f"  {one_line(file.filename)} ({render_size(file.size)})   {download_command} {file.artifact_id}"
+
+
+def render_sources(citations: Sequence[CitationView]) -> str:
+    """The sources of an answer, each with the number that the answer cites it by."""
+    lines = [f"  [{cited.sid}] {one_line(cited.title)}  {cited.url}" for cited in citations]
+    return "\n".join(["Sources:", *lines])
+
+
+def render_compaction(told: ChatCompaction) -> str:
+    """One line for summarizing older parts, as it begins and ends."""
+    match told.status:
+        case "started":
+            return f"▸ summarizing older parts ({told.before_tokens:,} tokens) …"
+        case "completed":
+            after = "" if told.after_tokens is None else f" → {told.after_tokens:,}"
+            return f"✓ summarized older parts ({told.before_tokens:,}{after} tokens)"
+        case "skipped":
+            return "· older parts stay as they are"
 
 
 def render_end(turn: TurnView) -> str:
