@@ -14,7 +14,7 @@ from everturn.model.block_bodies import CompletionBody, NoticeBody, PlanAckBody,
 from everturn.model.plans import PlanStatus
 from everturn.model.turns import Outcome
 from everturn.ports.language_model import ContextLimitExceeded, ModelFailed, ModelUsage
-from everturn.testing.scripted_model import Fail, Finish, Pause, Say, Script, Think
+from everturn.testing.scripted_model import Fail, Finish, Pause, Say, Script, Step, Think
 from everturn.wire.events import ChatDelta, ChatRewind
 from everturn.wire.times import iso
 
@@ -315,6 +315,22 @@ async def test_an_empty_or_broken_action_behind_a_shown_answer_opens_no_other_ro
     assert len(bench.model.requests) == 1
     assert bench.texts(CompletionBody) == ["Done."]
     assert bench.exits[0].outcome is Outcome.COMPLETED
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [(Say(""),), (Say(""), Say(" \n"), Say("")), (Think(""),), (Say("<channel:thinking></channel:thinking>"),)],
+    ids=["a delta without content", "blank deltas", "empty reasoning", "an empty packet"],
+)
+async def test_what_has_no_content_behind_a_streamed_answer_opens_no_other_round(rest: tuple[Step, ...]) -> None:
+    bench = Bench([Say(""), Say(answer("Done.")), *rest, Finish()])
+
+    await run(bench)
+
+    assert len(bench.model.requests) == 1
+    assert bench.types == ["react.round.start", "assistant.completion", "react.exit"]
+    assert [text.text for text in bench.state().turns[0].texts] == ["Done."]
     await check_conversation(bench)
 
 

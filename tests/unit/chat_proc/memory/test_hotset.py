@@ -1,12 +1,22 @@
 import asyncio
+from collections.abc import Sequence
+
+from turn_bench.bench import ANN, Bench
+from turn_bench.replies import answer, call
 
 from chat_proc.memory.hotset import HOTSET_ROWS, Hotset
+from chat_proc.memory.indexer import Indexer
+from chat_proc.tools.file_types import is_text
+from chat_proc.tools.memory.memory_write import MemoryWriteTool
+from everturn.embeddings.hashed import HashedEmbedder
 from everturn.errors import Unavailable
+from everturn.model.block_bodies import AnchorBody
 from everturn.model.identity import Principal
+from everturn.ports.memory.index import EmbeddedSnippet, IndexJob
+from everturn.telemetry.failpoints import Failpoints
 from everturn.testing.contracts.user_memories import remembered
+from everturn.testing.memory.snippets import MemorySnippets
 from everturn.testing.memory.user_memories import MemoryUserMemories
-
-ANN = Principal("acme", "support", "ann")
 
 
 async def test_a_turn_begins_with_the_hottest_memories() -> None:
@@ -31,3 +41,54 @@ async def test_a_failure_or_a_wait_ends_no_turn() -> None:
 
     assert await Hotset(Down()).load_hotset(ANN) == "memories can't be read now"
     assert await Hotset(Slow(), timeout_s=0.01).load_hotset(ANN) == "memories can't be read now"
+
+
+class SeenSnippets(MemorySnippets):
+    """Tells when so many turns were indexed."""
+
+    def __init__(self, bench: Bench, turns: int) -> None:
+        super().__init__(bench.platform)
+        self.left = turns
+        self.done = asyncio.Event()
+
+    async def save_snippets(
+        self, principal: Principal, job: IndexJob, snippets: Sequence[EmbeddedSnippet], *, encoder: str
+    ) -> bool:
+        saved = await super().save_snippets(principal, job, snippets, encoder=encoder)
+        self.left -= 1
+        if not self.left:
+            self.done.set()
+        return saved
+
+
+async def test_a_note_the_agent_left_for_itself_is_never_promoted_to_user_memory() -> None:
+    memories = MemoryUserMemories()
+    note = {"path": "files/n.md", "channel": "internal", "content": "[P] Prefers metric units.", "scratchpad": True}
+    bench = Bench(
+        call("react.write", note),
+        answer("Noted.", summary="Units settled"),
+        call("memory.write", {"text": "Works at Acme."}),
+        answer("Kept."),
+        tools=[MemoryWriteTool(memories, HashedEmbedder())],
+        hotset=Hotset(memories),
+    )
+    index = SeenSnippets(bench, turns=2)
+
+    for text in ("I like metres.", "Remember where I work."):
+        await bench.say(text)
+        await bench.work()
+    await run_indexer(index, bench)
+
+    assert bench.texts(AnchorBody) == ["[P] Prefers metric units."]
+    assert [memory.text for memory in await memories.load_hotset(ANN, 99)] == ["Works at Acme."]
+
+
+async def run_indexer(index: SeenSnippets, bench: Bench) -> None:
+    """What happens to turns after their end."""
+    parts = {"embedder": HashedEmbedder(), "objects": bench.objects, "reads_as_text": is_text}
+    indexer = Indexer(index=index, failpoints=Failpoints(), **parts)
+    working = asyncio.create_task(indexer.run())
+    async with asyncio.timeout(5):
+        await index.done.wait()
+        indexer.drain()
+        await working

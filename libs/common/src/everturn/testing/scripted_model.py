@@ -23,7 +23,7 @@ SCRIPTED_USAGE = ModelUsage(input_tokens=100, output_tokens=20)
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Text of the reply; it arrives in chunks."""
+    """Text of the reply; it arrives in chunks, an empty text in an empty one."""
 
     text: str
 
@@ -114,7 +114,7 @@ class ScriptedModel:
         for step in (Say(script),) if isinstance(script, str) else script:
             match step:
                 case Say(text):
-                    for start in range(0, len(text), self._chunk_chars):
+                    for start in range(0, max(1, len(text)), self._chunk_chars):
                         await asyncio.sleep(self._chunk_pause_s)
                         yield TextDelta(text[start : start + self._chunk_chars])
                 case Think(text):
