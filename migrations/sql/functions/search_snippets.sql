@@ -1,8 +1,8 @@
 -- The snippets of a person that fit a question best, by vector and by words. It takes the person, because row-level
 -- security would keep the planner from the indexes; every part names tenant, project and user.
 -- Vectors are compared with all of the person's, one by one, up to p_exact rows; above that the graph is asked, and if it
--- gives too few, all are compared after all: so as many rows come as there are. Words that more than 100 of the
--- person's snippets have say nothing and are passed over: no more than 101 rows of one word are ever looked at, and
+-- gives too few, all are compared after all: so as many rows come as there are. Words that more than 50 of the
+-- person's snippets have say nothing and are passed over: no more than 51 rows of one word are ever looked at, and
 -- gin_fuzzy_search_limit keeps the index from listing all the others.
 -- The two orders are joined by reciprocal rank (k = 60), and what is recent is lifted by up to a quarter, of which half
 -- is gone after a week.
@@ -16,7 +16,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp
 SET enable_seqscan = off SET gin_fuzzy_search_limit = 500 AS $$
 #variable_conflict use_column
 DECLARE
-    c_common constant integer := 100;
+    c_common constant integer := 50;
     c_k constant integer := 60;
     v_depth constant integer := GREATEST(100, 3 * p_limit);
     v_rows integer;
