@@ -15,7 +15,7 @@ from everturn.model.problems import problem
 from everturn.ports.artifacts import Artifacts
 from everturn.ports.clock import Clock
 from everturn.ports.conversations import Conversations
-from everturn.ports.event_stream import EventReader
+from everturn.ports.event_stream import EventErasure, EventReader
 from everturn.ports.feedback import FeedbackBook
 from everturn.ports.inbox import Inbox
 from everturn.ports.objects import Objects
@@ -66,6 +66,7 @@ class Parts:
     objects: Objects
     wires: Wires
     events: EventReader
+    erasure: EventErasure
     clock: Clock
     ids: Ids
     metrics: IngressMetrics
@@ -102,6 +103,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
         conversations=parts.conversations,
         turns=parts.turns,
         objects=parts.objects,
+        events=parts.erasure,
         hints=parts.wires.hints,
         ids=parts.ids,
     )

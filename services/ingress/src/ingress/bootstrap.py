@@ -57,6 +57,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             objects=load_driver("objects")(settings.objects_url),
             wires=Wires(wire.doorbells, wire.hints, wire.inbox_bells),
             events=wire.event_reader,
+            erasure=wire.event_writer,
             clock=clock,
             ids=RandomIds(lambda: int(clock.now().timestamp() * 1000)),
             metrics=IngressMetrics(),

@@ -16,7 +16,7 @@ from everturn.testing.sequential_ids import SequentialIds
 class TestRedisEvents(EventsContract):
     @pytest.fixture
     def events(self, wire: Wire) -> Events:
-        return Events(wire.event_writer, wire.event_reader)
+        return Events(wire.event_writer, wire.event_reader, wire.event_writer)
 
 
 async def test_a_stream_is_forgotten_an_hour_after_its_last_entry(wire: Wire, redis_url: str) -> None:

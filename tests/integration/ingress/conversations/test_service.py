@@ -8,6 +8,10 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from everturn.model.leases import ORIGIN, EventCursor
+from everturn.ports.event_stream import EncodedEvent, Entry
+from everturn.redis.wire import Wire
+
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]
 
@@ -19,13 +23,15 @@ def stored_files(objects_url: str, conversation: str) -> list[Path]:
 
 
 async def test_an_erased_conversation_leaves_nothing(
-    client: httpx2.AsyncClient, chat: Any, refused: Refused, ingress_env: dict[str, str]
+    client: httpx2.AsyncClient, chat: Any, refused: Refused, ingress_env: dict[str, str], wire: Wire
 ) -> None:
     files = [{"filename": "a.csv", "data_base64": base64.b64encode(b"a,b\n").decode()}]
     sent = await chat.send("hello", attachments=files)
     conversation = sent["conversation_id"]
     file = (await chat.state(conversation))["turns"][0]["attachments"][0]
     assert stored_files(ingress_env["OBJECTS_URL"], conversation)
+    told = Entry(ORIGIN, (EncodedEvent(EventCursor(1, 1), "chat.delta", b"{}"),))
+    await wire.event_writer.publish(conversation, told, first=True)
 
     erased = await client.delete(f"{BASE}/{conversation}")
 
@@ -34,6 +40,7 @@ async def test_an_erased_conversation_leaves_nothing(
     assert erased.json()["objects_left"] == 0
     assert erased.json()["rows"]["turn"] == 1
     assert not stored_files(ingress_env["OBJECTS_URL"], conversation)
+    assert await wire.event_reader.load_after(conversation, ORIGIN, max_entries=10) == ()
     refused(await client.get(f"{BASE}/{conversation}"), 404)
     refused(await client.get(file["url"]), 404)
     refused(await client.delete(f"{BASE}/{conversation}"), 404)

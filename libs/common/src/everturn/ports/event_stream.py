@@ -59,6 +59,18 @@ class EventWriter(Protocol):
         ...
 
 
+ERASED_FENCE = 2**53 - 1
+"""Above every fence of a lease, and still exact where numbers are doubles."""
+
+
+class EventErasure(Protocol):
+    """What erasing a conversation needs of its stream."""
+
+    async def erase(self, conversation_id: ConversationId) -> None:
+        """Remove all events; for an hour whoever still publishes is told StaleFence. Raises Unavailable."""
+        ...
+
+
 class FollowSet(Protocol):
     """Which conversations a reader follows, and from where; shared by a hub and its reader."""
 

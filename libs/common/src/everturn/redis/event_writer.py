@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 from everturn.errors import StaleFence
 from everturn.model.ids import ConversationId
 from everturn.model.leases import EventCursor
-from everturn.ports.event_stream import Entry, EventsLost
+from everturn.ports.event_stream import ERASED_FENCE, Entry, EventsLost
 from everturn.redis.calls import PUBLISH_LIMIT_S, limited
 from everturn.redis.entries import build_fields, stream_key
 from everturn.redis.last_id import load_last_id
@@ -62,6 +62,16 @@ class RedisEventWriter:
                 raise StaleFence(conversation_id)
             case _:
                 raise EventsLost(conversation_id)
+
+    async def erase(self, conversation_id: ConversationId) -> None:
+        """What stays is an empty stream with the highest of all ids: it refuses a worker that has not heard yet."""
+        key = stream_key(conversation_id)
+        async with limited(PUBLISH_LIMIT_S), self._client.pipeline(transaction=True) as pipeline:
+            pipeline.delete(key)
+            pipeline.xadd(key, {"": ""}, id=f"{ERASED_FENCE}-0")
+            pipeline.xtrim(key, maxlen=0, approximate=False)
+            pipeline.expire(key, KEEP_S)
+            await pipeline.execute()
 
     async def trim(self, conversation_id: ConversationId, before: EventCursor) -> None:
         async with limited(PUBLISH_LIMIT_S):

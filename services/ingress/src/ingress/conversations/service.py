@@ -11,7 +11,7 @@ from everturn.model.conversations import Conversation
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, Ids, TurnId, is_id
 from everturn.ports.conversations import ConversationPage, ConversationQuery, Conversations
-from everturn.ports.event_stream import Hint, Hints
+from everturn.ports.event_stream import EventErasure, Hint, Hints
 from everturn.ports.objects import Objects
 from everturn.ports.turns import TurnPage, Turns
 from everturn.timeline.conversation_state import build_state
@@ -30,10 +30,20 @@ _log = structlog.get_logger(__name__)
 class ConversationService:
     """What the conversation endpoints do."""
 
-    def __init__(self, *, conversations: Conversations, turns: Turns, objects: Objects, hints: Hints, ids: Ids) -> None:
+    def __init__(
+        self,
+        *,
+        conversations: Conversations,
+        turns: Turns,
+        objects: Objects,
+        events: EventErasure,
+        hints: Hints,
+        ids: Ids,
+    ) -> None:
         self._conversations = conversations
         self._turns = turns
         self._objects = objects
+        self._events = events
         self._hints = hints
         self._ids = ids
 
@@ -58,14 +68,22 @@ class ConversationService:
         return saved
 
     async def erase(self, principal: Principal, conversation_id: ConversationId) -> ErasedOut:
-        """Remove the rows in one transaction, then all objects, those of refused commits with them."""
+        """Remove the rows in one transaction, then the events and all objects, those of refused commits with them."""
         erasure = await self._conversations.erase(principal, conversation_id)
+        await self._erase_events(conversation_id)
         await self._tell(conversation_id)
         objects = await self._delete_objects(conversation_id, erasure.object_keys)
         left = 0 if objects is not None else len(erasure.object_keys)
         return ErasedOut(
             conversation_id=conversation_id, rows=dict(erasure.rows), objects=objects or 0, objects_left=left
         )
+
+    async def _erase_events(self, conversation_id: ConversationId) -> None:
+        try:
+            await self._events.erase(conversation_id)
+        except Unavailable as error:
+            # They run out by themselves an hour after the last one.
+            _log.error("events of an erased conversation were not removed", error=str(error))
 
     async def _delete_objects(self, conversation_id: ConversationId, keys: Sequence[str]) -> int | None:
         # The rows are gone, so nobody can read the objects any more; those that stay are named in the log.

@@ -13,7 +13,7 @@ class TestMemoryEvents(EventsContract):
     @pytest.fixture
     def events(self) -> Events:
         both = MemoryEvents()
-        return Events(both, both)
+        return Events(both, both, both)
 
 
 async def test_after_a_loss_only_a_first_entry_is_taken() -> None:

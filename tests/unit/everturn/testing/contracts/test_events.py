@@ -19,7 +19,9 @@ async def test_streams_that_take_holes_are_noticed() -> None:
     careless = Careless()
 
     with pytest.raises(pytest.fail.Exception):
-        await EventsContract().test_an_entry_after_a_hole_is_refused_unless_it_is_the_first(Events(careless, careless))
+        await EventsContract().test_an_entry_after_a_hole_is_refused_unless_it_is_the_first(
+            Events(careless, careless, careless)
+        )
 
 
 async def test_an_added_conversation_is_told_once() -> None:

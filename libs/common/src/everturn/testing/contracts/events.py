@@ -10,7 +10,7 @@ import pytest
 from everturn.errors import StaleFence
 from everturn.model.ids import ConversationId
 from everturn.model.leases import ORIGIN, EventCursor
-from everturn.ports.event_stream import EncodedEvent, Entry, EventReader, EventsLost, EventWriter
+from everturn.ports.event_stream import EncodedEvent, Entry, EventErasure, EventReader, EventsLost, EventWriter
 from everturn.testing.sequential_ids import SequentialIds
 
 _LIMIT_S = 10.0
@@ -22,6 +22,7 @@ class Events:
 
     writer: EventWriter
     reader: EventReader
+    erasure: EventErasure
 
 
 @dataclass(slots=True)
@@ -105,6 +106,19 @@ class EventsContract:
         await events.writer.publish(conversation_id, entry(1, 2, 2), first=False)
 
         assert len(await events.reader.load_after(conversation_id, ORIGIN, max_entries=10)) == 2
+
+    async def test_an_erased_stream_holds_nothing_and_refuses_who_has_not_heard(self, events: Events) -> None:
+        conversation_id = SequentialIds().conversation()
+        await events.writer.publish(conversation_id, entry(7, 1, 2), first=True)
+
+        await events.erasure.erase(conversation_id)
+
+        assert await events.reader.load_after(conversation_id, ORIGIN, max_entries=10) == ()
+        for first in (True, False):
+            with pytest.raises(StaleFence):
+                await events.writer.publish(conversation_id, entry(7, 3, 3), first=first)
+        await events.erasure.erase(conversation_id)
+        assert await events.reader.load_after(conversation_id, ORIGIN, max_entries=10) == ()
 
     async def test_writing_goes_on_after_a_trim(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()

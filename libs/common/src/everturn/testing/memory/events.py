@@ -7,7 +7,7 @@ from contextlib import suppress
 from everturn.errors import StaleFence, Unavailable
 from everturn.model.ids import ConversationId
 from everturn.model.leases import EventCursor
-from everturn.ports.event_stream import Entry, EventsLost, FollowSet
+from everturn.ports.event_stream import ERASED_FENCE, Entry, EventsLost, FollowSet
 
 
 class MemoryEvents:
@@ -42,6 +42,11 @@ class MemoryEvents:
             self._entries.setdefault(conversation_id, []).append(entry)
             self._last[conversation_id] = entry_id
             self._note_change()
+
+    async def erase(self, conversation_id: ConversationId) -> None:
+        self._check()
+        self._entries.pop(conversation_id, None)
+        self._last[conversation_id] = EventCursor(ERASED_FENCE, 0)
 
     async def trim(self, conversation_id: ConversationId, before: EventCursor) -> None:
         self._check()
