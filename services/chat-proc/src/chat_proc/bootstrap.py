@@ -33,7 +33,7 @@ from chat_proc.models.ratios import LearnedRatios
 from chat_proc.models.retry import RetryingModel
 from chat_proc.models.roles import DECISION, EMBEDDING, ModelRoles, choose_roles, narrow_traits
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
-from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
+from chat_proc.settings import MIN_CONTEXT_TOKENS, OperatorConfig, WorkerSettings, load_config
 from chat_proc.timeline.compaction.thresholds import build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.file_types import is_text
@@ -297,6 +297,9 @@ def build_compactor(settings: WorkerSettings, models: ModelRoles, failpoints: Fa
     limits = build_context_limits(
         settings.context_max_tokens, context_tokens=traits.context_tokens, max_output_tokens=settings.max_output_tokens
     )
+    if limits.max_tokens < MIN_CONTEXT_TOKENS:
+        # Refused as a setting; a model is what the operator has, so it is only told what to expect of it.
+        _log.warning("context_is_small", model=traits.name, tokens=limits.max_tokens, enough=MIN_CONTEXT_TOKENS)
     return Compactor(limits, models.try_model(SUMMARY_ROLE), failpoints)
 
 

@@ -12,7 +12,7 @@ class UserMemories(Protocol):
     """All calls see only the principal's own memories."""
 
     async def save(self, principal: Principal, memory: UserMemory, vector: QueryVector | None) -> None:
-        """Keep it, or change the one with this id, which keeps its `created_at`.
+        """Keep it, or change the one with this id, which keeps its `created_at`. One that was changed later stays.
 
         Raises Conflict when the person has MAX_MEMORIES others.
         """

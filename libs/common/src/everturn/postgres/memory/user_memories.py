@@ -19,6 +19,7 @@ ON CONFLICT (tenant, project, user_id, id) DO UPDATE
    SET text = EXCLUDED.text, labels = EXCLUDED.labels, pinned = EXCLUDED.pinned, confidence = EXCLUDED.confidence,
        salience = EXCLUDED.salience, encoder = EXCLUDED.encoder, embedding = EXCLUDED.embedding,
        updated_at = EXCLUDED.updated_at
+ WHERE user_memory.updated_at <= EXCLUDED.updated_at
 """
 _LOAD = """
 SELECT id, text, labels, pinned, confidence, salience, created_at, updated_at
@@ -46,6 +47,7 @@ class PostgresUserMemories:
             # Two at once may both take the last place; the bound is for size, not for safety.
             if await transaction.fetchval(_OTHERS, memory.id) >= MAX_MEMORIES:
                 raise Conflict(f"There are {MAX_MEMORIES} memories, and no room for more.")
+            # A worker that was paused wakes up with what it wanted to write before: the newer one stays.
             await transaction.execute(
                 _SAVE,
                 principal.tenant,

@@ -40,6 +40,18 @@ class UserMemoriesContract:
         (found,) = await memories.load(owner, [first.id])
         assert found == replace(again, created_at=first.created_at)
 
+    async def test_what_was_changed_later_is_not_overwritten_by_a_worker_that_was_paused(
+        self, memories: UserMemories, owner: Principal
+    ) -> None:
+        newer = remembered("Prefers coffee.", age_days=1)
+        await memories.save(owner, newer, None)
+
+        await memories.save(
+            owner, replace(newer, text="prefers COFFEE", updated_at=newer.updated_at - timedelta(1)), None
+        )
+
+        assert await memories.load(owner, [newer.id]) == (newer,)
+
     async def test_what_is_forgotten_is_gone(self, memories: UserMemories, owner: Principal) -> None:
         memory = remembered("Gone.")
         await memories.save(owner, memory, None)

@@ -22,6 +22,8 @@ class MemoryUserMemories:
         if len(kept.keys() - {memory.id}) >= MAX_MEMORIES:
             raise Conflict(f"There are {MAX_MEMORIES} memories, and no room for more.")
         if memory.id in kept:
+            if kept[memory.id][0].updated_at > memory.updated_at:
+                return
             memory = replace(memory, created_at=kept[memory.id][0].created_at)
         kept[memory.id] = (memory, vector)
 
