@@ -8,7 +8,7 @@ LOCAL := $(BIN)/python -P -m everturn_local
 SOURCES := libs services clients deploy tests migrations bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fmt migrate doctor clean lock bench
+.PHONY: help setup run test check fmt migrate doctor clean lock bench images
 
 help: ## List the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,8 +19,11 @@ setup: ## Create the environments from the locks; does nothing when they are up 
 run: setup ## Start everything here: PORT=8080 EVERTURN_HOME=.everturn, ANTHROPIC_API_KEY or OPENAI_API_KEY for a model
 	@exec $(LOCAL) run
 
-test: setup ## Run all tests; TESTS=tests/unit ARGS='-k name -x' narrow it
-	@$(BIN)/pytest -q --durations=10 $(ARGS) $(TESTS)
+images: setup ## Make the images of container runs; does nothing when they are there; BASE=image stands on another one
+	@$(LOCAL) images --base "$(BASE)"
+
+test: setup ## Run all tests, in groups side by side; TESTS=tests/unit ARGS='-k name -x' narrow it
+	@$(if $(strip $(TESTS)$(ARGS)),$(BIN)/pytest -q --durations=10 $(ARGS) $(TESTS),exec $(BIN)/python -P -m everturn_local.suite $(if $(LIMIT_S),--limit-s $(LIMIT_S)))
 
 check: setup ## Lint, format check, types, layers, architecture rules
 	@failed=; for gate in "ruff check $(SOURCES)" "ruff format --check --quiet $(SOURCES)" "pyright --warnings" \

@@ -59,12 +59,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="only tell whether the environments are up to date")
     parser.add_argument("--lock", action="store_true", help="resolve the dependencies anew and write both lock files")
+    parser.add_argument(
+        "--libraries",
+        nargs=3,
+        metavar=("FOLDER", "PYTHON", "PLATFORM"),
+        help="put the libraries of generated code into a folder, for another Python such as 3.12 x86_64-manylinux_2_28",
+    )
     chosen = parser.parse_args()
     try:
         if chosen.check:
             return check_environments()
         if chosen.lock:
             save_locks()
+        elif chosen.libraries:
+            save_libraries(*chosen.libraries)
         else:
             save_environments()
     except SetupError as error:
@@ -162,7 +170,22 @@ def save_sandbox_environment() -> None:
             SANDBOX,
             *wheels,
         )
+    with Step("list of fonts"):
+        save_font_list()
     save_stamp(SANDBOX, stamp)
+
+
+def save_font_list() -> None:
+    """Where the executor looks for it: to make it anew takes longer than most programs run."""
+    made = SANDBOX / "share" / "everturn" / "matplotlib"
+    env = {**os.environ, "MPLCONFIGDIR": str(made)}
+    run(SANDBOX / "bin" / "python", "-I", "-c", "import matplotlib.font_manager", env=env)
+
+
+def save_libraries(folder: str, python: str, platform: str) -> None:
+    """What generated code may import in a container, whose Python need not be ours. Runs none of it: wheels only."""
+    target = ["--target", folder, "--python-version", python, "--python-platform", platform]
+    run_uv("pip", "install", "--no-deps", "--require-hashes", "--only-binary", ":all:", *target, "-r", SANDBOX_LOCK)
 
 
 def save_bubblewrap() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from chat_proc.settings import WorkerSettings
 from everturn.settings import CommonSettings, render_env_example
+from exec_supervisor.settings import BrokerSettings
 from ingress.settings import IngressSettings
 
 WORKER = (
@@ -15,7 +16,12 @@ EXAMPLE = Path(__file__).resolve().parents[2] / ".env.example"
 
 def test_the_example_file_lists_every_setting() -> None:
     text = render_env_example(
-        [("both services", CommonSettings), ("ingress", IngressSettings), (WORKER, WorkerSettings)]
+        [
+            ("both services", CommonSettings),
+            ("ingress", IngressSettings),
+            (WORKER, WorkerSettings),
+            ("broker", BrokerSettings),
+        ]
     )
     if os.environ.get("UPDATE_GOLDEN") == "1":
         EXAMPLE.write_text(text)

@@ -1,22 +1,47 @@
-"""The real bubblewrap sandbox for the tests here; where it can't be had they skip with the reason, in CI they fail."""
+"""The real sandbox by each of its launchers: whatever is tested with `run` or `sandbox` is tested on all of them.
+
+A launcher that can't be had is skipped with the reason; in CI it fails. `profiles.json` has what runs may use, by name.
+"""
 
 import asyncio
 import filecmp
 import itertools
+import json
 import os
-from collections.abc import Awaitable, Callable
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 import everturn
 import executor
-from chat_proc.sandbox.bubblewrap import BubblewrapSandbox, open_bubblewrap_sandbox
+from chat_proc.sandbox.broker_line import BrokerAddress, BrokerSilent
+from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
+from chat_proc.sandbox.containers import open_container_sandbox
+from chat_proc.sandbox.launching import SupervisedSandbox
 from everturn.ports.sandbox import ContractItem, RunRequest, RunResult, SandboxUnavailable, ToolCaller
-from everturn.wire.execution import Capability, GatewayCall, RunLimits, ToolReply
+from everturn.wire.execution import Capability, GatewayCall, ToolReply
+from everturn.wire.profiles import DEFAULT_PROFILE, Profiles, load_profiles
+from everturn_local.images.bases import try_load_base
+from everturn_local.images.engine import NoEngineError, open_engine
+from everturn_local.images.making import build_wanted
+from everturn_local.images.recipes import RECIPES
+from everturn_local.settings import load_environment
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-sandbox" / "bin" / "python"
+PROFILES_FILE = Path(__file__).with_name("profiles.json")
+BROKER = (sys.executable, "-I", "-m", "exec_supervisor", "broker")
+BROKER_ENDS_WITHIN_S = 30
+TIMEOUT_S = 240
+"""The first test of a launcher waits for what all of them share: the broker's first pairs, the battery's report."""
+
+MAX_PAIRS = 8
+"""Fewer than the runs that a test starts at once: the others wait for their turn, as they do in production."""
+
 
 Outputs = tuple[str, ...]
 RunProgram = Callable[..., Awaitable[RunResult]]
@@ -26,24 +51,92 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.sandbox)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")
-def sandbox() -> BubblewrapSandbox:
+def profiles() -> Profiles:
+    return load_profiles(str(PROFILES_FILE))
+
+
+@pytest.fixture(scope="session")
+def bubblewrap_sandbox(profiles: Profiles) -> SupervisedSandbox:
+    """Without a pool: every run is a cold start."""
     try:
-        opened = asyncio.run(open_bubblewrap_sandbox(PYTHON))
+        opened = asyncio.run(open_bubblewrap_sandbox(PYTHON, profiles))
     except SandboxUnavailable as unavailable:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"the sandbox is needed here: {unavailable}")
-        pytest.skip(f"no sandbox: {unavailable}")
+        leave_out(f"no bubblewrap: {unavailable}")
     check_installed_copies()
     return opened
+
+
+@pytest.fixture(scope="session")
+def images() -> dict[str, str]:
+    """The images made from the present sources: an older one would be tested in place of these."""
+    try:
+        with open_engine(load_environment()) as engine:
+            base = try_load_base(engine, "")
+            wanted = {} if base is None else {recipe.package: build_wanted(recipe, base.id).name for recipe in RECIPES}
+            missing = [name for name in wanted.values() if engine.try_load_image(name) is None]
+    except NoEngineError as error:
+        leave_out(f"no container engine: {error}")
+    if missing or not wanted:
+        leave_out("no images made from the present sources: make images")
+    return {"executor_image": wanted["executor"], "supervisor_image": wanted["exec_supervisor"]}
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory, images: dict[str, str]) -> Iterator[BrokerAddress]:
+    """A broker of this session, which ends its pairs at the end."""
+    folder = tmp_path_factory.mktemp("broker")
+    profiles = json.loads(PROFILES_FILE.read_text())
+    (folder / "profiles").write_text(json.dumps({name: {**profile, **images} for name, profile in profiles.items()}))
+    env = {
+        **os.environ,
+        "BROKER_SOCKET": f"{folder}/broker.sock",
+        "BROKER_MAX_PAIRS": str(MAX_PAIRS),
+        "EXECUTION_PROFILES": f"{folder}/profiles",
+    }
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(BROKER, env=env, stdout=subprocess.PIPE, stderr=log)
+    try:
+        if process.stdout is None or not process.stdout.readline():
+            leave_out(f"no broker: {(folder / 'log').read_text()[-500:]}")
+        yield BrokerAddress(f"unix://{folder}/broker.sock", path=f"{folder}/broker.sock")
+    finally:
+        process.terminate()
+        process.communicate(timeout=BROKER_ENDS_WITHIN_S)
+
+
+@pytest.fixture(scope="session")
+def containers_sandbox(broker: BrokerAddress) -> SupervisedSandbox:
+    """Through the session's broker, which keeps pairs of the default profile warm."""
+    try:
+        return asyncio.run(open_container_sandbox(broker))
+    except (SandboxUnavailable, BrokerSilent) as unavailable:
+        leave_out(f"no containers: {unavailable}")
+
+
+@pytest.fixture(scope="session", params=["bubblewrap", "containers"])
+def sandbox(request: pytest.FixtureRequest) -> SupervisedSandbox:
+    """Each launcher in turn."""
+    return request.getfixturevalue(f"{request.param}_sandbox")
+
+
+def leave_out(reason: str) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"this launcher is needed here: {reason}")
+    pytest.skip(reason)
 
 
 def check_installed_copies() -> None:
     """The sandbox environment holds copies of our two packages; old ones would be tested in place of these."""
     [installed] = (ROOT / ".venv-sandbox" / "lib").glob("python*/site-packages")
-    for package, parts in ((executor, ("*.py",)), (everturn, ("wire/framing.py", "wire/execution.py"))):
+    for package, parts in (
+        (executor, ("*.py",)),
+        (everturn, ("wire/framing.py", "wire/execution.py", "wire/records.py")),
+    ):
         source = Path(package.__path__[0])
         for file in itertools.chain.from_iterable(map(source.glob, parts)):
             copy = installed / source.name / file.relative_to(source)
@@ -52,8 +145,12 @@ def check_installed_copies() -> None:
 
 
 @pytest.fixture
-def run(sandbox: BubblewrapSandbox) -> RunProgram:
+def run(sandbox: SupervisedSandbox) -> RunProgram:
     """Runs a program with defaults that suit a test: no contract, no tools, ten seconds."""
+    return build_run(sandbox)
+
+
+def build_run(sandbox: SupervisedSandbox) -> RunProgram:
     numbers = itertools.count(1)
 
     async def run_program(
@@ -62,7 +159,7 @@ def run(sandbox: BubblewrapSandbox) -> RunProgram:
         outputs: Outputs = (),
         inputs: dict[str, bytes | Path] | None = None,
         timeout_s: float = 10.0,
-        limits: RunLimits | None = None,
+        profile: str = DEFAULT_PROFILE,
         capability: Capability | None = None,
         call_tool: ToolCaller | None = None,
         stop: asyncio.Event | None = None,
@@ -74,7 +171,7 @@ def run(sandbox: BubblewrapSandbox) -> RunProgram:
             contract=tuple(ContractItem(path) for path in outputs),
             inputs=inputs or {},
             timeout_s=timeout_s,
-            limits=limits or RunLimits(),
+            profile=profile,
             capability=capability or Capability(),
         )
         return await sandbox.run(request, call_tool or refuse, stop=stop)

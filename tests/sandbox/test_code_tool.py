@@ -1,6 +1,8 @@
 """The code tool over the real sandbox: a file of the conversation in, a chart and a table out."""
 
-from chat_proc.sandbox.bubblewrap import BubblewrapSandbox
+from turn_bench.programs import build_program_tools
+
+from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.tools.code.run_code import RunCodeParams, RunCodeTool
 from chat_proc.workspace.history import ArtifactHistory
 from everturn.model.identity import Principal
@@ -27,7 +29,7 @@ print(by_month.to_dict())
 """
 
 
-async def test_a_csv_becomes_a_chart_and_a_table(sandbox: BubblewrapSandbox) -> None:
+async def test_a_csv_becomes_a_chart_and_a_table(sandbox: SupervisedSandbox) -> None:
     objects = MemoryObjects()
     file = build_file("turn_1", "sales.csv", CSV, mime="text/csv")
     await objects.save(file.object_key, CSV)
@@ -45,7 +47,9 @@ async def test_a_csv_becomes_a_chart_and_a_table(sandbox: BubblewrapSandbox) -> 
     params = RunCodeParams.model_validate({"contract": contract})
 
     history = ArtifactHistory(MemoryArtifacts(MemoryPlatform()))
-    outcome = await RunCodeTool(sandbox, objects, history).run(ToolCall(CallId("call_1"), params, PROGRAM, context))
+    outcome = await RunCodeTool(sandbox, objects, history, build_program_tools()).run(
+        ToolCall(CallId("call_1"), params, PROGRAM, context)
+    )
 
     assert outcome.status == "ok", outcome.text
     assert "{'Feb': 20, 'Jan': 15}" in outcome.text

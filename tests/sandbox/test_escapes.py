@@ -1,44 +1,23 @@
-"""The escape battery on the real sandbox: every way out is tried from inside, each must be denied."""
+"""What the escape battery can't see from inside, on the real sandbox; the battery has tests of its own."""
 
-import asyncio
-import json
 import os
-import platform
-import socket
 from pathlib import Path
 
-import pytest
+from everturn.wire.execution import Capability, GatewayCall, ToolGrant, ToolReply
 
-from everturn.wire.execution import RunLimits
-
-PROBES = Path(__file__).with_name("escape_probes.py")
-
-
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the probes use the system call numbers of x86-64")
-async def test_every_way_out_is_denied(run, repository, monkeypatch):
-    monkeypatch.setenv("EVERTURN_TEST_SECRET", "only-outside-4711")
-    with socket.socket(socket.AF_UNIX) as abstract:
-        abstract.bind("\0everturn-escape-test")
-        abstract.listen()
-        known = [str(repository), "only-outside-4711", "everturn-escape-test"]
-        head = f"import sys\nsys.argv = ['program', *{known!r}]\n"
-
-        result = await run(head + PROBES.read_text(), timeout_s=30, limits=RunLimits(tail_chars=20000))
-
-    assert result.error is None, result.report_text
-    answers = json.loads(result.user_out_tail)
-    assert len(answers) > 50
-    assert not [name for name, denial in answers.items() if denial is None]
-    assert "not permitted" in answers["io_uring"]
+ONE_TOOL = Capability((ToolGrant("web_tools.web_search"),))
 
 
 async def test_outside_the_program_really_is_uid_1001(run, sandbox):
-    running = asyncio.create_task(run("import time; print('on', flush=True); time.sleep(1.5)  # uid-probe-815"))
-    await asyncio.sleep(0.8)
+    uids: set[int] = set()
 
-    uids = {uid for pid, uid in load_uids().items() if "-m executor" in load_command(pid)}
-    await running
+    async def look(call: GatewayCall) -> ToolReply:
+        uids.update(uid for pid, uid in load_uids().items() if "-m executor" in load_command(pid))
+        return ToolReply(call.id, True)
 
+    result = await run("await web_tools.web_search(query='x')", capability=ONE_TOOL, call_tool=look)
+
+    assert result.ok, result.report_text
     expected = 1001 if os.geteuid() == 0 else os.geteuid()
     assert uids == {expected}
     assert sandbox.posture.outer_uid == expected
@@ -85,23 +64,18 @@ open(OUTPUT_DIR + "/good", "w").write("good")
         assert expected in result.error.message
 
 
-async def test_a_program_that_kills_the_runner_gets_no_files_out_and_no_ok(run):
-    program = "import os\nopen(OUTPUT_DIR + '/a', 'w').write('a')\nos.kill(os.getppid(), 9)\nimport time; time.sleep(5)"
+async def test_a_program_can_neither_kill_nor_stop_nor_interrupt_its_runner(run):
+    program = """
+import os, signal
+assert os.getppid() == 1
+for number in set(range(1, 65)) - {32, 33}: os.kill(1, number)
+open(OUTPUT_DIR + "/a", "w").write("a")
+"""
 
     result = await run(program, outputs=("a",))
 
-    assert result.error.code == "killed"
-    assert result.artifacts == ()
-    assert result.duration_ms < 3000
-
-
-async def test_a_program_that_stops_the_runner_is_killed_at_the_limit(run):
-    program = "import os, signal, time\nos.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(60)"
-
-    result = await run(program, timeout_s=1)
-
-    assert result.error.code == "timeout"
-    assert result.duration_ms < 1000 + 2500
+    assert result.ok, result.report_text
+    assert [artifact.body for artifact in result.artifacts] == [b"a"]
 
 
 async def test_writing_to_descriptors_of_the_parent_reaches_nobody(run):

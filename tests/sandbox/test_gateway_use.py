@@ -217,3 +217,22 @@ print(sent < 10000)
     assert result.user_out_tail == "True\n", result.report_text
     assert len(result.receipt.calls) == 5
     assert result.receipt.refusals["quota_calls"] <= 101
+
+
+async def test_the_nonce_of_an_earlier_run_is_refused_and_the_valid_session_goes_on(run):
+    tell = "print(web_tools._call.__self__._nonce)"
+    earlier = (await run(tell, capability=ONE_TOOL, call_tool=echo)).user_out_tail.strip()
+    program = (
+        RAW
+        + f"""
+good = hello()
+s = connect(); s.sendall(encode_frame({{"kind": "hello", "nonce": {earlier!r}}}))
+print(cut(s), ask(good, 1)["ok"])
+"""
+    )
+
+    result = await run(program, capability=ONE_TOOL, call_tool=echo)
+
+    assert len(earlier) > 20
+    assert result.user_out_tail == "True True\n", result.report_text
+    assert result.receipt.refusals == {"wrong_nonce": 1}

@@ -20,12 +20,12 @@ EDGES: Mapping[str, frozenset[str]] = {
     "tool call": frozenset(
         {
             "services/chat-proc/src/chat_proc/agent/execution.py:_bounded",
-            "services/chat-proc/src/chat_proc/sandbox/client.py:_answer",
+            "services/chat-proc/src/chat_proc/sandbox/supervised.py:_answer",
         }
     ),
     "sandbox run": frozenset(
         {
-            "services/chat-proc/src/chat_proc/sandbox/bubblewrap.py:run",
+            "services/chat-proc/src/chat_proc/sandbox/launching.py:run",
             "services/executor/src/executor/program.py:execute",
         }
     ),
@@ -47,7 +47,7 @@ REF_MODULE = "libs/common/src/everturn/model/refs.py"
 UNSAFE_MODULES = frozenset({"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "jsonpickle"})
 UNSAFE_BUILTINS = frozenset({"eval", "exec", "compile", "__import__"})
 UNSAFE_ATTRIBUTES = frozenset({("yaml", "load"), ("yaml", "unsafe_load"), ("builtins", "eval"), ("builtins", "exec")})
-EXECUTION_FORMATS = frozenset({"everturn.wire.execution", "everturn.wire.framing"})
+EXECUTION_FORMATS = frozenset({"everturn.wire.execution", "everturn.wire.framing", "everturn.wire.records"})
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -185,12 +185,12 @@ def _is_environment(node: ast.AST) -> bool:
 
 
 def _written_environments(tree: ast.AST) -> Iterator[ast.AST]:
-    """`os.environ` in `os.environ[name] = value` and in `os.environ.update(...)` and `.pop(...)`."""
+    """`os.environ` in `os.environ[name] = value` and in `os.environ.update(...)`, `.pop(...)` and `.clear()`."""
     for node in ast.walk(tree):
         match node:
             case ast.Subscript(value=environment, ctx=ast.Store()):
                 yield environment
-            case ast.Call(func=ast.Attribute(value=environment, attr="update" | "pop")):
+            case ast.Call(func=ast.Attribute(value=environment, attr="clear" | "update" | "pop")):
                 yield environment
             case _:
                 pass

@@ -4,6 +4,7 @@ import ast
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -45,14 +46,16 @@ def build_module(path: str, text: str) -> Module:
     return Module(path=path, text=text, tree=ast.parse(text))
 
 
-def load_modules() -> list[Module]:
-    """All modules of all packages."""
+@cache
+def load_modules() -> tuple[Module, ...]:
+    """All modules of all packages, parsed once."""
     packages = [folder for pattern in SOURCE_FOLDERS for folder in sorted(ROOT.glob(pattern)) if folder.is_dir()]
-    return [_load_module(file) for package in packages for file in sorted(package.rglob("*.py"))]
+    return tuple(_load_module(file) for package in packages for file in sorted(package.rglob("*.py")))
 
 
-def load_test_modules() -> list[Module]:
-    return [_load_module(file) for file in sorted((ROOT / "tests").rglob("*.py"))]
+@cache
+def load_test_modules() -> tuple[Module, ...]:
+    return tuple(_load_module(file) for file in sorted((ROOT / "tests").rglob("*.py")))
 
 
 def _load_module(file: Path) -> Module:

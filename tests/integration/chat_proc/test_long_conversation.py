@@ -19,8 +19,8 @@ from long_talk.world import World, build_world
 from everturn.telemetry.metrics import PROMPT_BREAKS
 from everturn_local.servers.databases import DatabaseUrls
 
-TURNS = int(os.environ.get("LONG_TALK_TURNS", "500"))
-FACTS = min(200, TURNS)
+TURNS = int(os.environ.get("LONG_TALK_TURNS", "150"))
+FACTS = max(1, TURNS // 3)
 CONTEXT_TOKENS = 80_000
 SUMMARY = """## Active request
 - Reports, one a turn.
@@ -38,7 +38,7 @@ async def test_every_fact_of_a_very_long_conversation_is_found_by_few_reads_and_
     world = build_world(turns=TURNS, rounds=8, facts=FACTS)
     model, meter = LongTalkModel(world), RequestMeter(breaks=count_breaks)
     model.on_request = meter.take
-    models = {"decision": model, "summary": SideModel(SUMMARY), "title": SideModel("Five hundred reports")}
+    models = {"decision": model, "summary": SideModel(SUMMARY), "title": SideModel("Many reports")}
 
     async with open_long_talk(database, redis_url, tmp_path, models=models, tools=[ReportTool(world)]) as talk:
         samples = [await work_through(talk, model, world, turn) for turn in range(1, TURNS + 1)]

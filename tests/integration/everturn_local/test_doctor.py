@@ -7,6 +7,7 @@ import pytest
 
 from everturn_local.doctor import (
     Finding,
+    build_finding,
     inspect_disk,
     inspect_home,
     inspect_port,
@@ -16,6 +17,7 @@ from everturn_local.doctor import (
     render_findings,
     run_doctor,
 )
+from everturn_local.escapes import Escapes
 from everturn_local.home import run_lock, save_home
 from everturn_local.ports import LOOPBACK
 from everturn_local.settings import LocalSettings
@@ -24,6 +26,17 @@ from everturn_local.settings import LocalSettings
 @pytest.fixture
 def settings(tmp_path: Path) -> LocalSettings:
     return LocalSettings(everturn_home=tmp_path / "home", port=0)
+
+
+def test_walls_that_did_not_hold_are_a_problem_and_absent_ones_are_none():
+    held = build_finding(Escapes("bubblewrap", 2, 2, ("network 2 of 2",)))
+    missed = build_finding(Escapes("containers", 1, 2, ("NOT HELD network: connect (it got x)",)))
+    absent = build_finding(Escapes("containers", unavailable="No engine.", remedy="make images"))
+
+    assert (held.remedy, absent.remedy) == ("", "")
+    assert missed.remedy
+    assert "make images" in absent.fact
+    assert "NOT HELD network" in render_findings([held, missed, absent])
 
 
 def test_a_problem_comes_with_what_to_do():
@@ -35,7 +48,7 @@ def test_a_problem_comes_with_what_to_do():
 
 
 def test_the_page_has_a_line_for_every_check(settings: LocalSettings, capsys: pytest.CaptureFixture[str]):
-    problems = run_doctor(settings)
+    problems = run_doctor(settings, environment={}, walls=False)
 
     page = capsys.readouterr().out
     assert page.count("PROBLEM") == problems

@@ -40,6 +40,7 @@ from everturn.model.uploads import Upload
 from everturn.ports.inbox import IncomingMessage, IncomingSignal, Receipt
 from everturn.ports.tool import Tool
 from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.redaction import Redactor
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.memory.artifacts import MemoryArtifacts
 from everturn.testing.memory.conversation_reader import MemoryConversationReader
@@ -103,6 +104,7 @@ class Bench:
         self.ratios = LearnedRatios()
         self.registry = ToolRegistry([*tools, build_read_tool(self), WriteTool(self.objects), PlanTool(), HideTool()])
         self.stragglers = Stragglers(grace_s=0.05)
+        self.redactor = Redactor()
         self.conversation_id = self.ids.conversation()
         self.snapshots: list[StateView] = []
         self.hints: list[Envelope] = []
@@ -330,6 +332,7 @@ def build_loop(bench: Bench, gate: Gate, failpoints: Failpoints) -> AgentLoop:
             failpoints,
             ResultKeeper(bench.objects),
             stragglers=bench.stragglers,
+            redactor=bench.redactor,
             monotonic=bench.clock.monotonic,
         ),
         limits=bench.limits,

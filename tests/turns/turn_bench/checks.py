@@ -69,7 +69,8 @@ def check_ledgers(bench: Bench) -> None:
         results = [block.call_id for block in own if isinstance(block.body, ToolResultBody)]
         assert len(set(calls)) == len(calls)
         assert results == (calls if exit_body.error is None else calls[: len(results)])
-        for call_id in results:
+        loops = [block.call_id for block in own if isinstance(block.body, ToolResultBody) and block.body.parent is None]
+        for call_id in loops:
             assert call_id is not None
             assert bench.platform.effects[turn.id, call_id].state is not EffectState.INTENDED
     for row in bench.platform.signals.values():

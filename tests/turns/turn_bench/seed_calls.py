@@ -14,6 +14,7 @@ from everturn.testing.memory.conversation_reader import MemoryConversationReader
 from everturn.testing.memory.timelines import MemoryTimelines
 from everturn.testing.scripted_model import Script
 from turn_bench.bench import Bench
+from turn_bench.programs import build_parts
 from turn_bench.replies import call
 
 
@@ -32,7 +33,7 @@ def offer_all(bench: Bench, more: Sequence[Tool]) -> None:
         MemoryConversationReader(bench.platform),
         MemoryTimelines(bench.platform),
     )
-    bench.registry = offer_tools(ports, SandboxUnavailable("none here"), more=more).registry
+    bench.registry = offer_tools(ports, SandboxUnavailable("none here"), build_parts(), more=more).registry
 
 
 def read_call(bench: Bench, written: str, names: Mapping[str, object] | None = None) -> tuple[str, dict[str, Any]]:

@@ -56,6 +56,7 @@ class DemoTool:
         timeout_s: float = 60.0,
         takes_code: bool = False,
         strategy: Strategy = "unknown",
+        in_programs: bool = False,
     ) -> None:
         self.spec = ToolSpec(
             tool_id=name,
@@ -67,6 +68,7 @@ class DemoTool:
             takes_code=takes_code,
             cancellable=cancellable,
             timeout_s=timeout_s,
+            in_programs=in_programs,
         )
         self.calls: Counter[str] = Counter()
         self.effects: Counter[str] = Counter()

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from turn_bench.programs import build_parts
 
 from chat_proc.agent.race import Stragglers
 from chat_proc.bootstrap import (
@@ -13,12 +14,14 @@ from chat_proc.bootstrap import (
     build_limits,
     build_loop,
     build_model,
+    choose_execution,
     choose_models,
     choose_web_tools,
-    open_sandbox,
     open_worker,
 )
 from chat_proc.models.choice import BadModelSetting, ModelChoice
+from chat_proc.sandbox.broker_line import BadBrokerAddress
+from chat_proc.sandbox.opening import open_sandbox
 from chat_proc.settings import BadConfig, OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from everturn.ports.sandbox import SandboxUnavailable
@@ -80,15 +83,21 @@ def test_each_provider_is_loaded_when_it_is_chosen(provider: str, settings: Work
     assert model.traits.name
 
 
-async def test_without_a_python_for_programs_no_code_tool_is_offered() -> None:
-    sandbox = await open_sandbox(None)
+async def test_without_a_python_for_programs_no_code_tool_is_offered(settings: WorkerSettings) -> None:
+    async with open_sandbox(choose_execution(settings)) as sandbox:
+        assert isinstance(sandbox, SandboxUnavailable)
+        assert not [
+            spec.tool_id for spec in offer_tools(TOOL_PORTS, sandbox, build_parts()).registry.specs if spec.takes_code
+        ]
 
-    assert isinstance(sandbox, SandboxUnavailable)
-    assert "run" not in {spec.tool_id for spec in offer_tools(TOOL_PORTS, sandbox).registry.specs if spec.takes_code}
+
+def test_a_brokers_address_that_can_not_be_used_stops_the_start(settings: WorkerSettings) -> None:
+    with pytest.raises(BadBrokerAddress, match="unix:///path or tls://host:port"):
+        choose_execution(settings.model_copy(update={"broker_url": "tcp://1.2.3.4:5"}))
 
 
 def test_a_loop_is_built_for_the_tools_there_are(settings: WorkerSettings) -> None:
-    tools = offer_tools(TOOL_PORTS, SandboxUnavailable("none here"))
+    tools = offer_tools(TOOL_PORTS, SandboxUnavailable("none here"), build_parts())
 
     models = choose_models(settings, OperatorConfig())
 
@@ -112,7 +121,7 @@ def test_the_limits_of_a_turn_come_from_the_environment_and_the_configuration_fi
 
 
 def test_what_a_reply_may_hold_follows_the_version_and_the_offered_tools(settings: WorkerSettings) -> None:
-    tools = offer_tools(TOOL_PORTS, SandboxUnavailable("none here")).registry.specs
+    tools = offer_tools(TOOL_PORTS, SandboxUnavailable("none here"), build_parts()).registry.specs
 
     off = build_decision_limits(settings, tools)
     older = build_decision_limits(settings.model_copy(update={"agent_version": "v2"}), tools)

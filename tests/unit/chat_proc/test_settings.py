@@ -132,3 +132,20 @@ def test_a_wrong_configuration_file_is_refused_with_the_key_that_is_wrong(tmp_pa
 def test_a_configuration_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match="No such file"):
         load_config(tmp_path / "none.toml")
+
+
+def test_the_file_names_functions_that_are_tools(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(
+        '[[tools]]\nalias = "city"\nmodule = "city"\n[tools.tools.find]\neffect = "pure"\n', encoding="utf-8"
+    )
+
+    (entry,) = load_config(path).tools
+
+    assert (entry.alias, entry.module, entry.tools["find"].effect) == ("city", "city", "pure")
+
+
+def test_secrets_are_those_of_settings_addresses_and_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load(monkeypatch, {"BRAVE_API_KEY": "brave-key", "OPENAI_API_KEY": "openai-key"})
+
+    assert {"brave-key", "openai-key"} <= set(settings.secrets)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from everturn_local.banner import build_choices, build_commands, render_banner
+from everturn_local.images.choice import ContainerChoice
 
 REPORTS = {
     "ingress-1": {"url": "http://127.0.0.1:8080", "antivirus": "none", "antivirus_why": "no clamd configured"},
@@ -12,12 +13,21 @@ REPORTS = {
 
 
 def test_the_banner_shows_url_choices_reasons_and_how_to_use_it():
-    banner = render_banner(REPORTS, home=Path("/h"), start_s=3.21)
+    banner = render_banner(REPORTS, containers=ContainerChoice(True, "engine 1"), home=Path("/h"), start_s=3.21)
 
     for text in ("3.2 s", "http://127.0.0.1:8080", "offline (no key found)", "bubblewrap (it works here)", "/h/logs"):
         assert text in banner
     assert "none (no clamd configured)" in banner
+    assert "containers used (engine 1)" in banner
     assert ".venv/bin/everturn chat" in banner
+
+
+def test_where_there_are_no_containers_the_banner_says_why():
+    choice = ContainerChoice(False, "no container engine answers: start Docker, then make images")
+
+    banner = render_banner(REPORTS, containers=choice, home=Path("/h"), start_s=1)
+
+    assert "containers not used (no container engine answers: start Docker, then make images)" in banner
 
 
 def test_services_that_agree_are_told_once():
@@ -37,3 +47,9 @@ def test_what_no_service_reports_is_not_invented():
 def test_another_address_than_the_default_stands_in_the_commands():
     assert build_commands("http://127.0.0.1:9")[0].startswith("EVERTURN_URL=http://127.0.0.1:9 ")
     assert build_commands("http://127.0.0.1:8080")[0].startswith(".venv/bin/everturn")
+
+
+def test_the_file_that_the_banner_names_is_there():
+    [command] = [text for text in build_commands("http://127.0.0.1:8080") if "--file" in text]
+
+    assert (Path(__file__).parents[3] / command.split("--file ")[1]).is_file()

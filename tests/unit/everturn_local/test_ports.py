@@ -1,5 +1,6 @@
 """Loopback ports."""
 
+import os
 import socket
 from pathlib import Path
 
@@ -16,6 +17,21 @@ def test_a_free_port_lies_below_those_of_outgoing_connections():
 def test_a_port_with_a_listener_is_not_free():
     with socket.create_server((LOOPBACK, 0)) as listener:
         assert not is_port_free(listener.getsockname()[1])
+
+
+def test_a_port_is_given_out_once():
+    ports = [load_free_port() for _ in range(100)]
+
+    assert len(set(ports)) == 100
+
+
+def test_a_remembered_port_that_another_process_of_ours_has_is_replaced(tmp_path: Path):
+    free = 32_768 + os.getpid() % 10_000  # the number is this run's own, and nobody is given it
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind(f"\0everturn-port-{free}")
+        (tmp_path / "port").write_text(str(free))
+
+        assert save_port(tmp_path / "port") != free
 
 
 def test_a_port_is_remembered(tmp_path: Path):

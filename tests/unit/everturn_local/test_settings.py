@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from everturn.wire.profiles import load_profiles
 from everturn_local.settings import REPOSITORY, BadSettings, load_environment, load_run_environment, load_settings
 
 
@@ -44,6 +45,17 @@ def test_a_file_gives_what_the_environment_does_not(monkeypatch: pytest.MonkeyPa
 
     assert load_settings(file).port == 8091
     assert (env["OPENAI_API_KEY"], env["EVERTURN_MODEL"]) == ("from-environment", "offline")
+
+
+def test_one_sandbox_waits_unless_somebody_says_otherwise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    file = tmp_path / ".env"
+    monkeypatch.delenv("EXECUTION_PROFILES", raising=False)
+
+    default = load_profiles(load_run_environment(file)["EXECUTION_PROFILES"])["default"]
+    file.write_text("EXECUTION_PROFILES=\n")
+    chosen = load_profiles(load_run_environment(file)["EXECUTION_PROFILES"])["default"]
+
+    assert (default.warm, "pandas" in default.preload, chosen.warm) == (1, True, 0)
 
 
 def test_services_inherit_the_environment(monkeypatch: pytest.MonkeyPatch):

@@ -1,29 +1,39 @@
-"""The supervisor as a process: what it does with a worker that says nothing, nonsense, or goodbye."""
+"""Which kind of process is started, and that a wrong name starts none."""
 
-import signal
+import importlib.util
 import subprocess
 import sys
 
-COMMAND = [sys.executable, "-I", "-m", "exec_supervisor"]
+import pytest
+
+from exec_supervisor.bootstrap import MODES
 
 
-def test_a_worker_that_hangs_up_at_once_ends_it():
-    done = subprocess.run(COMMAND, input=b"", capture_output=True, check=False, timeout=20)
+def start(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-I", "-m", "exec_supervisor", *arguments]
+    return subprocess.run(command, input=b"", capture_output=True, check=False, timeout=50)
+
+
+@pytest.mark.parametrize("arguments", [(), ("bubblewrap",)])
+def test_a_supervisor_of_a_bubblewrap_run_is_what_starts_without_a_name(arguments):
+    done = start(*arguments)
 
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
 
 
-def test_nonsense_ends_it_with_a_reason_on_the_error_stream():
-    done = subprocess.run(COMMAND, input=b"\0\0\0\2{}", capture_output=True, check=False, timeout=20)
+def test_an_unknown_name_starts_nothing_and_lists_the_known_ones():
+    done = start("kubernetes")
 
-    assert done.returncode == 1
-    assert b"BadMessage" in done.stderr
+    assert done.returncode == 2
+    assert done.stderr == b"usage: python -m exec_supervisor [bubblewrap | pair | broker]\n"
 
 
-def test_a_signal_ends_it():
-    with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        process.stdin.write(b"\0\0")
-        process.stdin.flush()
-        process.send_signal(signal.SIGTERM)
+def test_no_kind_is_loaded_before_it_is_chosen():
+    loaded = (
+        "import sys, exec_supervisor.bootstrap; print([n for n in sys.modules if n.startswith('exec_supervisor.')])"
+    )
 
-        assert process.wait(20) in (1, -signal.SIGTERM)
+    done = subprocess.run([sys.executable, "-I", "-c", loaded], capture_output=True, check=True, timeout=50)
+
+    assert done.stdout == b"['exec_supervisor.bootstrap']\n"
+    assert importlib.util.find_spec(MODES["bubblewrap"]) is not None

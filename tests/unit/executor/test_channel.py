@@ -1,11 +1,15 @@
 """The executor's line: blocking frames over two descriptors."""
 
 import os
+import socket
+import threading
+import time
 
 import pytest
 
-from everturn.wire.execution import BadMessage, Hello, InputsEnd, Stop, build_message
+from everturn.wire.execution import Hello, InputsEnd, Stop
 from everturn.wire.framing import FrameDecoder, FrameError, encode_frame, encode_raw
+from everturn.wire.records import BadMessage, build_message
 from executor.channel import Channel, LineCut
 
 
@@ -64,3 +68,39 @@ def test_messages_and_raw_pieces_go_out(line):
 def test_a_selector_can_wait_for_it(line):
     assert os.fstat(line.channel.fileno())
     os.close(line.into)
+
+
+def test_a_socket_that_is_not_there_yet_is_waited_for(tmp_path):
+    channels: list[Channel] = []
+    connecting = threading.Thread(target=lambda: channels.append(Channel.connect(str(tmp_path / "s"))))
+    connecting.start()
+    time.sleep(0.05)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        peer, _ = listener.accept()
+    connecting.join()
+
+    with peer:
+        peer.sendall(encode_raw(b"tar"))
+        channels[0].write(b"back")
+
+        assert channels[0].receive_frame() == b"tar"
+        assert peer.recv(100) == encode_raw(b"back")
+    with pytest.raises(LineCut):
+        channels[0].receive_frame()
+    channels[0].close()
+
+
+def test_a_supervisor_that_never_comes_is_not_waited_for_without_end(tmp_path):
+    with pytest.raises(LineCut, match="no supervisor listens"):
+        Channel.connect(str(tmp_path / "s"), timeout_s=0.02)
+
+
+def test_a_frame_that_came_with_another_is_known_without_reading(line):
+    os.write(line.into, encode_raw(b"tar") + encode_frame(build_message(Stop("timeout"))))
+    os.close(line.into)
+
+    line.channel.receive_frame()
+
+    assert line.channel.holds_frame

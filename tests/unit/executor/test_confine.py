@@ -2,7 +2,7 @@
 
 import pytest
 
-from executor.confine import find_failures, judge_confinement
+from executor.confine import find_failures, is_counted, judge_confinement
 
 CLOSED = """Name:	python
 Uid:	1001	1001	1001	1001
@@ -18,8 +18,8 @@ Seccomp:	2
 LOOPBACK = "Inter-| Receive\n face |bytes\n    lo: 0 0\n"
 
 
-def judge(status: str = CLOSED, devices: str = LOOPBACK, read_only: bool = True) -> tuple[str, ...]:
-    return judge_confinement(status=status, devices=devices, root_is_read_only=read_only)
+def judge(status: str = CLOSED, devices: str = LOOPBACK, read_only: bool = True, pid: int = 1):
+    return judge_confinement(status=status, devices=devices, root_is_read_only=read_only, pid=pid)
 
 
 def test_a_closed_sandbox_has_no_failures():
@@ -45,6 +45,19 @@ def test_a_missing_wall_is_named(there, instead, told):
 def test_a_network_device_or_a_writable_root_is_named():
     assert judge(devices=LOOPBACK + "  eth0: 0 0\n") == ("it has a network device",)
     assert judge(read_only=False) == ("its root is writable",)
+
+
+def test_a_runner_that_signals_from_inside_could_reach_is_named():
+    assert judge(pid=2) == ("it is not the first process of its sandbox",)
+
+
+@pytest.mark.parametrize(("texts", "counted"), [((), False), (("64\n",), True), (("max\n",), False)])
+def test_a_control_group_counts_processes_where_it_has_a_number(tmp_path, texts, counted):
+    files = [tmp_path / "absent", *(tmp_path / f"pids.max{number}" for number, _ in enumerate(texts))]
+    for file, text in zip(files[1:], texts, strict=True):
+        file.write_text(text)
+
+    assert is_counted([str(file) for file in files]) is counted
 
 
 def test_this_test_process_is_not_confined():

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from everturn.wire.execution import Booted, RunLimits, Start, build_message, parse_message
+from everturn.wire.execution import Booted, RunLimits, Start
 from everturn.wire.framing import FrameDecoder, encode_frame
+from everturn.wire.records import build_message, parse_message
 
 LIMITS = RunLimits(file_bytes=1 << 20, open_files=50, processes=200, cpu_s=7)
 
@@ -89,7 +90,7 @@ def test_a_limit_is_never_raised():
 
 def test_outside_of_a_sandbox_the_executor_tells_what_is_missing_and_runs_nothing(tmp_path):
     written = tmp_path / "written"
-    start = Start(f"open({str(written)!r}, 'w').close()", (), RunLimits(), "n", (), 1 << 30)
+    start = Start("run-1", f"open({str(written)!r}, 'w').close()", (), RunLimits(), "n", (), 1 << 30)
 
     done = subprocess.run(
         [sys.executable, "-I", "-m", "executor"],
@@ -107,9 +108,10 @@ def test_outside_of_a_sandbox_the_executor_tells_what_is_missing_and_runs_nothin
 
 TAKE = """
 import os, sys
-from executor.channel import Channel
+from executor.channel import Channel, empty_input
 from everturn.wire.execution import Stop
 channel = Channel.take_standard_streams()
+empty_input()
 print("printed")
 print(repr(sys.stdin.read()), flush=True)
 channel.send(Stop(channel.receive(Stop).reason))

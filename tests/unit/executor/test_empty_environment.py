@@ -15,7 +15,8 @@ for module in pkgutil.iter_modules(executor.__path__):
     if module.name != "__main__":
         importlib.import_module(f"executor.{module.name}")
 ours = {name for name in sys.modules if name.partition(".")[0] == "everturn"}
-assert ours == {"everturn", "everturn.wire", "everturn.wire.execution", "everturn.wire.framing"}, ours
+formats = {f"everturn.wire.{name}" for name in ("execution", "framing", "records")}
+assert ours == {"everturn", "everturn.wire"} | formats, ours
 foreign = {name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names - {"everturn", "executor"}
 print(sorted(name for name in foreign if not name.startswith(("_", "sitecustomize"))))
 """

@@ -1,13 +1,22 @@
 """What is told about a program's end: its line, the limit it ran into, the tail of what it printed."""
 
 import errno
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from executor.program import execute
-from executor.report import Tail, build_program_error, find_line, limit_of_error, limit_of_signal, remember_program
+from executor.report import (
+    Tail,
+    build_program_error,
+    find_line,
+    limit_of_error,
+    limit_of_signal,
+    load_kernel_hits,
+    remember_program,
+)
 
 PROGRAM = "def inner():\n    raise KeyError('k')\n\ndef outer():\n    inner()\n\nouter()\n"
 
@@ -98,3 +107,41 @@ def test_the_executed_program_is_the_one_that_is_shown():
     execute("x = 1", __import__("types").ModuleType("m"))
 
     assert "1 / 0" in build_program_error(failure_of("1 / 0")).traceback
+
+
+@pytest.mark.parametrize(
+    ("files", "hits"),
+    [
+        ({}, ()),
+        ({"memory.events": "low 0\noom 3\noom_kill 0\n", "pids.events": "max 0\n"}, ()),
+        ({"memory.events": "oom_kill 2\n", "pids.events": "max 7\n"}, ("memory", "processes")),
+        (
+            {"memory/memory.oom_control": "under_oom 0\noom_kill 1\n", "pids/pids.events": "max 1\n"},
+            ("memory", "processes"),
+        ),
+        ({"memory.events": "nonsense\n"}, ()),
+    ],
+)
+def test_the_kernels_counts_tell_which_limits_it_enforced(tmp_path, files, hits):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    assert load_kernel_hits(str(tmp_path)) == hits
+
+
+def test_a_lock_that_can_not_be_made_is_explained():
+    names: dict[str, object] = {}
+    exec(
+        compile("def lock(): raise FileNotFoundError(2, 'No such file')", "/x/multiprocessing/synchronize.py", "exec"),
+        names,
+    )
+
+    with pytest.raises(FileNotFoundError) as lock:
+        names["lock"]()
+    with pytest.raises(FileNotFoundError) as other:
+        Path("/nowhere").read_bytes()
+
+    assert "use threads or subprocess" in build_program_error(lock.value).message
+    assert "use threads" not in build_program_error(other.value).message
+    assert "use threads" not in build_program_error(FileNotFoundError()).message

@@ -1,9 +1,11 @@
 """The report a runner makes of a program's end; whole runs are tried on the real sandbox."""
 
-from everturn.wire.execution import ProgramError, RunLimits, build_message
+from everturn.wire.execution import ProgramError, RunLimits
 from everturn.wire.framing import encode_frame
+from everturn.wire.records import build_message
 from executor.report import Tail
-from executor.runner import ProgramEnd, build_report
+from executor.runner import build_report
+from executor.watch import ProgramEnd
 
 FAILED = ProgramError("MemoryError", "", 3, "Traceback", "memory")
 

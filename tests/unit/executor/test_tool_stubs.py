@@ -25,6 +25,18 @@ def test_another_name_is_an_attribute_error_that_tells_what_there_is():
     assert repr(stubs["web_tools"]) == "<tools web_tools: web_search>"
 
 
-def test_positional_arguments_are_refused():
+async def test_arguments_may_be_given_by_place():
+    stubs = build_stubs(["a.b", "a.c"], echo, [("ref", "offset"), ()])
+
+    assert await stubs["a"].b("x", offset=2) == ("a.b", {"ref": "x", "offset": 2})
+    with pytest.raises(TypeError, match="takes 2 arguments, 3 were given; they are: ref, offset"):
+        stubs["a"].b(1, 2, 3)
+    with pytest.raises(TypeError, match="takes 0 arguments"):
+        stubs["a"].c(1)
+    with pytest.raises(TypeError, match="'ref' twice"):
+        stubs["a"].b("x", ref="y")
+
+
+def test_without_names_of_parameters_arguments_need_names():
     with pytest.raises(TypeError):
         build_stubs(["a.b"], echo)["a"].b(1)

@@ -1,4 +1,4 @@
-"""The command `python -m everturn_local run|doctor|migrate|clean`."""
+"""The command `python -m everturn_local run|images|doctor|migrate|clean`."""
 
 import argparse
 import asyncio
@@ -7,23 +7,27 @@ import sys
 from everturn.errors import EverturnError
 from everturn_local.doctor import run_doctor
 from everturn_local.home import Home, remove_home, run_lock
+from everturn_local.images.making import run_images
 from everturn_local.migrate import run_migrate
-from everturn_local.run import run_platform
-from everturn_local.settings import LocalSettings, load_settings
+from everturn_local.run import run_platform, show_progress
+from everturn_local.settings import LocalSettings, load_run_environment, load_settings
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="everturn_local", description="Everturn on one machine.")
-    parser.add_argument("command", choices=("run", "doctor", "migrate", "clean"))
+    parser.add_argument("command", choices=("run", "images", "doctor", "migrate", "clean"))
     parser.add_argument("--yes", action="store_true", help="clean: don't ask")
+    parser.add_argument("--base", default="", help="images: the image to stand on")
     chosen = parser.parse_args(arguments)
     try:
         settings = load_settings()
         match chosen.command:
             case "run":
                 return asyncio.run(run_platform(settings))
+            case "images":
+                return run_images(settings, base=chosen.base, report=show_progress)
             case "doctor":
-                return run_doctor(settings)
+                return run_doctor(settings, environment=load_run_environment())
             case "migrate":
                 print(run_migrate(settings))
                 return 0

@@ -3,11 +3,12 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from everturn.errors import EverturnError
+from everturn_local.escapes import BatteryFailed, Escapes, run_escapes
 from everturn_local.home import Home, HomeInUseError, run_lock
 from everturn_local.ports import is_port_free
 from everturn_local.servers.postgres import load_postgres_binary
@@ -26,22 +27,45 @@ class Finding:
     name: str
     fact: str
     remedy: str = ""
+    rows: tuple[str, ...] = ()
+    """What stands below the line."""
 
 
 Check = Callable[[LocalSettings], Finding]
 
 
-def run_doctor(settings: LocalSettings) -> int:
-    """Prints the page; returns the number of problems."""
+def run_doctor(settings: LocalSettings, *, environment: Mapping[str, str], walls: bool = True) -> int:
+    """Prints the page; returns the number of problems. With `walls` it also tries to escape from the sandboxes."""
     findings = [check(settings) for check in CHECKS]
-    print(render_findings(findings))
+    print(render_findings(findings), flush=True)
+    if walls:
+        tried = inspect_escapes(environment)
+        print(render_findings(tried))
+        findings += tried
     return sum(1 for finding in findings if finding.remedy)
+
+
+def inspect_escapes(environment: Mapping[str, str]) -> list[Finding]:
+    """The escape battery on every launcher that works here. One that is absent is no problem: its code isn't run."""
+    try:
+        return [build_finding(found) for found in run_escapes(environment)]
+    except BatteryFailed as failure:
+        return [Finding("escapes", f"the battery failed: {failure}", "report this with the output of the command")]
+
+
+def build_finding(found: Escapes) -> Finding:
+    if found.unavailable:
+        hint = f" (to have it: {found.remedy})" if found.remedy else ""
+        return Finding("escapes", f"{found.launcher}: not tried. {found.unavailable}{hint}")
+    remedy = "" if found.held == found.total else "set EXECUTION_MODE to another launcher, or off, and report this"
+    return Finding("escapes", f"{found.launcher}: {found.held} of {found.total} held", remedy, found.rows)
 
 
 def render_findings(findings: list[Finding]) -> str:
     lines: list[str] = []
     for finding in findings:
         lines.append(f"{'PROBLEM' if finding.remedy else 'ok':<8} {finding.name:<10} {finding.fact}")
+        lines += [f"{'':<8} {'':<10}   {row}" for row in finding.rows]
         if finding.remedy:
             lines.append(f"{'':<8} {'':<10} -> {finding.remedy}")
     return "\n".join(lines)

@@ -62,6 +62,15 @@ class Home:
         return self.root / "logs"
 
     @property
+    def sockets(self) -> Path:
+        return self.root / "sockets"
+
+    @property
+    def broker_socket(self) -> Path:
+        """Where the broker of container runs is served. A path of more than 107 bytes can't be a socket's."""
+        return self.sockets / "broker.sock"
+
+    @property
     def processes(self) -> Path:
         """Records of started processes, by which a later start finds what a killed run left."""
         return self.root / "processes"
@@ -69,6 +78,11 @@ class Home:
     @property
     def secrets_file(self) -> Path:
         return self.root / "secrets.json"
+
+    @property
+    def battery_report(self) -> Path:
+        """What the workers keep of the escape battery, so that a restart need not try it anew."""
+        return self.root / "battery.json"
 
     @property
     def lock_file(self) -> Path:
@@ -99,7 +113,7 @@ def save_home(root: Path) -> Home:
         home.root.chmod(0o710)
     else:
         home.root.chmod(0o700)
-    for folder in (home.processes, home.redis, home.objects, home.logs):
+    for folder in (home.processes, home.redis, home.objects, home.logs, home.sockets):
         folder.mkdir(exist_ok=True)
         folder.chmod(0o700)
     return home
@@ -132,9 +146,9 @@ def load_secrets(home: Home) -> Secrets:
 
 def remove_home(home: Home) -> None:
     """Delete all state. Only what we made: EVERTURN_HOME may name a folder that holds other things too."""
-    for folder in (home.postgres, home.redis, home.objects, home.logs, home.processes):
+    for folder in (home.postgres, home.redis, home.objects, home.logs, home.sockets, home.processes):
         shutil.rmtree(folder, ignore_errors=True)
-    for file in (home.secrets_file, home.lock_file):
+    for file in (home.secrets_file, home.lock_file, home.battery_report):
         file.unlink(missing_ok=True)
     if home.root.is_dir() and not any(home.root.iterdir()):
         home.root.rmdir()

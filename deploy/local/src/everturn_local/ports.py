@@ -17,13 +17,37 @@ class NoFreePort(EverturnError):
     """No loopback port was free."""
 
 
+_claims: dict[int, socket.socket] = {}
+"""Ports of this process, by an abstract Unix socket each: the kernel gives a name to one process of the machine and
+takes it back when that ends. Without it two programs that start at once, or one whose server is being restarted and
+another that looks for a port, would now and then choose the same."""
+
+
 def load_free_port() -> int:
-    """A port that is free now. Another program may take it before its user binds it; callers try again."""
+    """A port that is free now and that no other call, here or in another process of ours, gets while this one runs.
+
+    A program that is not ours may still take it before its user binds it; callers try again.
+    """
     candidates = (FIRST_PORT + secrets.randbelow(PORT_COUNT) for _ in range(MAX_TRIES))
-    port = next((port for port in candidates if is_port_free(port)), None)
+    free = (port for port in candidates if port not in _claims and is_port_free(port))
+    port = next((port for port in free if _try_claim(port)), None)
     if port is None:
         raise NoFreePort
     return port
+
+
+def _try_claim(port: int) -> bool:
+    """False when another process has it; no error when this one has."""
+    if port in _claims:
+        return True
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        claim.bind(f"\0everturn-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    _claims[port] = claim
+    return True
 
 
 def is_port_free(port: int, host: str = LOOPBACK) -> bool:
@@ -37,9 +61,9 @@ def is_port_free(port: int, host: str = LOOPBACK) -> bool:
 
 
 def save_port(file: Path) -> int:
-    """The port remembered in `file` while it is free, otherwise a new one, remembered."""
+    """The port remembered in `file` while it is free and nobody else's, otherwise a new one, remembered."""
     remembered = try_load_port(file)
-    if remembered is not None and is_port_free(remembered):
+    if remembered is not None and is_port_free(remembered) and _try_claim(remembered):
         return remembered
     port = load_free_port()
     file.write_text(f"{port}\n")

@@ -19,15 +19,28 @@ KILLED_LIMIT_S = 10.0
 class Child:
     """A started process. Must be created in the main thread: the parent-death signal follows the thread that forked."""
 
-    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], log: Path, pass_fds: Sequence[int] = ()) -> None:
-        """`log` receives standard output and error, appended. The child leads its own process group."""
-        with log.open("ab") as output:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        log: Path,
+        folder: Path | None = None,
+        pass_fds: Sequence[int] = (),
+        output: int | None = None,
+    ) -> None:
+        """`log` receives standard output and error, appended. The child leads its own process group.
+
+        It runs in `folder`, in ours without one. `output` is a descriptor that receives standard output instead.
+        """
+        with log.open("ab") as log_file:
             self._process = subprocess.Popen(
                 argv,
+                cwd=folder,
                 env=dict(env),
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                stdout=log_file if output is None else output,
+                stderr=log_file,
                 pass_fds=pass_fds,
                 start_new_session=True,
             )

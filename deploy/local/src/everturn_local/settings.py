@@ -12,6 +12,9 @@ from everturn.errors import EverturnError
 REPOSITORY = Path(__file__).resolve().parents[4]
 ENV_FILE = REPOSITORY / ".env"
 
+WARM_PROFILES = '{"default": {"warm": 1, "preload": ["numpy", "pandas", "matplotlib.pyplot"]}}'
+"""What runs may use where nobody has said it: one sandbox waits with the imports that most programs begin with."""
+
 
 class BadSettings(EverturnError):
     """A setting can't be used."""
@@ -23,6 +26,9 @@ class LocalSettings(BaseSettings):
     model_config = SettingsConfigDict(extra="ignore")
 
     everturn_home: Path = Field(default=REPOSITORY / ".everturn", description="Folder that holds all state.")
+    everturn_cache: Path = Field(
+        default=Path("~/.cache/everturn"), description="Folder for downloads of `make images`; may be deleted."
+    )
     host: str = Field(default="127.0.0.1", description="Address the ingress listens on.")
     port: int = Field(default=8080, ge=0, le=65_535, description="Port of the first ingress; 0 picks a free one.")
 
@@ -39,9 +45,9 @@ def load_settings(env_file: Path = ENV_FILE) -> LocalSettings:
 
 
 def load_run_environment(env_file: Path = ENV_FILE) -> dict[str, str]:
-    """What `make run` hands to the services: the environment, and what isn't there from `env_file`."""
+    """What `make run` hands to the services: the environment, what isn't there from `env_file`, and a warm sandbox."""
     written = {name: value for name, value in dotenv_values(env_file).items() if value is not None}
-    return {**written, **os.environ}
+    return {"EXECUTION_PROFILES": WARM_PROFILES, **written, **os.environ}
 
 
 def load_environment() -> dict[str, str]:

@@ -1,15 +1,19 @@
-"""`python -m chat_proc` runs one worker until SIGTERM."""
+"""`python -m chat_proc` runs one worker until SIGTERM; with `battery` it tries the walls of its launchers."""
 
+import argparse
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 from pydantic import ValidationError
 
-from chat_proc.bootstrap import open_worker
-from chat_proc.settings import WorkerSettings
+from chat_proc.bootstrap import choose_execution, open_worker
+from chat_proc.sandbox.battery.command import run_command
+from chat_proc.settings import ExecutionSettings, WorkerSettings
 from everturn.errors import EverturnError
 from everturn.telemetry.logging import configure_logging
+from everturn.telemetry.redaction import Redactor
 
 
 async def run(settings: WorkerSettings) -> None:
@@ -24,11 +28,24 @@ async def run(settings: WorkerSettings) -> None:
         await worker.run(tell_ready)
 
 
-def main() -> int:
+def parse_battery_arguments(arguments: list[str]) -> argparse.Namespace:
+    """Of `python -m chat_proc battery`."""
+    parser = argparse.ArgumentParser(prog="chat_proc battery", description="Try to escape from the sandboxes.")
+    parser.add_argument("--json", action="store_true", help="one line of JSON for each group")
+    parser.add_argument("--table", type=Path, help="file for the page of the documents")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
     """Exit status 2 says that a setting is wrong."""
     try:
+        if arguments[:1] == ["battery"]:
+            configure_logging("error", "json")
+            choice = choose_execution(ExecutionSettings())
+            given = parse_battery_arguments(arguments[1:])
+            return asyncio.run(run_command(choice, as_json=given.json, table=given.table))
         settings = WorkerSettings()  # pyright: ignore[reportCallIssue] the environment gives the arguments
-        configure_logging(settings.log_level, settings.log_format)
+        configure_logging(settings.log_level, settings.log_format, Redactor(settings.secrets))
         asyncio.run(run(settings))
     except (ValidationError, EverturnError) as error:
         sys.stderr.write(f"chat-proc can't start: {error}\n")
@@ -37,4 +54,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

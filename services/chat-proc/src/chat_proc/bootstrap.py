@@ -3,12 +3,12 @@
 import importlib
 import json
 import os
+import secrets
 import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import structlog
 
@@ -32,10 +32,13 @@ from chat_proc.models.choice import ModelChoice
 from chat_proc.models.ratios import LearnedRatios
 from chat_proc.models.retry import RetryingModel
 from chat_proc.models.roles import DECISION, EMBEDDING, ModelRoles, choose_roles, narrow_traits
-from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
-from chat_proc.settings import MIN_CONTEXT_TOKENS, OperatorConfig, WorkerSettings, load_config
+from chat_proc.sandbox.battery.gate import build_presence, pass_gate
+from chat_proc.sandbox.broker_line import ClientCertificate, parse_address
+from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
+from chat_proc.settings import MIN_CONTEXT_TOKENS, ExecutionSettings, OperatorConfig, WorkerSettings, load_config
 from chat_proc.timeline.compaction.thresholds import build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
+from chat_proc.tools.code.answering import ProgramParts
 from chat_proc.tools.file_types import is_text
 from chat_proc.tools.memory.memory_read import MemoryReadTool
 from chat_proc.tools.memory.memory_search import MemorySearchTool
@@ -48,6 +51,7 @@ from chat_proc.turn.titling import TitleCalls
 from chat_proc.worker.drain import Worker
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
+from chat_proc.worker.presence import PresenceTask
 from chat_proc.worker.slots import Slots
 from chat_proc.worker.sweeper import Sweeper
 from everturn.embeddings.choice import choose_embedder
@@ -59,7 +63,6 @@ from everturn.ports.language_model import LanguageModel
 from everturn.ports.memory.embedder import Embedder
 from everturn.ports.memory.user_memories import UserMemories
 from everturn.ports.objects import Objects
-from everturn.ports.sandbox import Sandbox, SandboxUnavailable
 from everturn.ports.tool import Tool, ToolSpec
 from everturn.postgres.artifacts import PostgresArtifacts
 from everturn.postgres.conversation_reader import PostgresConversationReader
@@ -68,13 +71,17 @@ from everturn.postgres.leases import PostgresLeases
 from everturn.postgres.memory.index import PostgresSnippetIndex
 from everturn.postgres.memory.search import PostgresMemorySearch
 from everturn.postgres.memory.user_memories import PostgresUserMemories
+from everturn.postgres.runs.effects import PostgresEffects
 from everturn.postgres.sweeps import PostgresSweeps
 from everturn.postgres.timelines import PostgresTimelines
 from everturn.postgres.turns import PostgresTurns
 from everturn.redis.wire import Wire, open_wire
 from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.redaction import Redactor
+from everturn.tools.described.loading import load_tools, open_tool_threads
 from everturn.tools.web.offered import WebAccess, build_web_tools
 from everturn.wire.execution import RunLimits
+from everturn.wire.profiles import load_profiles
 
 _log = structlog.get_logger(__name__)
 
@@ -85,6 +92,9 @@ MODEL_MODULES = {
     "scripted": "everturn.testing.scripted_file",
 }
 """Loaded when chosen: importing every provider's SDK costs 2 s and 166 MB."""
+PROGRAM_GRACE_S = 0.5
+"""What a tool that a program called may take to wind up: the run is to end within 2 s of its stop."""
+WORKER_ID_BYTES = 8
 STRAGGLERS_S = 2.0
 """What tool calls that ignored their cancellation get at the worker's end."""
 
@@ -126,6 +136,7 @@ class Drivers:
     wire: Wire
     objects: Objects
     embedder: Embedder
+    presence: PresenceTask
 
 
 @asynccontextmanager
@@ -145,19 +156,37 @@ async def open_worker(
         )
         wire = await stack.enter_async_context(open_wire(settings.redis_url, name=f"chat-proc:{owner}"))
         objects = open_objects(settings.objects_url)
-        sandbox = await open_sandbox(settings.sandbox_python)
+        opened = await stack.enter_async_context(open_sandbox(choose_execution(settings)))
+        if settings.execution_gate == "battery":
+            opened = await pass_gate(opened, settings.battery_report)
         embedder, embedder_why = build_embedder(settings, config)
         memories = PostgresUserMemories(database) if settings.user_memory == "on" else None
-        more = (*build_memory_tools(database, embedder, memories), *choose_web_tools(settings), *tools)
-        offered = offer_tools(build_tool_ports(database, objects), sandbox, more=more)
+        described = load_tools(config.tools, stack.enter_context(open_tool_threads()))
+        more = (*build_memory_tools(database, embedder, memories), *choose_web_tools(settings), *described, *tools)
+        sandbox = opened.sandbox if isinstance(opened, OpenedSandbox) else opened
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, STRAGGLERS_S)
+        leftovers = Stragglers(grace_s=PROGRAM_GRACE_S)
+        stack.push_async_callback(leftovers.close, STRAGGLERS_S)
+        programs = build_program_parts(settings, database, leftovers)
+        offered = offer_tools(build_tool_ports(database, objects), sandbox, programs, more=more)
         loop = build_loop(settings, config, models, offered, stragglers, objects=objects, memories=memories)
         titles = TitleCalls(models.try_model("title"), load_topic("title"))
-        worker = build_worker(settings, owner, Drivers(database, wire, objects, embedder), loop, titles)
+        presence = PresenceTask(
+            wire.presences, build_presence(secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots)
+        )
+        drivers = Drivers(database, wire, objects, embedder, presence)
+        worker = build_worker(settings, owner, drivers, loop, titles)
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
         search = embedder.name, embedder_why, embedder.lexical_only
-        yield worker, Readiness(name, why, offered.sandbox, offered.sandbox_why, *search)
+        sandbox_why = f"{opened.why}; {offered.sandbox_why}" if isinstance(opened, OpenedSandbox) else str(opened)
+        yield worker, Readiness(name, why, offered.sandbox, sandbox_why, *search)
+
+
+def build_program_parts(settings: WorkerSettings, database: Database, leftovers: Stragglers) -> ProgramParts:
+    """What answering the calls of programs needs."""
+    redactor, failpoints = Redactor(settings.secrets), Failpoints(settings.failpoint)
+    return ProgramParts(PostgresEffects(database), leftovers, redactor, failpoints)
 
 
 def choose_web_tools(settings: WorkerSettings) -> tuple[Tool, ...]:
@@ -196,14 +225,15 @@ def build_memory_tools(database: Database, embedder: Embedder, memories: UserMem
     return memsearch, *durable
 
 
-async def open_sandbox(python: Path | None) -> Sandbox | SandboxUnavailable:
-    """The launcher that works on this machine, or why there is none."""
-    if python is None:
-        return SandboxUnavailable("SANDBOX_PYTHON is not set.", "make setup")
-    try:
-        return await open_bubblewrap_sandbox(python)
-    except SandboxUnavailable as unavailable:
-        return unavailable
+def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
+    """What the settings say about running programs. Raises BadBrokerAddress, Invalid."""
+    certificate = ClientCertificate(settings.broker_ca, settings.broker_client_cert, settings.broker_client_key)
+    return ExecutionChoice(
+        mode=settings.execution_mode,
+        broker=parse_address(settings.broker_url, certificate) if settings.broker_url else None,
+        python=settings.sandbox_python,
+        profiles=load_profiles(settings.execution_profiles),
+    )
 
 
 def choose_models(settings: WorkerSettings, config: OperatorConfig) -> ModelRoles:
@@ -256,7 +286,7 @@ def build_loop(
 ) -> AgentLoop:
     """The agent loop over its models and tools; `stragglers` owns the calls that don't end when they should."""
     failpoints = Failpoints(settings.failpoint)
-    ids = RandomIds(_now_ms)
+    ids, redactor = RandomIds(_now_ms), Redactor(settings.secrets)
     limits = build_limits(settings, config)
     model, fallback = models.model(DECISION), models.fallback
     decisions, ratios = build_decision_limits(settings, tools.registry.specs), LearnedRatios()
@@ -284,7 +314,7 @@ def build_loop(
             failpoints=failpoints,
         ),
         closing=ClosingCall(generator),
-        tools=ToolRunner(tools.registry, failpoints, ResultKeeper(objects), stragglers=stragglers),
+        tools=ToolRunner(tools.registry, failpoints, ResultKeeper(objects), stragglers=stragglers, redactor=redactor),
         limits=limits,
         next_turn_id=ids.turn,
         failpoints=failpoints,
@@ -349,7 +379,8 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         ring_indexer=indexer.ring,
     )
     sweeper = Sweeper(sweeps, wire.doorbells, clock, lease_s=settings.lease_s)
-    return Worker(claim_loop, heartbeat, sweeper, indexer, deadline_s=settings.drain_timeout_s)
+    tasks = claim_loop, heartbeat, sweeper, indexer
+    return Worker(*tasks, presence=drivers.presence, deadline_s=settings.drain_timeout_s)
 
 
 def _now_ms() -> int:

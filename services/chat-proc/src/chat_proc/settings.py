@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from everturn.errors import Invalid
 from everturn.settings import CommonSettings
+from everturn.telemetry.redaction import find_named_secrets, find_url_secrets
+from everturn.tools.described.descriptor import ToolModule
 
 MAX_ROUNDS = 200
 MAX_CONFIG_BYTES = 1024 * 1024
@@ -17,7 +20,55 @@ MIN_CONTEXT_TOKENS = 24_000
 """The system text with all tools and ANNOUNCE take about 8,000, one round with its program and result as much again."""
 
 
-class WorkerSettings(CommonSettings):
+class ExecutionSettings(BaseSettings):
+    """How generated programs run; also all that a trial of the walls needs."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    execution_mode: Literal["auto", "containers", "bubblewrap", "off"] = Field(
+        default="auto",
+        validation_alias="EXECUTION_MODE",
+        description="How generated programs run; auto is containers where the broker answers, else bubblewrap.",
+    )
+    broker_url: str = Field(
+        default="",
+        validation_alias="BROKER_URL",
+        description="Who starts containers for programs: unix:///path or tls://host:port; empty is nobody.",
+    )
+    broker_ca: Path | None = Field(
+        default=None, validation_alias="BROKER_CA", description="With tls://: PEM file of who vouches for the broker."
+    )
+    broker_client_cert: Path | None = Field(
+        default=None,
+        validation_alias="BROKER_CLIENT_CERT",
+        description="With tls://: PEM file of this worker's certificate.",
+    )
+    broker_client_key: Path | None = Field(
+        default=None, validation_alias="BROKER_CLIENT_KEY", description="With tls://: PEM file of that one's key."
+    )
+    sandbox_python: Path | None = Field(
+        default=None,
+        validation_alias="SANDBOX_PYTHON",
+        description="Python of the environment programs run in under bubblewrap; empty offers no bubblewrap.",
+    )
+    execution_profiles: str = Field(
+        default="",
+        validation_alias="EXECUTION_PROFILES",
+        description="What a program may use, by name: JSON, or the path of a JSON file; `default` is always there.",
+    )
+    execution_gate: Literal["off", "battery"] = Field(
+        default="off",
+        validation_alias="EXECUTION_GATE",
+        description="battery offers the code tool only where every attempt of the escape battery is denied at start.",
+    )
+    battery_report: Path | None = Field(
+        default=None,
+        validation_alias="BATTERY_REPORT",
+        description="With EXECUTION_GATE=battery: file that keeps its result for a day; empty tries at every start.",
+    )
+
+
+class WorkerSettings(CommonSettings, ExecutionSettings):
     """Everything that can be set about one worker process."""
 
     worker_slots: int = Field(
@@ -104,12 +155,6 @@ class WorkerSettings(CommonSettings):
         description="Tokens of one request; longer conversations are summarized. Never above what the model takes.",
     )
 
-    sandbox_python: Path | None = Field(
-        default=None,
-        validation_alias="SANDBOX_PYTHON",
-        description="Python of the environment generated programs run in; empty offers no code tool.",
-    )
-
     embedder: str = Field(
         default="auto",
         validation_alias="EMBEDDER",
@@ -121,6 +166,13 @@ class WorkerSettings(CommonSettings):
         validation_alias="USER_MEMORY",
         description="on offers tools that remember things about a user for good, across conversations.",
     )
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no result of a tool and no log may show."""
+        keys = [key.get_secret_value() for key in (self.brave_api_key, self.tavily_api_key)]
+        urls = find_url_secrets((self.database_url, self.redis_url, self.objects_url))
+        return tuple(dict.fromkeys((*keys, *urls, *find_named_secrets(os.environ))))
 
     @property
     def model_environment(self) -> Mapping[str, str]:
@@ -168,6 +220,8 @@ class ModelsConfig(_Section):
 class OperatorConfig(_Section):
     """The whole file. Without a file everything is as the environment says."""
 
+    tools: tuple[ToolModule, ...] = ()
+    """Functions of the operator's own modules, offered as tools."""
     bundles: Mapping[str, BundleProps] = {}
     ai: AgentConfig = AgentConfig()
     models: ModelsConfig = ModelsConfig()

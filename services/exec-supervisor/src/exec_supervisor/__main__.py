@@ -1,4 +1,4 @@
-"""Entry point: `python -m exec_supervisor`, one process for one run, started by the worker."""
+"""Entry point: `python -m exec_supervisor`, one process for one run; with `broker`, one for all pairs."""
 
 import sys
 

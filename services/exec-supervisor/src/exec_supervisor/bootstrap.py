@@ -1,35 +1,23 @@
-"""Puts the supervisor on its standard streams: stdin is its worker's line in and its lifeline, stdout the line out."""
+"""Chooses what this process is. Each kind is loaded by name: where one runs, the libraries of the others are absent."""
 
-import asyncio
-import signal
+import importlib
 import sys
 from typing import Final
 
-from everturn.wire.execution import PIPE_FRAME_BYTES
-from everturn.wire.framing import FrameDecoder, FrameStream
-from exec_supervisor.supervisor.run import run_supervisor
-from exec_supervisor.supervisor.worker_line import WorkerLine
-
-_INPUT: Final = 0
+MODES: Final = {
+    "bubblewrap": "exec_supervisor.bubblewrap.entry",
+    "pair": "exec_supervisor.pair.entry",
+    "broker": "exec_supervisor.broker.entry",
+}
+_DEFAULT: Final = "bubblewrap"
+_WRONG_USE: Final = 2
 
 
 def main() -> int:
-    """The exit code of `python -m exec_supervisor`: 1 when it was ended before the result was sent."""
-    try:
-        return asyncio.run(_run())
-    except asyncio.CancelledError:
-        return 1
-
-
-async def _run() -> int:
-    loop = asyncio.get_running_loop()
-    if running := asyncio.current_task():
-        loop.add_signal_handler(signal.SIGTERM, running.cancel)
-    reader = asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout)
-    # Without a buffer `drain` means written: what is still held here when the process ends would be lost.
-    transport.set_write_buffer_limits(high=0)
-    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-    stream = FrameStream(reader, writer, FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True))
-    return await run_supervisor(WorkerLine(stream), _INPUT)
+    """The exit code of `python -m exec_supervisor [bubblewrap | pair | broker]`; the first is meant where none is."""
+    mode = sys.argv[1] if len(sys.argv) > 1 else _DEFAULT
+    if mode not in MODES:
+        sys.stderr.write(f"usage: python -m exec_supervisor [{' | '.join(MODES)}]\n")
+        return _WRONG_USE
+    code: int = importlib.import_module(MODES[mode]).main()
+    return code

@@ -1,20 +1,25 @@
-"""The executor's line to its supervisor: frames over the descriptors it was started with; the program gets others."""
+"""The executor's line to its supervisor: frames over descriptors that the program does not get."""
 
 import os
+import socket
+import time
 from typing import Final, TypeVar
 
-from everturn.wire.execution import PIPE_FRAME_BYTES, MessageClass, build_message, parse_message
+from everturn.wire.execution import EXECUTOR_FRAME_BYTES, PIPE_FRAME_BYTES
 from everturn.wire.framing import RAW_CHUNK_BYTES, Frame, FrameDecoder, encode_frame, encode_raw
+from everturn.wire.records import MessageClass, build_message, parse_message
 
 MessageT = TypeVar("MessageT", bound=MessageClass)
 
 _INPUT: Final = 0
 _OUTPUT: Final = 1
 _ERRORS: Final = 2
+_CONNECT_TIMEOUT_S: Final = 30.0
+_TRY_EVERY_S: Final = 0.01
 
 
 class LineCut(Exception):
-    """The supervisor is gone."""
+    """The supervisor is gone, or never came."""
 
 
 class Channel:
@@ -30,13 +35,26 @@ class Channel:
     def take_standard_streams(cls) -> "Channel":
         """Move stdin and stdout out of the way of the program: it finds an empty input and the error stream there."""
         read_fd, write_fd = os.dup(_INPUT), os.dup(_OUTPUT)
-        with open(os.devnull, "rb") as nothing:
-            os.dup2(nothing.fileno(), _INPUT)
         os.dup2(_ERRORS, _OUTPUT)
         return cls(read_fd, write_fd)
 
+    @classmethod
+    def connect(cls, path: str, *, timeout_s: float = _CONNECT_TIMEOUT_S) -> "Channel":
+        """Take the line at the socket `path`, which is there once the supervisor listens. Raises LineCut."""
+        deadline = time.monotonic() + timeout_s
+        while (line := _try_connect(path)) is None:
+            if time.monotonic() > deadline:
+                raise LineCut(f"no supervisor listens at {path}")
+            time.sleep(_TRY_EVERY_S)
+        return cls(os.dup(line.fileno()), line.detach())
+
     def fileno(self) -> int:
         return self._read_fd
+
+    @property
+    def holds_frame(self) -> bool:
+        """Whether a frame is here already, of which a selector would not tell."""
+        return bool(self._ready)
 
     def close(self) -> None:
         """Close both descriptors, as the forked program does."""
@@ -44,7 +62,7 @@ class Channel:
         os.close(self._write_fd)
 
     def send(self, message: MessageClass) -> None:
-        self._write(encode_frame(build_message(message), PIPE_FRAME_BYTES))
+        self._write(encode_frame(build_message(message), EXECUTOR_FRAME_BYTES))
 
     def receive_frame(self) -> Frame:
         """Wait for the next frame. Raises LineCut at the end of the stream, FrameError on nonsense."""
@@ -74,3 +92,19 @@ class Channel:
         for start in range(0, len(data), RAW_CHUNK_BYTES):
             self._write(encode_raw(data[start : start + RAW_CHUNK_BYTES]))
         return len(data)
+
+
+def _try_connect(path: str) -> socket.socket | None:
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        line.connect(path)
+    except (FileNotFoundError, ConnectionRefusedError):
+        line.close()
+        return None
+    return line
+
+
+def empty_input() -> None:
+    """Let the program find nothing on its input."""
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), _INPUT)

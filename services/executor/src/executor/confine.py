@@ -1,17 +1,15 @@
-"""What must hold before a program runs, the limits a program gets, and how everything it started is ended."""
+"""What must hold before a program runs, and the limits it gets."""
 
-import contextlib
 import ctypes
 import os
 import resource
-import signal
-import time
+from collections.abc import Sequence
 from typing import Final
 
 from everturn.wire.execution import RunLimits
 
 _PR_SET_DUMPABLE: Final = 4
-_GONE_WAIT_S: Final = 1.0
+_COUNTS: Final = ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max")
 
 
 def find_failures() -> tuple[str, ...]:
@@ -21,10 +19,11 @@ def find_failures() -> tuple[str, ...]:
             status=status.read(),
             devices=devices.read(),
             root_is_read_only=bool(os.statvfs("/").f_flag & os.ST_RDONLY),
+            pid=os.getpid(),
         )
 
 
-def judge_confinement(*, status: str, devices: str, root_is_read_only: bool) -> tuple[str, ...]:
+def judge_confinement(*, status: str, devices: str, root_is_read_only: bool, pid: int) -> tuple[str, ...]:
     """The same from the texts of `/proc/self/status` and `/proc/net/dev`."""
     fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     found = {name: value.split() for name, value in fields.items()}
@@ -41,6 +40,8 @@ def judge_confinement(*, status: str, devices: str, root_is_read_only: bool) -> 
         failures.append("it has a network device")
     if not root_is_read_only:
         failures.append("its root is writable")
+    if pid != 1:
+        failures.append("it is not the first process of its sandbox")
     return tuple(failures)
 
 
@@ -60,9 +61,10 @@ def confine_program(limits: RunLimits, address_space_bytes: int) -> None:
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_NOFILE, limits.open_files),
-        (resource.RLIMIT_NPROC, limits.processes),
     ):
         _lower(kind, value, value)
+    if not is_counted(_COUNTS):
+        _lower(resource.RLIMIT_NPROC, limits.processes, limits.processes)
     _lower(resource.RLIMIT_CPU, limits.cpu_s, limits.cpu_s + 1)
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
         score.write("1000")
@@ -75,24 +77,15 @@ def _lower(kind: int, soft: int, hard: int) -> None:
     resource.setrlimit(kind, (soft, hard))
 
 
-def end_everything_else(program_pid: int) -> int:
-    """End every process of the sandbox but the first and this one; the wait status of the program.
+def is_counted(files: Sequence[str]) -> bool:
+    """Whether a control group limits our processes: one of `files` then has a number.
 
-    Returns when they are gone (a second at most after the program): from then on nobody changes the output folder.
+    RLIMIT_NPROC would be wrong there. It counts all processes of the user, and containers share theirs.
     """
-    _kill_all()
-    status = os.waitpid(program_pid, 0)[1]
-    deadline = time.monotonic() + _GONE_WAIT_S
-    while _others() and time.monotonic() < deadline:
-        _kill_all()
-        time.sleep(0.002)
-    return status
-
-
-def _kill_all() -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(-1, signal.SIGKILL)
-
-
-def _others() -> set[int]:
-    return {int(name) for name in os.listdir("/proc") if name.isdigit()} - {1, os.getpid()}
+    for path in files:
+        try:
+            with open(path, encoding="ascii") as file:
+                return file.read().strip().isdigit()
+        except OSError:
+            continue
+    return False

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Final, Protocol, cast
 
-from everturn.wire.execution import InputsEnd, RunLimits, check_relative_path, parse_message
+from everturn.wire.execution import InputsEnd, RunLimits, check_relative_path
+from everturn.wire.records import parse_message
 from executor.channel import Channel
 
 _MAX_UNDECLARED: Final = 50
@@ -36,6 +37,12 @@ class RawReader:
         del self._pending[:size]
         return data
 
+    def is_empty(self) -> bool:
+        """Whether InputsEnd is what comes first."""
+        first = self.read(1)
+        self._pending[:0] = first
+        return not first
+
     def drain(self) -> None:
         """Read to the end: a tar stream is padded beyond its last member."""
         while self.read(1 << 16):
@@ -43,7 +50,12 @@ class RawReader:
 
 
 def unpack_inputs(reader: RawReader, root: str) -> None:
-    """Write the regular files of the tar stream below `root`. Raises ValueError for any other member."""
+    """Write the regular files of the tar stream below `root`; no bytes at all are no files.
+
+    Raises ValueError for any other member.
+    """
+    if reader.is_empty():
+        return
     with tarfile.open(fileobj=cast("IO[bytes]", reader), mode="r|") as archive:
         for member in archive:
             body = archive.extractfile(member) if member.isreg() else None

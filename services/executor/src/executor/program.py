@@ -1,30 +1,27 @@
 """The forked process that becomes the program: its limits, streams and environment, then its text."""
 
 import ast
+import atexit
+import contextlib
+import gc
 import importlib
 import inspect
+import io
 import os
+import signal
 import sys
 import types
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
-from everturn.wire.execution import (
-    GATEWAY_SOCKET,
-    OUTPUT_DIR,
-    PROGRAM_NAME,
-    WORKDIR,
-    ProgramError,
-    Start,
-    build_message,
-)
+from everturn.wire.execution import GATEWAY_SOCKET, OUTPUT_DIR, PROGRAM_NAME, WORKDIR, ProgramError, Start
 from everturn.wire.framing import FrameError, encode_frame
+from everturn.wire.records import build_message
 from executor.confine import confine_program
 from executor.report import build_program_error, remember_program
 from executor.tool_stubs import build_stubs
 
-_MAX_THREADS: Final = 4
 FAILED: Final = 1
 
 
@@ -37,12 +34,20 @@ class ProgramStreams:
     failure: int
 
 
+def get_ready(streams: ProgramStreams) -> None:
+    """Do what does not depend on the program, and touch once what every program touches: that costs page faults."""
+    _take_streams(streams)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _reseed()
+    execute("pass", types.ModuleType("__main__"))
+
+
 def run_program(start: Start, streams: ProgramStreams) -> int:
     """Become the program and run it to its end; the exit code of this process."""
-    _take_streams(streams)
-    _fill_environment()
+    os.environ["EXECUTION_ID"] = start.execution_id
     confine_program(start.limits, start.memory_limit_bytes)
-    exit_code, error = execute(start.program, _build_module(start))
+    _build_module(start)
+    exit_code, error = execute(start.program, sys.modules["__main__"])
     if error is not None:
         _tell_failure(streams.failure, error)
     return exit_code
@@ -67,6 +72,30 @@ def execute(text: str, module: types.ModuleType) -> tuple[int, ProgramError | No
     return 0, None
 
 
+def leave(exit_code: int) -> NoReturn:
+    """End this process as Python ends: threads, exit handlers, the program's objects, buffers.
+
+    All but what was imported ahead, whose orderly end takes longer than most programs run.
+    """
+    with contextlib.suppress(SystemExit):
+        if threads := sys.modules.get("threading"):
+            cast("Any", threads)._shutdown()
+        cast("Any", atexit)._run_exitfuncs()
+    _flush_all()
+    sys.modules.pop("__main__", None)
+    gc.collect()
+    _flush_all()
+    os._exit(exit_code)
+
+
+def _flush_all() -> None:
+    """Write what open files still hold. Before a collection too: it may take a file's buffer before its text."""
+    for left in (*gc.get_objects(), sys.stdout, sys.stderr):
+        if isinstance(left, (io.BufferedWriter, io.BufferedRandom, io.TextIOWrapper)):
+            with contextlib.suppress(OSError, ValueError):
+                left.flush()
+
+
 def _exit_code(leaving: SystemExit) -> int:
     if leaving.code is None:
         return 0
@@ -84,24 +113,20 @@ def _take_streams(streams: ProgramStreams) -> None:
         cast("Any", stream).reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
-def _fill_environment() -> None:
-    """Writable places for libraries that insist on one; few threads, for each costs address space and a process."""
-    for name, folder in (("MPLCONFIGDIR", ".config/matplotlib"), ("TMPDIR", ".tmp")):
-        place = os.path.join(WORKDIR, folder)
-        os.makedirs(place, exist_ok=True)
-        os.environ[name] = place
-    threads = str(min(os.cpu_count() or 1, _MAX_THREADS))
-    os.environ.update(MPLBACKEND="agg", HOME=WORKDIR, OMP_NUM_THREADS=threads, OPENBLAS_NUM_THREADS=threads)
+def _reseed() -> None:
+    """Random numbers of this program alone. Python's own generator is seeded anew by every fork, numpy's is not."""
+    if numbers := sys.modules.get("numpy.random"):
+        cast("Any", numbers).seed()
 
 
-def _build_module(start: Start) -> types.ModuleType:
+def _build_module(start: Start) -> None:
     module = types.ModuleType("__main__")
     module.__dict__.update(__file__=PROGRAM_NAME, OUTPUT_DIR=OUTPUT_DIR, WORKDIR=WORKDIR)
     if start.tools:
-        gateway = importlib.import_module("executor.rpc").Gateway(GATEWAY_SOCKET, start.nonce)
-        module.__dict__.update(build_stubs(start.tools, gateway.call))
+        rpc = importlib.import_module("executor.rpc")
+        gateway = rpc.Gateway(GATEWAY_SOCKET, start.nonce)
+        module.__dict__.update(build_stubs(start.tools, gateway.call, start.parameters), ToolError=rpc.ToolError)
     sys.modules["__main__"] = module
-    return module
 
 
 def _tell_failure(descriptor: int, error: ProgramError) -> None:

@@ -21,7 +21,18 @@ _LIMIT_OF_ERRNO: Final[dict[int, LimitName]] = {
     errno.EAGAIN: "processes",
     errno.ENOMEM: "memory",
 }
+_LOCKS: Final = "multiprocessing/synchronize.py"
+_NO_LOCKS: Final = (
+    " (locks of multiprocessing need shared memory, which programs don't have: use threads or subprocess)"
+)
 _LIMIT_OF_SIGNAL: Final[dict[int, LimitName]] = {signal.SIGXCPU: "cpu", signal.SIGXFSZ: "file_size"}
+
+_KERNEL_COUNTS: Final[tuple[tuple[str, str, LimitName], ...]] = (
+    ("memory.events", "oom_kill", "memory"),
+    ("memory/memory.oom_control", "oom_kill", "memory"),
+    ("pids.events", "max", "processes"),
+    ("pids/pids.events", "max", "processes"),
+)
 
 
 def remember_program(text: str) -> None:
@@ -36,7 +47,7 @@ def build_program_error(error: BaseException) -> ProgramError:
     return ProgramError(
         type=type(error).__name__[:MAX_TYPE_CHARS],
         # Not `str(error)`: the program's own exception may fail at that, and this text doesn't.
-        message=str(traceback.TracebackException(type(error), error, None))[:MAX_MESSAGE_CHARS],
+        message=str(traceback.TracebackException(type(error), error, None))[:MAX_MESSAGE_CHARS] + _explain(error),
         line=find_line(error),
         traceback=_cut_middle(text, MAX_TRACEBACK_CHARS),
         limit=limit_of_error(error),
@@ -50,6 +61,13 @@ def find_line(error: BaseException) -> int | None:
     stack = traceback.walk_tb(error.__traceback__)
     lines = [number for frame, number in stack if _is_program(frame.f_code.co_filename)]
     return lines[-1] if lines else None
+
+
+def _explain(error: BaseException) -> str:
+    """What the bare words of the system do not tell."""
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    found = isinstance(error, FileNotFoundError) and any(file.endswith(_LOCKS) for file in files[-1:])
+    return _NO_LOCKS if found else ""
 
 
 def limit_of_error(error: BaseException) -> LimitName | None:
@@ -66,6 +84,23 @@ def limit_of_error(error: BaseException) -> LimitName | None:
 def limit_of_signal(number: int) -> LimitName | None:
     """The limit whose signal ended a program."""
     return _LIMIT_OF_SIGNAL.get(number)
+
+
+def load_kernel_hits(control_group: str = "/sys/fs/cgroup") -> tuple[LimitName, ...]:
+    """The limits at which the kernel stepped in, where a sandbox shows its own control group (a container does).
+
+    So a run tells of a process that was killed for its memory although the program went on without it.
+    """
+    return tuple(limit for file, name, limit in _KERNEL_COUNTS if _load_count(f"{control_group}/{file}", name))
+
+
+def _load_count(path: str, name: str) -> int:
+    try:
+        with open(path, encoding="ascii") as file:
+            counts = dict(line.split() for line in file)
+        return int(counts.get(name, "0"))
+    except (OSError, ValueError):
+        return 0
 
 
 def _skip_our_frames(trace: TracebackType | None) -> TracebackType | None:

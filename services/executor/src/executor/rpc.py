@@ -7,16 +7,9 @@ import asyncio
 import contextlib
 from typing import Final
 
-from everturn.wire.execution import (
-    GATEWAY_FRAME_BYTES,
-    GatewayCall,
-    Hello,
-    ToolReply,
-    Welcome,
-    build_message,
-    parse_message,
-)
+from everturn.wire.execution import GATEWAY_FRAME_BYTES, GatewayCall, Hello, ToolReply, Welcome
 from everturn.wire.framing import FrameDecoder, FrameError, FrameStream
+from everturn.wire.records import build_message, parse_message
 
 _CONNECT_TIMEOUT_S: Final = 5.0
 
@@ -27,6 +20,7 @@ class ToolError(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
+        self.message = message
 
 
 class Gateway:

@@ -1,15 +1,17 @@
-"""One run inside the sandbox: check the walls, take program and inputs, run it in a fork, send what it wrote."""
+"""The executor's life: check the walls, import ahead, take one run, run it in a fork, send what it wrote."""
 
+import argparse
+import dataclasses
+import gc
 import os
-import selectors
+import signal
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
 from everturn.wire.execution import (
     OUTPUT_DIR,
     WORKDIR,
-    BadMessage,
     Booted,
     LimitName,
     OutputsEnd,
@@ -17,109 +19,78 @@ from everturn.wire.execution import (
     Report,
     RunLimits,
     Start,
-    parse_message,
 )
 from everturn.wire.framing import FrameDecoder, FrameError
-from executor.channel import Channel, LineCut
-from executor.confine import end_everything_else, find_failures, hide_process
+from everturn.wire.records import BadMessage, parse_message
+from executor.channel import Channel, LineCut, empty_input
+from executor.confine import find_failures, hide_process
+from executor.environment import build_environment, import_ahead, save_folders
 from executor.files import RawReader, load_output_plan, send_outputs, unpack_inputs
-from executor.program import ProgramStreams, run_program
-from executor.report import Tail, limit_of_signal
+from executor.report import Tail, limit_of_signal, load_kernel_hits
+from executor.waiting import WaitingProgram, fork_program
+from executor.watch import MAX_FAILURE_BYTES, MAX_TAIL_CHARS, ProgramEnd, Watch
 
 _UNCONFINED: Final = 70
-_READ_BYTES: Final = 1 << 16
-_MAX_FAILURE_BYTES: Final = 1 << 18  # a failure's texts as JSON, where one character takes up to 12 bytes
-_BYTES_PER_CHAR: Final = 4
+_NO_SUPERVISOR: Final = 69
 
 
-def main() -> int:
-    """The executor's exit code; in the forked process the program's."""
-    channel = Channel.take_standard_streams()
+def main(arguments: Sequence[str]) -> int:
+    """The executor's exit code. Its fork, which becomes the program, does not return from here."""
+    chosen = _parse(arguments)
     hide_process()
-    failures = find_failures()
-    version = sys.version.split()[0]
-    channel.send(Booted(f"{sys.implementation.name} {version}", failures))
-    if failures:
-        return _UNCONFINED
+    # The first process of a sandbox is hit by signals from inside only where it has a handler.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        start = channel.receive(Start)
-        unpack_inputs(RawReader(channel), WORKDIR)
-        return _run(start, channel)
-    except LineCut:
-        return 0
-
-
-def _run(start: Start, channel: Channel) -> int:
-    (out_read, out_write), (err_read, err_write), (fail_read, fail_write) = os.pipe(), os.pipe(), os.pipe()
-    program_pid = os.fork()
-    if program_pid == 0:
-        channel.close()
-        for descriptor in (out_read, err_read, fail_read):
-            os.close(descriptor)
-        return run_program(start, ProgramStreams(out_write, err_write, fail_write))
-    for descriptor in (out_write, err_write, fail_write):
-        os.close(descriptor)
-    watch = Watch(start.limits)
-    watch.run(program_pid, channel, {out_read: watch.stdout, err_read: watch.stderr, fail_read: watch.failure})
-    _send_result(start, channel, watch)
+        channel = None if chosen.line else Channel.take_standard_streams()
+        empty_input()
+        failures = find_failures() or _prepare(tuple(filter(None, chosen.preload.split(","))))
+        program = None if failures else fork_program(channel)
+        channel = channel or Channel.connect(chosen.line)
+        channel.send(Booted(f"{sys.implementation.name} {sys.version.split()[0]}", failures))
+        if program is None:
+            return _UNCONFINED
+        _run(program, channel)
+    except LineCut as cut:
+        sys.stderr.write(f"{cut}\n" if cut.args else "")
+        return _NO_SUPERVISOR if cut.args else 0
     return 0
 
 
-def _send_result(start: Start, channel: Channel, watch: "Watch") -> None:
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="executor", description=__doc__)
+    parser.add_argument("--line", help="the supervisor's socket; without it the line is stdin and stdout")
+    parser.add_argument("--preload", default="", help="modules to import before the run is known, with commas")
+    return parser.parse_args(arguments)
+
+
+def _prepare(preload: tuple[str, ...]) -> tuple[str, ...]:
+    """Do ahead what is equal for all programs; what went wrong."""
+    os.environ.clear()
+    os.environ.update(build_environment())
+    save_folders()
+    failures = import_ahead(preload)
+    # The program's collections then leave all of this alone, and with it the memory that both processes share.
+    gc.collect()
+    gc.freeze()
+    return failures
+
+
+def _run(program: WaitingProgram, channel: Channel) -> None:
+    start = channel.receive(Start)
+    unpack_inputs(RawReader(channel), WORKDIR)
+    program.begin(start)
+    watch = Watch(start.limits)
+    pipes = {program.stdout: watch.stdout, program.stderr: watch.stderr, program.failure: watch.failure}
+    watch.run(program.pid, channel, pipes)
+    _send_result(start, channel, watch)
+
+
+def _send_result(start: Start, channel: Channel, watch: Watch) -> None:
     plan = load_output_plan(OUTPUT_DIR, start.outputs, start.limits)
-    channel.send(build_report(watch.ended(), start.limits, undeclared=plan.undeclared, refused=plan.refused))
+    report = build_report(watch.ended(), start.limits, undeclared=plan.undeclared, refused=plan.refused)
+    channel.send(dataclasses.replace(report, limits=tuple(dict.fromkeys((*report.limits, *load_kernel_hits())))))
     send_outputs(OUTPUT_DIR, plan, channel)
     channel.send(OutputsEnd())
-
-
-class Watch:
-    """Reads what the program prints until it ends or the supervisor says stop, then ends whatever it left running."""
-
-    def __init__(self, limits: RunLimits) -> None:
-        self.stdout = Tail(limits.tail_chars * _BYTES_PER_CHAR)
-        self.stderr = Tail(limits.tail_chars * _BYTES_PER_CHAR)
-        self.failure = Tail(_MAX_FAILURE_BYTES)
-        self._status = 0
-
-    def run(self, program_pid: int, channel: Channel, pipes: dict[int, Tail]) -> None:
-        """Returns when every process of the program is gone. Raises LineCut when the supervisor is."""
-        ended = os.pidfd_open(program_pid)
-        with selectors.DefaultSelector() as selector:
-            for descriptor in (ended, channel, *pipes):
-                selector.register(descriptor, selectors.EVENT_READ)
-            running = True
-            while running:
-                for key, _ in selector.select():
-                    if key.fileobj is channel:
-                        channel.receive_frame()
-                        running = False
-                    elif key.fd == ended:
-                        running = False
-                    elif not self._read(key.fd, pipes):
-                        selector.unregister(key.fd)
-        self._status = end_everything_else(program_pid)
-        for descriptor in pipes:
-            while self._read(descriptor, pipes):
-                pass
-
-    def _read(self, descriptor: int, pipes: dict[int, Tail]) -> bool:
-        data = os.read(descriptor, _READ_BYTES)
-        pipes[descriptor].add(data)
-        return bool(data)
-
-    def ended(self) -> "ProgramEnd":
-        """What was seen of the program."""
-        return ProgramEnd(self._status, self.stdout, self.stderr, self.failure)
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramEnd:
-    """A finished program: wait status, what it printed, and the frame in which it told how it failed."""
-
-    status: int
-    stdout: Tail
-    stderr: Tail
-    failure: Tail
 
 
 def build_report(
@@ -137,12 +108,13 @@ def build_report(
         found.append(limit)
     if max(end.stdout.total_bytes, end.stderr.total_bytes) > limits.stdout_bytes:
         found.append("stdout")
+    tail_chars = min(limits.tail_chars, MAX_TAIL_CHARS)
     return Report(
         exit_code=code if code >= 0 else None,
         signal=-code if code < 0 else None,
         error=error,
-        stdout_tail=end.stdout.text()[-limits.tail_chars :],
-        stderr_tail=end.stderr.text()[-limits.tail_chars :],
+        stdout_tail=end.stdout.text()[-tail_chars:],
+        stderr_tail=end.stderr.text()[-tail_chars:],
         stdout_bytes=end.stdout.total_bytes,
         stderr_bytes=end.stderr.total_bytes,
         limits=tuple(dict.fromkeys(found)),
@@ -153,7 +125,7 @@ def build_report(
 
 def _parse_failure(told: Tail) -> ProgramError | None:
     try:
-        frames = FrameDecoder(_MAX_FAILURE_BYTES).feed(told.data())
+        frames = FrameDecoder(MAX_FAILURE_BYTES).feed(told.data())
         return parse_message(frames[0], ProgramError) if frames and isinstance(frames[0], dict) else None
     except (FrameError, BadMessage):
         return None

@@ -1,7 +1,10 @@
 """The names a program calls tools by: `await alias.name(argument=value)`."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Protocol
+
+Parameters = tuple[str, ...]
 
 
 class CallTool(Protocol):
@@ -13,7 +16,7 @@ class CallTool(Protocol):
 class ToolAlias:
     """All granted tools of one alias as asynchronous functions that take keyword arguments."""
 
-    def __init__(self, alias: str, names: frozenset[str], call: CallTool) -> None:
+    def __init__(self, alias: str, names: Mapping[str, Parameters], call: CallTool) -> None:
         self._alias = alias
         self._names = names
         self._call = call
@@ -24,8 +27,8 @@ class ToolAlias:
             raise AttributeError(f"{self._alias} has no tool {name!r} in this run; it has: {known}")
         tool_id = f"{self._alias}.{name}"
 
-        def call_tool(**arguments: object) -> Awaitable[object]:
-            return self._call(tool_id, arguments)
+        def call_tool(*values: object, **arguments: object) -> Awaitable[object]:
+            return self._call(tool_id, {**name_values(tool_id, self._names[name], values, arguments), **arguments})
 
         call_tool.__name__ = name
         return call_tool
@@ -37,10 +40,23 @@ class ToolAlias:
         return f"<tools {self._alias}: {', '.join(sorted(self._names))}>"
 
 
-def build_stubs(tool_ids: Iterable[str], call: CallTool) -> dict[str, ToolAlias]:
-    """One object per alias; a tool id is `alias.name`."""
-    names: dict[str, set[str]] = {}
-    for tool_id in tool_ids:
-        alias, _, name = tool_id.partition(".")
-        names.setdefault(alias, set()).add(name)
-    return {alias: ToolAlias(alias, frozenset(found), call) for alias, found in names.items()}
+def name_values(
+    tool_id: str, parameters: Parameters, values: tuple[object, ...], named: Mapping[str, object]
+) -> dict[str, object]:
+    """The arguments that were given by place. Raises TypeError as a call of a function does."""
+    if len(values) > len(parameters):
+        known = ", ".join(parameters) or "none"
+        raise TypeError(f"{tool_id} takes {len(parameters)} arguments, {len(values)} were given; they are: {known}")
+    placed = dict(zip(parameters, values, strict=False))
+    if twice := sorted(placed.keys() & named.keys()):
+        raise TypeError(f"{tool_id} got the argument {twice[0]!r} twice")
+    return placed
+
+
+def build_stubs(tool_ids: Sequence[str], call: CallTool, parameters: Sequence[Parameters] = ()) -> dict[str, ToolAlias]:
+    """One object per alias; a tool id is `alias.name`. `parameters` has the names of each tool's, in their order."""
+    tools: dict[str, dict[str, Parameters]] = {}
+    for tool_id, names in zip_longest(tool_ids, parameters[: len(tool_ids)], fillvalue=()):
+        alias, _, name = str(tool_id).partition(".")
+        tools.setdefault(alias, {})[name] = tuple(names)
+    return {alias: ToolAlias(alias, found, call) for alias, found in tools.items()}

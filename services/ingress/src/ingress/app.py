@@ -19,6 +19,7 @@ from everturn.ports.event_stream import EventErasure, EventReader
 from everturn.ports.feedback import FeedbackBook
 from everturn.ports.inbox import Inbox
 from everturn.ports.objects import Objects
+from everturn.ports.runs.presences import Presences
 from everturn.ports.turns import Turns
 from ingress.admission.edge import Edge
 from ingress.admission.gate import WorkGate
@@ -71,6 +72,7 @@ class Parts:
     ids: Ids
     metrics: IngressMetrics
     check_database: Callable[[], Awaitable[None]]
+    presences: Presences
 
 
 def build_app(parts: Parts) -> FastAPI:
@@ -111,6 +113,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.files = resources.FileService(parts.artifacts, parts.objects)
     app.state.streams = _build_streams(parts)
     app.state.hub = app.state.streams.hub
+    app.state.presences = parts.presences
     app.state.parts = {
         "postgres": Part(parts.check_database),
         "redis": Part(parts.wires.doorbells.check),

@@ -62,6 +62,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             ids=RandomIds(lambda: int(clock.now().timestamp() * 1000)),
             metrics=IngressMetrics(),
             check_database=database.check,
+            presences=wire.presences,
         )
 
 

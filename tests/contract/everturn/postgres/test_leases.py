@@ -53,7 +53,7 @@ async def test_a_renewal_does_not_wait_for_a_locked_row(postgres_stage: Stage, r
             "SELECT FROM lease WHERE conversation_id = $1 FOR UPDATE", one.lease.conversation_id
         )
 
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             renewed = await postgres_stage.leases.renew(held)
 
     assert set(renewed) == set(held)

@@ -43,7 +43,7 @@ async def test_a_stalled_server_is_unavailable_in_time_and_used_again_when_it_go
             began = time.monotonic()
             with pytest.raises(Unavailable):
                 await wire.doorbells.check()
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < 2 * 3
 
             server.kill(signal.SIGCONT)
 

@@ -4,12 +4,21 @@ import asyncio
 import json
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from everturn_local.home import Home
 from everturn_local.processes import try_record
-from everturn_local.supervision.service import ServiceProcess, ServiceSpec, ServiceStartError, parse_ready_line
+from everturn_local.supervision.service import (
+    GATED_READY_LIMIT_S,
+    READY_LIMIT_S,
+    ServiceProcess,
+    ServiceSpec,
+    ServiceStartError,
+    find_ready_limit_s,
+    parse_ready_line,
+)
 
 SpecMaker = Callable[..., ServiceSpec]
 POLITE = """
@@ -33,6 +42,17 @@ async def test_a_service_is_started_when_it_says_so_and_its_report_is_kept(home:
     assert report == service.report == {"model": "offline", "mark": "m"}
     await service.stop()
     assert service.pid is None
+
+
+async def test_a_service_may_say_on_its_output_that_it_is_ready(home: Home, make_spec: SpecMaker):
+    said = "os.environ['READY_FD'] = '1'; ready(model='offline'); print('later', file=sys.stderr); signal.pause()"
+    service = ServiceProcess(replace(make_spec("w", said), ready_on_stdout=True), records=home.processes)
+
+    report = await service.start()
+
+    assert report == {"model": "offline"}
+    assert "READY_FD" not in service.spec.env
+    await service.stop(limit_s=0)
 
 
 async def test_a_service_that_ends_before_it_is_ready_shows_its_log(home: Home, make_spec: SpecMaker):
@@ -112,3 +132,8 @@ def test_the_values_of_a_ready_line_become_text():
     line = json.dumps({"ready": True, "url": "http://x", "slots": 4}).encode()
 
     assert parse_ready_line(line) == {"url": "http://x", "slots": "4"}
+
+
+def test_a_service_that_first_tries_to_escape_gets_the_time_for_it():
+    assert find_ready_limit_s({"EXECUTION_GATE": "battery"}) == GATED_READY_LIMIT_S > READY_LIMIT_S
+    assert find_ready_limit_s({"EXECUTION_GATE": "off"}) == find_ready_limit_s({}) == READY_LIMIT_S

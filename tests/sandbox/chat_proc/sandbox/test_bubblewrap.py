@@ -9,11 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.sandbox.bubblewrap import BubblewrapSandbox, open_bubblewrap_sandbox
+from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
+from chat_proc.sandbox.launching import SupervisedSandbox
 from everturn.ports.sandbox import ContractItem, RunRequest, RunResult, SandboxUnavailable
 from everturn.wire.execution import MIB, GatewayCall, RunLimits, ToolReply
+from everturn.wire.profiles import ExecutionProfile
 
-SMALL = RunLimits(memory_bytes=200 * MIB, processes=20)
+PROFILES = {
+    "default": ExecutionProfile(),
+    "small": ExecutionProfile(limits=RunLimits(memory_bytes=200 * MIB, processes=20)),
+}
 # Hides the control groups from the supervisor by mounting over them in a namespace of its own.
 WITHOUT_CGROUPS = (
     "/usr/bin/unshare",
@@ -32,10 +37,10 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide co
 
 
 @pytest.fixture(scope="module")
-def plain_sandbox(sandbox, repository) -> BubblewrapSandbox:
+def plain_sandbox(bubblewrap_sandbox, repository) -> SupervisedSandbox:
     """A sandbox whose supervisor finds no control groups."""
     python = repository / ".venv-sandbox" / "bin" / "python"
-    return asyncio.run(open_bubblewrap_sandbox(python, supervisor=WITHOUT_CGROUPS))
+    return asyncio.run(open_bubblewrap_sandbox(python, PROFILES, supervisor=WITHOUT_CGROUPS))
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +48,8 @@ def repository() -> Path:
     return Path(__file__).parents[4]
 
 
-async def run_program(sandbox: BubblewrapSandbox, program: str, timeout_s: float = 6.0) -> RunResult:
-    request = RunRequest(f"weak-{os.getpid()}", "turn_1", program, (ContractItem("a"),), {}, timeout_s, SMALL)
+async def run_program(sandbox: SupervisedSandbox, program: str, timeout_s: float = 6.0) -> RunResult:
+    request = RunRequest(f"weak-{os.getpid()}", "turn_1", program, (ContractItem("a"),), {}, timeout_s, "small")
     return await sandbox.run(request, refuse)
 
 
@@ -90,12 +95,12 @@ async def test_a_fork_bomb_is_held_by_the_limit_on_processes(plain_sandbox):
 
 
 @needs_root
-async def test_an_environment_below_a_closed_folder_works(sandbox, repository, tmp_path):
+async def test_an_environment_below_a_closed_folder_works(bubblewrap_sandbox, repository, tmp_path):
     closed = tmp_path / "closed"
     shutil.copytree(repository / ".venv-sandbox", closed / "venv", symlinks=True, ignore=only_ours)
     closed.chmod(0o700)
 
-    moved = await open_bubblewrap_sandbox(closed / "venv" / "bin" / "python")
+    moved = await open_bubblewrap_sandbox(closed / "venv" / "bin" / "python", PROFILES)
     result = await run_program(moved, KEEP_A + "import sys; print(sys.prefix)")
 
     assert result.ok, result.report_text
@@ -109,30 +114,30 @@ def only_ours(folder: str, names: list[str]) -> list[str]:
     return [name for name in names if not name.startswith(("everturn", "executor"))]
 
 
-async def test_without_bubblewrap_the_reason_and_the_remedy_are_told(sandbox, repository, monkeypatch):
+async def test_without_bubblewrap_the_reason_and_the_remedy_are_told(bubblewrap_sandbox, repository, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
 
     with pytest.raises(SandboxUnavailable, match=r"Bubblewrap is not installed\. Try: apt-get install -y bubblewrap"):
-        await open_bubblewrap_sandbox(repository / ".venv-sandbox" / "bin" / "python")
+        await open_bubblewrap_sandbox(repository / ".venv-sandbox" / "bin" / "python", PROFILES)
 
 
-async def test_without_the_environment_the_reason_and_the_remedy_are_told(tmp_path, sandbox):
+async def test_without_the_environment_the_reason_and_the_remedy_are_told(tmp_path, bubblewrap_sandbox):
     with pytest.raises(SandboxUnavailable, match=r"no sandbox environment at .*python\. Try: make setup"):
-        await open_bubblewrap_sandbox(tmp_path / "bin" / "python")
+        await open_bubblewrap_sandbox(tmp_path / "bin" / "python", PROFILES)
 
 
-async def test_a_supervisor_that_does_not_start_is_a_reason(sandbox, repository):
+async def test_a_supervisor_that_does_not_start_is_a_reason(bubblewrap_sandbox, repository):
     python = repository / ".venv-sandbox" / "bin" / "python"
 
     with pytest.raises(SandboxUnavailable, match="A trial run in bubblewrap failed"):
-        await open_bubblewrap_sandbox(python, supervisor=("/bin/false",))
+        await open_bubblewrap_sandbox(python, PROFILES, supervisor=("/bin/false",))
 
 
 @pytest.mark.parametrize(
     ("left_out", "told"),
     [("--seccomp", "no seccomp filter is loaded"), ("--remount-ro", "its root is writable")],
 )
-async def test_a_sandbox_with_a_wall_missing_runs_nothing(sandbox, repository, monkeypatch, left_out, told):
+async def test_a_sandbox_with_a_wall_missing_runs_nothing(bubblewrap_sandbox, repository, monkeypatch, left_out, told):
     """A bubblewrap that forgets one of its arguments: the executor notices and refuses."""
     script = f"""#!/bin/sh
 for argument; do
@@ -151,4 +156,4 @@ exec {shutil.which("bwrap")} "$@"
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
         with pytest.raises(SandboxUnavailable, match=f"the sandbox is not closed: {told}"):
-            await open_bubblewrap_sandbox(repository / ".venv-sandbox" / "bin" / "python")
+            await open_bubblewrap_sandbox(repository / ".venv-sandbox" / "bin" / "python", PROFILES)

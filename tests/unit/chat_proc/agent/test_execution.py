@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
 from turn_bench.bench import Bench
@@ -16,6 +17,7 @@ from everturn.model.refs import named_artifact_ref
 from everturn.model.signals import SignalKind
 from everturn.model.turns import Outcome
 from everturn.ports.tool import Record, ToolCall, ToolOutcome
+from everturn.telemetry.redaction import Redactor
 from everturn.testing.timelines import build_file
 from everturn.wire.events import ChatFiles, ChatPlan, ChatStep
 
@@ -213,3 +215,42 @@ async def test_a_worker_that_is_cut_short_does_not_wait_for_a_tool_that_ignores_
     await bench.stragglers.close(1.0)
     await bench.work()
     await check_conversation(bench)
+
+
+class Keeping(DemoTool):
+    """Gives what it has when it is asked to end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec = replace(self.spec, keeps_work=True)
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        self.started.set()
+        await call.stop.wait()
+        return ToolOutcome("error", "Half of it.", artifacts=(build_file(call.context.turn_id, "half.csv", b"x"),))
+
+
+async def test_a_tool_that_keeps_its_work_is_asked_to_end_by_a_steer_and_what_it_has_is_kept() -> None:
+    tool = Keeping()
+    bench = Bench(call("demo.echo", {"text": "x"}), answer("Done."), tools=[tool])
+    await bench.say("Hello.")
+    working = asyncio.create_task(bench.work())
+    await tool.started.wait()
+
+    await bench.signal(SignalKind.STEER, "Do something else.")
+    await working
+
+    (result,) = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    assert (result.status, [artifact.filename for artifact in result.artifacts]) == ("cancelled", ["half.csv"])
+    assert "What it had done until then is kept.\nHalf of it." in result.text
+    await check_conversation(bench)
+
+
+async def test_secrets_are_taken_out_of_results() -> None:
+    bench = Bench(call("demo.echo", {"text": "key sk-very-secret"}), answer("Done."), tools=[DemoTool()])
+    bench.redactor = Redactor(["sk-very-secret"])
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    assert bench.texts(ToolResultBody) == ["echo: key [redacted]"]

@@ -4,10 +4,11 @@ import dataclasses
 
 import pytest
 
-from chat_proc.sandbox.requests import find_problem, hash_inputs
+from chat_proc.sandbox.requests import find_excess, find_problem, hash_inputs
 from everturn.ports.sandbox import ContractItem, RunRequest
 from everturn.wire.execution import RunLimits
 
+LIMITS = RunLimits(work_dir_bytes=10)
 GOOD = RunRequest("run-1", "turn_1", "print()", (ContractItem("a/b.txt"),), {"turn_1/attachments/x": b"12"})
 
 
@@ -17,6 +18,7 @@ def change(**changes) -> RunRequest:
 
 def test_a_good_request_has_no_problem():
     assert find_problem(GOOD) is None
+    assert find_excess(GOOD, RunLimits()) is None
 
 
 @pytest.mark.parametrize(
@@ -36,13 +38,22 @@ def test_a_good_request_has_no_problem():
         (change(contract=(ContractItem("/etc/passwd"),)), "bad_request"),
         (change(contract=(ContractItem("../a"),)), "bad_request"),
         (change(contract=(ContractItem("a"), ContractItem("a"))), "bad_request"),
-        (change(contract=tuple(ContractItem(f"f{n}") for n in range(65))), "bad_request"),
         (change(inputs={"../a": b""}), "bad_request"),
-        (change(inputs={"a": b"x" * 11}, limits=RunLimits(work_dir_bytes=10)), "inputs_too_large"),
     ],
 )
-def test_a_bad_request_has_a_code(request_, code):
+def test_a_bad_request_has_a_code_whatever_its_profile_allows(request_, code):
     assert find_problem(request_).code == code
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (change(contract=tuple(ContractItem(f"f{n}") for n in range(65))), "bad_request"),
+        (change(inputs={"a": b"x" * 11}), "inputs_too_large"),
+    ],
+)
+def test_more_than_the_profile_allows_has_a_code(request_, code):
+    assert find_excess(request_, LIMITS).code == code
 
 
 def test_inputs_are_hashed_wherever_they_are(tmp_path):

@@ -3,13 +3,14 @@
 import pytest
 
 from chat_proc.sandbox.packing import UnpackedOutputs
-from chat_proc.sandbox.results import build_refused, build_result, clean_text, hash_bytes
+from chat_proc.sandbox.results import build_broken, build_refused, build_result, clean_text, hash_bytes
 from everturn.ports.sandbox import ContractItem, FileHash, RunError, RunRequest
-from everturn.wire.execution import CallRecord, Finished, Posture, ProgramError, Report
+from everturn.wire.execution import CallRecord, Finished, Posture, ProgramError, Report, RunLimits
 
 REQUEST = RunRequest(
     "run-1", "turn_1", "print()", (ContractItem("a.txt", "the a", "internal"), ContractItem("b.txt")), timeout_s=5
 )
+LIMITS = RunLimits()
 POSTURE = Posture("bubblewrap", "cpython", 1001, "", "", "", "", "", "")
 BOTH = UnpackedOutputs({"a.txt": b"aa", "b.txt": b"b"})
 FINE = Report(0, None, None, "out", "err", 3, 3)
@@ -24,7 +25,7 @@ def failed(error: ProgramError | None = None, exit_code=1, signal=None, **more) 
 
 
 def test_a_good_end_with_all_files_is_ok():
-    result = build_result(REQUEST, finished(), BOTH, (FileHash("in", 1, "ff"),))
+    result = build_result(REQUEST, LIMITS, finished(), BOTH, (FileHash("in", 1, "ff"),))
 
     assert (result.ok, result.error, result.duration_ms) == (True, None, 12)
     assert (result.user_out_tail, result.runtime_err_tail) == ("out", "err")
@@ -60,7 +61,7 @@ def test_a_good_end_with_all_files_is_ok():
     ],
 )
 def test_every_bad_end_has_a_code_and_keeps_what_came_out(end, code, where):
-    result = build_result(REQUEST, end, BOTH)
+    result = build_result(REQUEST, LIMITS, end, BOTH)
 
     assert not result.ok
     assert (result.error.code, result.error.where) == (code, where)
@@ -71,7 +72,7 @@ def test_every_bad_end_has_a_code_and_keeps_what_came_out(end, code, where):
 def test_missing_files_fail_a_program_that_ended_well():
     report = Report(0, None, None, "", "", 0, 0, refused=(("b.txt", "missing"),), undeclared=("c.txt",))
 
-    result = build_result(REQUEST, finished(report=report), UnpackedOutputs({"a.txt": b"a"}))
+    result = build_result(REQUEST, LIMITS, finished(report=report), UnpackedOutputs({"a.txt": b"a"}))
 
     assert (result.error.code, result.error.where) == ("missing_output_files", "outputs")
     assert [artifact.filepath for artifact in result.artifacts] == ["a.txt"]
@@ -82,26 +83,26 @@ def test_missing_files_fail_a_program_that_ended_well():
 def test_files_that_may_not_leave_are_rejected():
     report = Report(0, None, None, "", "", 0, 0, refused=(("b.txt", "symlink"),))
 
-    result = build_result(REQUEST, finished(report=report), UnpackedOutputs({"a.txt": b"a"}))
+    result = build_result(REQUEST, LIMITS, finished(report=report), UnpackedOutputs({"a.txt": b"a"}))
 
     assert result.error.code == "output_rejected"
 
 
 def test_a_file_the_executor_did_not_send_is_missing_whatever_it_says():
-    result = build_result(REQUEST, finished(), UnpackedOutputs({"a.txt": b""}))
+    result = build_result(REQUEST, LIMITS, finished(), UnpackedOutputs({"a.txt": b""}))
 
     assert result.error.code == "missing_output_files"
     assert result.artifacts == ()
 
 
 def test_a_failing_program_is_the_error_also_when_files_are_missing():
-    assert build_result(REQUEST, failed(exit_code=2)).error.code == "exit_code"
+    assert build_result(REQUEST, LIMITS, failed(exit_code=2)).error.code == "exit_code"
 
 
 def test_limits_of_both_sides_are_joined_and_do_not_fail_a_run_alone():
     report = Report(0, None, None, "", "", 0, 0, ("stdout", "processes"))
 
-    result = build_result(REQUEST, finished(report=report, limits=("processes",)), BOTH)
+    result = build_result(REQUEST, LIMITS, finished(report=report, limits=("processes",)), BOTH)
 
     assert result.ok
     assert result.limits_hit == ("processes", "stdout")
@@ -111,7 +112,7 @@ def test_limits_of_both_sides_are_joined_and_do_not_fail_a_run_alone():
 def test_calls_and_refusals_are_on_the_receipt():
     call = CallRecord(1, "a.b", "ff", True, "", 3, 99)
 
-    result = build_result(REQUEST, finished(calls=(call,), refusals={"not_allowed": 2}), BOTH)
+    result = build_result(REQUEST, LIMITS, finished(calls=(call,), refusals={"not_allowed": 2}), BOTH)
 
     assert result.receipt.calls == (call,)
     assert result.receipt.refusals == {"not_allowed": 2}
@@ -122,7 +123,7 @@ def test_texts_are_cleaned():
     error = ProgramError("E", "a\0b\ud800", 1, "t\0")
     report = Report(1, None, error, "\0", "\udc80", 0, 0, undeclared=("\udc80",))
 
-    result = build_result(REQUEST, finished(report=report))
+    result = build_result(REQUEST, LIMITS, finished(report=report))
 
     for text in (result.error.message, result.report_text, result.user_out_tail, result.runtime_err_tail):
         assert "\0" not in text
@@ -134,14 +135,22 @@ def test_endless_words_of_a_forged_report_are_cut():
     endless = "x" * 1_000_000
     report = Report(1, None, ProgramError(endless, endless, 1, endless), endless, endless, 0, 0)
 
-    result = build_result(REQUEST, finished(report=report))
+    result = build_result(REQUEST, LIMITS, finished(report=report))
 
     texts = (result.report_text, result.user_out_tail, result.runtime_err_tail, result.error.message)
     assert max(len(text) for text in texts) <= 64_010
 
 
 def test_a_request_that_is_not_run_gets_an_envelope_too():
-    result = build_refused(REQUEST, RunError("bad_request", "why", "request"))
+    result = build_refused(REQUEST, LIMITS, RunError("bad_request", "why", "request"))
 
     assert (result.ok, result.artifacts, result.receipt.posture) == (False, (), None)
     assert result.report_text == "The program was not run (bad_request): why"
+
+
+def test_a_run_whose_sandbox_went_away_is_not_told_as_one_that_was_not_run():
+    result = build_broken(REQUEST, LIMITS, RunError("sandbox_failed", "the supervisor ended", "sandbox"))
+
+    assert (result.ok, result.artifacts, result.receipt.posture) == (False, (), None)
+    assert result.report_text.startswith("The run failed (sandbox_failed, sandbox): the supervisor ended\n")
+    assert "not known" in result.report_text

@@ -1,5 +1,6 @@
 """A store in memory and a way to call a tool as the loop does."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any
@@ -11,9 +12,10 @@ from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.offered import ToolPorts
 from everturn.model.block_bodies import CheckoutBody
 from everturn.model.ids import CallId, ConversationId
-from everturn.ports.tool import NO_SOURCE_POOL, SourcePool, Tool, ToolCall, ToolContext, ToolOutcome
+from everturn.ports.tool import NO_SOURCE_POOL, LiveTurn, SourcePool, Tool, ToolCall, ToolContext, ToolOutcome
 from everturn.testing.memory.artifacts import MemoryArtifacts
 from everturn.testing.memory.conversation_reader import MemoryConversationReader
+from everturn.testing.memory.live_turn import RecordingTurn
 from everturn.testing.memory.objects import MemoryObjects
 from everturn.testing.memory.platform import MemoryPlatform
 from everturn.testing.memory.timelines import MemoryTimelines
@@ -84,6 +86,8 @@ def call_tool() -> CallTool:
         call_id: str = "call_01890000-0000-7000-8000-000000000001",
         code: str | None = None,
         pool: SourcePool = NO_SOURCE_POOL,
+        live: LiveTurn | None = None,
+        stop: asyncio.Event | None = None,
     ) -> ToolOutcome:
         context = ToolContext(
             principal=OWNER,
@@ -93,7 +97,9 @@ def call_tool() -> CallTool:
             blocks=timeline.blocks,
             now=NOW,
             pool=pool,
+            live=live or RecordingTurn(),
         )
-        return await tool.run(ToolCall(CallId(call_id), tool.spec.params.model_validate(params), code, context))
+        checked = tool.spec.params.model_validate(params)
+        return await tool.run(ToolCall(CallId(call_id), checked, code, context, stop or asyncio.Event()))
 
     return run

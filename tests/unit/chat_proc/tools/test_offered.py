@@ -2,6 +2,8 @@
 
 import asyncio
 
+from turn_bench.programs import build_parts
+
 from chat_proc.tools.offered import offer_tools
 from everturn.ports.sandbox import RunRequest, RunResult, SandboxUnavailable, ToolCaller
 from everturn.wire.execution import Posture
@@ -27,7 +29,7 @@ class IdleSandbox:
 
 
 def test_with_a_sandbox_programs_are_offered_and_its_walls_are_told(tool_ports) -> None:
-    offered = offer_tools(tool_ports, IdleSandbox())
+    offered = offer_tools(tool_ports, IdleSandbox(), build_parts())
 
     assert offered.registry.specs[-1].tool_id == "exec_tools.execute_code_python"
     assert offered.sandbox == "bubblewrap"
@@ -35,7 +37,9 @@ def test_with_a_sandbox_programs_are_offered_and_its_walls_are_told(tool_ports) 
 
 
 def test_without_one_the_code_tool_is_not_offered_and_the_reason_is_told(tool_ports) -> None:
-    offered = offer_tools(tool_ports, SandboxUnavailable("bubblewrap is not installed.", "apt-get install bubblewrap"))
+    offered = offer_tools(
+        tool_ports, SandboxUnavailable("bubblewrap is not installed.", "apt-get install bubblewrap"), build_parts()
+    )
 
     offered_ids = [spec.tool_id for spec in offered.registry.specs]
     assert "exec_tools.execute_code_python" not in offered_ids
@@ -46,6 +50,6 @@ def test_without_one_the_code_tool_is_not_offered_and_the_reason_is_told(tool_po
 
 
 def test_every_tool_says_what_it_is_for(tool_ports) -> None:
-    offered = offer_tools(tool_ports, IdleSandbox())
+    offered = offer_tools(tool_ports, IdleSandbox(), build_parts())
 
     assert all(spec.strategy != "unknown" for spec in offered.registry.specs)

@@ -59,7 +59,7 @@ async def settle() -> None:
 async def test_the_first_wait_looks_for_what_came_before_it(rows: Rows, inbox: LeasedInbox) -> None:
     rows.signals = [say(SignalKind.CANCEL)]
 
-    await asyncio.wait_for(inbox.wait_for_control(), 1)
+    await asyncio.wait_for(inbox.wait_for_control(), 5)
 
 
 async def test_a_followup_does_not_end_the_wait_and_a_steer_does(rows: Rows, inbox: LeasedInbox) -> None:
@@ -71,7 +71,7 @@ async def test_a_followup_does_not_end_the_wait_and_a_steer_does(rows: Rows, inb
     rows.signals.append(say(SignalKind.STEER, "sig_2"))
     inbox.ring()
 
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 5)
 
 
 async def test_a_ring_during_the_read_is_not_lost(rows: Rows, inbox: LeasedInbox) -> None:
@@ -83,7 +83,7 @@ async def test_a_ring_during_the_read_is_not_lost(rows: Rows, inbox: LeasedInbox
 
     rows.during_read.set()
 
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 5)
 
 
 async def test_a_ring_whose_wait_was_cancelled_during_the_read_is_not_lost(rows: Rows, inbox: LeasedInbox) -> None:
@@ -95,13 +95,13 @@ async def test_a_ring_whose_wait_was_cancelled_during_the_read_is_not_lost(rows:
     await asyncio.wait({waiting})
     rows.during_read.set()
 
-    await asyncio.wait_for(inbox.wait_for_control(), 1)
+    await asyncio.wait_for(inbox.wait_for_control(), 5)
 
 
 async def test_a_control_signal_is_found_by_each_wait_until_it_is_answered(rows: Rows, inbox: LeasedInbox) -> None:
     rows.signals = [say(SignalKind.STEER)]
-    await asyncio.wait_for(inbox.wait_for_control(), 1)
-    await asyncio.wait_for(inbox.wait_for_control(), 1)
+    await asyncio.wait_for(inbox.wait_for_control(), 5)
+    await asyncio.wait_for(inbox.wait_for_control(), 5)
 
     inbox.settle([SignalChange(SignalId("sig_1"), SignalState.APPLIED, 2)])
 
@@ -141,7 +141,7 @@ async def test_a_database_that_is_away_for_a_moment_is_asked_again(rows: Rows, i
     rows.failures = 1
     rows.signals = [say(SignalKind.CANCEL)]
 
-    await asyncio.wait_for(inbox.wait_for_control(), 1)
+    await asyncio.wait_for(inbox.wait_for_control(), 5)
 
 
 async def test_receipts_tell_what_became_of_each_signal(rows: Rows, inbox: LeasedInbox) -> None:

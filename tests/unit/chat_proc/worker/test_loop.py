@@ -76,6 +76,9 @@ class Turn:
     def notice_inbox(self, inbox_seq: int) -> None:
         self.told.append("seq")
 
+    def confirm_lease(self, at_s: float) -> None:
+        self.confirmed_at = at_s
+
     def ring_inbox(self) -> None:
         self.told.append("ring")
 

@@ -16,11 +16,11 @@ def test_a_match_is_found_with_its_place_in_characters() -> None:
 
 @pytest.mark.parametrize("pattern", [r"(a+)+$", r"(a|aa)+$", r"(.*a){20}$", r"(x+x+)+y"])
 def test_a_catastrophic_expression_takes_no_longer_than_another(pattern: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
 
     Pattern(pattern).find("a" * 100_000 + "x" * 1_000 + "b")
 
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import typing
 
 import pytest
 
-from chat_proc.sandbox.bubblewrap import BubblewrapSandbox
+from chat_proc.sandbox.launching import SupervisedSandbox
 from everturn.errors import Unavailable
 from everturn.ports.sandbox import ContractItem, Receipt, RunRequest, RunResult, Sandbox, SandboxUnavailable
 from everturn.testing.port_shape import find_differences
@@ -16,7 +16,7 @@ REQUEST = RunRequest("run-1", "turn_1", "print()", ())
 
 
 def test_a_request_grants_no_tools_and_brings_no_files_unless_told_otherwise() -> None:
-    assert (REQUEST.capability, REQUEST.inputs, REQUEST.limits) == (Capability(), {}, RunLimits())
+    assert (REQUEST.capability, REQUEST.inputs, REQUEST.profile) == (Capability(), {}, "default")
     assert REQUEST.capability.grants == ()
 
 
@@ -58,9 +58,9 @@ def test_the_limits_of_a_result_are_the_ones_the_wire_names() -> None:
 
 
 def test_the_launcher_takes_the_ports_calls() -> None:
-    assert find_differences(Sandbox, BubblewrapSandbox) == []
+    assert find_differences(Sandbox, SupervisedSandbox) == []
 
 
-@pytest.mark.parametrize("launcher", [BubblewrapSandbox])
+@pytest.mark.parametrize("launcher", [SupervisedSandbox])
 def test_a_launcher_tells_its_posture_without_a_run(launcher: type) -> None:
     assert isinstance(inspect.getattr_static(launcher, "posture"), property)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -265,11 +266,17 @@ def test_a_second_terminal_event_changes_nothing() -> None:
     assert after.turns == state.turns
 
 
-def test_a_compaction_changes_nothing_of_what_clients_see() -> None:
+@pytest.mark.parametrize(
+    "told",
+    [
+        events.ChatCompaction(status="completed", reason="soft", before_tokens=9, after_tokens=5),
+        events.ChatTool(call_id="call_1-1", tool_id="a.b", kind="progress", text="Half."),
+    ],
+)
+def test_what_is_only_for_the_moment_changes_nothing_of_the_state(told: events.AnyEvent) -> None:
     story = Story()
     story.start_turn("Hello")
     state = fold(empty(story), story.events)
-    told = events.ChatCompaction(status="completed", reason="soft", before_tokens=9, after_tokens=5)
 
     after = fold(state, [envelope_of(story, told, "9-1")])
 

@@ -72,10 +72,10 @@ def test_ordinary_text_is_verbatim(text: str) -> None:
 def test_marking_stays_linear_on_hostile_text() -> None:
     hostile = " " * 200_000 + "[\n" + "| " * 100_000 + "\n" + "<" * 200_000 + "\n" * 100_000
 
-    begun = time.monotonic()
+    begun = time.process_time()
     make_inert(hostile)
 
-    assert time.monotonic() - begun < 2.0
+    assert time.process_time() - begun < 2.0
 
 
 def test_a_name_for_a_header_shows_its_invisible_characters() -> None:

@@ -56,6 +56,7 @@ EVENTS: tuple[AnyEvent, ...] = (
     events.ChatCitations(sources=(CitationView(sid=1, title="", url="https://a.test", source_type="web"),)),
     events.ChatFollowups(items=("More?",)),
     events.ChatCompaction(status="started", reason="soft", before_tokens=60_000),
+    events.ChatTool(call_id="call_1-1", tool_id="a.b", kind="data", data={"done": 3}),
     events.ChatSignal(signal_id="sig_1", kind="steer", state="accepted", text=""),
     events.ChatRewind(turn=TURN),
     events.ChatComplete(outcome="cancelled", rounds=1, usage=TurnUsage(), elapsed_ms=1),

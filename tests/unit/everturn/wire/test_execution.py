@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from everturn.wire import execution
 from everturn.wire.execution import (
     ArgumentRule,
-    BadMessage,
+    Boot,
     Booted,
     CallRecord,
     Capability,
@@ -28,11 +28,10 @@ from everturn.wire.execution import (
     ToolGrant,
     ToolReply,
     Welcome,
-    build_message,
     check_relative_path,
-    parse_message,
 )
 from everturn.wire.framing import FrameDecoder, encode_frame
+from everturn.wire.records import BadMessage, build_message, parse_message
 
 POSTURE = Posture("bubblewrap", "cpython", 1001, "user", "none", "memory", "processes", "disk", "seccomp")
 RULE = ArgumentRule("n", one_of=("a",), max_chars=3, max_items=2, maximum=1.5)
@@ -47,15 +46,12 @@ MESSAGES = [
         RunLimits(),
         Capability((ToolGrant("a.b", (RULE,)), ToolGrant("a.c", None, 3))),
         "nonce",
-        Interpreter("/venv/bin/python", ("/venv",)),
-        "/usr/bin/bwrap",
-        "/run/x",
-        1001,
     ),
+    Boot(RunLimits(), Interpreter("/venv/bin/python", ("/venv",)), "/usr/bin/bwrap", "/run/x", 1001, ("numpy",)),
     InputsEnd(),
     Stop("timeout"),
     Ready(POSTURE),
-    Start("print()", ("a",), RunLimits(), "nonce", ("a.b",), 1 << 30),
+    Start("run-1", "print()", ("a",), RunLimits(), "nonce", ("a.b",), 1 << 30),
     Booted("cpython 3.11", ("no network",)),
     ERROR,
     REPORT,

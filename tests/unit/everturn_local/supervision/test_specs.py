@@ -1,5 +1,6 @@
 """Commands and environments of the services."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from everturn_local.home import Home
@@ -19,6 +20,32 @@ def test_each_service_gets_its_own_role_and_never_the_owner():
     assert not any({"o", "s"} & set(spec.env.values()) for spec in specs.values())
 
 
+def test_without_containers_nobody_is_told_of_the_engine():
+    around = replace(AROUND, env={"DOCKER_HOST": "unix:///e", "DOCKER_CERT_PATH": "/c", "PATH": "/bin"})
+
+    specs = build_specs(around, Layout("127.0.0.1", [1], 1))
+
+    assert [spec.name for spec in specs] == ["ingress-1", "worker-1"]
+    assert not any(name.startswith(("DOCKER_", "BROKER_")) for spec in specs for name in spec.env)
+
+
+def test_only_the_broker_is_told_of_the_engine_and_of_nothing_else():
+    env = {"DOCKER_HOST": "unix:///e", "EXECUTION_PROFILES": "{}", "OPENAI_API_KEY": "k", "PATH": "/bin"}
+
+    broker, *others = build_specs(replace(AROUND, env=env), Layout("127.0.0.1", [1], 2, containers=True))
+
+    assert (broker.name, broker.argv[-2:]) == ("broker", ["exec_supervisor", "broker"])
+    assert broker.env == {
+        "LOG_FORMAT": "json",
+        "DOCKER_HOST": "unix:///e",
+        "EXECUTION_PROFILES": "{}",
+        "PATH": "/bin",
+        "BROKER_SOCKET": "/h/sockets/broker.sock",
+    }
+    assert [spec.env.get("BROKER_URL") for spec in others] == [None, *["unix:///h/sockets/broker.sock"] * 2]
+    assert not any("DOCKER_HOST" in spec.env for spec in others)
+
+
 def test_services_inherit_keys_and_get_the_local_addresses():
     (worker,) = build_specs(AROUND, Layout("127.0.0.1", [], 1))
 
@@ -26,3 +53,10 @@ def test_services_inherit_keys_and_get_the_local_addresses():
     assert worker.env["REDIS_URL"] == "redis://r"
     assert worker.env["OBJECTS_URL"] == "file:///h/objects"
     assert worker.log == Path("/h/logs/worker-1.log")
+    assert worker.env["BATTERY_REPORT"] == "/h/battery.json"
+
+
+def test_where_the_operator_keeps_the_batterys_result_is_left_alone():
+    (worker,) = build_specs(replace(AROUND, env={"BATTERY_REPORT": ""}), Layout("127.0.0.1", [], 1))
+
+    assert worker.env["BATTERY_REPORT"] == ""

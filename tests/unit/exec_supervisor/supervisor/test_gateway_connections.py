@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from everturn.wire.arguments import hash_arguments
 from everturn.wire.execution import (
     GATEWAY_FRAME_BYTES,
     ArgumentRule,
@@ -24,18 +25,16 @@ from everturn.wire.execution import (
     ToolGrant,
     ToolReply,
     Welcome,
-    build_message,
-    parse_message,
 )
 from everturn.wire.framing import FrameDecoder, FrameStream, encode_frame, encode_raw
+from everturn.wire.records import build_message, parse_message
 from exec_supervisor.supervisor.gateway import (
     MAX_ACCEPTED,
     MAX_IN_FLIGHT,
     MAX_REFUSED_CALLS,
     Gateway,
-    hash_arguments,
-    open_listener,
 )
+from exec_supervisor.supervisor.listeners import open_listener
 
 NONCE = "the run's nonce"
 CAPABILITY = Capability((ToolGrant("a.b"), ToolGrant("a.short", (ArgumentRule("q", max_chars=3),))), max_calls=1000)
@@ -72,7 +71,7 @@ async def serve(
 ) -> AsyncIterator[Gateway]:
     """A gateway; one that has failed by the end fails the test."""
     gateway = Gateway(capability, NONCE, os.geteuid(), forward)
-    serving = asyncio.create_task(gateway.run(open_listener(str(path), os.geteuid())))
+    serving = asyncio.create_task(gateway.run(open_listener(path, mode=0o600)))
     try:
         yield gateway
     finally:

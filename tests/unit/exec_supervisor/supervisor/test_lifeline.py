@@ -18,7 +18,7 @@ async def test_a_closed_pipe_cuts_the_lifeline_although_bytes_are_unread():
     os.close(write_fd)
 
     with pytest.raises(LifelineCut):
-        await asyncio.wait_for(watching, 1)
+        await asyncio.wait_for(watching, 5)
     os.close(read_fd)
 
 
@@ -27,7 +27,7 @@ async def test_a_closed_socket_cuts_it_too():
     theirs.close()
 
     with ours, pytest.raises(LifelineCut):
-        await asyncio.wait_for(watch_lifeline(ours.fileno()), 1)
+        await asyncio.wait_for(watch_lifeline(ours.fileno()), 5)
 
 
 async def test_an_open_pipe_keeps_it():

@@ -93,3 +93,11 @@ def test_bytes_are_counted_and_end_for_good():
     for count in (1, 0):
         with pytest.raises(Refused, match="used up"):
             quota.take_bytes(count)
+
+
+def test_calls_may_begin_until_the_deadline():
+    moments = iter([100.0, 104.9, 105.0])
+    quota = Quota(Capability((ToolGrant("a.b"),), deadline_s=5.0), monotonic=lambda: next(moments))
+
+    assert code_of(quota, call()) == ""
+    assert code_of(quota, call()) == "quota_time"

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from everturn.wire.execution import BadMessage, GatewayCall, Hello, InputsEnd, Stop, ToolReply, build_message
+from everturn.wire.execution import GatewayCall, Hello, InputsEnd, Stop, ToolReply
 from everturn.wire.framing import FrameDecoder, FrameStream, encode_frame, encode_raw
+from everturn.wire.records import BadMessage, build_message
 from exec_supervisor.supervisor.lifeline import LifelineCut
 from exec_supervisor.supervisor.worker_line import WorkerLine
 

@@ -91,9 +91,9 @@ def test_depth_is_bounded_and_brackets_inside_strings_do_not_count() -> None:
     ids=["a million keys", "many numbers", "unclosed string of quotes", "unclosed long string"],
 )
 def test_hostile_bodies_are_refused_fast(raw: bytes) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
 
     with pytest.raises(BadJson):
         parse_strict(raw)
 
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3

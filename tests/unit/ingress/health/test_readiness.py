@@ -3,6 +3,8 @@
 import asyncio
 
 from everturn.errors import Unavailable
+from everturn.ports.runs.presences import BatteryOutcome, WorkerPresence
+from everturn.testing.memory.presences import MemoryPresences
 from ingress.health import readiness
 from ingress.health.readiness import Part, check_parts
 
@@ -16,15 +18,19 @@ async def broken() -> None:
 
 
 async def test_all_parts_fine_is_ready() -> None:
-    found = await check_parts({"postgres": Part(fine), "antivirus": Part(fine, required=False, note="not scanned")})
+    found = await check_parts(
+        {"postgres": Part(fine), "antivirus": Part(fine, required=False, note="not scanned")}, MemoryPresences()
+    )
 
     assert found.status == "ready"
     assert found.parts["antivirus"].detail == "not scanned"
 
 
 async def test_a_missing_required_part_is_unready_and_another_one_degraded() -> None:
-    unready = await check_parts({"postgres": Part(broken), "antivirus": Part(broken, required=False)})
-    degraded = await check_parts({"postgres": Part(fine), "antivirus": Part(broken, required=False)})
+    unready = await check_parts(
+        {"postgres": Part(broken), "antivirus": Part(broken, required=False)}, MemoryPresences()
+    )
+    degraded = await check_parts({"postgres": Part(fine), "antivirus": Part(broken, required=False)}, MemoryPresences())
 
     assert unready.status == "unready"
     assert degraded.status == "degraded"
@@ -36,7 +42,31 @@ async def test_a_part_that_hangs_counts_as_missing() -> None:
         await asyncio.Event().wait()
 
     async with asyncio.timeout(readiness.CHECK_TIMEOUT_S + 2):
-        found = await check_parts({"redis": Part(hang)})
+        found = await check_parts({"redis": Part(hang)}, MemoryPresences())
 
     assert found.status == "unready"
     assert "no answer" in found.parts["redis"].detail
+
+
+async def test_workers_are_told_of_with_what_the_escape_battery_found() -> None:
+    presences = MemoryPresences()
+    await presences.save(WorkerPresence("b", "", None, 1), ttl_s=600)
+    await presences.save(WorkerPresence("a", "containers", BatteryOutcome(12, 12, 1000.0), 4), ttl_s=600)
+
+    found = await check_parts({"postgres": Part(fine)}, presences)
+
+    assert found.model_dump()["workers"] == [
+        {"id": "a", "sandbox": "containers", "battery": {"held": 12, "total": 12, "at": 1000.0}, "slots": 4},
+        {"id": "b", "sandbox": "", "battery": "not run", "slots": 1},
+    ]
+
+
+async def test_without_workers_it_is_ready_and_workers_that_cannot_be_asked_for_are_null() -> None:
+    presences = MemoryPresences()
+
+    nobody = await check_parts({"postgres": Part(fine)}, presences)
+    presences.down = True
+    unknown = await check_parts({"postgres": Part(fine)}, presences)
+
+    assert (nobody.status, nobody.workers) == ("ready", [])
+    assert (unknown.status, unknown.workers) == ("ready", None)

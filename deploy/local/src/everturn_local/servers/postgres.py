@@ -86,9 +86,10 @@ class EmbeddedPostgres:
         self.port = port
 
     def stop(self) -> None:
-        """Fast shutdown. No error when it isn't running."""
+        """Fast shutdown; of a killed server, wait for its sessions, which notice it late. No error when none runs."""
         if self._child is not None:
             self._child.stop(STOP_STEPS)
+            _wait_backends_gone(self.data)
             self._child = None
 
     def kill(self, sig: signal.Signals = signal.SIGKILL) -> None:

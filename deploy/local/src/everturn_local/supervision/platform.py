@@ -21,7 +21,10 @@ from everturn_local.supervision.keeper import run_keeper
 from everturn_local.supervision.logs import save_rotated
 from everturn_local.supervision.parts import Part, ServerPart
 from everturn_local.supervision.service import STOP_LIMIT_S, ReadyReport, ServiceProcess, ServiceSpec
-from everturn_local.supervision.specs import Layout, Surroundings, build_specs
+from everturn_local.supervision.specs import BROKER, Layout, Surroundings, build_specs
+
+BROKER_STOP_S = 15.0
+"""At least: it ends all its pairs side by side, within a second on an idle machine."""
 
 T = TypeVar("T")
 SpecBuilder = Callable[[Surroundings, Layout], list[ServiceSpec]]
@@ -36,12 +39,12 @@ class NotStarted(EverturnError):
 
 
 class Platform:
-    """An async context manager. Parts are named `postgres`, `redis`, `ingress-1`..., `worker-1`...
+    """An async context manager. Parts are named `postgres`, `redis`, `broker`, `ingress-1`..., `worker-1`...
 
     Only one platform may use a home at a time. `port` is that of the first ingress, 0 for a free one; further
     ingresses get free ports. `env` is added to the environment of every service. With `auto_restart` (may be switched
     at any time) a part that dies is started again. Start it on the main thread.
-    `specs` says which services there are.
+    With `containers` a broker is started, and generated code runs in containers. `specs` says which services there are.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Platform:
         env: Mapping[str, str] | None = None,
         auto_restart: bool = True,
         durable: bool = True,
+        containers: bool = False,
         report: Callable[[str], None] = lambda _: None,
         specs: SpecBuilder = build_specs,
     ) -> None:
@@ -64,6 +68,7 @@ class Platform:
         self._ingresses, self._workers = ingresses, workers
         self._env = {**load_environment(), **(env or {})}
         self._durable = durable
+        self._containers = containers
         self._report = report
         self._build_specs = specs
         self._parts: dict[str, Part] = {}
@@ -112,8 +117,11 @@ class Platform:
             raise
 
     async def stop(self, *, limit_s: float = STOP_LIMIT_S) -> None:
-        """Services first, each with `limit_s` to finish what it does, then the servers."""
-        await asyncio.gather(*(self._stop_part(name, limit_s) for name in self._services))
+        """Services first, each with `limit_s` to finish what it does, then the broker, then the servers."""
+        await asyncio.gather(*(self._stop_part(name, limit_s) for name in self._services if name != BROKER))
+        # What runs in containers ends with the broker, so that goes after those who wait for it.
+        # Killed, it would leave the volumes of its pairs until it is started again.
+        await self._stop_part(BROKER, max(limit_s, BROKER_STOP_S))
         await asyncio.gather(*(self._stop_part(name, limit_s) for name in self._parts if name not in self._services))
         self._parts.clear()
         self._services.clear()
@@ -177,10 +185,13 @@ class Platform:
 
     async def _start_services(self) -> None:
         self._report(f"starting {self._ingresses} ingress and {self._workers} workers")
+        self._services.update({service.name: service for service in self._build_services()})
+        if BROKER in self._services:
+            # A worker looks at its start whether code can run.
+            await self._start_part(self._services[BROKER])
         try:
             async with asyncio.TaskGroup() as group:
-                for service in self._build_services():
-                    self._services[service.name] = service
+                for service in [service for name, service in self._services.items() if name != BROKER]:
                     group.create_task(self._start_part(service))
         except ExceptionGroup as failures:
             # The first one is the cause; the others were cancelled for it or tell the same.
@@ -189,7 +200,7 @@ class Platform:
     def _build_services(self) -> list[ServiceProcess]:
         ports = [self._first_port or load_free_port(), *(load_free_port() for _ in range(self._ingresses - 1))]
         around = Surroundings(self.home, self.database, self.redis.url, self._env)
-        specs = self._build_specs(around, Layout(self._host, ports, self._workers))
+        specs = self._build_specs(around, Layout(self._host, ports, self._workers, self._containers))
         return [ServiceProcess(spec, records=self.home.processes) for spec in specs]
 
     async def _start_part(self, part: Part, *, extra_env: Mapping[str, str] | None = None) -> None:

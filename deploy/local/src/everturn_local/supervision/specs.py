@@ -2,23 +2,29 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from everturn_local.home import Home
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.settings import REPOSITORY
 from everturn_local.supervision.service import ServiceSpec
 
+BROKER = "broker"
+BROKER_PREFIXES = ("BROKER_", "DOCKER_", "LC_", "LOG_")
+BROKER_NAMES = ("EXECUTION_PROFILES", "FAILPOINT", "HOME", "LANG", "PATH", "TZ")
+"""Of the caller's environment the broker gets these only: it holds the engine, so it gets nobody's keys."""
+
 SANDBOX_PYTHON = REPOSITORY / ".venv-sandbox" / "bin" / "python"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How many services run and where the ingresses listen: one per port."""
+    """How many services run and where the ingresses listen: one per port. `containers`: with a broker."""
 
     host: str
     ports: Sequence[int]
     workers: int
+    containers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +38,28 @@ class Surroundings:
 
 
 def build_specs(around: Surroundings, layout: Layout) -> list[ServiceSpec]:
-    """Ingresses first: `ingress-1`... and `worker-1`..."""
+    """The broker first if there is one, then `ingress-1`..., and `worker-1`..."""
+    broker = [build_broker_spec(around)] if layout.containers else []
     ingresses = [
         build_ingress_spec(around, f"ingress-{number}", host=layout.host, port=port)
         for number, port in enumerate(layout.ports, 1)
     ]
-    return ingresses + [build_worker_spec(around, f"worker-{number}") for number in range(1, layout.workers + 1)]
+    workers = [build_worker_spec(around, f"worker-{number}") for number in range(1, layout.workers + 1)]
+    if layout.containers:
+        url = f"unix://{around.home.broker_socket}"
+        workers = [replace(worker, env={**worker.env, "BROKER_URL": url}) for worker in workers]
+    return [*broker, *ingresses, *workers]
+
+
+def build_broker_spec(around: Surroundings) -> ServiceSpec:
+    """The only service that may talk to the container engine."""
+    inherited = {
+        name: value for name, value in around.env.items() if name in BROKER_NAMES or name.startswith(BROKER_PREFIXES)
+    }
+    env = {"LOG_FORMAT": "json", **inherited, "BROKER_SOCKET": str(around.home.broker_socket)}
+    argv = [sys.executable, "-I", "-m", "exec_supervisor", "broker"]
+    log = around.home.logs / f"{BROKER}.log"
+    return ServiceSpec(name=BROKER, argv=argv, env=env, log=log, ready_on_stdout=True)
 
 
 def build_ingress_spec(around: Surroundings, name: str, *, host: str, port: int) -> ServiceSpec:
@@ -46,7 +68,11 @@ def build_ingress_spec(around: Surroundings, name: str, *, host: str, port: int)
 
 
 def build_worker_spec(around: Surroundings, name: str) -> ServiceSpec:
-    own = {"DATABASE_URL": around.database.worker, "SANDBOX_PYTHON": str(SANDBOX_PYTHON)}
+    own = {
+        "DATABASE_URL": around.database.worker,
+        "SANDBOX_PYTHON": str(SANDBOX_PYTHON),
+        "BATTERY_REPORT": around.env.get("BATTERY_REPORT", str(around.home.battery_report)),
+    }
     return _build_spec(around, name, module="chat_proc", own=own)
 
 
@@ -54,7 +80,7 @@ def _build_spec(around: Surroundings, name: str, *, module: str, own: Mapping[st
     env = {
         "LOG_FORMAT": "json",
         "EVERTURN_MODE": "development",
-        **around.env,
+        **{name: value for name, value in around.env.items() if not name.startswith("DOCKER_")},
         "REDIS_URL": around.redis_url,
         "OBJECTS_URL": around.home.objects_url,
         **own,

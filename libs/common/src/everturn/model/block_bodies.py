@@ -103,11 +103,15 @@ class RawDecisionBody(Body):
 
 
 class ToolCallBody(Body):
-    """A tool is called. `shown` is what clients saw of a written text where citations were replaced in it."""
+    """A tool is called. `shown` is what clients saw of a written text where citations were replaced in it.
+
+    A call that a program made has the call of its run as `parent`; the run's result tells the model of it.
+    """
 
     tool_id: str
     params: dict[str, Any]
     shown: str | None = None
+    parent: str | None = None
 
 
 class ToolCodeBody(Body):
@@ -130,7 +134,7 @@ class StoredText(BaseModel):
 class ToolResultBody(Body):
     """What a call gave. `text` is what the model reads; `ambiguous` means nobody knows whether it took effect.
 
-    Where `whole` is set, `text` is a preview of it.
+    Where `whole` is set, `text` is a preview of it. `untrusted` marks words of strangers; `parent` is as in the call.
     """
 
     tool_id: str
@@ -140,6 +144,8 @@ class ToolResultBody(Body):
     data: dict[str, Any] | None = None
     duration_ms: int = 0
     whole: StoredText | None = None
+    untrusted: bool = False
+    parent: str | None = None
 
 
 class PlanBody(Body):

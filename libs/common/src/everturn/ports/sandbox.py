@@ -17,6 +17,7 @@ from everturn.wire.execution import (
     ToolReply,
     Visibility,
 )
+from everturn.wire.profiles import DEFAULT_PROFILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class RunRequest:
 
     `inputs` are bytes, or a file of this machine, by path relative to the program's `WORKDIR`, which is also its
     current folder: `turn_<id>/attachments/<name>`. `timeout_s` counts from the program's first line.
+    `profile` names what the operator allows; nothing in a request can widen it.
     """
 
     execution_id: str
@@ -42,7 +44,7 @@ class RunRequest:
     contract: tuple[ContractItem, ...]
     inputs: Mapping[str, bytes | Path] = field(default_factory=dict[str, bytes | Path])
     timeout_s: float = 60.0
-    limits: RunLimits = field(default_factory=RunLimits)
+    profile: str = DEFAULT_PROFILE
     capability: Capability = field(default_factory=Capability)
 
 
@@ -82,7 +84,10 @@ class FileHash:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What was run, on what, inside which walls, and what it asked for. `posture` is None when nothing was started."""
+    """What was run, on what, inside which walls, and what it asked for. `posture` is None when nothing was started.
+
+    `image` is the digest of the executor's image, empty where it is no container.
+    """
 
     program_sha256: str
     timeout_s: float
@@ -92,6 +97,7 @@ class Receipt:
     outputs: tuple[FileHash, ...] = ()
     calls: tuple[CallRecord, ...] = ()
     refusals: Mapping[str, int] = field(default_factory=dict[str, int])
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +141,12 @@ class Sandbox(Protocol):
 
     @property
     def posture(self) -> Posture:
-        """Which limits hold and by what means, as a probe run found them."""
+        """Which walls hold and by what means, as a trial found them."""
+        ...
+
+    @property
+    def limits(self) -> RunLimits:
+        """What a run of the default profile may use."""
         ...
 
     async def run(self, request: RunRequest, call_tool: ToolCaller, *, stop: asyncio.Event | None = None) -> RunResult:

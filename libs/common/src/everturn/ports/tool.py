@@ -1,20 +1,23 @@
 """A tool of the loop: what it is called, what it takes, what repeating it would do, and how one call runs."""
 
+import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel
 
-from everturn.errors import NotFound
+from everturn.errors import NotFound, Unavailable
 from everturn.model.artifacts import Artifact
 from everturn.model.block_bodies import Body
 from everturn.model.blocks import Block, BlockType
-from everturn.model.commits import Effect
+from everturn.model.commits import Effect, UsageEvent
 from everturn.model.identity import Principal
 from everturn.model.ids import CallId, ConversationId, TurnId
+from everturn.model.leases import Lease
 from everturn.model.llm.source_pool import PoolFull, SourceDraft
 from everturn.model.llm.sources import Source
+from everturn.wire.events import AnyEvent
 
 PREVIEW_CHARS = 12_000
 """Of a tool's result, unless the tool bounds its result itself to something else."""
@@ -28,8 +31,12 @@ class ToolSpec:
     """`tool_id` is `alias.name`. `params` checks the arguments, in the order in which a model should write them.
 
     `summary` is one line for the prompt's list; `guide` the Markdown that teaches its use. `takes_code` tools get the
-    code channel. `cancellable` tools are cancelled by a steer. `timeout_s` bounds one call. A result text of more than
-    `result_chars` characters is stored whole, and the timeline shows a preview of it.
+    code channel. `cancellable` tools are ended by a steer; those that `keep_work` are asked to end and still give what
+    they have. `timeout_s` bounds one call. A result text of more than `result_chars` characters is stored whole, and
+    the timeline shows a preview of it.
+
+    Programs of the sandbox may call a tool only where `in_programs` says so, the loop only where `in_loop` does.
+    `returns` says what a program gets from it. What an `untrusted` tool gives was written by strangers.
     """
 
     tool_id: str
@@ -40,8 +47,13 @@ class ToolSpec:
     strategy: Strategy = "unknown"
     takes_code: bool = False
     cancellable: bool = True
+    keeps_work: bool = False
     timeout_s: float = 60.0
     result_chars: int = PREVIEW_CHARS
+    in_programs: bool = False
+    in_loop: bool = True
+    returns: str = "text"
+    untrusted: bool = False
 
 
 class SourcePool(Protocol):
@@ -80,6 +92,45 @@ class NoSourcePool:
 NO_SOURCE_POOL: SourcePool = NoSourcePool()
 
 
+class LiveTurn(Protocol):
+    """The turn while a call runs: what the call may do besides giving its outcome."""
+
+    @property
+    def lease(self) -> Lease: ...
+
+    def lease_age_s(self) -> float:
+        """Seconds since the lease was last known to be ours."""
+        ...
+
+    def emit(self, data: AnyEvent) -> None:
+        """Tell clients at once. What no commit repeats is lost with the worker."""
+        ...
+
+    def book(self, usage: UsageEvent) -> None:
+        """Something cost money; the next commit tells of it."""
+        ...
+
+
+class NoLiveTurn:
+    """Where no turn runs: nobody could be told."""
+
+    @property
+    def lease(self) -> Lease:
+        raise Unavailable("No turn runs here.")
+
+    def lease_age_s(self) -> float:
+        raise Unavailable("No turn runs here.")
+
+    def emit(self, data: AnyEvent) -> None:
+        raise Unavailable(f"No turn runs here that could tell of {data.type}.")
+
+    def book(self, usage: UsageEvent) -> None:
+        raise Unavailable(f"No turn runs here that could book {usage.model}.")
+
+
+NO_LIVE_TURN: LiveTurn = NoLiveTurn()
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """Where a call happens. `blocks` are all of the conversation's blocks up to and with the call."""
@@ -91,25 +142,31 @@ class ToolContext:
     blocks: Sequence[Block]
     now: str
     pool: SourcePool = NO_SOURCE_POOL
+    live: LiveTurn = NO_LIVE_TURN
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call with checked parameters; `code` is the program from the code channel."""
+    """One call with checked parameters; `code` is the program from the code channel.
+
+    When `stop` is set, a tool that keeps its work ends and gives what it has; others are cancelled.
+    """
 
     call_id: CallId
     params: BaseModel
     code: str | None
     context: ToolContext
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A block the tool wants on the timeline after its result."""
+    """A block the tool wants on the timeline after its result. `call_id` names another call than the tool's own."""
 
     type: BlockType
     ref: str
     body: Body
+    call_id: CallId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +174,8 @@ class ToolOutcome:
     """What a call gave. `text` is for the model, whole; the caller stores a long one and shows a preview.
 
     The bytes of `artifacts` are in the object store before it is returned. An error is an outcome, not an exception.
+    `value` is what a program gets, plain JSON values and bytes, where that is not the text. `untrusted` marks an
+    outcome with words of strangers in it, whatever the tool is otherwise.
     """
 
     status: Literal["ok", "error"]
@@ -124,6 +183,8 @@ class ToolOutcome:
     artifacts: tuple[Artifact, ...] = ()
     records: tuple[Record, ...] = ()
     data: dict[str, Any] | None = None
+    value: object = None
+    untrusted: bool = False
 
 
 class Tool(Protocol):

@@ -1,4 +1,4 @@
-"""Opens all that goes over a Redis-protocol server: one client, whose pool the five drivers share."""
+"""Opens all that goes over a Redis-protocol server: one client, whose pool the six drivers share."""
 
 import secrets
 from collections.abc import AsyncGenerator
@@ -9,6 +9,7 @@ from everturn.redis.calls import build_client
 from everturn.redis.doorbells import RedisDoorbells
 from everturn.redis.event_reader import RedisEventReader
 from everturn.redis.event_writer import RedisEventWriter
+from everturn.redis.presences import RedisPresences
 from everturn.redis.pubsub import RedisHints, RedisInboxBells
 
 
@@ -21,6 +22,7 @@ class Wire:
     event_reader: RedisEventReader
     hints: RedisHints
     inbox_bells: RedisInboxBells
+    presences: RedisPresences
 
 
 @asynccontextmanager
@@ -35,6 +37,7 @@ async def open_wire(url: str, *, name: str) -> AsyncGenerator[Wire]:
             event_reader=RedisEventReader(client, name=reader_name),
             hints=RedisHints(client),
             inbox_bells=RedisInboxBells(client),
+            presences=RedisPresences(client),
         )
     finally:
         await client.aclose()

@@ -6,7 +6,9 @@ import sys
 from typing import Literal
 
 import structlog
-from structlog.typing import EventDict, WrappedLogger
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from everturn.telemetry.redaction import Redactor
 
 _SECRET_KEY = re.compile(r"(?i)password|secret|token$|authorization|api_?key|cookie")
 _SECRET_TEXT = re.compile(r"(?i)(bearer\s+|//[^/\s:@]*:)[^\s@/]+")
@@ -22,8 +24,17 @@ def redact_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> Ev
     return event
 
 
-def configure_logging(level: str, form: Literal["json", "console"]) -> None:
-    """Set up structlog and the standard library's logging for this process."""
+def build_hiding(redactor: Redactor) -> Processor:
+    """A processor that takes known secrets out of every text of an event, wherever they come from."""
+
+    def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        return {key: redactor.redact_value(value) for key, value in event.items()}
+
+    return hide_secrets
+
+
+def configure_logging(level: str, form: Literal["json", "console"], redactor: Redactor | None = None) -> None:
+    """Set up structlog and the standard library's logging for this process; `redactor` knows what is never logged."""
     renderer = structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer()
     structlog.configure(
         processors=[
@@ -33,6 +44,7 @@ def configure_logging(level: str, form: Literal["json", "console"]) -> None:
             structlog.processors.StackInfoRenderer(),
             structlog.processors.format_exc_info,
             redact_secrets,
+            build_hiding(redactor or Redactor()),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),

@@ -21,3 +21,8 @@ PROBLEMS = Counter("everturn_http_problems", "Problem responses by type and stat
 STREAM_RESYNCS = Counter("everturn_stream_resyncs", "Streams that got a gap and a snapshot, by cause.", ["cause"])
 TURNS_INDEXED = Counter("everturn_turns_indexed", "Ended turns that memory search is done with, by how.", ["outcome"])
 SNIPPETS_INDEXED = Counter("everturn_snippets_indexed", "Snippets that memory search was given.")
+SANDBOXES_TAKEN = Counter("everturn_sandboxes_taken", "Sandboxes taken for a run, cold or booted ahead.", ["start"])
+SANDBOXES_DISCARDED = Counter(
+    "everturn_sandboxes_discarded", "Sandboxes booted ahead that no run got, by why.", ["why"]
+)
+SANDBOX_BOOTS_FAILED = Counter("everturn_sandbox_boots_failed", "Sandboxes that did not boot ahead of a run.")

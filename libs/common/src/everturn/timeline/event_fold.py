@@ -51,6 +51,7 @@ def _fold(state: StateView, envelope: Envelope) -> StateView:
             | events.StreamGap()
             | events.ServerShutdown()
             | events.ChatCompaction()
+            | events.ChatTool()
         ):
             return state
         case events.ConvTitle(title=title):

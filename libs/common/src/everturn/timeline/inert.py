@@ -65,6 +65,8 @@ def read_back(inert: str) -> str:
 
 def escape_line(text: str) -> str:
     """A name for one line of a header: control and invisible characters as `\\uXXXX`."""
+    if text.isascii() and text.isprintable():
+        return text  # nearly all of them, and every line of a prompt has some
     return "".join(char if _is_plain(char) else ascii(char)[1:-1] for char in text)
 
 

@@ -181,6 +181,9 @@ class _Seen:
     def _add_call(self, block: Block, body: bodies.ToolCallBody) -> None:
         step = build_started_step(block, body)
         self._steps[step.step] = step
+        if body.parent is not None:
+            # Calls of programs are not among the actions of a reply, which are what is numbered.
+            return
         written = build_written_text(block, body, instance=_take_number(self._calls_in_round, block.round))
         if written:
             self._keep_text(written)

@@ -121,6 +121,21 @@ class ChatCompaction(EventData):
     after_tokens: int | None = None
 
 
+class ChatTool(EventData):
+    """A tool that is running tells of its work. Nothing keeps it: who comes later sees the call's step only.
+
+    `kind` is `progress` (`text` is what goes on now), `message` (`text` is for the person), or `data` (`data` is for a
+    client that knows the tool).
+    """
+
+    type: Literal["chat.tool"] = "chat.tool"
+    call_id: str
+    tool_id: str
+    kind: Literal["progress", "message", "data"]
+    text: str = Field(default="", max_length=2_000)
+    data: dict[str, Any] | None = None
+
+
 class ChatSignal(EventData):
     """A signal's receipt moved."""
 
@@ -199,6 +214,7 @@ AnyEvent = (
     | ChatCitations
     | ChatFollowups
     | ChatCompaction
+    | ChatTool
     | ChatSignal
     | ChatRewind
     | ChatComplete

@@ -1,10 +1,11 @@
 """What worker, supervisor, executor and program say to each other about one sandboxed run.
 
-Standard library only: the executor imports this module and `framing`, nothing else of ours.
+Standard library only: the executor imports this module, `records` and `framing`, nothing else of ours.
 
-    worker      -> supervisor   Launch, raw..., InputsEnd; then ToolReply*, Stop?; end of file kills the run
+    worker      -> supervisor   Boot (bubblewrap only: a pair of containers has booted before anyone speaks to it);
+                                Launch, raw..., InputsEnd; then ToolReply*, Stop?; end of file kills the run
     supervisor  -> worker       Ready; GatewayCall*; raw..., Finished
-    supervisor  -> executor     Start, raw..., InputsEnd; then Stop?; end of file ends it
+    supervisor  -> executor     Start, raw..., InputsEnd; then Stop?; end of file ends it (over pipes or `LINE_SOCKET`)
     executor    -> supervisor   Booted; Report, raw..., OutputsEnd
     program     -> supervisor   Hello, GatewayCall*      (Unix socket, one connection for many calls)
     supervisor  -> program      Welcome, ToolReply*
@@ -12,19 +13,19 @@ Standard library only: the executor imports this module and `framing`, nothing e
 Raw frames carry a tar stream: the input files downwards, the contract's output files upwards.
 """
 
-import dataclasses
-import types
-import typing
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Literal, Protocol, TypeVar, cast
+from typing import ClassVar, Final, Literal
 
 MIB: Final = 1 << 20
 OUTPUT_DIR: Final = "/workspace/out"
 WORKDIR: Final = "/workspace/work"
 GATEWAY_SOCKET: Final = "/run/everturn/gateway.sock"
+LINE_SOCKET: Final = "/run/everturn/line.sock"
 PROGRAM_NAME: Final = "program.py"
 PIPE_FRAME_BYTES: Final = 8 * MIB
+EXECUTOR_FRAME_BYTES: Final = MIB
+"""The largest frame that an executor says; a supervisor takes no larger one, whose objects could fill its memory."""
+
 GATEWAY_FRAME_BYTES: Final = MIB
 MAX_PATH_CHARS: Final = 240
 
@@ -80,11 +81,15 @@ class ToolGrant:
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """All that a run may ask of the gateway. `max_bytes` counts requests and replies together, as frames."""
+    """All that a run may ask of the gateway. `max_bytes` counts requests and replies together, as frames.
+
+    Calls may begin for `deadline_s` seconds from when the run is launched; None is as long as it lasts.
+    """
 
     grants: tuple[ToolGrant, ...] = ()
     max_calls: int = 100
     max_bytes: int = 32 * MIB
+    deadline_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +101,25 @@ class Interpreter:
 
 
 @dataclass(frozen=True, slots=True)
+class Boot:
+    """Build the walls and start an executor in them, for a run that is not known yet.
+
+    `run_dir` is a folder that the supervisor makes and removes. `preload` are modules that the executor imports before
+    it says that it has booted; a program that uses them starts without that cost.
+    """
+
+    kind: ClassVar[str] = "boot"
+    limits: RunLimits
+    interpreter: Interpreter
+    bwrap: str
+    run_dir: str
+    sandbox_uid: int
+    preload: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
-    """The first frame a supervisor reads. `run_dir` is a folder that it makes for the run and removes."""
+    """The one run of a booted supervisor. `limits` are those of the profile that the walls were built for."""
 
     kind: ClassVar[str] = "launch"
     execution_id: str
@@ -107,10 +129,6 @@ class Launch:
     limits: RunLimits
     capability: Capability
     nonce: str
-    interpreter: Interpreter
-    bwrap: str
-    run_dir: str
-    sandbox_uid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +171,17 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What the executor needs to run the program. `tools` are the granted tool ids."""
+    """What the executor needs to run the program. `tools` are the granted tool ids, `parameters` the names of each."""
 
     kind: ClassVar[str] = "start"
+    execution_id: str
     program: str
     outputs: tuple[str, ...]
     limits: RunLimits
     nonce: str
     tools: tuple[str, ...]
     memory_limit_bytes: int
+    parameters: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +262,8 @@ class GatewayCall:
 class ToolReply:
     """The answer to a call: `value` when ok, else an error.
 
-    Codes of the gateway: not_allowed, bad_arguments, quota_calls, quota_bytes, timeout, too_large, closing.
+    Codes of the gateway: not_allowed, bad_arguments, quota_calls, quota_bytes, quota_time, timeout, too_large, closing.
+    Codes of the worker: bad_arguments, timeout, too_large, tool_error, not_found, unavailable, ambiguous, lease_unsure.
     """
 
     kind: ClassVar[str] = "reply"
@@ -284,20 +305,6 @@ class Finished:
     refusals: dict[str, int] = field(default_factory=dict[str, int])
 
 
-class MessageClass(Protocol):
-    """A message carries its kind in its class."""
-
-    kind: ClassVar[str]
-
-
-Record = TypeVar("Record", bound=MessageClass)
-_UNIONS: Final = (types.UnionType, typing.Union)  # `Literal[...] | None` makes the second kind
-
-
-class BadMessage(Exception):
-    """A frame is not the message that belongs here."""
-
-
 def check_relative_path(path: str) -> None:
     """Raise ValueError unless `path` is relative, in one canonical form, and free of characters that could mislead."""
     parts = path.split("/")
@@ -309,78 +316,3 @@ def check_relative_path(path: str) -> None:
         raise ValueError("a name has at most 255 bytes")
     if "\\" in path or not path.isprintable():
         raise ValueError("a path has no backslash and no control characters")
-
-
-def build_message(record: MessageClass) -> dict[str, object]:
-    """A message as a frame's object, tagged with its kind."""
-    return {"kind": record.kind, **_plain_fields(record)}
-
-
-def parse_message(frame: Mapping[str, object], *allowed: type[Record]) -> Record:
-    """The message in a frame, one of the `allowed` classes; unknown kinds, fields and wrong types raise BadMessage."""
-    for cls in allowed:
-        if frame.get("kind") == cls.kind:
-            return cast("Record", _parse_record(cls, {key: frame[key] for key in frame if key != "kind"}))
-    raise BadMessage(f"unexpected message {str(frame.get('kind'))[:40]!r}")
-
-
-def _plain_fields(record: object) -> dict[str, object]:
-    fields = dataclasses.fields(cast("typing.Any", record))
-    return {entry.name: _plain(getattr(record, entry.name)) for entry in fields}
-
-
-def _plain(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _plain_fields(value)
-    if isinstance(value, tuple):
-        return [_plain(item) for item in cast("tuple[object, ...]", value)]
-    return value
-
-
-def _parse_record(cls: type, values: Mapping[str, object]) -> object:
-    hints = typing.get_type_hints(cls)
-    fields = {entry.name: entry for entry in dataclasses.fields(cls)}
-    if unknown := [key for key in values if key not in fields]:
-        raise BadMessage(f"{cls.__name__} has no field {unknown[0][:40]!r}")
-    try:
-        return cls(**{key: _parse(hints[key], value, f"{cls.__name__}.{key}") for key, value in values.items()})
-    except TypeError as error:
-        raise BadMessage(f"{cls.__name__} lacks a field") from error
-
-
-def _parse(hint: object, value: object, where: str) -> object:
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if hint is object or (origin is Literal and isinstance(value, str) and value in args):
-        return value
-    if hint is float and type(value) is int:
-        return float(value)
-    if isinstance(hint, type) and origin is None and type(value) is hint:
-        return value
-    if isinstance(value, dict):
-        return _parse_mapping(hint, cast("dict[str, object]", value), where)
-    if origin is tuple and isinstance(value, list):
-        return _parse_items(args, cast("list[object]", value), where)
-    if origin in _UNIONS:
-        if value is None and types.NoneType in args:
-            return None
-        return _parse(next(arg for arg in args if arg is not types.NoneType), value, where)
-    raise BadMessage(f"{where} has the wrong type")
-
-
-def _parse_mapping(hint: object, value: dict[str, object], where: str) -> object:
-    args = typing.get_args(hint)
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return _parse_record(hint, value)
-    if typing.get_origin(hint) is dict:
-        return {key: _parse(args[1], item, where) for key, item in value.items()}
-    if typing.get_origin(hint) in _UNIONS:
-        return _parse_mapping(next(arg for arg in args if arg is not types.NoneType), value, where)
-    raise BadMessage(f"{where} has the wrong type")
-
-
-def _parse_items(args: tuple[object, ...], value: list[object], where: str) -> tuple[object, ...]:
-    if len(args) == 2 and args[1] is ...:
-        return tuple(_parse(args[0], item, where) for item in value)
-    if len(args) != len(value):
-        raise BadMessage(f"{where} has the wrong length")
-    return tuple(_parse(arg, item, where) for arg, item in zip(args, value, strict=True))

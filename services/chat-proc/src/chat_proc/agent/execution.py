@@ -5,14 +5,16 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import structlog
+from pydantic import BaseModel
 
 from chat_proc.agent.catalog import ToolCatalog
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.long_results import ResultKeeper
-from chat_proc.agent.open_turn import OpenTurn, Writing, show_files
+from chat_proc.agent.open_turn import LiveCall, OpenTurn, Writing, show_files
 from chat_proc.agent.race import Stopped, Stragglers, run_until
 from everturn.errors import Invalid
 from everturn.model.artifacts import Artifact
@@ -24,6 +26,7 @@ from everturn.model.refs import result_ref
 from everturn.ports.tool import PREVIEW_CHARS, Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import TOOL_CALLS
+from everturn.telemetry.redaction import Redactor
 from everturn.timeline.next_step import PendingCall
 from everturn.timeline.turn_events import build_step_event
 from everturn.timeline.view_parts import build_ended_step, build_started_step
@@ -39,6 +42,9 @@ _EFFECT_STATES = {
 }
 MAX_ERROR_CHARS = 2_000
 """Of an exception's text; a tool with more to say returns an outcome."""
+KEEP_WORK_S = 4.0
+"""What a tool that was asked to end gets for handing over what it has: 2 s for its sandbox, the rest for storing."""
+_STOPPED = "The call was cancelled because the person said something that may change the work."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,14 @@ class _NoOutcome:
     why: str
 
 
-_Outcome = ToolOutcome | Stopped | _NoOutcome
+@dataclass(frozen=True, slots=True)
+class _CutShort:
+    """The call was asked to end before it was done, and gave what it had."""
+
+    outcome: ToolOutcome
+
+
+_Outcome = ToolOutcome | Stopped | _NoOutcome | _CutShort
 
 
 class ToolRunner:
@@ -61,12 +74,14 @@ class ToolRunner:
         keeper: ResultKeeper,
         *,
         stragglers: Stragglers | None = None,
+        redactor: Redactor | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._catalog = catalog
         self._failpoints = failpoints
         self._keeper = keeper
         self._stragglers = stragglers or Stragglers()
+        self._redactor = redactor or Redactor()
         self._monotonic = monotonic
 
     async def run(self, turn: OpenTurn, pending: PendingCall, place: RoundPlace, *, resumed: bool) -> Writing:
@@ -75,6 +90,7 @@ class ToolRunner:
         outcome = await self._find_outcome(turn, pending, resumed=resumed)
         duration_ms = int((self._monotonic() - started) * 1000)
         result = _build_result(pending.body, outcome, self._effect(pending.body), duration_ms)
+        result = self._redact(result)
         TOOL_CALLS.labels(pending.body.tool_id, result.status).inc()
         kept = await self._keeper.keep(turn, pending.block.call_id or CallId(""), result, self._cap(pending.body))
         writing = self._build_writing(turn, pending, place.at(turn.now()), kept.body, outcome)
@@ -99,6 +115,18 @@ class ToolRunner:
 
     async def _call(self, turn: OpenTurn, spec: ToolSpec, pending: PendingCall) -> _Outcome:
         params = self._catalog.check_params(spec.tool_id, pending.body.params)
+        call = self._build_call(turn, pending, params)
+        name = f"{spec.tool_id} {call.call_id}"
+        ran = await run_until(
+            _wait_for_stop(turn, spec, call.stop), self._bounded(spec, call), stragglers=self._stragglers, name=name
+        )
+        if isinstance(ran, Stopped):
+            return ran.why if isinstance(ran.why, _NoOutcome) else ran
+        if call.stop.is_set() and isinstance(ran.value, ToolOutcome) and ran.value.status == "error":
+            return _CutShort(ran.value)
+        return ran.value
+
+    def _build_call(self, turn: OpenTurn, pending: PendingCall, params: BaseModel) -> ToolCall:
         context = ToolContext(
             principal=turn.lease.principal,
             conversation_id=turn.lease.conversation_id,
@@ -107,15 +135,9 @@ class ToolRunner:
             blocks=turn.blocks,
             now=turn.now(),
             pool=turn.pool,
+            live=LiveCall(turn, pending.block.round),
         )
-        call = ToolCall(pending.block.call_id or CallId(""), params, pending.code, context)
-        name = f"{spec.tool_id} {call.call_id}"
-        ran = await run_until(
-            _wait_for_stop(turn, spec), self._bounded(spec, call), stragglers=self._stragglers, name=name
-        )
-        if isinstance(ran, Stopped):
-            return ran.why if isinstance(ran.why, _NoOutcome) else ran
-        return ran.value
+        return ToolCall(pending.block.call_id or CallId(""), params, pending.code, context)
 
     async def _bounded(self, spec: ToolSpec, call: ToolCall) -> ToolOutcome | _NoOutcome:
         self._failpoints.hit("turn.in_tool")
@@ -135,9 +157,11 @@ class ToolRunner:
         outcome: _Outcome,
     ) -> Writing:
         call_id = pending.block.call_id or CallId("")
-        records = outcome.records if isinstance(outcome, ToolOutcome) else ()
+        records = _records_of(outcome)
         drafts = [_draft_result(place, call_id, result)]
-        drafts += [place.draft(record.type, record.ref, record.body, call_id=call_id) for record in records]
+        drafts += [
+            place.draft(record.type, record.ref, record.body, call_id=record.call_id or call_id) for record in records
+        ]
         ended = build_ended_step(build_started_step(pending.block, pending.body), result)
         events: list[AnyEvent] = [build_step_event(ended)]
         external = [artifact for artifact in result.artifacts if artifact.visibility == "external"]
@@ -152,6 +176,10 @@ class ToolRunner:
             after=tuple((event, place.round) for event in events),
         )
 
+    def _redact(self, result: ToolResultBody) -> ToolResultBody:
+        hidden = {"text": self._redactor.redact(result.text), "data": self._redactor.redact_value(result.data)}
+        return result.model_copy(update=hidden)
+
     def _effect(self, call: ToolCallBody) -> Effect:
         spec = self._try_spec(call)
         return spec.effect if spec else Effect.PURE
@@ -164,19 +192,33 @@ class ToolRunner:
         return next((spec for spec in self._catalog.specs if spec.tool_id == call.tool_id), None)
 
 
-async def _wait_for_stop(turn: OpenTurn, spec: ToolSpec) -> _NoOutcome | None:
-    """Return when the call is to end: with what to say of it when its time is up, None when a person stopped it."""
+async def _wait_for_stop(turn: OpenTurn, spec: ToolSpec, stop: asyncio.Event) -> _NoOutcome | None:
+    """Return when the call is to end: with what to say of it when its time is up, None when a person stopped it.
+
+    A tool that keeps its work is asked first, by `stop`, and gets a moment to give what it has.
+    """
     limit = asyncio.timeout(spec.timeout_s)
     try:
         async with limit:
             if spec.cancellable:
                 await turn.inbox.wait_for_control()
+                if spec.keeps_work:
+                    stop.set()
+                    await asyncio.sleep(KEEP_WORK_S)
                 return None
             await asyncio.Event().wait()
     except TimeoutError:
         if not limit.expired():
             raise
     return _NoOutcome(f"{spec.tool_id} did not end within {spec.timeout_s:g} s.")
+
+
+def _records_of(outcome: _Outcome) -> tuple[Record, ...]:
+    match outcome:
+        case ToolOutcome(records=records) | _CutShort(outcome=ToolOutcome(records=records)):
+            return records
+        case _:
+            return ()
 
 
 def _checked_out(records: Sequence[Record]) -> tuple[Artifact, ...]:
@@ -199,21 +241,30 @@ def _draft_result(place: RoundPlace, call_id: CallId, result: ToolResultBody) ->
 
 def _build_result(call: ToolCallBody, outcome: _Outcome, effect: Effect, duration_ms: int) -> ToolResultBody:
     match outcome:
-        case ToolOutcome(status=status, text=text, artifacts=artifacts, data=data):
-            return ToolResultBody(
-                tool_id=call.tool_id,
-                status=status,
-                text=text,
-                artifacts=artifacts,
-                data=data,
-                duration_ms=duration_ms,
-            )
+        case ToolOutcome(status=status):
+            return _keep_outcome(call, outcome, status, duration_ms)
+        case _CutShort(outcome=given):
+            kept = replace(given, text=f"{_STOPPED} What it had done until then is kept.\n{given.text}")
+            return _keep_outcome(call, kept, "cancelled", duration_ms)
         case Stopped():
-            status = "cancelled"
-            why = "The call was cancelled because the person said something that may change the work."
+            status, why = "cancelled", _STOPPED
         case _NoOutcome(why=why):
             status = "error"
     if effect is Effect.IRREVERSIBLE:
         status = "ambiguous"
         why += " Nobody knows whether it took effect; it is not repeated. Find out before you call it again."
     return ToolResultBody(tool_id=call.tool_id, status=status, text=why, duration_ms=duration_ms)
+
+
+def _keep_outcome(
+    call: ToolCallBody, outcome: ToolOutcome, status: Literal["ok", "error", "cancelled"], duration_ms: int
+) -> ToolResultBody:
+    return ToolResultBody(
+        tool_id=call.tool_id,
+        status=status,
+        text=outcome.text,
+        artifacts=outcome.artifacts,
+        data=outcome.data,
+        duration_ms=duration_ms,
+        untrusted=outcome.untrusted,
+    )

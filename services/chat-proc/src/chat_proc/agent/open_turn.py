@@ -134,6 +134,10 @@ class OpenTurn(TurnState, Protocol):
         """ISO 8601 in UTC."""
         ...
 
+    def lease_age_s(self) -> float:
+        """Seconds since the lease was last known to be ours."""
+        ...
+
     def emit(self, data: AnyEvent, round_number: int | None = None) -> None: ...
 
     def rewind(self) -> None:
@@ -151,6 +155,27 @@ class OpenTurn(TurnState, Protocol):
     async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
         """Write the end. Raises InboxMoved also when a signal came that `load_unseen` has not told of."""
         ...
+
+
+class LiveCall:
+    """What a call of a round may do to its turn while it runs. Implements LiveTurn."""
+
+    def __init__(self, turn: OpenTurn, round_number: int) -> None:
+        self._turn = turn
+        self._round = round_number
+
+    @property
+    def lease(self) -> Lease:
+        return self._turn.lease
+
+    def lease_age_s(self) -> float:
+        return self._turn.lease_age_s()
+
+    def emit(self, data: AnyEvent) -> None:
+        self._turn.emit(data, self._round)
+
+    def book(self, usage: UsageEvent) -> None:
+        self._turn.book(usage)
 
 
 def show_files(turn: OpenTurn, artifacts: Sequence[Artifact]) -> tuple[FileView, ...]:

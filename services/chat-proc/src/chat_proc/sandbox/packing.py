@@ -10,6 +10,8 @@ from typing import IO, Final, cast
 _BLOCK: Final = 512
 _NAME, _SIZE, _CHECKSUM, _MAGIC = slice(0, 100), slice(124, 136), slice(148, 156), slice(257, 262)
 _TYPE: Final = 156
+EMPTY_TAR: Final = bytes(2 * _BLOCK)
+"""A tar stream without members is its end alone."""
 
 
 def pack_inputs(inputs: Mapping[str, bytes | Path]) -> Iterator[bytes]:

@@ -6,9 +6,10 @@ from typing import Final
 
 from chat_proc.sandbox.packing import UnpackedOutputs
 from everturn.ports.sandbox import FileHash, Receipt, RunArtifact, RunError, RunRequest, RunResult
-from everturn.wire.execution import PROGRAM_NAME, Finished, LimitName, Report
+from everturn.wire.execution import PROGRAM_NAME, Finished, LimitName, Report, RunLimits
 
 _LISTED: Final = 50
+_HOW_FAR: Final = "How far the program came is not known."
 _NO_OUTPUTS: Final = UnpackedOutputs({})
 _LIMIT_TEXT: Final[dict[LimitName, str]] = {
     "time": "the time limit",
@@ -30,6 +31,7 @@ MAX_TAIL_CHARS: Final = 64_000
 
 def build_result(
     request: RunRequest,
+    run_limits: RunLimits,
     finished: Finished,
     outputs: UnpackedOutputs = _NO_OUTPUTS,
     input_hashes: tuple[FileHash, ...] = (),
@@ -39,7 +41,7 @@ def build_result(
     missing = _find_missing(request, finished.report, artifacts)
     report = finished.report
     limits = tuple(dict.fromkeys((*finished.limits, *(report.limits if report else ()))))
-    error = find_error(request, finished, limits) or _find_output_error(missing)
+    error = find_error(request, run_limits, finished, limits) or _find_output_error(missing)
     return RunResult(
         ok=error is None,
         artifacts=artifacts,
@@ -52,7 +54,7 @@ def build_result(
         receipt=Receipt(
             program_sha256=hash_bytes(request.program.encode("utf-8", "surrogatepass")),
             timeout_s=request.timeout_s,
-            limits=request.limits,
+            limits=run_limits,
             posture=finished.posture,
             inputs=input_hashes,
             outputs=tuple(FileHash(artifact.filepath, artifact.size, artifact.sha256) for artifact in artifacts),
@@ -62,13 +64,22 @@ def build_result(
     )
 
 
-def build_refused(request: RunRequest, error: RunError) -> RunResult:
+def build_refused(request: RunRequest, run_limits: RunLimits, error: RunError) -> RunResult:
     """The envelope of a request that is not run at all."""
+    return _build_empty(request, run_limits, error, f"The program was not run ({error.code}): {error.message}")
+
+
+def build_broken(request: RunRequest, run_limits: RunLimits, error: RunError) -> RunResult:
+    """The envelope of a run whose sandbox went away under it."""
+    return _build_empty(request, run_limits, error, f"{_error_line(error)}\n{_HOW_FAR}")
+
+
+def _build_empty(request: RunRequest, run_limits: RunLimits, error: RunError, text: str) -> RunResult:
     return RunResult(
         ok=False,
         artifacts=(),
         error=error,
-        report_text=clean_text(f"The program was not run ({error.code}): {error.message}"),
+        report_text=_cap(clean_text(text), MAX_REPORT_CHARS),
         user_out_tail="",
         runtime_err_tail="",
         limits_hit=(),
@@ -76,7 +87,7 @@ def build_refused(request: RunRequest, error: RunError) -> RunResult:
         receipt=Receipt(
             program_sha256=hash_bytes(request.program.encode("utf-8", "surrogatepass")),
             timeout_s=request.timeout_s,
-            limits=request.limits,
+            limits=run_limits,
             posture=None,
         ),
     )
@@ -91,7 +102,9 @@ def build_artifacts(request: RunRequest, outputs: UnpackedOutputs) -> tuple[RunA
     )
 
 
-def find_error(request: RunRequest, finished: Finished, limits: tuple[LimitName, ...]) -> RunError | None:
+def find_error(
+    request: RunRequest, run_limits: RunLimits, finished: Finished, limits: tuple[LimitName, ...]
+) -> RunError | None:
     """Why the program failed, leaving its outputs aside; the supervisor's findings go before the executor's word."""
     match finished.verdict:
         case "not_started":
@@ -103,26 +116,26 @@ def find_error(request: RunRequest, finished: Finished, limits: tuple[LimitName,
         case "cancelled":
             return RunError("cancelled", "The program was stopped because the run was cancelled.", PROGRAM_NAME)
         case "memory":
-            return _memory_error(request)
+            return _memory_error(run_limits)
         case "died":
-            return _memory_error(request) if "memory" in limits else _died(finished)
+            return _memory_error(run_limits) if "memory" in limits else _died(finished)
         case "ended":
-            return find_program_error(request, finished.report, limits) if finished.report else _died(finished)
+            return find_program_error(run_limits, finished.report, limits) if finished.report else _died(finished)
 
 
-def find_program_error(request: RunRequest, report: Report, limits: tuple[LimitName, ...]) -> RunError | None:
+def find_program_error(run_limits: RunLimits, report: Report, limits: tuple[LimitName, ...]) -> RunError | None:
     """How a program that ended by itself failed, or None."""
     if (error := report.error) is not None:
         if error.limit == "memory":
-            return _memory_error(request, error.line)
+            return _memory_error(run_limits, error.line)
         code = "syntax_error" if error.type in ("SyntaxError", "IndentationError", "TabError") else "program_error"
         return RunError(code, _cap(f"{error.type}: {error.message}", MAX_MESSAGE_CHARS), _where(error.line))
     if report.signal is not None:
         if "memory" in limits:
-            return _memory_error(request)
+            return _memory_error(run_limits)
         if report.signal == signal.SIGXCPU:
             return RunError(
-                "cpu_limit", f"The program used up its {request.limits.cpu_s} s of processor time.", PROGRAM_NAME
+                "cpu_limit", f"The program used up its {run_limits.cpu_s} s of processor time.", PROGRAM_NAME
             )
         return RunError("killed", f"The program was ended by signal {_signal_name(report.signal)}.", PROGRAM_NAME)
     if report.exit_code:
@@ -148,8 +161,8 @@ def hash_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _memory_error(request: RunRequest, line: int | None = None) -> RunError:
-    allowed_mib = request.limits.memory_bytes >> 20
+def _memory_error(run_limits: RunLimits, line: int | None = None) -> RunError:
+    allowed_mib = run_limits.memory_bytes >> 20
     return RunError("memory_limit", f"The program needed more than its {allowed_mib} MiB of memory.", _where(line))
 
 

@@ -43,9 +43,17 @@ _SCAFFOLDING = frozenset(
 
 
 def is_never_shown(block: Block) -> bool:
-    """Whether the model doesn't see the block in any form. An answer that waits is seen as the completion after it."""
-    waits = isinstance(block.body, bodies.AttemptBody) and block.body.reason == PENDING
-    return waits or block.type in NEVER_SHOWN
+    """Whether the model doesn't see the block in any form. An answer that waits is seen as the completion after it.
+
+    What a program called is told by the result of its run.
+    """
+    match block.body:
+        case bodies.AttemptBody(reason=reason):
+            return reason == PENDING
+        case bodies.ToolCallBody(parent=parent) | bodies.ToolResultBody(parent=parent):
+            return parent is not None
+        case _:
+            return block.type in NEVER_SHOWN
 
 
 class BreakCause(StrEnum):

@@ -3,10 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from chat_proc.tools.code.answering import ProgramParts, ProgramTools
 from chat_proc.tools.code.run_code import RunCodeTool
+from chat_proc.tools.context.fetch_ctx import FetchCtxTool
 from chat_proc.tools.context.hide import HideTool
 from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
+from chat_proc.tools.io.list_files import ListFilesTool
+from chat_proc.tools.io.read_file import ReadFileTool
+from chat_proc.tools.io.show_progress import ShowProgressTool
 from chat_proc.tools.plan.plan import PlanTool
 from chat_proc.tools.registry import ToolRegistry
 from chat_proc.tools.workspace.checkout import CheckoutTool
@@ -49,15 +54,21 @@ class ToolPorts:
     sources: ConversationSources
 
 
-def offer_tools(ports: ToolPorts, sandbox: Sandbox | SandboxUnavailable, *, more: Sequence[Tool] = ()) -> OfferedTools:
+def offer_tools(
+    ports: ToolPorts, sandbox: Sandbox | SandboxUnavailable, programs: ProgramParts, *, more: Sequence[Tool] = ()
+) -> OfferedTools:
     """All tools that can work here, in the order in which the prompt lists them; `more` are not ours."""
     history = ArtifactHistory(ports.artifacts)
-    read = ReadTool(ports.objects, ReadPorts(ports.artifacts, ports.reader, ports.sources))
-    tools = [read, *_workspace_tools(history, ports.objects), PlanTool(), HideTool(), *more]
+    reading = ReadPorts(ports.artifacts, ports.reader, ports.sources)
+    read = ReadTool(ports.objects, reading)
+    in_loop = [tool for tool in more if tool.spec.in_loop]
+    tools = [read, *_workspace_tools(history, ports.objects), PlanTool(), HideTool(), *in_loop]
     if isinstance(sandbox, SandboxUnavailable):
         posture = f"programs can't run here: {sandbox.reason}"
         return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox), history)
-    registry = ToolRegistry([*tools, RunCodeTool(sandbox, ports.objects, history)])
+    own = (FetchCtxTool(ports.objects, reading), *_io_tools(history, ports.objects, reading))
+    called = ProgramTools([*more, *own], programs)
+    registry = ToolRegistry([*tools, RunCodeTool(sandbox, ports.objects, history, called)])
     posture = _tell_posture(sandbox.posture)
     return OfferedTools(registry, posture, sandbox.posture.launcher, sandbox.posture.user, history)
 
@@ -71,6 +82,10 @@ def _workspace_tools(history: WorkspaceHistory, objects: Objects) -> list[Tool]:
         WriteTool(objects),
         PatchTool(history, objects),
     ]
+
+
+def _io_tools(history: WorkspaceHistory, objects: Objects, reading: ReadPorts) -> list[Tool]:
+    return [ListFilesTool(history), ReadFileTool(objects, reading), ShowProgressTool()]
 
 
 def _tell_posture(posture: Posture) -> str:

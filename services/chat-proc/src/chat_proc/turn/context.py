@@ -1,6 +1,6 @@
 """A leased turn: the one place that knows where the timeline and the event stream of its conversation stand."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -58,6 +58,7 @@ class LeasedTurn:
         usage: TurnUsage,
         manifests: ManifestKeeper,
         sources: Sequence[Source] = (),
+        lease_age_s: Callable[[], float],
         patience: Patience | None = None,
     ) -> None:
         self._claim = claim
@@ -74,6 +75,7 @@ class LeasedTurn:
         self._patience = patience or Patience()
         self._started = turn.started_at or clock.now()
         self._media: dict[str, bytes] = {}
+        self.lease_age_s = lease_age_s
         self._sources = TurnSources(sources, self._load_source_text)
         self.turn = turn
         self.inbox = inbox

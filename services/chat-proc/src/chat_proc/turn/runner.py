@@ -99,6 +99,7 @@ class ClaimedTurn:
         self._inbox: LeasedInbox | None = None
         self._turn: LeasedTurn | None = None
         self._handing_back = False
+        self._confirmed_at = parts.clock.monotonic()
 
     @property
     def fence(self) -> int:
@@ -115,6 +116,9 @@ class ClaimedTurn:
     def notice_inbox(self, inbox_seq: int) -> None:
         if self._inbox is not None:
             self._inbox.notice_seq(inbox_seq)
+
+    def confirm_lease(self, at_s: float) -> None:
+        self._confirmed_at = at_s
 
     def ring_inbox(self) -> None:
         if self._inbox is not None:
@@ -277,9 +281,13 @@ class ClaimedTurn:
             clock=self._parts.clock,
             usage=await ask(lambda: timelines.load_usage(lease.principal, turn_id)),
             sources=await ask(lambda: timelines.load_sources(*where)),
+            lease_age_s=self._lease_age_s,
         )
         self._turn.handover = self._handover
         return self._turn
+
+    def _lease_age_s(self) -> float:
+        return self._parts.clock.monotonic() - self._confirmed_at
 
     async def _open(self, turn: LeasedTurn, *, given_up: bool) -> TurnEnd | None:
         """Write how the turn begins; its end when it can't go on from there, with the beginning in it."""

@@ -9,6 +9,7 @@ import structlog
 from chat_proc.memory.indexer import Indexer
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
+from chat_proc.worker.presence import PresenceTask
 from chat_proc.worker.sweeper import Sweeper
 
 _log = structlog.get_logger(__name__)
@@ -29,6 +30,7 @@ class Worker:
         sweeper: Sweeper,
         indexer: Indexer,
         *,
+        presence: PresenceTask,
         deadline_s: float = DEADLINE_S,
         margin_s: float = MARGIN_S,
     ) -> None:
@@ -36,6 +38,7 @@ class Worker:
         self._heartbeat = heartbeat
         self._sweeper = sweeper
         self._indexer = indexer
+        self._presence = presence
         self._deadline_s = deadline_s
         self._margin_s = margin_s
         self._stopping = asyncio.Event()
@@ -53,6 +56,7 @@ class Worker:
             beating = tasks.create_task(self._heartbeat.run())
             sweeping = tasks.create_task(self._sweeper.run())
             indexing = tasks.create_task(self._indexer.run())
+            telling = tasks.create_task(self._presence.run())
             claiming = tasks.create_task(self._claim_loop.run())
             on_ready()
             await self._stopping.wait()
@@ -63,6 +67,7 @@ class Worker:
             await asyncio.wait({claiming}, timeout=self._deadline_s - self._margin_s)
             self._claim_loop.cut_short()
             await asyncio.wait({claiming}, timeout=self._margin_s)
+            telling.cancel()
             beating.cancel()
             indexing.cancel()
             claiming.cancel()

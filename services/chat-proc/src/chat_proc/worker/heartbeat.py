@@ -32,6 +32,10 @@ class HeldTurn(Protocol):
 
     def notice_inbox(self, inbox_seq: int) -> None: ...
 
+    def confirm_lease(self, at_s: float) -> None:
+        """The lease was still ours at this moment of the monotonic clock."""
+        ...
+
     def ring_inbox(self) -> None: ...
 
     def lose_lease(self) -> None:
@@ -53,6 +57,7 @@ class Heartbeat:
     def hold(self, conversation_id: ConversationId, turn: HeldTurn) -> None:
         self._held[conversation_id] = turn
         self._confirmed[conversation_id] = self._clock.monotonic()
+        turn.confirm_lease(self._confirmed[conversation_id])
 
     def drop(self, conversation_id: ConversationId, turn: HeldTurn) -> None:
         """Renew no more for this turn. When it lost its lease and took long to wind up, this worker may hold the
@@ -90,6 +95,7 @@ class Heartbeat:
                 continue
             if conversation_id in renewed:
                 self._confirmed[conversation_id] = asked_at
+                turn.confirm_lease(asked_at)
                 turn.notice_inbox(renewed[conversation_id])
             elif turn.handing_back:
                 self.drop(conversation_id, turn)

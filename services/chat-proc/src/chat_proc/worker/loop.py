@@ -21,7 +21,7 @@ from everturn.telemetry.metrics import TURNS_CLAIMED
 
 _log = structlog.get_logger(__name__)
 
-WAIT_S = 2.0
+WAIT_S = 0.5
 """How long one wait at the lanes lasts; bounds how late a drain is noticed."""
 RETRY_S = 0.5
 SUSPECT_ATTEMPTS = 2

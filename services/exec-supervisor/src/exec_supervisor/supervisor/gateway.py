@@ -5,19 +5,16 @@ ever taken, a connection holds one unfinished frame, and only `MAX_IN_FLIGHT` ca
 """
 
 import asyncio
-import hashlib
 import hmac
-import os
 import socket
-import struct
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from everturn.wire.arguments import hash_arguments
 from everturn.wire.execution import (
     GATEWAY_FRAME_BYTES,
-    BadMessage,
     CallRecord,
     Capability,
     GatewayCall,
@@ -25,10 +22,10 @@ from everturn.wire.execution import (
     ToolGrant,
     ToolReply,
     Welcome,
-    build_message,
-    parse_message,
 )
 from everturn.wire.framing import FrameDecoder, FrameError, FrameStream, encode_frame
+from everturn.wire.records import BadMessage, build_message, parse_message
+from exec_supervisor.supervisor.listeners import load_peer_uid
 from exec_supervisor.supervisor.quota import Quota, Refused
 
 MAX_CONNECTIONS: Final = 8
@@ -78,7 +75,7 @@ class Gateway:
             self.refusals["too_many_connections"] += 1
 
     def _may_connect(self, peer: socket.socket) -> bool:
-        _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+        uid = load_peer_uid(peer)
         code = "wrong_uid" if uid != self._peer_uid else "too_many_connections" if self._open >= MAX_CONNECTIONS else ""
         if code:
             self.refusals[code] += 1
@@ -174,23 +171,6 @@ class Gateway:
         """A program that doesn't read its answers loses the connection (TimeoutError)."""
         async with asyncio.timeout(self._frame_timeout_s):
             await stream.send(build_message(reply), GATEWAY_FRAME_BYTES)
-
-
-def open_listener(path: str, mode_uid: int) -> socket.socket:
-    """The listening socket; only the program's user may connect."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    listener.bind(path)
-    os.chmod(path, 0o600)
-    if os.geteuid() == 0:
-        os.chown(path, mode_uid, mode_uid)
-    listener.listen(MAX_CONNECTIONS)
-    return listener
-
-
-def hash_arguments(arguments: dict[str, object]) -> str:
-    """SHA-256 of the arguments' frame with sorted names, in hex."""
-    ordered = {name: arguments[name] for name in sorted(arguments)}
-    return hashlib.sha256(encode_frame(ordered, 2 * GATEWAY_FRAME_BYTES)).hexdigest()
 
 
 def _size_of(call: GatewayCall) -> int:

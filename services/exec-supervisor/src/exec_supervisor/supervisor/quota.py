@@ -1,6 +1,8 @@
 """What a run may still ask of the gateway: its grants and how much of them is used up."""
 
 import math
+import time
+from collections.abc import Callable
 from typing import cast
 
 from everturn.wire.execution import ArgumentRule, Capability, GatewayCall, ToolGrant
@@ -16,20 +18,27 @@ class Refused(Exception):
 
 
 class Quota:
-    """Counts one run's calls and bytes. Only the gateway changes it, from one task at a time."""
+    """Counts one run's calls, bytes and time. Only the gateway changes it, from one task at a time."""
 
-    def __init__(self, capability: Capability) -> None:
+    def __init__(self, capability: Capability, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._deadline = math.inf if capability.deadline_s is None else monotonic() + capability.deadline_s
         self._grants = {grant.tool_id: grant for grant in capability.grants}
         self._calls_of: dict[str, int] = {}
         self._calls_left = capability.max_calls
         self._bytes_left = capability.max_bytes
 
     def take_call(self, call: GatewayCall) -> ToolGrant:
-        """Count a call that may go on and give its grant. Raises Refused: not_allowed, bad_arguments, quota_calls."""
+        """Count a call that may go on and give its grant. Raises Refused.
+
+        Codes: not_allowed, bad_arguments, quota_time, quota_calls.
+        """
         grant = self._grants.get(call.tool_id)
         if grant is None:
             raise Refused("not_allowed", f"{call.tool_id[:80]!r} is not a tool of this run")
         check_arguments(grant, call.arguments)
+        if self._monotonic() >= self._deadline:
+            raise Refused("quota_time", "the time for tool calls of this run is over")
         used = self._calls_of.get(call.tool_id, 0)
         if self._calls_left <= 0 or (grant.max_calls is not None and used >= grant.max_calls):
             raise Refused("quota_calls", f"no calls of {call.tool_id} are left in this run")

@@ -1,104 +1,150 @@
-"""One supervised run, from launch to last frame: the worker's line is its lifeline, the executor is not believed."""
+"""One supervised run, from booting to last frame: the worker's line is its lifeline, the executor is not believed."""
 
 import asyncio
 import dataclasses
 import time
-from typing import Final, TypeVar
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Final
 
 from everturn.wire.execution import (
-    PIPE_FRAME_BYTES,
-    BadMessage,
-    Booted,
+    MIB,
     Finished,
     InputsEnd,
     Launch,
     LimitName,
-    MessageClass,
     OutputsEnd,
     Posture,
     Ready,
     Report,
+    RunLimits,
     Start,
     Stop,
     StopReason,
     Verdict,
-    build_message,
-    parse_message,
 )
-from everturn.wire.framing import Frame, FrameError
+from exec_supervisor.supervisor.executor_line import ExecutorLine, Silent, parse
 from exec_supervisor.supervisor.gateway import Gateway
 from exec_supervisor.supervisor.lifeline import LifelineCut, watch_lifeline
-from exec_supervisor.supervisor.room import Room, limit_address_space, open_room
-from exec_supervisor.supervisor.watchdog import load_memory_bytes
+from exec_supervisor.supervisor.room import Room
 from exec_supervisor.supervisor.worker_line import WorkerLine
 
-BOOT_TIMEOUT_S: Final = 20.0
 INPUTS_TIMEOUT_S: Final = 60.0
 SILENCE_S: Final = 2.0
 OUTPUTS_TIMEOUT_S: Final = 60.0
 WATCH_EVERY_S: Final = 0.1
 _TAR_BYTES_PER_FILE: Final = 4096
 _TAR_PADDING_BYTES: Final = 64 << 10
+_EXTRA_ADDRESS_SPACE_BYTES: Final = 1024 * MIB
 
-MessageT = TypeVar("MessageT", bound=MessageClass)
+OpenRoom = Callable[[], AbstractAsyncContextManager[Room]]
 
 
-async def run_supervisor(line: WorkerLine, lifeline_fd: int) -> int:
-    """Run what the worker asks for. The exit code: 0 when the result was sent, 1 when the worker went away before."""
+async def run_supervisor(line: WorkerLine, lifeline_fd: int, open_room: OpenRoom) -> int:
+    """Boot, wait for the one run, see it through. The exit code: 0 when the result was sent, 1 when nobody wants it."""
     exit_code = 0
     try:
-        launch = await line.receive_launch()
         async with asyncio.TaskGroup() as group:
-            watching = [group.create_task(line.run()), group.create_task(watch_lifeline(lifeline_fd))]
-            await line.send(await run_launch(launch, line))
-            for task in watching:
-                task.cancel()
+            watching = group.create_task(watch_lifeline(lifeline_fd))
+            await line.send(await _supervise(line, open_room))
+            watching.cancel()
     except* (LifelineCut, BrokenPipeError):
         exit_code = 1
     return exit_code
 
 
-async def run_launch(launch: Launch, line: WorkerLine) -> Finished:
+async def _supervise(line: WorkerLine, open_room: OpenRoom) -> Finished:
     """The run's end, whatever it was. Everything it had on this machine is gone when this returns."""
     try:
-        async with open_room(launch) as room:
-            return await Run(launch, line, room).run()
+        async with open_room() as room, asyncio.TaskGroup() as group:
+            errors = group.create_task(room.read_errors())
+            finished = await _boot_and_run(line, room)
+            await room.end()
+            detail = "; ".join(part for part in (finished.detail, await errors) if part)
+            return dataclasses.replace(finished, detail=detail)
     except (OSError, TimeoutError) as error:
         return Finished("not_started", f"{type(error).__name__}: {error}", 0, None)
 
 
-class Silent(Exception):
-    """The executor has ended, or speaks nonsense."""
+async def _boot_and_run(line: WorkerLine, room: Room) -> Finished:
+    executor = ExecutorLine(room.line)
+    try:
+        posture = dataclasses.replace(room.posture, runtime=await executor.boot())
+    except (Silent, TimeoutError) as error:
+        return Finished("not_started", str(error) or "it did not boot in time", 0, room.posture)
+    await line.send(Ready(posture))
+    async with asyncio.TaskGroup() as group:
+        reporting = group.create_task(_try_receive_report(executor))
+        launch = await _receive_launch(line, reporting)
+        if launch is None:
+            ended = reporting.result()
+            return Finished("not_started", str(ended), 0, posture)
+        reading = group.create_task(line.run())
+        finished = await Run(launch, line, room, executor, reporting=reporting, posture=posture).run()
+        reporting.cancel()
+        reading.cancel()
+        return finished
+
+
+async def _try_receive_report(executor: ExecutorLine) -> Report | Silent:
+    """Waits from the boot on, so that an executor which dies before its run is noticed."""
+    try:
+        return await executor.receive_report()
+    except Silent as ended:
+        return ended
+
+
+async def _receive_launch(line: WorkerLine, reporting: "asyncio.Task[Report | Silent]") -> Launch | None:
+    """The one run, however late it comes; None when the executor ends before. Raises LifelineCut, BadMessage."""
+    launching = asyncio.create_task(line.receive_launch())
+    try:
+        await asyncio.wait((launching, reporting), return_when=asyncio.FIRST_COMPLETED)
+        return launching.result() if launching.done() else None
+    finally:
+        await _cancel(launching)
+
+
+def limit_address_space(limits: RunLimits) -> int:
+    """RLIMIT_AS in bytes. Libraries reserve far more than they touch, hence the allowance above the memory limit."""
+    return limits.memory_bytes + _EXTRA_ADDRESS_SPACE_BYTES
 
 
 class Run:
     """One conversation with an executor. Verdict, duration and limits are found here, not told by it."""
 
-    def __init__(self, launch: Launch, line: WorkerLine, room: Room) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        line: WorkerLine,
+        room: Room,
+        executor: ExecutorLine,
+        *,
+        reporting: "asyncio.Task[Report | Silent]",
+        posture: Posture,
+    ) -> None:
         self._launch = launch
         self._line = line
         self._room = room
-        self._posture: Posture = room.posture
+        self._executor = executor
+        self._reporting = reporting
+        self._posture = posture
         self._limits: list[LimitName] = []
         self._started = time.monotonic()
-        self._stream = room.line
-        self._gateway = Gateway(launch.capability, launch.nonce, room.posture.outer_uid, line.call)
+        self._gateway = Gateway(launch.capability, launch.nonce, posture.outer_uid, line.call)
 
     async def run(self) -> Finished:
-        """Returns with the sandbox ended."""
+        """Returns when the executor has nothing more to say; the room still stands."""
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(self._gateway.run(self._room.listener))
-            errors = group.create_task(self._room.child.read_errors())
             finished = await self._converse()
-            await self._room.child.end()
+            await self._room.end()
             serving.cancel()
-        return self._add_findings(finished, await errors)
+        return self._add_findings(finished)
 
     async def _converse(self) -> Finished:
         try:
-            await self._boot()
             await self._send_inputs()
-        except (Silent, TimeoutError, BrokenPipeError, ConnectionResetError) as error:
+        except (TimeoutError, BrokenPipeError, ConnectionResetError) as error:
             return self._end("not_started", str(error) or type(error).__name__)
         self._started = time.monotonic()
         try:
@@ -116,48 +162,46 @@ class Run:
             return dataclasses.replace(finished, detail=f"the output files were cut off: {error}")
         return finished
 
-    async def _boot(self) -> None:
-        async with asyncio.timeout(BOOT_TIMEOUT_S):
-            booted = await self._receive(Booted)
-        if booted.failures:
-            raise Silent(f"the sandbox is not closed: {', '.join(booted.failures)}")
-        self._posture = dataclasses.replace(self._posture, runtime=booted.python)
-        await self._line.send(Ready(self._posture))
-
     async def _send_inputs(self) -> None:
         launch = self._launch
         start = Start(
+            execution_id=launch.execution_id,
             program=launch.program,
             outputs=launch.outputs,
             limits=launch.limits,
             nonce=launch.nonce,
             tools=tuple(grant.tool_id for grant in launch.capability.grants),
-            memory_limit_bytes=limit_address_space(launch),
+            memory_limit_bytes=limit_address_space(launch.limits),
+            parameters=tuple(tuple(rule.name for rule in grant.arguments or ()) for grant in launch.capability.grants),
         )
         async with asyncio.timeout(INPUTS_TIMEOUT_S):
-            await self._send(start)
+            await self._executor.send(start)
             async for piece in self._line.inputs():
-                await self._stream.send_raw(piece)
-            await self._send(InputsEnd())
+                await self._executor.send_raw(piece)
+            await self._executor.send(InputsEnd())
 
     async def _wait_for_report(self) -> tuple[Verdict, Report | None]:
         """The report of a program that ended or was stopped; none when a stop is not obeyed. Raises Silent."""
-        reporting = asyncio.create_task(self._receive(Report))
         stopping = asyncio.create_task(self._wait_for_stop())
         try:
-            await asyncio.wait((reporting, stopping), return_when=asyncio.FIRST_COMPLETED)
-            if reporting.done():
-                return "ended", reporting.result()
+            await asyncio.wait((self._reporting, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if self._reporting.done():
+                return "ended", self._take_report()
             reason = stopping.result()
             self._note_stop(reason)
-            await self._send(Stop(reason))
-            await asyncio.wait((reporting,), timeout=SILENCE_S)
-            return reason, reporting.result() if reporting.done() else None
+            await self._executor.send(Stop(reason))
+            await asyncio.wait((self._reporting,), timeout=SILENCE_S)
+            return reason, self._take_report() if self._reporting.done() else None
         except (BrokenPipeError, ConnectionResetError) as error:
             raise Silent("it ended while it was being stopped") from error
         finally:
-            await _cancel(reporting)
             await _cancel(stopping)
+
+    def _take_report(self) -> Report:
+        told = self._reporting.result()
+        if isinstance(told, Silent):
+            raise told
+        return told
 
     async def _wait_for_stop(self) -> StopReason:
         """Why the program has to end before it is done."""
@@ -168,14 +212,11 @@ class Run:
                 await asyncio.wait((asked,), timeout=min(left_s, WATCH_EVERY_S))
                 if asked.done():
                     return asked.result()
-                if self._room.cgroup is None and self._over_memory():
+                if self._room.is_over_memory(self._launch.limits):
                     return "memory"
             return "timeout"
         finally:
             await _cancel(asked)
-
-    def _over_memory(self) -> bool:
-        return load_memory_bytes(self._room.child.pid) > self._launch.limits.memory_bytes
 
     def _note_stop(self, reason: StopReason) -> None:
         match reason:
@@ -190,54 +231,28 @@ class Run:
         limits = self._launch.limits
         left = limits.output_bytes + limits.output_files * _TAR_BYTES_PER_FILE + _TAR_PADDING_BYTES
         async with asyncio.timeout(OUTPUTS_TIMEOUT_S):
-            while isinstance(frame := await self._receive_frame(), bytes):
+            while isinstance(frame := await self._executor.receive_frame(), bytes):
                 left -= len(frame)
                 if left < 0:
                     self._limits.append("output")
                     raise Silent("more bytes than may leave the sandbox")
                 await self._line.send_raw(frame)
-        self._parse(frame, OutputsEnd)
+        parse(frame, OutputsEnd)
 
     def _end(self, verdict: Verdict, detail: str, report: Report | None = None) -> Finished:
         duration_ms = round((time.monotonic() - self._started) * 1000)
         return Finished(verdict, detail, duration_ms, self._posture, report)
 
-    def _add_findings(self, finished: Finished, errors: str) -> Finished:
-        hits = self._room.cgroup.load_hits() if self._room.cgroup else ()
+    def _add_findings(self, finished: Finished) -> Finished:
         return dataclasses.replace(
             finished,
-            detail="; ".join(part for part in (finished.detail, errors) if part),
-            limits=tuple(dict.fromkeys((*self._limits, *hits))),
+            limits=tuple(dict.fromkeys((*self._limits, *self._room.load_hits()))),
             calls=tuple(self._gateway.records),
             refusals=dict(self._gateway.refusals),
         )
 
-    async def _send(self, message: MessageClass) -> None:
-        await self._stream.send(build_message(message), PIPE_FRAME_BYTES)
 
-    async def _receive(self, kind: type[MessageT]) -> MessageT:
-        frame = await self._receive_frame()
-        if isinstance(frame, bytes):
-            raise Silent("raw bytes where a message belongs")
-        return self._parse(frame, kind)
-
-    async def _receive_frame(self) -> Frame:
-        try:
-            frame = await self._stream.receive()
-        except FrameError as error:
-            raise Silent(str(error)) from error
-        if frame is None:
-            raise Silent("the executor ended")
-        return frame
-
-    def _parse(self, frame: dict[str, object], kind: type[MessageT]) -> MessageT:
-        try:
-            return parse_message(frame, kind)
-        except BadMessage as error:
-            raise Silent(str(error)) from error
-
-
-async def _cancel(task: asyncio.Task[object]) -> None:
+async def _cancel(task: "asyncio.Task[object]") -> None:
     """End a task of ours and take in how it ended."""
     task.cancel()
     await asyncio.wait((task,))

@@ -2,26 +2,27 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, TypeVar
 
 from everturn.wire.execution import (
     PIPE_FRAME_BYTES,
+    Boot,
     GatewayCall,
     InputsEnd,
     Launch,
-    MessageClass,
     Stop,
     StopReason,
     ToolReply,
-    build_message,
-    parse_message,
 )
 from everturn.wire.framing import FrameStream
+from everturn.wire.records import MessageClass, build_message, parse_message
 from exec_supervisor.supervisor.lifeline import LifelineCut
 
-_LAUNCH_TIMEOUT_S: Final = 10.0
+_BOOT_TIMEOUT_S: Final = 10.0
 _SEND_TIMEOUT_S: Final = 60.0
 _MAX_QUEUED_INPUTS: Final = 16
+
+MessageT = TypeVar("MessageT", bound=MessageClass)
 
 
 class WorkerLine:
@@ -33,13 +34,20 @@ class WorkerLine:
         self._waiting: dict[int, asyncio.Future[ToolReply]] = {}
         self._stopped: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
 
+    async def receive_boot(self) -> Boot:
+        """The first frame of a line to bubblewrap. Raises LifelineCut, TimeoutError, BadMessage, FrameError."""
+        async with asyncio.timeout(_BOOT_TIMEOUT_S):
+            return await self._receive(Boot)
+
     async def receive_launch(self) -> Launch:
-        """The first frame. Raises LifelineCut, TimeoutError, BadMessage, FrameError."""
-        async with asyncio.timeout(_LAUNCH_TIMEOUT_S):
-            frame = await self._stream.receive()
+        """The one run, whenever it comes. Raises LifelineCut, BadMessage, FrameError."""
+        return await self._receive(Launch)
+
+    async def _receive(self, kind: type[MessageT]) -> MessageT:
+        frame = await self._stream.receive()
         if frame is None:
             raise LifelineCut
-        return parse_message({} if isinstance(frame, bytes) else frame, Launch)
+        return parse_message({} if isinstance(frame, bytes) else frame, kind)
 
     async def run(self) -> None:
         """Take in frames until the worker closes the line. Always raises: LifelineCut, BadMessage or FrameError."""

@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 from pydantic import BaseModel, ConfigDict
 
+from everturn.ports.runs.presences import Presences
 from ingress.admission.metrics import IngressMetrics
 from ingress.health.readiness import Part, ReadyOut, check_parts
 
@@ -36,9 +37,9 @@ async def get_health() -> HealthOut:
     "/readyz", response_model=ReadyOut, responses={503: {"model": ReadyOut, "description": "A part is missing."}}
 )
 async def get_readiness(request: Request) -> Response:
-    """Whether this process can serve, part by part."""
+    """Whether this process can serve, part by part, and which workers are there to answer."""
     parts = cast(Mapping[str, Part], request.app.state.parts)
-    found = await check_parts(parts)
+    found = await check_parts(parts, cast(Presences, request.app.state.presences))
     return JSONResponse(found.model_dump(), status_code=503 if found.status == "unready" else 200)
 
 

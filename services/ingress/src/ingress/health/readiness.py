@@ -1,4 +1,4 @@
-"""Whether the parts that the ingress needs answer."""
+"""Whether the parts that the ingress needs answer, and which workers there are."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from everturn.errors import Unavailable
+from everturn.ports.runs.presences import Presences, WorkerPresence
 
 CHECK_TIMEOUT_S = 3.0
 
@@ -30,22 +31,63 @@ class PartOut(BaseModel):
     detail: str = ""
 
 
+class BatteryOut(BaseModel):
+    """How many attempts of the escape battery were denied; `at` is when, in seconds since 1970."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    held: int
+    total: int
+    at: float
+
+
+class WorkerOut(BaseModel):
+    """One worker; `sandbox` is the launcher of its programs, empty where it runs none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    sandbox: str
+    battery: BatteryOut | Literal["not run"]
+    slots: int
+
+
 class ReadyOut(BaseModel):
-    """`degraded` serves what does not need the failing part; `unready` answers 503."""
+    """`degraded` serves what does not need the failing part; `unready` answers 503.
+
+    `workers` has at most 100, by id, and is null where they can't be asked for. Messages are taken without any.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     status: Literal["ready", "degraded", "unready"]
     parts: dict[str, PartOut]
+    workers: list[WorkerOut] | None
 
 
-async def check_parts(parts: Mapping[str, Part]) -> ReadyOut:
+async def check_parts(parts: Mapping[str, Part], presences: Presences) -> ReadyOut:
     """Check all parts at once, each within 3 s."""
-    found = dict(zip(parts, await asyncio.gather(*(_check(part) for part in parts.values())), strict=True))
+    checks = asyncio.gather(*(_check(part) for part in parts.values()))
+    answers, workers = await asyncio.gather(checks, _load_workers(presences))
+    found = dict(zip(parts, answers, strict=True))
     failing = [name for name, out in found.items() if not out.ok]
     if any(parts[name].required for name in failing):
-        return ReadyOut(status="unready", parts=found)
-    return ReadyOut(status="degraded" if failing else "ready", parts=found)
+        return ReadyOut(status="unready", parts=found, workers=workers)
+    return ReadyOut(status="degraded" if failing else "ready", parts=found, workers=workers)
+
+
+async def _load_workers(presences: Presences) -> list[WorkerOut] | None:
+    try:
+        async with asyncio.timeout(CHECK_TIMEOUT_S):
+            return [_build_worker(presence) for presence in await presences.load_all()]
+    except (Unavailable, TimeoutError):
+        return None
+
+
+def _build_worker(presence: WorkerPresence) -> WorkerOut:
+    tried = presence.battery
+    battery = "not run" if tried is None else BatteryOut(held=tried.held, total=tried.total, at=tried.at)
+    return WorkerOut(id=presence.worker_id, sandbox=presence.sandbox, battery=battery, slots=presence.slots)
 
 
 async def _check(part: Part) -> PartOut:

@@ -110,10 +110,12 @@ class Feed:
     async def _catch_up(self, client: Subscription) -> None:
         """Read a page of what the client missed; at the end of the stream it is live."""
         stream, cursor = client.stream, client.cursor
+        position = stream.position
         entries = await self._reader.load_after(stream.conversation_id, cursor.at, max_entries=PAGE_ENTRIES)
         for entry in entries:
             cursor.feed(build_batch(entry, stream.terminals.seconds(entry)))
-        if len(entries) < PAGE_ENTRIES:
+        # What the hub met meanwhile may be missing in this page, and it was not offered to a client that is behind.
+        if len(entries) < PAGE_ENTRIES and stream.position == position:
             cursor.reach_end(stream.position, found_any=bool(entries))
 
     async def _tell_head(self, client: Subscription) -> None:

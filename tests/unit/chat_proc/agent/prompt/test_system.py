@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
+from turn_bench.programs import build_parts
 
 from chat_proc.agent.prompt.system import build_system_prompt, load_topic
 from chat_proc.channels.actions import read_action
 from chat_proc.channels.decision_stream import DecisionStream
-from chat_proc.tools.code.run_code import RunCodeParams, RunCodeTool
+from chat_proc.tools.code.run_code import RunCodeParams
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.offered import ToolPorts, offer_tools
-from chat_proc.workspace.history import ArtifactHistory
 from everturn.embeddings.hashed import HashedEmbedder
 from everturn.model.llm.decisions import Action
 from everturn.ports.sandbox import Sandbox, SandboxUnavailable
@@ -25,6 +25,7 @@ from everturn.testing.memory.platform import MemoryPlatform
 from everturn.testing.memory.snippets import MemorySnippets
 from everturn.testing.memory.timelines import MemoryTimelines
 from everturn.tools.web.offered import WebAccess, build_web_tools
+from everturn.wire.execution import Posture
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "system_prompt.md"
 GOLDEN_FANOUT = GOLDEN.with_name("system_prompt_fanout.diff")
@@ -32,6 +33,8 @@ GOLDEN_FANOUT = GOLDEN.with_name("system_prompt_fanout.diff")
 
 class NoSandbox(Sandbox):
     """Never used: only the spec of the tool is read."""
+
+    posture = Posture("none", "", 0, "", "", "", "", "", "")
 
 
 def specs(*, with_code: bool = True) -> list[ToolSpec]:
@@ -41,10 +44,8 @@ def specs(*, with_code: bool = True) -> list[ToolSpec]:
     web = build_web_tools(WebAccess(fetch=True, brave_key="k"))
     ports = ToolPorts(objects, MemoryArtifacts(platform), MemoryConversationReader(platform), MemoryTimelines(platform))
     memory = [MemsearchTool(MemorySnippets(platform), HashedEmbedder())]
-    offered = [*offer_tools(ports, SandboxUnavailable("none here"), more=[*memory, *web]).registry.specs]
-    return (
-        [*offered, RunCodeTool(NoSandbox(), objects, ArtifactHistory(ports.artifacts)).spec] if with_code else offered
-    )
+    sandbox = NoSandbox() if with_code else SandboxUnavailable("none here")
+    return [*offer_tools(ports, sandbox, build_parts(), more=[*memory, *web]).registry.specs]
 
 
 def test_the_prompt_is_the_golden_one() -> None:

@@ -5,6 +5,10 @@ import json
 
 import pytest
 from pydantic import ValidationError
+from turn_bench.bench import Bench
+from turn_bench.checks import check_conversation
+from turn_bench.programs import ScriptedTool, build_program_tools
+from turn_bench.replies import answer, call
 
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.tools.registry import ToolRegistry
@@ -14,9 +18,12 @@ from everturn.errors import Invalid
 from everturn.model.artifacts import ArtifactKind
 from everturn.model.block_bodies import ToolResultBody
 from everturn.model.blocks import canonical_json
+from everturn.model.commits import Effect
 from everturn.ports.sandbox import Receipt, RunArtifact, RunError, RunRequest, RunResult, ToolCaller
+from everturn.ports.tool import ToolOutcome
+from everturn.testing.memory.live_turn import RecordingTurn
 from everturn.testing.timelines import TimelineBuilder, build_file
-from everturn.wire.execution import GatewayCall, Posture, RunLimits
+from everturn.wire.execution import GatewayCall, Posture, RunLimits, ToolReply
 
 PNG = b"\x89PNG\r\n\x1a\n...."
 POSTURE = Posture(
@@ -43,12 +50,15 @@ class RecordingSandbox:
         self.bodies = bodies or {}
         self.error = error
         self.printed = printed
+        self.calls: list[GatewayCall] = []
+        self.stops: list[asyncio.Event | None] = []
         self.requests: list[RunRequest] = []
         self.replies: list[object] = []
 
     async def run(self, request: RunRequest, call_tool: ToolCaller, *, stop: asyncio.Event | None = None) -> RunResult:
         self.requests.append(request)
-        self.replies.append(await call_tool(GatewayCall(1, "web_tools.web_search", {})))
+        self.stops.append(stop)
+        self.replies += [await call_tool(call) for call in self.calls]
         written = tuple(
             RunArtifact(item.filepath, item.description, item.visibility, len(body), "", body)
             for item in request.contract
@@ -90,7 +100,10 @@ async def test_a_run_keeps_its_files_and_tells_what_it_printed(call_tool, timeli
     ]
 
     outcome = await call_tool(
-        RunCodeTool(sandbox, objects, history), timeline, {"contract": contract, "timeout_s": 30}, code="print(1)"
+        RunCodeTool(sandbox, objects, history, build_program_tools()),
+        timeline,
+        {"contract": contract, "timeout_s": 30},
+        code="print(1)",
     )
 
     assert outcome.status == "ok"
@@ -111,7 +124,11 @@ async def test_the_sandbox_gets_the_program_verbatim_and_the_files_of_the_conver
     sandbox = RecordingSandbox()
 
     await call_tool(
-        RunCodeTool(sandbox, objects, history), timeline, {"timeout_s": 30}, code="  print(1)\n", call_id="call_ab"
+        RunCodeTool(sandbox, objects, history, build_program_tools()),
+        timeline,
+        {"timeout_s": 30},
+        code="  print(1)\n",
+        call_id="call_ab",
     )
 
     (request,) = sandbox.requests
@@ -119,7 +136,44 @@ async def test_the_sandbox_gets_the_program_verbatim_and_the_files_of_the_conver
     assert request.execution_id == "exec_ab"
     assert request.inputs == {"turn_1/attachments/sales.csv": b"a,b"}
     assert request.capability.grants == ()
-    assert getattr(sandbox.replies[0], "error_code", None) == "not_allowed"
+
+
+async def test_a_program_calls_the_tools_that_programs_are_offered(call_tool, timeline, objects, history) -> None:
+    strange = ScriptedTool("web.find", untrusted=True, act=lambda _: ToolOutcome("ok", "", value=["row"]))
+    loops_own = ScriptedTool("react.read", in_programs=False)
+    tool = RunCodeTool(sandbox := RecordingSandbox(), objects, history, build_program_tools([strange, loops_own]))
+    sandbox.calls = [GatewayCall(1, "web.find", {"text": "x"})]
+
+    outcome = await call_tool(tool, timeline, {}, code="...", call_id="call_1", live=(live := RecordingTurn()))
+
+    (grant,) = sandbox.requests[0].capability.grants
+    assert grant.tool_id == "web.find"
+    assert sandbox.replies == [ToolReply(1, True, ["row"])]
+    assert live.steps == [("web.find", "started"), ("web.find", "completed")]
+    assert [record.call_id for record in outcome.records] == ["call_1-1", "call_1-1"]
+    assert outcome.untrusted
+    assert "- web.find ok: tc:turn_1.call_1-1.result" in outcome.text
+    assert "`await web.find(text: str = '')`" in tool.spec.guide
+
+
+def test_without_tools_for_programs_none_are_taught(objects, history) -> None:
+    guide = RunCodeTool(RecordingSandbox(), objects, history, build_program_tools()).spec.guide
+
+    assert "await alias" not in guide
+
+
+async def test_a_stop_reaches_the_sandbox(call_tool, timeline, objects, history) -> None:
+    stop = asyncio.Event()
+
+    await call_tool(
+        RunCodeTool(sandbox := RecordingSandbox(), objects, history, build_program_tools()),
+        timeline,
+        {},
+        code="...",
+        stop=stop,
+    )
+
+    assert sandbox.stops == [stop]
 
 
 async def test_a_failed_run_is_an_error_that_keeps_what_was_written(call_tool, timeline, objects, history) -> None:
@@ -127,7 +181,9 @@ async def test_a_failed_run_is_an_error_that_keeps_what_was_written(call_tool, t
     sandbox = RecordingSandbox({"outputs/a.csv": b"x\n"}, error)
     contract = [{"filepath": "outputs/a.csv"}, {"filepath": "outputs/b.csv"}]
 
-    outcome = await call_tool(RunCodeTool(sandbox, objects, history), timeline, {"contract": contract}, code="...")
+    outcome = await call_tool(
+        RunCodeTool(sandbox, objects, history, build_program_tools()), timeline, {"contract": contract}, code="..."
+    )
 
     assert outcome.status == "error"
     assert "b.csv is missing" in outcome.text
@@ -136,7 +192,9 @@ async def test_a_failed_run_is_an_error_that_keeps_what_was_written(call_tool, t
 
 
 async def test_the_envelope_can_be_stored_in_a_block(call_tool, timeline, objects, history) -> None:
-    outcome = await call_tool(RunCodeTool(RecordingSandbox(), objects, history), timeline, {}, code="pass")
+    outcome = await call_tool(
+        RunCodeTool(RecordingSandbox(), objects, history, build_program_tools()), timeline, {}, code="pass"
+    )
 
     body = ToolResultBody(tool_id="x.y", status="ok", text="", data=outcome.data)
     assert json.loads(canonical_json(body))["data"]["run"]["receipt"]["posture"]["launcher"] == "bubblewrap"
@@ -156,7 +214,10 @@ async def test_a_contract_path_is_where_the_program_writes_it(
     sandbox = RecordingSandbox({given: PNG})
 
     outcome = await call_tool(
-        RunCodeTool(sandbox, objects, history), timeline, {"contract": [{"filepath": filepath}]}, code="..."
+        RunCodeTool(sandbox, objects, history, build_program_tools()),
+        timeline,
+        {"contract": [{"filepath": filepath}]},
+        code="...",
     )
 
     assert [artifact.ref for artifact in outcome.artifacts] == [ref]
@@ -172,7 +233,9 @@ async def test_a_bad_contract_is_refused_before_anything_runs(
     sandbox = RecordingSandbox()
     contract = [{"filepath": path} for path in paths]
 
-    outcome = await call_tool(RunCodeTool(sandbox, objects, history), timeline, {"contract": contract}, code="...")
+    outcome = await call_tool(
+        RunCodeTool(sandbox, objects, history, build_program_tools()), timeline, {"contract": contract}, code="..."
+    )
 
     assert outcome.status == "error"
     assert outcome.text.startswith("The program was not run: ")
@@ -180,7 +243,9 @@ async def test_a_bad_contract_is_refused_before_anything_runs(
 
 
 async def test_a_call_without_a_program_is_refused(call_tool, timeline, objects, history) -> None:
-    outcome = await call_tool(RunCodeTool(RecordingSandbox(), objects, history), timeline, {}, code=" \n")
+    outcome = await call_tool(
+        RunCodeTool(RecordingSandbox(), objects, history, build_program_tools()), timeline, {}, code=" \n"
+    )
 
     assert "no program" in outcome.text
 
@@ -189,7 +254,7 @@ async def test_long_output_is_kept_at_its_end_and_the_text_is_bounded(call_tool,
     error = RunError("program_error", "x" * 30_000, "program.py")
     sandbox = RecordingSandbox(error=error, printed="y" * 30_000 + "end")
 
-    outcome = await call_tool(RunCodeTool(sandbox, objects, history), timeline, {}, code="...")
+    outcome = await call_tool(RunCodeTool(sandbox, objects, history, build_program_tools()), timeline, {}, code="...")
 
     assert len(outcome.text) < 24_000
     assert "yend" in outcome.text
@@ -202,7 +267,9 @@ async def test_long_output_is_kept_at_its_end_and_the_text_is_bounded(call_tool,
 )
 async def test_parameters_out_of_range_are_refused(call_tool, timeline, objects, history, params) -> None:
     with pytest.raises(ValidationError):
-        await call_tool(RunCodeTool(RecordingSandbox(), objects, history), timeline, params, code="pass")
+        await call_tool(
+            RunCodeTool(RecordingSandbox(), objects, history, build_program_tools()), timeline, params, code="pass"
+        )
 
 
 async def test_a_path_that_is_not_there_is_told_first_and_the_program_still_runs(
@@ -211,7 +278,7 @@ async def test_a_path_that_is_not_there_is_told_first_and_the_program_still_runs
     sandbox = RecordingSandbox()
 
     outcome = await call_tool(
-        RunCodeTool(sandbox, objects, history),
+        RunCodeTool(sandbox, objects, history, build_program_tools()),
         timeline,
         {},
         code='open("turn_0/files/a.csv"); open("turn_1/outputs/x")',
@@ -233,7 +300,9 @@ async def test_a_file_that_the_workspace_has_no_room_for_is_not_kept_and_it_is_s
     sandbox = RecordingSandbox({"outputs/a": b"12", "outputs/b": b"12"})
     contract = [{"filepath": "outputs/a"}, {"filepath": "outputs/b"}]
 
-    outcome = await call_tool(RunCodeTool(sandbox, objects, history), timeline, {"contract": contract}, code="pass")
+    outcome = await call_tool(
+        RunCodeTool(sandbox, objects, history, build_program_tools()), timeline, {"contract": contract}, code="pass"
+    )
 
     assert [artifact.filename for artifact in outcome.artifacts] == ["a"]
     assert "Not kept: outputs/b." in outcome.text
@@ -241,7 +310,31 @@ async def test_a_file_that_the_workspace_has_no_room_for_is_not_kept_and_it_is_s
 
 @pytest.mark.parametrize("contract", [{"filepath": "outputs/a.csv"}, "outputs/a.csv", [{"path": "outputs/a.csv"}]])
 def test_a_contract_of_another_shape_is_told_by_name(objects, history, contract: object) -> None:
-    registry = ToolRegistry([RunCodeTool(RecordingSandbox(), objects, history)])
+    registry = ToolRegistry([RunCodeTool(RecordingSandbox(), objects, history, build_program_tools())])
 
     with pytest.raises(Invalid, match="contract"):
         registry.check_params("exec_tools.execute_code_python", {"contract": contract})
+
+
+async def test_calls_of_a_program_stand_on_the_timeline_and_clients_see_what_rest_reads(history) -> None:
+    send = ScriptedTool("mail.send", effect=Effect.IRREVERSIBLE)
+    sandbox = RecordingSandbox()
+    sandbox.calls = [GatewayCall(n, "mail.send", {"text": "hi"}) for n in (1, 2)]
+    bench = Bench(call("exec_tools.execute_code_python", {}, code="..."), answer("Done."))
+    tools = build_program_tools([send], bench.platform)
+    bench.registry = ToolRegistry([RunCodeTool(sandbox, bench.objects, history, tools)])
+    await bench.say("Send it twice.")
+
+    await bench.work()
+
+    await check_conversation(bench)
+    bodies = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    assert [(body.tool_id, body.status, body.parent is None) for body in bodies] == [
+        ("exec_tools.execute_code_python", "ok", True),
+        ("mail.send", "ok", False),
+        ("mail.send", "ok", False),
+    ]
+    assert send.done == 2
+    shown = str(bench.model.requests[-1].messages)
+    assert "- mail.send ok: tc:" in shown
+    assert "said" not in shown

@@ -2,6 +2,7 @@
 
 import asyncio
 from importlib.resources import files
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,6 +19,8 @@ from everturn.tools.web.pages import Page, PageReader
 MAX_URLS = 5
 MAX_SHOWN_CHARS = 10_000
 """Of all pages of one call together."""
+MAX_VALUE_CHARS = 100_000
+"""Of one page, for a program; the source has the whole text."""
 TIMEOUT_S = 60.0
 
 
@@ -43,6 +46,9 @@ class WebFetchTool:
             effect=Effect.PURE,
             strategy="exploration",
             timeout_s=TIMEOUT_S,
+            in_programs=True,
+            returns="a list of {url, sid, title, published, mime, text, cut, error}, one for each address",
+            untrusted=True,
         )
 
     async def run(self, call: ToolCall) -> ToolOutcome:
@@ -52,15 +58,20 @@ class WebFetchTool:
         results = [task.result() for task in reading]
         pages = [page for page in results if isinstance(page, Page)]
         try:
-            rows = iter(call.context.pool.claim([_draft(page) for page in pages]))
+            claimed = call.context.pool.claim([_draft(page) for page in pages])
         except EverturnError as error:
             return ToolOutcome("error", f"Nothing was kept: {error.detail}")
-        cap = MAX_SHOWN_CHARS // max(1, len(pages))
+        rows, cap = iter(claimed), MAX_SHOWN_CHARS // max(1, len(pages))
         texts = [
             _render(next(rows), result, cap) if isinstance(result, Page) else f"{escape_name(url)}: not read. {result}"
             for url, result in zip(urls, results, strict=True)
         ]
-        return ToolOutcome("ok" if pages else "error", "\n\n".join(texts))
+        sids = iter(row.sid for row in claimed)
+        value = [
+            _value(url, result, next(sids) if isinstance(result, Page) else None)
+            for url, result in zip(urls, results, strict=True)
+        ]
+        return ToolOutcome("ok" if pages else "error", "\n\n".join(texts), value=value, untrusted=bool(pages))
 
     async def _try_read(self, url: str) -> Page | str:
         """The page, or in a sentence why not."""
@@ -72,6 +83,21 @@ class WebFetchTool:
 
 def _draft(page: Page) -> SourceDraft:
     return SourceDraft(page.title, page.url, published_time_iso=page.published, text=page.text, mime=page.mime)
+
+
+def _value(url: str, result: Page | str, sid: int | None) -> dict[str, Any]:
+    if isinstance(result, str):
+        return {"url": url, "error": result}
+    return {
+        "url": result.url,
+        "sid": sid,
+        "title": result.title,
+        "published": result.published,
+        "mime": result.mime,
+        "text": result.text[:MAX_VALUE_CHARS],
+        "cut": result.cut or len(result.text) > MAX_VALUE_CHARS,
+        "error": None,
+    }
 
 
 def _render(row: Source, page: Page, cap: int) -> str:

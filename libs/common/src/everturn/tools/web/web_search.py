@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from importlib.resources import files
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -41,6 +42,9 @@ class WebSearchTool:
             params=WebSearchParams,
             effect=Effect.PURE,
             strategy="exploration",
+            in_programs=True,
+            returns="a list of {sid, title, url, published, text}, the best first",
+            untrusted=True,
         )
 
     async def run(self, call: ToolCall) -> ToolOutcome:
@@ -58,12 +62,13 @@ class WebSearchTool:
 
 def _claim(call: ToolCall, found: Sequence[SourceDraft]) -> ToolOutcome:
     if not found:
-        return ToolOutcome("ok", "Nothing was found. Try other words.")
+        return ToolOutcome("ok", "Nothing was found. Try other words.", value=[])
     try:
         rows = call.context.pool.claim(found)
     except EverturnError as error:
         return ToolOutcome("error", f"Nothing was kept: {error.detail}")
-    return ToolOutcome("ok", "\n\n".join(map(_render, rows, found)))
+    value = [_value(row, draft) for row, draft in zip(rows, found, strict=True)]
+    return ToolOutcome("ok", "\n\n".join(map(_render, rows, found)), value=value, untrusted=True)
 
 
 def _has_address(draft: SourceDraft) -> bool:
@@ -71,6 +76,16 @@ def _has_address(draft: SourceDraft) -> bool:
         return not source_key(draft.url).startswith("file:")
     except Invalid:
         return False
+
+
+def _value(row: Source, draft: SourceDraft) -> dict[str, Any]:
+    return {
+        "sid": row.sid,
+        "title": row.title,
+        "url": row.url,
+        "published": row.published_time_iso,
+        "text": draft.text[:MAX_SNIPPET_CHARS],
+    }
 
 
 def _render(row: Source, draft: SourceDraft) -> str:

@@ -41,7 +41,7 @@ def render_working_summaries(blocks: Iterable[Block], max_chars: int = SAMPLE_CH
 
 def _render(block: Block, replacement: str | None, cap: int, tokens_of: TokensOf) -> str:
     label = _LABELS.get(type(block.body))
-    if label is None:
+    if label is None or getattr(block.body, "parent", None) is not None:
         return ""
     head = f"{label} [{escape_line(block.ref)}]"
     if replacement is not None:

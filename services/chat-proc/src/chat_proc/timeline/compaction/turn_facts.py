@@ -63,7 +63,7 @@ def tell_calls(blocks: Sequence[Block], hidden: Hidden) -> list[str]:
     return [
         _call_line(block, block.body, results.get(block.call_id), hidden)
         for block in blocks
-        if isinstance(block.body, bodies.ToolCallBody)
+        if isinstance(block.body, bodies.ToolCallBody) and block.body.parent is None
     ]
 
 

@@ -5,8 +5,12 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Any, Literal
 
+import structlog
 from pydantic import BaseModel, ConfigDict, Field
 
+from chat_proc.tools.code.answering import ProgramTools
+from chat_proc.tools.code.calls import ProgramCalls
+from chat_proc.tools.code.capability import build_capability, describe_tools
 from chat_proc.tools.code.inputs import InputLoader, Inputs, load_local
 from chat_proc.tools.stored_files import Destination, ProducedFile, read_destination, save_file
 from chat_proc.tools.workspace.writing import check_room
@@ -20,7 +24,9 @@ from everturn.ports.objects import Objects
 from everturn.ports.sandbox import ContractItem, RunRequest, RunResult, Sandbox
 from everturn.ports.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
 from everturn.timeline.inert import escape_line
-from everturn.wire.execution import GatewayCall, ToolReply, check_relative_path
+from everturn.wire.execution import Capability, check_relative_path
+
+_log = structlog.get_logger(__name__)
 
 MAX_TIMEOUT_S = 300.0
 MAX_CONTRACT_FILES = 32
@@ -61,21 +67,23 @@ class _Promise:
 
 
 class RunCodeTool:
-    """One run per call. A repeated call runs the program again, which changes nothing outside the sandbox."""
+    """One run per call. A repeated call runs the program again; what its tools do outside is done once all the same."""
 
-    def __init__(self, sandbox: Sandbox, objects: Objects, history: WorkspaceHistory) -> None:
+    def __init__(self, sandbox: Sandbox, objects: Objects, history: WorkspaceHistory, tools: ProgramTools) -> None:
         self._sandbox = sandbox
+        self._tools = tools
         self._objects = objects
         self._history = history
         self._inputs = InputLoader(history, objects)
         self.spec = ToolSpec(
             tool_id="exec_tools.execute_code_python",
             summary="Run the Python program of the code channel in a sandbox and keep the files it writes.",
-            guide=files("chat_proc.tools.code").joinpath("run_code.md").read_text(encoding="utf-8"),
+            guide=_build_guide(tools),
             params=RunCodeParams,
             effect=Effect.IDEMPOTENT,
             strategy="exploitation",
             takes_code=True,
+            keeps_work=True,
             result_chars=REPORT_CHARS + OUT_CHARS + ERR_CHARS + _LABEL_CHARS,
             timeout_s=MAX_TIMEOUT_S + _STARTING_AND_STORING_S,
         )
@@ -91,11 +99,21 @@ class RunCodeTool:
         workspace = await load_local(self._history, call.context)
         said = [call.code or "", *(f"'{file.filepath}' {file.description}" for file in params.contract)]
         inputs = await self._inputs.load(call.context, workspace, said)
-        request = _build_request(call, params, promises, inputs)
-        result = await self._sandbox.run(request, _refuse_tool)
+        capability = build_capability(self._tools.specs, params.timeout_s)
+        request = _build_request(call, params, promises, inputs, capability)
+        calls = ProgramCalls(self._tools, call)
+        result = await self._sandbox.run(request, calls, stop=call.stop)
+        if unmatched := calls.find_unmatched(result.receipt.calls):
+            _log.error("calls_differ_from_audit", call_id=call.call_id, numbers=unmatched)
         artifacts, refused = await self._store(call, promises, result, workspace)
-        text = _build_text(result, inputs, refused)
-        return ToolOutcome("ok" if result.ok else "error", text, artifacts=artifacts, data=_build_data(result))
+        return ToolOutcome(
+            "ok" if result.ok else "error",
+            _build_text(result, inputs, [*refused, calls.describe()]),
+            artifacts=artifacts,
+            records=calls.records(),
+            data=_build_data(result),
+            untrusted=calls.untrusted,
+        )
 
     async def _store(
         self, call: ToolCall, promises: Sequence[_Promise], result: RunResult, workspace: Workspace
@@ -134,7 +152,19 @@ def _read_promise(file: ContractFile, context: ToolContext) -> _Promise:
     return _Promise(ContractItem(filepath, file.description, file.visibility), destination)
 
 
-def _build_request(call: ToolCall, params: RunCodeParams, promises: Sequence[_Promise], inputs: Inputs) -> RunRequest:
+def _build_guide(tools: ProgramTools) -> str:
+    """What the tool is, with the tools that programs have here."""
+    package = files("chat_proc.tools.code")
+    guide = package.joinpath("run_code.md").read_text(encoding="utf-8")
+    if not tools.specs:
+        return guide
+    called = package.joinpath("program_tools.md").read_text(encoding="utf-8")
+    return f"{guide.rstrip()}\n\n{called.rstrip()}\n{describe_tools(tools.specs)}\n"
+
+
+def _build_request(
+    call: ToolCall, params: RunCodeParams, promises: Sequence[_Promise], inputs: Inputs, capability: Capability
+) -> RunRequest:
     return RunRequest(
         execution_id="exec_" + call.call_id.removeprefix("call_"),
         turn_id=call.context.turn_id,
@@ -142,12 +172,8 @@ def _build_request(call: ToolCall, params: RunCodeParams, promises: Sequence[_Pr
         contract=tuple(promise.item for promise in promises),
         inputs=dict(inputs.files),
         timeout_s=params.timeout_s,
+        capability=capability,
     )
-
-
-async def _refuse_tool(call: GatewayCall) -> ToolReply:
-    """The capability grants no tools, so the gateway refuses every call before it comes here."""
-    return ToolReply(call.id, False, None, "not_allowed", "programs can't call tools here")
 
 
 def _build_text(result: RunResult, inputs: Inputs, refused: Sequence[str]) -> str:

@@ -1,0 +1,75 @@
+"""Whether `make run` can run generated code in containers here; where it can't, why, and what would change that."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from everturn.errors import EverturnError
+from everturn.wire.profiles import load_profiles
+from everturn_local.images.engine import Engine, EngineRefusedError, NoEngineError, open_engine
+from everturn_local.images.making import is_current
+from everturn_local.images.recipes import RECIPES
+
+LOOK_LIMIT_S: Final = 10
+"""Seconds after which an engine that says nothing counts as none."""
+MAX_SOCKET_BYTES: Final = 107
+BUILD: Final = "make images"
+OTHER_MODES: Final = ("bubblewrap", "off")
+"""Values of the worker's EXECUTION_MODE in which it asks no broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerChoice:
+    """`chosen`: a broker is to be started. `why` is for people."""
+
+    chosen: bool
+    why: str
+
+
+def choose_containers(environment: Mapping[str, str], socket: Path) -> ContainerChoice:
+    """Containers where everything for them is here. `socket` is where the broker would be served. Raises Invalid."""
+    if obstacle := find_setting(environment, socket):
+        return ContainerChoice(False, obstacle)
+    try:
+        with open_engine(environment, limit_s=LOOK_LIMIT_S) as engine:
+            images = load_image_names(environment)
+            if obstacle := find_missing_image(engine, images):
+                return ContainerChoice(False, obstacle)
+            return ContainerChoice(True, f"engine {engine.load_version()}")
+    except EngineRefusedError:
+        return ContainerChoice(False, "this user may not use the container engine: add it to the group docker")
+    except NoEngineError:
+        return ContainerChoice(False, f"no container engine answers: start Docker, then {BUILD}")
+    except EverturnError as error:
+        return ContainerChoice(False, f"the container engine fails: {error}")
+
+
+def find_setting(environment: Mapping[str, str], socket: Path) -> str:
+    """What decides against a broker of our own before any engine is asked; empty when nothing does."""
+    if environment.get("BROKER_URL"):
+        return "the broker that BROKER_URL names is used"
+    if (mode := environment.get("EXECUTION_MODE", "")) in OTHER_MODES:
+        return f"EXECUTION_MODE={mode}"
+    if len(str(socket).encode()) > MAX_SOCKET_BYTES:
+        return f"EVERTURN_HOME is too long: a socket in it may have {MAX_SOCKET_BYTES} bytes, {socket}"
+    return ""
+
+
+def load_image_names(environment: Mapping[str, str]) -> list[str]:
+    """Every image that the operator's profiles name, each once."""
+    profiles = load_profiles(environment.get("EXECUTION_PROFILES", "")).values()
+    named = [name for profile in profiles for name in (profile.supervisor_image, profile.executor_image)]
+    return list(dict.fromkeys(named))
+
+
+def find_missing_image(engine: Engine, names: list[str]) -> str:
+    """Says which image has to be made first; empty when all are there and ours are of the sources that run."""
+    ours = {recipe.latest: recipe for recipe in RECIPES}
+    for name in names:
+        image = engine.try_load_image(name)
+        if image is None:
+            return f"there is no image {name}: {BUILD}" if name in ours else f"there is no image {name}"
+        if name in ours and not is_current(ours[name], image):
+            return f"the image {name} is of other sources: {BUILD}"
+    return ""

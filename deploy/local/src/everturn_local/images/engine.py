@@ -1,0 +1,170 @@
+"""What making images needs of a container engine: look, pull, import, build, tag, remove, and one throw-away run."""
+
+import contextlib
+import tempfile
+from collections import deque
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final, cast
+
+import docker
+from docker import errors as docker_errors
+
+from everturn.errors import EverturnError
+from everturn_local.images.context import Context, save_context
+
+ANSWER_LIMIT_S: Final = 60
+"""Seconds until an engine that says nothing is given up."""
+STEP_LIMIT_S: Final = 300
+"""Seconds of silence inside one step of a build."""
+USUAL_ADDRESS: Final = "unix:///var/run/docker.sock"
+SHOWN_LINES: Final = 40
+
+
+class NoEngineError(EverturnError):
+    """No container engine answers."""
+
+
+class EngineRefusedError(NoEngineError):
+    """This user may not use the container engine."""
+
+
+class ImageError(EverturnError):
+    """An image could not be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundImage:
+    """An image that the engine has."""
+
+    id: str
+    tags: tuple[str, ...]
+    labels: Mapping[str, str]
+    created: str
+
+
+@contextlib.contextmanager
+def open_engine(environment: Mapping[str, str], *, limit_s: int = ANSWER_LIMIT_S) -> Generator["Engine"]:
+    """The engine that DOCKER_HOST names, or the usual socket. Raises NoEngineError, which says where and why."""
+    try:
+        client = cast("Any", docker).DockerClient.from_env(
+            environment=dict(environment), timeout=limit_s, version="auto"
+        )
+    except docker_errors.DockerException as error:
+        address = environment.get("DOCKER_HOST") or USUAL_ADDRESS
+        kind = EngineRefusedError if "PermissionError" in str(error) else NoEngineError
+        raise kind(f"Address: {address}; {error}") from error
+    try:
+        yield Engine(client)
+    finally:
+        client.close()
+
+
+class Engine:
+    """Calls of the engine's interface, with its errors as ours."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def load_version(self) -> str:
+        with _translated():
+            return str(self._client.version()["Version"])
+
+    def try_load_image(self, name: str) -> FoundImage | None:
+        """By name or id."""
+        with _translated():
+            try:
+                found = self._client.images.get(name)
+            except docker_errors.ImageNotFound:
+                return None
+            return _read_image(found)
+
+    def load_tags(self, repository: str) -> list[str]:
+        """The names of this repository's images, the newest first."""
+        with _translated():
+            found = [_read_image(image) for image in self._client.images.list(name=repository)]
+        images = sorted(found, key=lambda image: image.created, reverse=True)
+        # An image may have names in other repositories too, which are not ours to touch.
+        return [tag for image in images for tag in image.tags if tag.startswith(f"{repository}:")]
+
+    def pull_image(self, name: str) -> None:
+        """From whatever registry the engine knows. Raises ImageError."""
+        with _translated():
+            self._client.images.pull(name)
+
+    def import_image(self, tar: BinaryIO, name: str) -> None:
+        """A file system becomes an image of one layer."""
+        repository, _, tag = name.partition(":")
+        with _translated():
+            self._client.api.import_image(src=tar, repository=repository, tag=tag)
+
+    def build_image(
+        self, context: Context, *, name: str, arguments: Mapping[str, str], labels: Mapping[str, str]
+    ) -> None:
+        """Build what the Dockerfile of the context says. Raises ImageError with the end of what was printed."""
+        said: deque[str] = deque(maxlen=SHOWN_LINES)
+        with tempfile.TemporaryFile() as tar, _translated():
+            save_context(context, cast("BinaryIO", tar))
+            tar.seek(0)
+            lines = self._client.api.build(
+                fileobj=tar,
+                custom_context=True,
+                tag=name,
+                rm=True,
+                forcerm=True,
+                buildargs=dict(arguments),
+                labels=dict(labels),
+                network_mode="none",
+                timeout=STEP_LIMIT_S,
+                decode=True,
+            )
+            for line in lines:
+                said.append(str(line.get("stream", "")))
+                if "error" in line:
+                    raise ImageError(f"{name}: {line['error']}\n{''.join(said)}")
+
+    def tag_image(self, name: str, *, alias: str) -> None:
+        repository, _, tag = alias.partition(":")
+        with _translated():
+            self._client.api.tag(name, repository, tag)
+
+    def try_remove_tag(self, name: str) -> str | None:
+        """None when it was kept because a container uses it."""
+        with _translated():
+            try:
+                self._client.images.remove(name)
+            except docker_errors.APIError as error:
+                if error.status_code != 409:
+                    raise
+                return None
+        return name
+
+    def run_python(self, image: str, source: str) -> str:
+        """What a program prints in a container that is removed at its end. Raises ImageError."""
+        with _translated():
+            container = self._client.containers.create(
+                image, ["python3", "-I", "-c", source], entrypoint="", network_mode="none"
+            )
+            try:
+                # Attached before it starts: the log that an engine writes may be behind the container's end.
+                output = container.attach(stream=True)
+                container.start()
+                printed = b"".join(output).decode()
+                if status := container.wait(timeout=ANSWER_LIMIT_S)["StatusCode"]:
+                    raise ImageError(f"a program in {image} ended with {status}: {printed}")
+            finally:
+                container.remove(force=True)
+        return printed
+
+
+def _read_image(image: Any) -> FoundImage:
+    attributes = cast("dict[str, Any]", image.attrs)
+    return FoundImage(str(image.id), tuple(image.tags), dict(image.labels or {}), str(attributes.get("Created", "")))
+
+
+@contextlib.contextmanager
+def _translated() -> Generator[None]:
+    try:
+        yield
+    except (docker_errors.DockerException, OSError) as error:
+        raise ImageError(str(error)) from error

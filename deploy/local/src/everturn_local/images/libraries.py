@@ -1,0 +1,81 @@
+"""The libraries of generated code for the Python of a base image, as a folder that is made once per lock."""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from everturn_local.images.context import Context, load_folder
+from everturn_local.images.engine import ImageError
+from everturn_local.settings import REPOSITORY
+
+LOCK: Final = REPOSITORY / "services" / "executor" / "requirements.lock"
+SETUP: Final = REPOSITORY / "deploy" / "local" / "setup_environment.py"
+LIMIT_S: Final = 600
+KEPT: Final = 3
+MIN_GLIBC: Final = (2, 28)
+NOT_IMPORTED: Final = ("libraries/bin/", "libraries/share/", "libraries/.", "libraries/pandas/tests/")
+"""Start scripts name the Python that installed them; nothing imports the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class BasePython:
+    """What decides which wheels fit. `version` is like 3.12, `machine` like x86_64, `libc` like 2.36."""
+
+    version: str
+    machine: str
+    libc: str
+
+
+ASK_PYTHON: Final = (
+    "import os, platform, sys; print('%d.%d' % sys.version_info[:2], platform.machine(), *platform.libc_ver())"
+)
+"""Prints what `parse_python` reads."""
+
+
+def parse_python(printed: str) -> BasePython:
+    """Raises ImageError for a base that the libraries have no wheels for."""
+    match printed.split():
+        case [version, machine, "glibc", libc] if tuple(map(int, libc.split(".")[:2])) >= MIN_GLIBC:
+            return BasePython(version, machine, libc)
+        case _:
+            raise ImageError(f"the base image needs glibc {MIN_GLIBC[0]}.{MIN_GLIBC[1]} or newer; it says: {printed}")
+
+
+def save_libraries(python: BasePython, cache: Path) -> Context:
+    """The files, under `libraries/`. Downloads what is missing; every file is checked against the lock's hash."""
+    folder = cache / "libraries" / build_folder_name(python)
+    if not folder.is_dir():
+        unfinished = folder.with_suffix(".new")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        _run_setup(unfinished, python)
+        unfinished.rename(folder)
+        _remove_old(folder.parent)
+    files = load_folder(folder, "libraries")
+    return {name: path for name, path in files.items() if not name.startswith(NOT_IMPORTED)}
+
+
+def build_folder_name(python: BasePython) -> str:
+    lock = hashlib.sha256(LOCK.read_bytes()).hexdigest()
+    return f"{python.version}-{python.machine}-{lock[:16]}"
+
+
+def build_platform(python: BasePython) -> str:
+    """The oldest system that all wheels of the lock are made for; newer ones run them too."""
+    return f"{python.machine}-manylinux_{MIN_GLIBC[0]}_{MIN_GLIBC[1]}"
+
+
+def _run_setup(folder: Path, python: BasePython) -> None:
+    command = [sys.executable, "-I", str(SETUP), "--libraries", str(folder), python.version, build_platform(python)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    if done.returncode != 0:
+        raise ImageError(f"the libraries of generated code could not be had:\n{done.stderr.strip()}")
+
+
+def _remove_old(parent: Path) -> None:
+    for folder in sorted(parent.iterdir(), key=lambda folder: folder.stat().st_mtime, reverse=True)[KEPT:]:
+        shutil.rmtree(folder)

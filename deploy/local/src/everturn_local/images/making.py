@@ -1,0 +1,107 @@
+"""`make images`: makes the images of container runs where they are missing or stand on other sources."""
+
+import contextlib
+import fcntl
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from everturn_local.images.bases import save_wanted_base, try_load_base
+from everturn_local.images.context import Context, build_digest
+from everturn_local.images.engine import Engine, FoundImage, open_engine
+from everturn_local.images.libraries import ASK_PYTHON, BasePython, parse_python, save_libraries
+from everturn_local.images.recipes import BASE_LABEL, CONTENT_LABEL, RECIPES, Recipe, load_inputs, load_sources
+from everturn_local.settings import LocalSettings, load_environment
+
+KEPT: Final = 4
+"""Earlier images of one repository that stay, so that going back to earlier sources costs nothing."""
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An image and the digest of everything that decides what it becomes."""
+
+    recipe: Recipe
+    content: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.recipe.repository}:{self.content[:16]}"
+
+
+def run_images(settings: LocalSettings, *, base: str = "", report: Report) -> int:
+    """Returns 0 with all images there. Raises EverturnError. One at a time on this machine: others wait for it."""
+    started = time.monotonic()
+    cache = settings.everturn_cache.expanduser().absolute()
+    with open_engine(load_environment()) as engine, run_cache_lock(cache):
+        names = ImageMaker(engine, cache, report).save_images(base)
+    report(f"{', '.join(names)} are there after {time.monotonic() - started:.1f} s")
+    return 0
+
+
+class ImageMaker:
+    """Makes images with one engine. `cache` is a folder for what costs a download."""
+
+    def __init__(self, engine: Engine, cache: Path, report: Report) -> None:
+        self._engine = engine
+        self._cache = cache
+        self._report = report
+
+    def save_images(self, base: str, recipes: Sequence[Recipe] = RECIPES) -> list[str]:
+        """The names of the images, which all are there. Raises ImageError."""
+        ground = try_load_base(self._engine, base) or save_wanted_base(self._engine, base, self._cache, self._report)
+        wanted = [build_wanted(recipe, ground.id) for recipe in recipes]
+        missing = [image for image in wanted if self._engine.try_load_image(image.name) is None]
+        if missing:
+            python = parse_python(self._engine.run_python(ground.id, ASK_PYTHON))
+            for image in missing:
+                self._save_image(image, ground, python)
+        for image in wanted:
+            self._engine.tag_image(image.name, alias=image.recipe.latest)
+            self._remove_old(image)
+        return [image.recipe.latest for image in wanted]
+
+    def _save_image(self, wanted: Wanted, ground: FoundImage, python: BasePython) -> None:
+        started = time.monotonic()
+        self._report(f"building {wanted.recipe.repository}")
+        self._engine.build_image(
+            {**load_sources(wanted.recipe), **self._load_libraries(wanted.recipe, python)},
+            name=wanted.name,
+            arguments={"BASE": ground.id, "PYTHON": python.version, "VERSION": version("everturn-local")},
+            labels={CONTENT_LABEL: wanted.content, BASE_LABEL: ground.id},
+        )
+        self._report(f"built {wanted.name} in {time.monotonic() - started:.1f} s")
+
+    def _load_libraries(self, recipe: Recipe, python: BasePython) -> Context:
+        return save_libraries(python, self._cache) if recipe.has_libraries else {}
+
+    def _remove_old(self, wanted: Wanted) -> None:
+        current = {wanted.name, wanted.recipe.latest}
+        tags = self._engine.load_tags(wanted.recipe.repository)
+        for name in [tag for tag in tags if tag not in current][KEPT:]:
+            self._engine.try_remove_tag(name)
+
+
+def is_current(recipe: Recipe, image: FoundImage) -> bool:
+    """Whether an image was made from the sources that are here now, whatever it stands on."""
+    ground = image.labels.get(BASE_LABEL, "")
+    return image.labels.get(CONTENT_LABEL) == build_wanted(recipe, ground).content
+
+
+def build_wanted(recipe: Recipe, ground: str) -> Wanted:
+    """`ground` is the id of the base: also a newer one makes another image."""
+    facts: Mapping[str, str] = {"base": ground, "version": version("everturn-local")}
+    return Wanted(recipe, build_digest(load_inputs(recipe), facts))
+
+
+@contextlib.contextmanager
+def run_cache_lock(cache: Path) -> Generator[None]:
+    """Two at once would make the same twice. The kernel releases the lock when the process dies."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "images.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

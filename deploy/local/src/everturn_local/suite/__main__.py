@@ -1,0 +1,39 @@
+"""The command `python -m everturn_local.suite`, which `make test` runs."""
+
+import argparse
+import asyncio
+import os
+import sys
+
+from everturn.errors import EverturnError
+from everturn_local.settings import REPOSITORY, load_environment
+from everturn_local.suite.groups import GROUPS
+from everturn_local.suite.lanes import Suite
+from everturn_local.suite.run import run_suite
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="everturn_local.suite", description="All tests, in groups side by side.")
+    parser.add_argument("--lanes", type=int, default=len(os.sched_getaffinity(0)), help="groups at a time")
+    parser.add_argument("--limit-s", type=float, default=840.0, help="seconds for all of it")
+    chosen = parser.parse_args(arguments)
+    suite = Suite(
+        root=REPOSITORY,
+        groups=GROUPS,
+        logs=REPOSITORY / ".pytest_cache" / "groups",
+        lanes=chosen.lanes,
+        limit_s=chosen.limit_s,
+        env=load_environment(),
+    )
+    try:
+        return asyncio.run(run_suite(suite, lambda text: print(text, flush=True)))
+    except EverturnError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print("error: interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,70 @@
+"""Which tests run together in one process: every test file belongs to the group with the nearest folder above it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from everturn.errors import EverturnError
+
+TESTS = "tests"
+
+
+class TestsWithoutGroup(EverturnError):
+    """Some tests are in no group, so nothing would run them."""
+
+    __test__ = False  # its name looks like a class of tests
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The tests below `folder` (from the top of the repository) that no group of a deeper folder takes.
+
+    `alone`: nothing runs beside it, because it measures, or has limits that a busy machine would break.
+    """
+
+    folder: str
+    alone: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.folder.removeprefix(f"{TESTS}/")
+
+
+GROUPS = (
+    Group("tests/e2e/faults"),
+    Group("tests/unit/chat_proc"),
+    Group("tests/integration"),
+    Group("tests/contract"),
+    Group("tests/integration/ingress"),
+    Group("tests/e2e"),
+    Group("tests/unit"),
+    Group("tests/architecture"),
+    Group("tests/golden"),
+    Group("tests/sandbox", alone=True),
+)
+"""In the order of their start: long ones first, so that no lane is left with a long one at the end."""
+
+
+def check_every_test_has_a_group(files: Iterable[str], groups: Sequence[Group] = GROUPS) -> None:
+    """`files` are paths from the top of the repository. Raises TestsWithoutGroup."""
+    lost = [file for file in files if try_find_group(file, groups) is None]
+    if lost:
+        raise TestsWithoutGroup(f"{', '.join(sorted(lost))}. Name a folder above in {__name__}.GROUPS.")
+
+
+def try_find_group(file: str, groups: Sequence[Group] = GROUPS) -> Group | None:
+    """The group that runs this file: the one with the nearest folder above it."""
+    above = {str(folder) for folder in PurePosixPath(file).parents}
+    around = [group for group in groups if group.folder in above]
+    return max(around, key=lambda group: len(group.folder), default=None)
+
+
+def build_selection(group: Group, groups: Sequence[Group] = GROUPS) -> list[str]:
+    """What pytest is told so that it collects this group's files and no other's."""
+    inside = [other.folder for other in groups if other.folder.startswith(f"{group.folder}/")]
+    return [group.folder, *(f"--ignore={folder}" for folder in inside)]
+
+
+def load_test_files(root: Path) -> list[str]:
+    """All files that pytest would collect, as paths from `root`."""
+    return sorted(file.relative_to(root).as_posix() for file in (root / TESTS).rglob("test_*.py"))

@@ -1,0 +1,105 @@
+"""Runs groups of tests as processes side by side and owns these processes; none outlives it."""
+
+import asyncio
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from everturn_local.privileges import build_child_prefix
+from everturn_local.processes import KILLED_LIMIT_S, Child, kill_group
+from everturn_local.suite.groups import Group, build_selection
+from everturn_local.suite.outcomes import GroupRun, try_find_last_file
+
+PYTEST_BROKE_DOWN = 3
+STOP_LIMIT_S = 20.0
+"""For the servers and containers of interrupted tests."""
+
+MAX_LOG_BYTES = 16 * 1024 * 1024
+
+OPTIONS = ("-v", "--durations=10", "-p", "no:cacheprovider")
+"""With -v the output names each test when it starts, so that a crash has a name. The cache would have many writers."""
+
+AGAIN_OPTIONS = (*OPTIONS, "--tb=native")
+"""Showing a failure parses its source, which in Python 3.11 can fail itself; this form doesn't parse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """What runs where. `limit_s` bounds all of it; `logs` receives one file per group."""
+
+    root: Path
+    groups: Sequence[Group]
+    logs: Path
+    lanes: int
+    limit_s: float
+    env: Mapping[str, str]
+
+
+async def run_groups(suite: Suite, take: Callable[[GroupRun], None]) -> None:
+    """First the groups that bear company, as many as there are lanes; then the others, one after the other.
+
+    `take` receives each group as it ends.
+    """
+    deadline = time.monotonic() + suite.limit_s
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell that started us in the background made us ignore it, and the tests would inherit that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for alone, lanes in ((False, suite.lanes), (True, 1)):
+        waiting = deque(group for group in suite.groups if group.alone is alone)
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(lanes):
+                tasks.create_task(_run_lane(suite, waiting, deadline, take))
+
+
+async def _run_lane(suite: Suite, waiting: deque[Group], deadline: float, take: Callable[[GroupRun], None]) -> None:
+    while waiting:
+        take(await _run_group(suite, waiting.popleft(), deadline))
+
+
+async def _run_group(suite: Suite, group: Group, deadline: float) -> GroupRun:
+    started = time.monotonic()
+    log = suite.logs / f"{group.name.replace('/', '-')}.log"
+    code = await _run_pytest(suite, [*OPTIONS, *build_selection(group, suite.groups)], log, deadline)
+    text, again = load_log(log), ""
+    if code == PYTEST_BROKE_DOWN and (file := try_find_last_file(text)) is not None:
+        log = log.with_suffix(".again.log")
+        await _run_pytest(suite, [*AGAIN_OPTIONS, file], log, deadline)
+        again = load_log(log)
+    return GroupRun(group, code, time.monotonic() - started, text, again)
+
+
+async def _run_pytest(suite: Suite, arguments: Sequence[str], log: Path, deadline: float) -> int | None:
+    """Its exit code, None when the time was over. Whatever happens, its processes are gone when this returns."""
+    log.write_bytes(b"")
+    # -P keeps the current folder off the import path, as the program pytest does.
+    argv = [*build_child_prefix(death_signal="INT"), sys.executable, "-P", "-m", "pytest", f"--rootdir={suite.root}"]
+    child = Child([*argv, *arguments], env=suite.env, log=log, folder=suite.root)
+    try:
+        async with asyncio.timeout(deadline - time.monotonic()):
+            return await child.wait_exit()
+    except TimeoutError:
+        return None
+    finally:
+        await _end(child)
+
+
+async def _end(child: Child) -> None:
+    """An interrupted pytest still stops what its fixtures have started."""
+    if child.exit_code is None:
+        child.send(signal.SIGINT)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(child.wait_exit(), STOP_LIMIT_S)
+    kill_group(child.pid)
+    await asyncio.wait_for(child.wait_exit(), KILLED_LIMIT_S)
+
+
+def load_log(log: Path) -> str:
+    """The end of it, if it is very long."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - MAX_LOG_BYTES))
+        return file.read().decode(errors="replace")

@@ -1,0 +1,149 @@
+"""What a group's output says: how many tests passed, which failed and how, what took longest. Pure."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from everturn_local.suite.groups import Group
+
+MAX_SHOWN_LINES = 1_200
+TAIL_LINES, INTERRUPTED_TAIL_LINES = 120, 40
+SLOWEST = 15
+
+SUMMARY = re.compile(r"^[= ]*((?:\d+ [a-z]+, )*\d+ [a-z]+|no tests ran) in [\d.]+s\b.*$", re.MULTILINE)
+COUNT = re.compile(r"(\d+) ([a-z]+)")
+FAILURES = re.compile(r"^=+ (?:ERRORS|FAILURES) =+$", re.MULTILINE)
+STARTED = re.compile(r"^(tests/[^\s:]+\.py)::\S.*$", re.MULTILINE)
+DURATION = re.compile(r"^([\d.]+)s (?:call|setup|teardown) +(\S.*)$", re.MULTILINE)
+
+EXIT_WORDS = {
+    1: "tests failed",
+    2: "it was interrupted",
+    3: "pytest broke down",
+    4: "pytest was used wrongly",
+    5: "it has no tests",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRun:
+    """A group that ran. `exit_code` is negative for a signal and None when the time for all of the tests was over.
+
+    `text` is what it wrote; `again` what its last file wrote when that was run once more to show why pytest broke down.
+    """
+
+    group: Group
+    exit_code: int | None
+    took_s: float
+    text: str
+    again: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Numbers of tests. What a group lost otherwise, by a crash for example, counts as one error."""
+
+    passed: int = 0
+    failed: int = 0
+    errors: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            self.passed + other.passed,
+            self.failed + other.failed,
+            self.errors + other.errors,
+            self.skipped + other.skipped,
+        )
+
+
+def is_good(run: GroupRun) -> bool:
+    """All of it ran, nothing failed, and it says so."""
+    return run.exit_code == 0 and parse_counts(run.text) != Counts()
+
+
+def build_counts(run: GroupRun) -> Counts:
+    found = parse_counts(run.text)
+    lost = not is_good(run) and not found.failed and not found.errors
+    return found + Counts(errors=1) if lost else found
+
+
+def parse_counts(text: str) -> Counts:
+    """From pytest's last line; nothing where it didn't come to write one."""
+    lines = SUMMARY.findall(text)
+    found = {word.rstrip("s"): int(number) for number, word in COUNT.findall(lines[-1])} if lines else {}
+    return Counts(
+        passed=found.get("passed", 0) + found.get("xfailed", 0),
+        failed=found.get("failed", 0) + found.get("xpassed", 0),
+        errors=found.get("error", 0),
+        skipped=found.get("skipped", 0),
+    )
+
+
+def try_find_last_file(text: str) -> str | None:
+    """The file of the test that was started last."""
+    started = STARTED.findall(text)
+    return started[-1] if started else None
+
+
+def render_progress(run: GroupRun) -> str:
+    return f"{run.group.name}: {_render_counts(build_counts(run))}, {_render_end(run)} after {run.took_s:.1f} s"
+
+
+def render_failure(run: GroupRun) -> str:
+    """All that a reader needs to mend it: what failed and how, or else the end of the output."""
+    title = f"{run.group.name}: {_render_end(run)}"
+    tail_lines = INTERRUPTED_TAIL_LINES if run.exit_code is None else TAIL_LINES
+    parts = [f"{'#' * 20} {title} {'#' * 20}", _cut(_find_failures(run.text, tail_lines))]
+    if run.again:
+        parts += [
+            f"{'#' * 20} {run.group.name}: its last file once more {'#' * 20}",
+            _cut(_find_failures(run.again, TAIL_LINES)),
+        ]
+    return "\n".join(parts)
+
+
+def render_slowest(runs: Iterable[GroupRun]) -> str:
+    """The slowest tests of all groups; each group's output must name its own."""
+    found = [(float(took), name) for run in runs for took, name in DURATION.findall(run.text)]
+    return "\n".join(f"{took:8.2f}s {name}" for took, name in sorted(found, reverse=True)[:SLOWEST])
+
+
+def render_total(runs: Sequence[GroupRun], took_s: float) -> str:
+    """One line in the form of pytest's last one."""
+    return f"{_render_counts(sum(map(build_counts, runs), Counts()))} in {took_s:.2f}s"
+
+
+def _render_counts(counts: Counts) -> str:
+    words = [f"{counts.passed} passed", f"{counts.failed} failed"]
+    words += [f"{counts.errors} error{'s' if counts.errors > 1 else ''}"] if counts.errors else []
+    words += [f"{counts.skipped} skipped"] if counts.skipped else []
+    return ", ".join(words)
+
+
+def _render_end(run: GroupRun) -> str:
+    match run.exit_code:
+        case None:
+            return "the time for all tests was over"
+        case 0:
+            return "ended well" if is_good(run) else "it says of no test that it ran"
+        case code if code < 0:
+            return f"ended by signal {-code}"
+        case code:
+            return EXIT_WORDS.get(code, f"exit code {code}")
+
+
+def _find_failures(text: str, tail_lines: int) -> str:
+    """From the first heading of failures on; without one, the end of the output."""
+    heading = FAILURES.search(text)
+    return text[heading.start() :] if heading else "\n".join(text.splitlines()[-tail_lines:])
+
+
+def _cut(text: str) -> str:
+    """Beginning and end, when it is too long to be read."""
+    lines = text.rstrip().splitlines()
+    if len(lines) <= MAX_SHOWN_LINES:
+        return "\n".join(lines)
+    half = MAX_SHOWN_LINES // 2
+    left_out = f"[{len(lines) - 2 * half} lines are left out]"
+    return "\n".join([*lines[:half], left_out, *lines[-half:]])

@@ -1,0 +1,39 @@
+"""Which workers are there and what they run programs in, for whoever operates them. Nothing is decided by it."""
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+MAX_WORKERS: Final = 100
+"""How many are told of at once: those that were renewed last."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatteryOutcome:
+    """How many attempts of the escape battery were denied. `at` is when it was made, in seconds since 1970."""
+
+    held: int
+    total: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPresence:
+    """One worker. `sandbox` names its launcher and is empty where it runs no programs; `battery` is None where the
+    escape battery does not gate them. `worker_id` is random and tells nothing of the machine."""
+
+    worker_id: str
+    sandbox: str
+    battery: BatteryOutcome | None
+    slots: int
+
+
+class Presences(Protocol):
+    """All calls raise Unavailable when the wire is down, after at most 250 ms."""
+
+    async def save(self, presence: WorkerPresence, *, ttl_s: float) -> None:
+        """Tell that this worker is there; forgotten after `ttl_s` unless told again."""
+        ...
+
+    async def load_all(self) -> tuple[WorkerPresence, ...]:
+        """Those not forgotten, at most MAX_WORKERS, by id."""
+        ...

@@ -1,0 +1,38 @@
+"""A running turn as one call of a tool sees it, for tests of tools: it keeps what it was told."""
+
+from everturn.model.commits import UsageEvent
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId
+from everturn.model.leases import Lease
+from everturn.wire.events import AnyEvent, ChatStep, ChatTool
+
+_LEASE = Lease(ConversationId("conv_1"), Principal("acme", "main", "ann"), "worker-1", 1)
+
+
+class RecordingTurn:
+    """Implements LiveTurn. `age_s` is how old the lease says it is."""
+
+    def __init__(self, lease: Lease = _LEASE) -> None:
+        self.lease = lease
+        self.age_s = 0.0
+        self.told: list[AnyEvent] = []
+        self.booked: list[UsageEvent] = []
+
+    def lease_age_s(self) -> float:
+        return self.age_s
+
+    def emit(self, data: AnyEvent) -> None:
+        self.told.append(data)
+
+    def book(self, usage: UsageEvent) -> None:
+        self.booked.append(usage)
+
+    @property
+    def steps(self) -> list[tuple[str | None, str]]:
+        """Tool and status of each step that was told."""
+        return [(event.tool_id, event.status) for event in self.told if isinstance(event, ChatStep)]
+
+    @property
+    def tool_events(self) -> list[tuple[str, str]]:
+        """Kind and text of what tools told."""
+        return [(event.kind, event.text) for event in self.told if isinstance(event, ChatTool)]

@@ -1,0 +1,128 @@
+"""Whether programs may run on a launcher: only where every attempt of the escape battery was denied.
+
+A result is kept for a day, for as long as launcher, walls, image, kernel and code are the same.
+"""
+
+import asyncio
+import hashlib
+import importlib.util
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from chat_proc.sandbox.battery.findings import BatteryReport, dump_report, parse_report
+from chat_proc.sandbox.battery.run import list_attempts, run_battery
+from chat_proc.sandbox.launching import SupervisedSandbox
+from chat_proc.sandbox.opening import OpenedSandbox
+from everturn.ports.runs.presences import BatteryOutcome, WorkerPresence
+from everturn.ports.sandbox import SandboxUnavailable
+
+MAX_AGE_S: Final = 24 * 3600.0
+_MAX_REPORT_BYTES: Final = 1 << 20
+_OURS: Final = ("chat_proc.sandbox", "everturn.wire", "exec_supervisor", "executor")
+"""Packages whose code decides on the walls; those that are not installed here are in the images."""
+
+_log = structlog.get_logger(__name__)
+
+
+class HolesFound(SandboxUnavailable):
+    """An attempt of the escape battery got through, so that programs are not run here."""
+
+    def __init__(self, reason: str, outcome: BatteryOutcome) -> None:
+        super().__init__(reason, "make doctor")
+        self.outcome = outcome
+
+
+async def pass_gate(
+    opened: OpenedSandbox | SandboxUnavailable, cache: Path | None, *, now: Callable[[], float] = time.time
+) -> OpenedSandbox | SandboxUnavailable:
+    """The same launcher with the result in its reason, or why it is not offered."""
+    if isinstance(opened, SandboxUnavailable):
+        return opened
+    report = await load_or_run(opened.sandbox, cache, now=now)
+    outcome = BatteryOutcome(report.held, report.total, report.at)
+    if report.holds:
+        _log.info("escape_battery_held", launcher=report.launcher, held=report.held, took_s=report.took_s)
+        why = f"{opened.why}; escape battery: {report.held} of {report.total} held"
+        return replace(opened, why=why, battery=outcome)
+    first = report.missed()[0]
+    _log.error("escape_battery_failed", launcher=report.launcher, held=report.held, total=report.total)
+    return HolesFound(
+        f"The escape battery gates execution, and on {report.launcher} {report.held} of {report.total} attempts held; "
+        f"the first that did not: {first.attempt} ({first.detail}).",
+        outcome,
+    )
+
+
+def build_presence(worker_id: str, opened: OpenedSandbox | SandboxUnavailable, slots: int) -> WorkerPresence:
+    """What a worker tells of itself."""
+    match opened:
+        case OpenedSandbox():
+            return WorkerPresence(worker_id, opened.sandbox.posture.launcher, opened.battery, slots)
+        case HolesFound():
+            return WorkerPresence(worker_id, "", opened.outcome, slots)
+        case SandboxUnavailable():
+            return WorkerPresence(worker_id, "", None, slots)
+
+
+async def load_or_run(
+    sandbox: SupervisedSandbox, cache: Path | None, *, now: Callable[[], float] = time.time
+) -> BatteryReport:
+    """The kept result where it is of these walls and young enough, else a new one, which is kept when it holds.
+
+    Containers whose image was not seen are tried every time: a result could be of another one.
+    """
+    unseen = sandbox.posture.launcher == "containers" and not sandbox.image
+    if unseen or cache == Path():  # what an empty setting becomes
+        cache = None
+    key = await asyncio.to_thread(build_key, sandbox)
+    if cache is not None and (kept := await asyncio.to_thread(_try_load, cache, key, now())):
+        return kept
+    report = await run_battery(sandbox, now=now)
+    if cache is not None and report.holds:
+        await asyncio.to_thread(_save, cache, key, report)
+    return report
+
+
+def build_key(sandbox: SupervisedSandbox) -> str:
+    """What the result depends on, as a hash: posture (launcher, user...), limits, image, kernel, attempts, our code."""
+    digest = hashlib.sha256()
+    facts = [asdict(sandbox.posture), asdict(sandbox.limits), sandbox.image, list(os.uname()), list_attempts()]
+    digest.update(json.dumps(facts).encode())
+    for file in _find_sources():
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _find_sources() -> Iterator[Path]:
+    for package in _OURS:
+        spec = importlib.util.find_spec(package) if importlib.util.find_spec(package.partition(".")[0]) else None
+        for folder in spec.submodule_search_locations or () if spec else ():
+            yield from sorted(Path(folder).rglob("*.py"))
+
+
+def _try_load(cache: Path, key: str, now: float) -> BatteryReport | None:
+    try:
+        with cache.open(encoding="utf-8") as file:
+            kept_key, _, text = file.read(_MAX_REPORT_BYTES).partition("\n")
+        report = parse_report(text)
+    except (OSError, ValueError):
+        return None
+    return report if kept_key == key and report.holds and 0 <= now - report.at < MAX_AGE_S else None
+
+
+def _save(cache: Path, key: str, report: BatteryReport) -> None:
+    """Whole or not at all; where it can't be kept the next start tries again."""
+    draft = cache.with_name(f".{cache.name}.{os.getpid()}")
+    try:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(f"{key}\n{dump_report(report)}", encoding="utf-8")
+        os.replace(draft, cache)
+    except OSError as error:
+        _log.warning("battery_report_not_kept", error=str(error))

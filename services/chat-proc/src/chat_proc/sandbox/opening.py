@@ -1,0 +1,148 @@
+"""Which launcher runs programs here, and why: containers where a broker answers, else bubblewrap, else none.
+
+Nothing falls back to running unconfined, and a launcher that was asked for by name is not replaced by another.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+import structlog
+
+from chat_proc.sandbox.broker_line import BrokerAddress, BrokerSilent
+from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
+from chat_proc.sandbox.containers import build_unseen_sandbox, open_container_sandbox
+from chat_proc.sandbox.launching import SupervisedSandbox
+from chat_proc.sandbox.pool import WarmPool
+from everturn.ports.runs.presences import BatteryOutcome
+from everturn.ports.sandbox import SandboxUnavailable
+from everturn.wire.profiles import Profiles
+
+ExecutionMode = Literal["auto", "containers", "bubblewrap", "off"]
+
+BROKER_PATIENCE_S: Final = 10.0
+"""What a broker that starts beside the worker gets to answer for the first time."""
+
+_PAUSE_S: Final = 0.25
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionChoice:
+    """What the operator says about running programs. `broker` is None where no address is set."""
+
+    mode: ExecutionMode
+    broker: BrokerAddress | None
+    python: Path | None
+    profiles: Profiles
+    broker_patience_s: float = BROKER_PATIENCE_S
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSandbox:
+    """A launcher, and in one sentence why it is this one. `battery` is None where it was not tried."""
+
+    sandbox: SupervisedSandbox
+    why: str
+    battery: BatteryOutcome | None = None
+
+
+@contextlib.asynccontextmanager
+async def open_sandbox(choice: ExecutionChoice) -> AsyncGenerator[OpenedSandbox | SandboxUnavailable]:
+    """The launcher that works on this machine, or why there is none. What it keeps booted ends with the block."""
+    try:
+        opened = await _open(choice)
+    except SandboxUnavailable as unavailable:
+        _log.warning("no_sandbox", mode=choice.mode, reason=unavailable.reason, remedy=unavailable.remedy)
+        yield unavailable
+        return
+    _log.info("sandbox_chosen", launcher=opened.sandbox.posture.launcher, why=opened.why)
+    async with _keep_warm(opened, choice.profiles) as warm:
+        yield warm
+
+
+async def _open(choice: ExecutionChoice) -> OpenedSandbox:
+    match choice.mode:
+        case "off":
+            raise SandboxUnavailable("Running programs is switched off (EXECUTION_MODE=off).")
+        case "containers":
+            return await _open_containers(choice)
+        case "bubblewrap":
+            return await _open_bubblewrap(choice, "EXECUTION_MODE=bubblewrap")
+        case "auto":
+            return await _open_best(choice)
+
+
+async def _open_best(choice: ExecutionChoice) -> OpenedSandbox:
+    if choice.broker is None:
+        return await _open_bubblewrap(choice, "BROKER_URL is not set")
+    try:
+        sandbox = await _wait_for_broker(choice.broker, choice.broker_patience_s)
+        return OpenedSandbox(sandbox, f"the broker at {choice.broker.url} answers")
+    except BrokerSilent as silent:
+        why = f"no containers: {silent}"
+    except SandboxUnavailable as unavailable:
+        why = f"no containers: {unavailable}"
+    try:
+        return await _open_bubblewrap(choice, why)
+    except SandboxUnavailable as unavailable:
+        raise SandboxUnavailable(f"{unavailable.reason} ({why})", unavailable.remedy) from unavailable
+
+
+async def _open_containers(choice: ExecutionChoice) -> OpenedSandbox:
+    """Asked for by name: a broker that is away now may be there later, and a run before that fails with the reason."""
+    if choice.broker is None:
+        raise SandboxUnavailable(
+            "EXECUTION_MODE=containers needs a broker, and BROKER_URL names none;"
+            " make run starts one where a container engine and the images are."
+        )
+    try:
+        sandbox = await _wait_for_broker(choice.broker, choice.broker_patience_s)
+    except BrokerSilent as silent:
+        return OpenedSandbox(build_unseen_sandbox(choice.broker), f"EXECUTION_MODE=containers, although {silent}")
+    return OpenedSandbox(sandbox, "EXECUTION_MODE=containers")
+
+
+async def _wait_for_broker(broker: BrokerAddress, patience_s: float) -> SupervisedSandbox:
+    """A trial pair, as soon as the broker can be reached. Raises BrokerSilent, SandboxUnavailable."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience_s
+    while True:
+        try:
+            return await open_container_sandbox(broker)
+        except BrokerSilent:
+            if loop.time() > deadline:
+                raise
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _open_bubblewrap(choice: ExecutionChoice, why: str) -> OpenedSandbox:
+    if choice.python is None:
+        raise SandboxUnavailable("SANDBOX_PYTHON is not set.", "make setup")
+    return OpenedSandbox(await open_bubblewrap_sandbox(choice.python, choice.profiles), why)
+
+
+@contextlib.asynccontextmanager
+async def _keep_warm(opened: OpenedSandbox, profiles: Profiles) -> AsyncGenerator[OpenedSandbox]:
+    """Hold supervisors ahead as the profiles say. The broker does that itself for pairs of containers."""
+    sizes = {name: profile.warm for name, profile in profiles.items() if profile.warm}
+    if not sizes or opened.sandbox.posture.launcher != "bubblewrap":
+        yield opened
+        return
+    pool = WarmPool(opened.sandbox.launcher, sizes)
+    filling = asyncio.create_task(pool.run())
+    filling.add_done_callback(_tell_crash)
+    try:
+        yield OpenedSandbox(opened.sandbox.with_launcher(pool), opened.why)
+    finally:
+        filling.cancel()
+        await asyncio.wait((filling,))
+
+
+def _tell_crash(filling: asyncio.Task[None]) -> None:
+    """Without the pool every run starts cold, which nobody would notice."""
+    if not filling.cancelled() and (error := filling.exception()):
+        _log.error("warm_pool_ended", error=repr(error))

@@ -1,0 +1,158 @@
+"""Supervisors booted ahead of their run, by profile: a run takes one that waits, and another is booted in its place."""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from chat_proc.sandbox.launching import Launcher
+from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
+from everturn.telemetry.metrics import SANDBOX_BOOTS_FAILED, SANDBOXES_DISCARDED, SANDBOXES_TAKEN
+
+MAX_AGE_S: Final = 900.0
+"""One that has waited for a quarter of an hour is replaced: what cleans up folders may have been at its own by then."""
+
+LOOK_EVERY_S: Final = 5.0
+_NOBODYS: Final = "warm"
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 60.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    supervisor: BootedSupervisor
+    owned: contextlib.AsyncExitStack
+    since_s: float
+
+
+class WarmPool:
+    """A launcher that keeps some supervisors of another one booted. Single use: none comes back.
+
+    `sizes` says how many of which profile. Nothing waits unless `run` runs; without it every take is a cold one.
+    """
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        sizes: Mapping[str, int],
+        *,
+        max_age_s: float = MAX_AGE_S,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._launcher = launcher
+        self._sizes = {profile: size for profile, size in sizes.items() if size > 0}
+        self._waiting: dict[str, deque[_Waiting]] = {profile: deque() for profile in self._sizes}
+        self._max_age_s = max_age_s
+        self._now_s = now_s
+        self._changed = asyncio.Event()
+        self._filled = asyncio.Event()
+
+    def count_waiting(self, profile: str) -> int:
+        """How many supervisors of the profile wait for a run."""
+        return len(self._waiting.get(profile, ()))
+
+    async def wait_until_full(self) -> None:
+        """Returns when the pool has been full since the last take."""
+        await self._filled.wait()
+
+    @contextlib.asynccontextmanager
+    async def take(self, profile: str, run_name: str) -> AsyncGenerator[BootedSupervisor]:
+        waiting = await self._try_take(profile)
+        SANDBOXES_TAKEN.labels("cold" if waiting is None else "warm").inc()
+        if waiting is None:
+            async with self._launcher.take(profile, run_name) as supervisor:
+                yield supervisor
+            return
+        async with waiting.owned:
+            yield waiting.supervisor
+
+    async def run(self) -> None:
+        """Keep the pool filled until cancelled; what still waits then is ended."""
+        pause_s = _FIRST_PAUSE_S
+        try:
+            while True:
+                self._changed.clear()
+                await self._discard_unfit()
+                if await self._try_fill():
+                    pause_s = _FIRST_PAUSE_S
+                    self._tell_if_full()
+                    await self._wait_for_change(LOOK_EVERY_S)
+                else:
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        finally:
+            await self._end_all()
+
+    async def _try_take(self, profile: str) -> _Waiting | None:
+        """One that is fit to run, else None. Those that died while they waited are ended on the way."""
+        queue = self._waiting.get(profile, deque[_Waiting]())
+        while queue:
+            waiting = queue.popleft()
+            self._note_change()
+            if waiting.supervisor.is_waiting():
+                return waiting
+            await self._discard(profile, waiting, "died")
+        return None
+
+    async def _try_fill(self) -> bool:
+        """Boot what is missing, one after the other; false when one did not boot."""
+        for profile, size in self._sizes.items():
+            while len(self._waiting[profile]) < size:
+                try:
+                    self._waiting[profile].append(await self._boot(profile))
+                except (OSError, SupervisorFailed) as error:
+                    SANDBOX_BOOTS_FAILED.inc()
+                    _log.warning("warm_boot_failed", profile=profile, error=str(error))
+                    return False
+        return True
+
+    async def _boot(self, profile: str) -> _Waiting:
+        async with contextlib.AsyncExitStack() as stack:
+            supervisor = await stack.enter_async_context(self._launcher.take(profile, _NOBODYS))
+            return _Waiting(supervisor, stack.pop_all(), self._now_s())
+
+    async def _discard_unfit(self) -> None:
+        for profile, queue in self._waiting.items():
+            for waiting in tuple(queue):
+                why = self._find_fault(waiting)
+                # Ending one takes time, in which a run may have taken the next.
+                if why and waiting in queue:
+                    queue.remove(waiting)
+                    await self._discard(profile, waiting, why)
+
+    def _find_fault(self, waiting: _Waiting) -> str:
+        if not waiting.supervisor.is_waiting():
+            return "died"
+        return "old" if self._now_s() - waiting.since_s > self._max_age_s else ""
+
+    async def _discard(self, profile: str, waiting: _Waiting, why: str) -> None:
+        SANDBOXES_DISCARDED.labels(why).inc()
+        _log.info("warm_sandbox_discarded", profile=profile, why=why)
+        await waiting.owned.aclose()
+
+    async def _wait_for_change(self, timeout_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+
+    def _tell_if_full(self) -> None:
+        if not self._changed.is_set():
+            self._filled.set()
+
+    def _note_change(self) -> None:
+        self._filled.clear()
+        self._changed.set()
+
+    async def _end_all(self) -> None:
+        """All at once: each may take the two seconds that a supervisor has to end."""
+        left = [waiting for queue in self._waiting.values() for waiting in queue]
+        for queue in self._waiting.values():
+            queue.clear()
+        await asyncio.gather(*(waiting.owned.aclose() for waiting in left))

@@ -1,0 +1,164 @@
+"""The worker's end of one booted supervisor: launch and inputs down, tool calls and outputs up."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from everturn.errors import EverturnError
+from everturn.ports.sandbox import ToolCaller
+from everturn.wire.execution import (
+    GATEWAY_FRAME_BYTES,
+    MIB,
+    PIPE_FRAME_BYTES,
+    Finished,
+    GatewayCall,
+    InputsEnd,
+    Launch,
+    LimitName,
+    Posture,
+    RunLimits,
+    Stop,
+    ToolReply,
+)
+from everturn.wire.framing import FrameError, FrameStream
+from everturn.wire.records import BadMessage, MessageClass, build_message, parse_message
+
+ALLOWANCE_S: Final = 150.0
+"""What inputs and outputs may take on top of the program's time before the supervisor counts as stuck."""
+
+_MAX_MESSAGE_CHARS: Final = 500
+_TAR_ALLOWANCE_BYTES: Final = MIB
+
+
+class SupervisorFailed(Exception):
+    """The supervisor did not bring the run to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisedRun:
+    """What came back: the last frame and the output tar as it was sent."""
+
+    finished: Finished
+    tar: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BootedSupervisor:
+    """A supervisor whose executor stands behind its walls and waits for its one run.
+
+    `read_errors` returns the end of what it said on stderr, when it has ended. `load_hits` are the limits that whoever
+    started it has seen the kernel enforce; asked after the last frame, with it. `is_waiting` tells whether it is still
+    there and has said nothing since it booted. `image` is what the executor was made from, as an engine names it.
+    """
+
+    stream: FrameStream
+    posture: Posture
+    limits: RunLimits
+    read_errors: Callable[[], Coroutine[Any, Any, str]]
+    load_hits: Callable[[Finished], Coroutine[Any, Any, tuple[LimitName, ...]]]
+    is_waiting: Callable[[], bool]
+    image: str = ""
+
+
+async def run_supervised(
+    supervisor: BootedSupervisor,
+    launch: Launch,
+    inputs: Sequence[bytes],
+    call_tool: ToolCaller,
+    stop: asyncio.Event,
+) -> SupervisedRun:
+    """See one run through. Raises SupervisorFailed. However this ends, who took the supervisor has to end it."""
+    line = _Line(supervisor, launch.limits.output_bytes + _TAR_ALLOWANCE_BYTES)
+    try:
+        async with asyncio.timeout(launch.timeout_s + ALLOWANCE_S):
+            done = await line.run(launch, inputs, call_tool, stop)
+            hits = await supervisor.load_hits(done.finished)
+    except TimeoutError as error:
+        raise SupervisorFailed("the supervisor did not answer in time") from error
+    limits = tuple(dict.fromkeys((*done.finished.limits, *hits)))
+    return replace(done, finished=replace(done.finished, limits=limits))
+
+
+class _Line:
+    def __init__(self, supervisor: BootedSupervisor, max_tar_bytes: int) -> None:
+        self._stream = supervisor.stream
+        self._read_errors = supervisor.read_errors
+        self._max_tar_bytes = max_tar_bytes
+        self._tar = bytearray()
+
+    async def run(
+        self, launch: Launch, inputs: Sequence[bytes], call_tool: ToolCaller, stop: asyncio.Event
+    ) -> SupervisedRun:
+        async with asyncio.TaskGroup() as group:
+            errors = group.create_task(self._read_errors())
+            helpers = [
+                group.create_task(self._send_launch(launch, inputs)),
+                group.create_task(self._forward_stop(stop)),
+            ]
+            finished, problem = await self._receive_until_finished(group, call_tool)
+            for task in helpers:
+                task.cancel()
+            if problem:
+                errors.cancel()
+        if finished is None:
+            raise SupervisorFailed(problem or errors.result() or "the supervisor ended without a result")
+        return SupervisedRun(finished, bytes(self._tar))
+
+    async def _send_launch(self, launch: Launch, inputs: Sequence[bytes]) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            await self._send(launch)
+            for piece in inputs:
+                await self._stream.send_raw(piece)
+            await self._send(InputsEnd())
+
+    async def _forward_stop(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            await self._send(Stop("cancelled"))
+
+    async def _receive_until_finished(
+        self, group: asyncio.TaskGroup, call_tool: ToolCaller
+    ) -> tuple[Finished | None, str]:
+        """The last frame, or what was wrong with the line. Calls run as tasks and are cancelled with the run."""
+        calls: set[asyncio.Task[None]] = set()
+        try:
+            while (frame := await self._stream.receive()) is not None:
+                if isinstance(frame, bytes):
+                    self._take_tar(frame)
+                    continue
+                match parse_message(frame, GatewayCall, Finished):
+                    case GatewayCall() as call:
+                        task = group.create_task(self._answer(call, call_tool))
+                        calls.add(task)
+                        task.add_done_callback(calls.discard)
+                    case Finished() as finished:
+                        return finished, ""
+        except (FrameError, BadMessage, SupervisorFailed) as error:
+            return None, f"the supervisor spoke nonsense: {error}"
+        except OSError as error:
+            return None, f"the supervisor's line broke: {type(error).__name__}"
+        finally:
+            for task in calls:
+                task.cancel()
+        return None, ""
+
+    def _take_tar(self, piece: bytes) -> None:
+        if len(self._tar) + len(piece) > self._max_tar_bytes:
+            raise SupervisorFailed("more output bytes than the run may have")
+        self._tar += piece
+
+    async def _answer(self, call: GatewayCall, call_tool: ToolCaller) -> None:
+        try:
+            reply = await call_tool(call)
+        except EverturnError as error:
+            reply = ToolReply(call.id, False, None, "tool_error", str(error)[:_MAX_MESSAGE_CHARS])
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            try:
+                await self._stream.send(build_message(reply), GATEWAY_FRAME_BYTES)
+            except FrameError as error:
+                await self._send(ToolReply(call.id, False, None, "too_large", f"the result can't be sent: {error}"))
+
+    async def _send(self, message: MessageClass) -> None:
+        await self._stream.send(build_message(message), PIPE_FRAME_BYTES)

@@ -1,0 +1,107 @@
+"""`ctx_tools.fetch_ctx`: a program reads what a ref names, as `react.read` finds it, but whole and as values."""
+
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from chat_proc.tools.context.contents import load_excerpt
+from chat_proc.tools.context.excerpt import Excerpt, Range, cut_excerpt
+from chat_proc.tools.context.resolve import (
+    FoundFile,
+    FoundSources,
+    FoundStored,
+    FoundText,
+    Missing,
+    ReadPorts,
+    Resolver,
+)
+from chat_proc.tools.file_types import is_text
+from everturn.model.commits import Effect
+from everturn.model.llm.sources import Source
+from everturn.ports.objects import Objects
+from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
+
+MAX_CHARS: Final = 200_000
+"""Of one call. A text of characters that take more than five bytes in JSON may be refused as too large."""
+MAX_FILE_BYTES: Final = 10 * 1024 * 1024
+MAX_ROWS: Final = 20
+
+
+class FetchCtxParams(BaseModel):
+    """`ref` in any spelling; `offset` counts characters of its text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ref: str = Field(min_length=1, max_length=2048)
+    offset: int = Field(default=0, ge=0)
+    max_chars: int = Field(default=MAX_CHARS, ge=1, le=MAX_CHARS)
+
+
+class FetchCtxTool:
+    """Reads prompts, answers, notes, calls, results, text files and sources; of this person only."""
+
+    def __init__(self, objects: Objects, ports: ReadPorts) -> None:
+        self._objects = objects
+        self._ports = ports
+        self.spec = ToolSpec(
+            tool_id="ctx_tools.fetch_ctx",
+            summary="What a ref of this conversation names: ar:, tc:, ws:, su:, so: refs, and text files by fi: refs.",
+            guide="",
+            params=FetchCtxParams,
+            effect=Effect.PURE,
+            in_loop=False,
+            in_programs=True,
+            returns="{ref, text, chars, next_offset: int | None}, for so: refs {ref, rows: [{sid, title, url, text}]}",
+        )
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        params = FetchCtxParams.model_validate(call.params)
+        match await Resolver(call.context, self._ports).find(params.ref):
+            case Missing(reason=reason):
+                return ToolOutcome("error", f"{params.ref}: {reason}")
+            case FoundText(ref=ref, text=text, block=block):
+                excerpt = cut_excerpt(text, Range(offset=params.offset), params.max_chars)
+                untrusted = bool(block and getattr(block.body, "untrusted", False))
+                return _give(ref, excerpt, untrusted=untrusted)
+            case FoundStored(ref=ref, whole=whole):
+                return _give(ref, await self._load(whole.object_key, whole.bytes, params))
+            case FoundSources() as found:
+                return await _give_rows(found, params)
+            case FoundFile(ref=ref, artifact=artifact) if is_text(artifact.mime) and artifact.size <= MAX_FILE_BYTES:
+                return _give(ref, await self._load(artifact.object_key, artifact.size, params))
+            case FoundFile(ref=ref):
+                return ToolOutcome("error", f"{ref} is no text, or too long: read it with io_tools.read_file")
+
+    async def _load(self, key: str, size: int, params: FetchCtxParams) -> Excerpt:
+        """Raises NotFound, Unavailable."""
+        wanted = Range(offset=params.offset)
+        return await load_excerpt(self._objects, key, size=size, wanted=wanted, max_chars=params.max_chars)
+
+
+def _give(ref: str, excerpt: Excerpt, *, untrusted: bool = False) -> ToolOutcome:
+    value = {"ref": ref, "text": excerpt.text, "chars": excerpt.chars, "next_offset": excerpt.next_offset}
+    return ToolOutcome("ok", excerpt.text, value=value, untrusted=untrusted)
+
+
+async def _give_rows(found: FoundSources, params: FetchCtxParams) -> ToolOutcome:
+    """Whole texts as far as the characters reach; a source that is only named has what its search said of it."""
+    left = params.max_chars
+    rows: list[dict[str, Any]] = []
+    for row in found.rows[:MAX_ROWS]:
+        text = await found.load_text(row.sid) if row.text_chars else row.text
+        part = text[params.offset : params.offset + left]
+        left -= len(part)
+        rows.append(_row(row, part, params.offset + len(part), len(text)))
+    value = {"ref": found.ref, "rows": rows, "absent": list(found.absent)}
+    return ToolOutcome("ok", f"{len(rows)} sources", value=value, untrusted=True)
+
+
+def _row(row: Source, part: str, end: int, chars: int) -> dict[str, Any]:
+    return {
+        "sid": row.sid,
+        "title": row.title,
+        "url": row.url,
+        "text": part,
+        "chars": chars,
+        "next_offset": end if end < chars else None,
+    }

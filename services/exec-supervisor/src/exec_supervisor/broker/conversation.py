@@ -1,0 +1,237 @@
+"""One connection: the five verbs of `everturn.wire.brokering`, and the line that a connection becomes by Attach."""
+
+import asyncio
+import contextlib
+from typing import Final, Protocol, TypeVar
+
+import structlog
+
+from everturn.wire.brokering import (
+    BROKER_FRAME_BYTES,
+    Attach,
+    Attached,
+    BrokerRefusal,
+    KillPair,
+    ListPairs,
+    PairEnded,
+    PairStarted,
+    RefusalCode,
+    RemovePair,
+    StartPair,
+)
+from everturn.wire.framing import FrameDecoder, FrameError, FrameStream
+from everturn.wire.records import BadMessage, MessageClass, build_message, parse_message
+from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused, ImageMissing
+from exec_supervisor.broker.pair import LIFELINE_S, Pair, StartFailed
+from exec_supervisor.broker.pairs import BootedPair, Busy, Pairs, UnknownPair, UnknownProfile
+
+SEND_TIMEOUT_S: Final = 10.0
+REQUEST_TIMEOUT_S: Final = 30.0
+"""For a request to arrive whole. Callers ask at once; one that says nothing would keep a connection from the others."""
+
+AFTER_EXECUTOR_S: Final = 65.0
+"""A supervisor whose executor has ended may still be forwarding its outputs, for which it has 60 s."""
+
+MAX_RUN_ID_CHARS: Final = 200
+_CHUNK_BYTES: Final = 64 << 10
+
+Request = StartPair | Attach | KillPair | RemovePair | ListPairs
+ResultT = TypeVar("ResultT")
+
+_log = structlog.stdlib.get_logger()
+
+
+class PairSource(Protocol):
+    """Where booted pairs come from."""
+
+    async def take(self, profile_name: str, run_id: str) -> tuple[BootedPair, bool]:
+        """A booted pair, bound to this run, and whether it was warm.
+
+        Raises Busy, UnknownProfile, EngineDown, EngineRefused, StartFailed.
+        """
+        ...
+
+
+class _Refused(Exception):
+    """The request can't be carried out."""
+
+    def __init__(self, code: RefusalCode, message: str) -> None:
+        super().__init__(message)
+        self.refusal = BrokerRefusal(code, message)
+
+
+class _Gone(Exception):
+    """The other end has closed the connection."""
+
+
+class Conversation:
+    """Serves one connection until either side closes it. The pair it started ends with it."""
+
+    def __init__(
+        self,
+        pairs: Pairs,
+        source: PairSource,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> None:
+        self._pairs = pairs
+        self._source = source
+        self._reader = reader
+        self._writer = writer
+        self._stream = FrameStream(reader, writer, FrameDecoder(BROKER_FRAME_BYTES))
+        self._own: Pair | None = None
+        self._request_timeout_s = request_timeout_s
+
+    async def run(self) -> None:
+        try:
+            while (request := await self._receive()) is not None:
+                if isinstance(request, Attach):
+                    if await self._try_attach(request):
+                        return
+                    continue
+                await self._send(await self._while_connected(request))
+        except (_Gone, OSError, TimeoutError):
+            pass
+        except (FrameError, BadMessage) as error:
+            with contextlib.suppress(OSError, TimeoutError):
+                await self._send(BrokerRefusal("bad_message", str(error)))
+        finally:
+            if self._own is not None:
+                self._pairs.end(self._own)
+
+    async def _receive(self) -> Request | None:
+        async with asyncio.timeout(self._request_timeout_s):
+            frame = await self._stream.receive()
+        if frame is None:
+            return None
+        frame = {} if isinstance(frame, bytes) else frame
+        return parse_message(frame, StartPair, Attach, KillPair, RemovePair, ListPairs)
+
+    async def _while_connected(self, request: Request) -> MessageClass:
+        """The answer to a request, unless the caller goes away before. Raises _Gone, BadMessage."""
+        answering = asyncio.create_task(self._answer(request))
+        watching = asyncio.create_task(self._stream.read_more())
+        try:
+            await asyncio.wait((answering, watching), return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done():
+                raise _Gone if not watching.result() else BadMessage("one request at a time")
+            return answering.result()
+        finally:
+            await _cancel(answering)
+            await _cancel(watching)
+
+    async def _answer(self, request: Request) -> MessageClass:
+        try:
+            match request:
+                case StartPair():
+                    return await self._start(request)
+                case KillPair(pair_id=pair_id):
+                    return PairEnded(await self._pairs.wait_for_end(pair_id, force=True))
+                case RemovePair(pair_id=pair_id):
+                    return PairEnded(await self._pairs.wait_for_end(pair_id, force=False))
+                case ListPairs(labels=labels):
+                    return self._pairs.list(labels)
+                case Attach():
+                    raise _Refused("bad_message", "it is answered elsewhere")
+        except (UnknownProfile, UnknownPair, Busy, EngineDown, EngineRefused, StartFailed) as error:
+            return build_refusal(error)
+        except _Refused as error:
+            return error.refusal
+
+    async def _start(self, request: StartPair) -> PairStarted:
+        if self._own is not None:
+            raise _Refused("bad_message", "this connection has started a pair")
+        if not 0 < len(request.run_id) <= MAX_RUN_ID_CHARS or not request.run_id.isprintable():
+            raise _Refused("bad_message", f"a run_id has 1 to {MAX_RUN_ID_CHARS} printable characters")
+        taken, warm = await self._source.take(request.profile, request.run_id)
+        self._own = pair = taken.pair
+        _log.info("pair_started", pair=pair.name, run=request.run_id, profile=request.profile, warm=warm)
+        return PairStarted(
+            pair.pair_id,
+            warm,
+            pair.plan.profile.limits,
+            taken.booted.posture,
+            taken.booted.executor_image,
+            taken.booted.supervisor_image,
+        )
+
+    async def _try_attach(self, request: Attach) -> bool:
+        """Become the supervisor's line until that ends; false where this connection may not."""
+        pair = self._own
+        if pair is None or pair.pair_id != request.pair_id or pair.state != "started" or self._stream.mid_frame:
+            await self._send(BrokerRefusal("not_attachable", "this connection has no such pair that can be attached"))
+            return False
+        pair.state = "attached"
+        await self._send(Attached())
+        force = await splice(pair, self._reader, self._writer)
+        self._pairs.end(pair, force=force)
+        return True
+
+    async def _send(self, message: MessageClass) -> None:
+        async with asyncio.timeout(SEND_TIMEOUT_S):
+            await self._stream.send(build_message(message), BROKER_FRAME_BYTES)
+
+
+def build_refusal(error: Exception) -> BrokerRefusal:
+    """What a caller is told of a failure."""
+    match error:
+        case UnknownProfile():
+            return BrokerRefusal("unknown_profile", str(error))
+        case UnknownPair():
+            return BrokerRefusal("unknown_pair", str(error))
+        case Busy():
+            return BrokerRefusal("busy", str(error))
+        case EngineDown():
+            return BrokerRefusal("engine_down", str(error))
+        case ImageMissing():
+            return BrokerRefusal("image_missing", str(error)[:4000])
+        case _:
+            return BrokerRefusal("start_failed", str(error)[:4000])
+
+
+async def splice(pair: Pair, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Carry bytes both ways until the supervisor has ended. Whether it has to be ended by force.
+
+    When the worker closes its side, so is the supervisor's stdin, its lifeline; it has 2 s then.
+    """
+    up = asyncio.create_task(_carry_up(pair, reader))
+    down = asyncio.create_task(_carry_down(pair, writer))
+    orphaned = asyncio.create_task(_wait_for_orphan(pair))
+    try:
+        await asyncio.wait((up, down, orphaned), return_when=asyncio.FIRST_COMPLETED)
+        if up.done() and not down.done():
+            await asyncio.wait((down,), timeout=LIFELINE_S)
+        return not down.done()
+    finally:
+        for task in (up, down, orphaned):
+            await _cancel(task)
+
+
+async def _carry_up(pair: Pair, reader: asyncio.StreamReader) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(_CHUNK_BYTES):
+            pair.stdio.write(data)
+            await pair.stdio.drain()
+    pair.stdio.close_input()
+
+
+async def _carry_down(pair: Pair, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await pair.read():
+            writer.write(data)
+            await writer.drain()
+
+
+async def _wait_for_orphan(pair: Pair) -> None:
+    await pair.wait_for_executor_end()
+    await asyncio.sleep(AFTER_EXECUTOR_S)
+
+
+async def _cancel(task: "asyncio.Task[ResultT]") -> None:
+    """End a task of ours and take in how it ended."""
+    task.cancel()
+    await asyncio.wait((task,))
+    if not task.cancelled():
+        task.exception()

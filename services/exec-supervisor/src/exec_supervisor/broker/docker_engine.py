@@ -1,0 +1,296 @@
+"""The container engine: the few calls the broker makes of it, through the docker SDK in threads, and its two streams.
+
+Every call has a limit. A cancelled call is over when the cancellation gets through, so that what it made is known.
+"""
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar, cast
+from urllib.parse import quote, urlsplit
+
+import docker
+from docker import errors as docker_errors
+
+from everturn.errors import EverturnError, Invalid, Unavailable
+from exec_supervisor.broker.bodies import Body
+from exec_supervisor.broker.stdio import AttachedStdio
+
+CALL_TIMEOUT_S: Final = 30
+"""Making or starting a container takes 0.1 s on an idle machine; far more while twenty are started at once."""
+
+CONNECT_TIMEOUT_S: Final = 5.0
+THREADS: Final = 16
+CONNECTED: Final = "connected"
+MAX_EVENT_BYTES: Final = 64 << 10
+_MAX_HEAD_LINES: Final = 64
+_STREAM_BUFFER_BYTES: Final = 64 << 10
+
+ResultT = TypeVar("ResultT")
+Address = str | tuple[str, int]
+
+
+class EngineDown(Unavailable):
+    """The container engine does not answer."""
+
+
+class EngineRefused(EverturnError):
+    """The container engine refused."""
+
+
+class NotThere(EngineRefused):
+    """The container engine does not have it."""
+
+
+class ImageMissing(EngineRefused):
+    """The container engine does not have the image."""
+
+
+class InUse(EngineRefused):
+    """The container engine is still busy with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A container or volume with our labels, as a sweep finds it."""
+
+    name: str
+    is_volume: bool
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineEvent:
+    """Something that happened to a container. `action` is the engine's word: oom, die, destroy; or our CONNECTED."""
+
+    action: str
+    attributes: Mapping[str, str]
+    at_s: float
+
+
+class Engine(Protocol):
+    """What the broker asks of an engine. All raise EngineDown where none answers, EngineRefused where it won't."""
+
+    async def create(self, name: str, body: Body) -> None:
+        """Raises ImageMissing."""
+        ...
+
+    async def attach(self, name: str) -> AttachedStdio:
+        """The container's streams; its stdin ends when they are closed."""
+        ...
+
+    async def start(self, name: str) -> None: ...
+
+    async def load_image(self, name: str) -> str:
+        """The digest of the image that a container was made of. Raises NotThere."""
+        ...
+
+    async def kill_and_remove(self, name: str) -> None:
+        """Raises NotThere, and InUse where it is being removed at this moment."""
+        ...
+
+    async def remove_volume(self, name: str) -> None:
+        """Raises NotThere, InUse."""
+        ...
+
+    async def load_leftovers(self, label: str) -> list[Leftover]:
+        """All containers and volumes with this label."""
+        ...
+
+    def watch(self, label: str, since_s: float) -> AsyncGenerator[EngineEvent]:
+        """First CONNECTED, then what happens to containers with this label from `since_s` on, until it goes away."""
+        ...
+
+
+class _Client(Protocol):
+    """The part of the SDK's client that is used here; it has no types of its own."""
+
+    def create_container_from_config(self, config: Body, name: str) -> dict[str, object]: ...
+
+    def start(self, container: str) -> None: ...
+
+    def inspect_container(self, container: str) -> dict[str, object]: ...
+
+    def remove_container(self, container: str, *, v: bool, force: bool) -> None: ...
+
+    def remove_volume(self, name: str) -> None: ...
+
+    def containers(self, *, all: bool, filters: dict[str, object]) -> list[dict[str, object]]: ...
+
+    def volumes(self, filters: dict[str, object]) -> dict[str, object]: ...
+
+    def close(self) -> None: ...
+
+
+class DockerEngine:
+    """A Docker engine at `unix:///path` or `tcp://host:port`. It is connected to when it is first needed."""
+
+    def __init__(self, address: str, *, threads: int = THREADS, timeout_s: int = CALL_TIMEOUT_S) -> None:
+        self._address = parse_address(address)
+        self._base_url = address
+        self._timeout_s = timeout_s
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="engine")
+        self._places = threads
+        self._connecting = threading.Lock()
+        self._client: _Client | None = None
+
+    def close(self) -> None:
+        """Let go of the engine; calls that are under way end by their own limit."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._client is not None:
+            self._client.close()
+
+    async def create(self, name: str, body: Body) -> None:
+        await self._call(lambda client: client.create_container_from_config(body, name))
+
+    async def start(self, name: str) -> None:
+        await self._call(lambda client: client.start(name))
+
+    async def load_image(self, name: str) -> str:
+        found = await self._call(lambda client: client.inspect_container(name))
+        return str(found["Image"])
+
+    async def kill_and_remove(self, name: str) -> None:
+        await self._call(lambda client: client.remove_container(name, v=True, force=True))
+
+    async def remove_volume(self, name: str) -> None:
+        await self._call(lambda client: client.remove_volume(name))
+
+    async def load_leftovers(self, label: str) -> list[Leftover]:
+        wanted: dict[str, object] = {"label": label}
+        containers = await self._call(lambda client: client.containers(all=True, filters=wanted))
+        volumes = await self._call(lambda client: client.volumes(filters=wanted))
+        return [
+            *(_read_container(entry) for entry in containers),
+            *(_read_volume(entry) for entry in cast("list[dict[str, object]]", volumes.get("Volumes") or [])),
+        ]
+
+    async def attach(self, name: str) -> AttachedStdio:
+        target = f"/containers/{quote(name)}/attach?stream=1&stdin=1&stdout=1&stderr=1"
+        request = f"POST {target} HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+        reader, writer = await self._open_stream(request, answers=(101, 200))
+        return AttachedStdio(reader, writer)
+
+    async def watch(self, label: str, since_s: float) -> AsyncGenerator[EngineEvent]:
+        wanted = quote(json.dumps({"type": ["container"], "event": ["oom", "die", "destroy"], "label": [label]}))
+        # Version 1.0 of HTTP: the answer is lines of JSON until its end, without chunks around them.
+        request = f"GET /events?since={since_s:.9f}&filters={wanted} HTTP/1.0\r\nHost: engine\r\n\r\n"
+        reader, writer = await self._open_stream(request, answers=(200,))
+        with contextlib.closing(writer):
+            yield EngineEvent(CONNECTED, {}, since_s)
+            try:
+                while line := await reader.readline():
+                    yield parse_event(line)
+            except (OSError, ValueError) as error:
+                raise EngineDown(f"its events broke off: {error}") from error
+
+    async def _call(self, do: Callable[[_Client], ResultT]) -> ResultT:
+        call = self._threads.submit(self._do, do)
+        running = asyncio.wrap_future(call)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            if not call.cancel():  # it has left the queue
+                await asyncio.wait((running,))
+            raise
+
+    def _do(self, do: Callable[[_Client], ResultT]) -> ResultT:
+        """In a thread: one call, with the SDK's errors as ours; those of its HTTP client are OSErrors."""
+        try:
+            return do(self._connect())
+        except docker_errors.ImageNotFound as error:
+            raise ImageMissing(_explain(error)) from error
+        except docker_errors.NotFound as error:
+            raise NotThere(_explain(error)) from error
+        except docker_errors.APIError as error:
+            raise (InUse if error.status_code == 409 else EngineRefused)(_explain(error)) from error
+        except (docker_errors.DockerException, OSError) as error:
+            raise EngineDown(str(error)) from error
+
+    def _connect(self) -> _Client:
+        # With a limit: behind an engine that never answers, the calls of all threads wait here for one.
+        if not self._connecting.acquire(timeout=self._timeout_s):
+            raise EngineDown("it did not answer in time")
+        try:
+            if self._client is None:
+                connected = docker.APIClient(
+                    self._base_url, version="auto", timeout=self._timeout_s, max_pool_size=self._places
+                )
+                self._client = cast("_Client", connected)
+            return self._client
+        finally:
+            self._connecting.release()
+
+    async def _open_stream(
+        self, request: str, *, answers: tuple[int, ...]
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection of its own on which the engine has accepted the request; what follows its head is unread."""
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                reader, writer = await _open_connection(self._address)
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    writer.write(request.encode("ascii"))
+                    await _check_answer(reader, answers)
+            except BaseException:
+                writer.transport.abort()
+                raise
+        except (OSError, TimeoutError, ValueError) as error:
+            raise EngineDown(str(error) or "it did not answer in time") from error
+        return reader, writer
+
+
+def parse_address(address: str) -> Address:
+    """The path of a Unix socket, or host and port. Raises Invalid."""
+    parts = urlsplit(address)
+    if parts.scheme == "unix" and parts.path.startswith("/") and not parts.netloc:
+        return parts.path
+    if parts.scheme in ("tcp", "http") and parts.hostname and parts.port and parts.path in ("", "/"):
+        return parts.hostname, parts.port
+    raise Invalid(f"DOCKER_HOST is {address!r}; expected unix:///path or tcp://host:port")
+
+
+def parse_event(line: bytes) -> EngineEvent:
+    """One line of the engine's event stream. Raises ValueError."""
+    event = cast("dict[str, object]", json.loads(line))
+    actor = cast("dict[str, object]", event.get("Actor") or {})
+    attributes = cast("dict[str, str]", actor.get("Attributes") or {})
+    return EngineEvent(str(event.get("Action", "")), attributes, cast("int", event.get("timeNano", 0)) / 1e9)
+
+
+async def _open_connection(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    limit = max(MAX_EVENT_BYTES, _STREAM_BUFFER_BYTES)
+    if isinstance(address, str):
+        return await asyncio.open_unix_connection(address, limit=limit)
+    return await asyncio.open_connection(*address, limit=limit)
+
+
+async def _check_answer(reader: asyncio.StreamReader, answers: tuple[int, ...]) -> None:
+    """Read the head of an answer. Raises NotThere, EngineRefused, ValueError where it is no HTTP."""
+    words = (await reader.readline()).split(None, 2)
+    if len(words) < 2 or not words[0].startswith(b"HTTP/1."):
+        raise ValueError("it did not answer in HTTP")
+    for _ in range(_MAX_HEAD_LINES):
+        if not (await reader.readline()).strip():
+            break
+    status = int(words[1])
+    if status not in answers:
+        detail = (await reader.read(1024)).decode("utf-8", "replace").strip()
+        raise (NotThere if status == 404 else EngineRefused)(detail or f"status {status}")
+
+
+def _explain(error: docker_errors.APIError) -> str:
+    return str(error.explanation or error)
+
+
+def _read_container(entry: dict[str, object]) -> Leftover:
+    [name, *_] = cast("list[str]", entry.get("Names") or [entry["Id"]])
+    return Leftover(name.lstrip("/"), False, cast("dict[str, str]", entry.get("Labels") or {}))
+
+
+def _read_volume(entry: dict[str, object]) -> Leftover:
+    return Leftover(str(entry["Name"]), True, cast("dict[str, str]", entry.get("Labels") or {}))

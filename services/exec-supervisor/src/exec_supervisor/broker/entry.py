@@ -1,0 +1,149 @@
+"""Puts the broker together and serves until SIGTERM; it alone holds the address of the engine.
+
+On stdout it says one line of JSON when it serves; its log goes to stderr.
+"""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import AsyncGenerator, Coroutine, Generator
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry, start_http_server
+from pydantic import ValidationError
+
+from everturn.errors import Conflict, Invalid
+from everturn.telemetry.logging import configure_logging
+from everturn.wire.profiles import load_profiles
+from exec_supervisor.broker.conversation import Conversation
+from exec_supervisor.broker.docker_engine import DockerEngine
+from exec_supervisor.broker.events import EventWatch
+from exec_supervisor.broker.identity import hold_identity
+from exec_supervisor.broker.listeners import Addresses, open_listeners
+from exec_supervisor.broker.metrics import BrokerMetrics
+from exec_supervisor.broker.pairs import open_pairs
+from exec_supervisor.broker.pool import Pool, check_warm_fits
+from exec_supervisor.broker.reaper import Reaper
+from exec_supervisor.broker.seccomp_profile import build_profile
+from exec_supervisor.settings import BrokerSettings, split_address
+
+MORE_CONNECTIONS: Final = 64
+"""Beside one for each pair and one more to ask about it."""
+
+_WRONG_USE: Final = 2
+
+_log = structlog.stdlib.get_logger()
+
+
+def main() -> int:
+    """The exit code of `python -m exec_supervisor broker`: 2 where the settings don't allow a start."""
+    code = 0
+    try:
+        settings = BrokerSettings()
+        configure_logging(settings.log_level, settings.log_format)
+        asyncio.run(run_broker(settings))
+    except* (ValidationError, Invalid, Conflict) as refused:
+        sys.stderr.write(f"{_first(refused)}\n")
+        code = _WRONG_USE
+    return code
+
+
+def _first(group: BaseExceptionGroup[Exception]) -> Exception:
+    found = group.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found
+
+
+async def run_broker(settings: BrokerSettings) -> None:
+    """Serve until SIGTERM or SIGINT; then end every pair. Raises Invalid, SocketTaken, OSError."""
+    stop = _heed_signals()
+    profiles = load_profiles(settings.profiles)
+    check_warm_fits(profiles, settings.max_pairs)
+    registry = CollectorRegistry()
+    metrics = BrokerMetrics(registry)
+    with (
+        hold_identity(settings.socket) as broker_id,
+        _metrics_page(settings.metrics, registry) as page,
+        contextlib.closing(DockerEngine(settings.docker_host)) as engine,
+    ):
+        connected = asyncio.Event()
+        watch = EventWatch(engine, broker_id, connected)
+        # Events are followed until the last pair has ended, and pairs end after the last conversation.
+        async with (
+            _running(watch.run()),
+            open_pairs(
+                engine,
+                watch,
+                profiles,
+                broker_id=broker_id,
+                max_pairs=settings.max_pairs,
+                seccomp=build_profile(),
+                metrics=metrics,
+            ) as pairs,
+        ):
+            pool = Pool(pairs, profiles, metrics)
+
+            async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                await Conversation(pairs, pool, reader, writer).run()
+
+            async with (
+                _running(Reaper(engine, pairs, metrics, broker_id, connected=connected).run(), pool.run()),
+                open_listeners(
+                    settings, converse, max_connections=2 * settings.max_pairs + MORE_CONNECTIONS
+                ) as addresses,
+            ):
+                say_ready(addresses, broker_id, page)
+                await stop.wait()
+                _log.info("broker_ends")
+
+
+def say_ready(addresses: Addresses, broker_id: str, metrics: str) -> None:
+    """Tell who started us that callers are served."""
+    ready = {
+        "ready": True,
+        "socket": addresses.socket,
+        "tcp": addresses.tcp,
+        "metrics": metrics,
+        "broker": broker_id,
+    }
+    sys.stdout.write(json.dumps(ready) + "\n")
+    sys.stdout.flush()
+
+
+@contextlib.asynccontextmanager
+async def _running(*lifetimes: Coroutine[None, None, None]) -> AsyncGenerator[None]:
+    """Tasks beside the block, cancelled when it is left; one that fails ends the block."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(lifetime) for lifetime in lifetimes]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+@contextlib.contextmanager
+def _metrics_page(address: str, registry: CollectorRegistry) -> Generator[str]:
+    """Serve the metrics, where an address is given; the address that it came to be."""
+    if not address:
+        yield ""
+        return
+    host, port = split_address(address)
+    server, thread = start_http_server(port, host, registry)
+    try:
+        yield f"{host}:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _heed_signals() -> asyncio.Event:
+    """Set when this process is told to end. From the start on: whoever reads that it is ready may end it at once."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop

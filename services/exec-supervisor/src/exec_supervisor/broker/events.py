@@ -1,0 +1,88 @@
+"""What the engine tells of pairs while they run: limits it enforced, ends, removals; one stream for all of them."""
+
+import asyncio
+import contextlib
+import time
+from typing import Final
+
+import structlog
+
+from everturn.wire.execution import LimitName
+from exec_supervisor.broker.bodies import LABEL_BROKER, LABEL_PAIR, LABEL_ROLE
+from exec_supervisor.broker.docker_engine import CONNECTED, Engine, EngineDown, EngineEvent, EngineRefused
+
+FIRST_PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 2.0
+
+_log = structlog.stdlib.get_logger()
+
+
+class PairSigns:
+    """What the engine has said of one pair's containers."""
+
+    def __init__(self) -> None:
+        self.hits: tuple[LimitName, ...] = ()
+        self.executor_died = asyncio.Event()
+        self.supervisor_died = asyncio.Event()
+        self.executor_gone = asyncio.Event()
+        self.supervisor_gone = asyncio.Event()
+        self.executor_exit = ""
+
+    def take(self, event: EngineEvent) -> None:
+        """Note an event; told twice it means the same."""
+        executor = event.attributes.get(LABEL_ROLE) == "executor"
+        match event.action:
+            case "oom" if executor:
+                self.hits = ("memory",)
+            case "die":
+                if executor:
+                    self.executor_exit = event.attributes.get("exitCode", "")
+                (self.executor_died if executor else self.supervisor_died).set()
+            case "destroy":
+                (self.executor_gone if executor else self.supervisor_gone).set()
+            case _:
+                pass
+
+    async def wait_until_gone(self) -> None:
+        """Returns when both containers have been removed."""
+        await self.executor_gone.wait()
+        await self.supervisor_gone.wait()
+
+
+class EventWatch:
+    """Hands the engine's events to the pairs they are about, and connects again when the engine was away."""
+
+    def __init__(self, engine: Engine, broker_id: str, connected: asyncio.Event) -> None:
+        """`connected` is set whenever the stream has begun: the engine may have been away before."""
+        self._engine = engine
+        self._connected = connected
+        self._label = f"{LABEL_BROKER}={broker_id}"
+        self._signs: dict[str, PairSigns] = {}
+
+    def watch(self, pair: str) -> PairSigns:
+        """To be called before the pair's first container is made."""
+        signs = self._signs[pair] = PairSigns()
+        return signs
+
+    def forget(self, pair: str) -> None:
+        self._signs.pop(pair, None)
+
+    async def run(self) -> None:
+        """Follow the stream until cancelled. After a break it starts again where it had been."""
+        since_s, pause_s = time.time(), FIRST_PAUSE_S
+        while True:
+            try:
+                async with contextlib.aclosing(self._engine.watch(self._label, since_s)) as events:
+                    async for event in events:
+                        since_s, pause_s = max(since_s, event.at_s), FIRST_PAUSE_S
+                        self._take(event)
+            except (EngineDown, EngineRefused) as error:
+                _log.warning("engine_events_lost", detail=str(error))
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _take(self, event: EngineEvent) -> None:
+        if event.action == CONNECTED:
+            self._connected.set()
+        elif signs := self._signs.get(event.attributes.get(LABEL_PAIR, "")):
+            signs.take(event)

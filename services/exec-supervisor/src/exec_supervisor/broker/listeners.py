@@ -1,0 +1,162 @@
+"""Where callers reach the broker: its Unix socket, by file rights, and a TCP port, by certificates on both sides."""
+
+import asyncio
+import contextlib
+import grp
+import os
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from everturn.errors import Invalid
+from exec_supervisor.settings import BrokerSettings, split_address
+
+SOCKET_MODE: Final = 0o660
+HANDSHAKE_TIMEOUT_S: Final = 10.0
+BACKLOG: Final = 128
+KEEPALIVE: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 25_000),
+)
+"""A worker's machine that vanishes without a word is noticed after 25 s, and its pairs end: a line is a lifeline."""
+
+STREAM_BUFFER_BYTES: Final = 64 << 10
+
+Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
+Converse = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+_FLUSH_S: Final = 10.0
+
+_log = structlog.stdlib.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the broker listens. `tcp` is host and port as they came out, empty without one."""
+
+    socket: str
+    tcp: str
+
+
+@contextlib.asynccontextmanager
+async def open_listeners(
+    settings: BrokerSettings, converse: Converse, *, max_connections: int
+) -> AsyncGenerator[Addresses]:
+    """Have a conversation on every connection until the block is left. Raises Invalid, OSError.
+
+    Only who holds the socket's identity may open it: a file that is in its place is a dead broker's.
+    """
+    context = build_tls_context(settings) if settings.tcp else None
+    async with open_conversations(converse, max_connections) as accept, contextlib.AsyncExitStack() as stack:
+        listener = open_unix_socket(settings.socket, settings.socket_group)
+        stack.callback(settings.socket.unlink, missing_ok=True)
+        unix = await asyncio.start_unix_server(accept, sock=listener, limit=STREAM_BUFFER_BYTES, backlog=BACKLOG)
+        stack.callback(unix.close)
+        tcp = ""
+        if context is not None:
+            server = await _open_tcp(settings.tcp, context, accept)
+            stack.callback(server.close)
+            host, port = server.sockets[0].getsockname()[:2]
+            tcp = f"{host}:{port}"
+        yield Addresses(str(settings.socket), tcp)
+
+
+@contextlib.asynccontextmanager
+async def open_conversations(converse: Converse, max_connections: int) -> AsyncGenerator[Accept]:
+    """A task for each connection that is handed over; one too many is closed unheard, at the end all are cancelled."""
+    tasks: set[asyncio.Task[None]] = set()
+    async with asyncio.TaskGroup() as group:
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if len(tasks) >= max_connections:
+                writer.transport.abort()
+                return
+            task = group.create_task(_converse(converse, reader, writer))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+        try:
+            yield accept
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def _converse(converse: Converse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """One conversation; then what was written is flushed and the connection closed."""
+    try:
+        await converse(reader, writer)
+        writer.close()
+        async with asyncio.timeout(_FLUSH_S):
+            await writer.wait_closed()
+    except (OSError, TimeoutError) as error:
+        _log.debug("connection_lost", detail=str(error))
+    finally:
+        writer.transport.abort()
+
+
+def open_unix_socket(path: Path, group: str) -> socket.socket:
+    """A bound socket with its rights set; nobody can connect before it listens. Raises Invalid, OSError."""
+    gid = find_group(group) if group else -1
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(str(path))
+        path.chmod(SOCKET_MODE)
+        os.chown(path, -1, gid)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def find_group(group: str) -> int:
+    """The number of a group that is given by name or number. Raises Invalid."""
+    try:
+        return int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
+    except KeyError as error:
+        raise Invalid(f"BROKER_SOCKET_GROUP: there is no group {group!r}") from error
+
+
+def build_tls_context(settings: BrokerSettings) -> ssl.SSLContext:
+    """TLS 1.3 with our certificate, for clients whose certificate the client authority has signed. Raises Invalid."""
+    if not (settings.tls_cert and settings.tls_key and settings.tls_client_ca):
+        raise Invalid("BROKER_TCP needs a certificate, its key and the clients' authority")
+    # Not a default context: that one would also trust what the system trusts.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+        context.load_verify_locations(settings.tls_client_ca)
+    except (OSError, ssl.SSLError) as error:
+        raise Invalid(f"the certificates of BROKER_TCP can't be used: {error}") from error
+    return context
+
+
+async def _open_tcp(address: str, context: ssl.SSLContext, accept: Accept) -> asyncio.Server:
+    host, port = split_address(address)
+    server = await asyncio.start_server(
+        accept,
+        host,
+        port,
+        ssl=context,
+        ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+        limit=STREAM_BUFFER_BYTES,
+        backlog=BACKLOG,
+        start_serving=False,
+    )
+    for listener in server.sockets:
+        for level, option, value in KEEPALIVE:
+            # Connections have them from their listener.
+            listener.setsockopt(level, option, value)
+    await server.start_serving()
+    return server

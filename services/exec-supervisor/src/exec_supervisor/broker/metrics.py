@@ -1,0 +1,38 @@
+"""The broker's numbers for Prometheus: pairs by state, how they were started, what it cost, what went wrong."""
+
+from collections.abc import Callable
+from typing import Final, get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from everturn.wire.brokering import PairState
+
+_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 30.0, 60.0)
+
+
+class BrokerMetrics:
+    """Counters of one broker, in a registry of its own."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._pairs = Gauge("everturn_broker_pairs", "Pairs by state.", ["state"], registry=registry)
+        self.starts = Counter("everturn_broker_starts", "Pairs handed out, warm or cold.", ["kind"], registry=registry)
+        self.boot_s = Histogram(
+            "everturn_broker_boot_seconds", "From the first call to the handshake.", buckets=_SECONDS, registry=registry
+        )
+        self.wait_s = Histogram(
+            "everturn_broker_slot_wait_seconds", "Waiting for room for a pair.", buckets=_SECONDS, registry=registry
+        )
+        self.failures = Counter(
+            "everturn_broker_failures", "Pairs that could not be had, by why.", ["code"], registry=registry
+        )
+        self.warm_lost = Counter(
+            "everturn_broker_warm_lost", "Warm pairs that were ended unused, by why.", ["cause"], registry=registry
+        )
+        self.reaped = Counter(
+            "everturn_broker_reaped", "Leftovers that were removed, by kind.", ["kind"], registry=registry
+        )
+
+    def count_pairs_by(self, count: Callable[[PairState], int]) -> None:
+        """Have the page ask this function how many pairs are in a state."""
+        for state in get_args(PairState):
+            self._pairs.labels(state).set_function(lambda state=state: count(state))

@@ -1,0 +1,266 @@
+"""One pair from its making to its end: two containers, their volume, and the attached streams of the supervisor."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from everturn.errors import EverturnError
+from everturn.wire.brokering import PairState
+from everturn.wire.execution import PIPE_FRAME_BYTES, Finished, LimitName, Posture, Ready
+from everturn.wire.framing import FrameDecoder, FrameError
+from everturn.wire.profiles import ExecutionProfile
+from everturn.wire.records import BadMessage, parse_message
+from exec_supervisor.broker.bodies import (
+    PairLabels,
+    Role,
+    build_executor,
+    build_supervisor,
+    name_container,
+    name_volume,
+)
+from exec_supervisor.broker.docker_engine import Engine, EngineDown, EngineRefused, InUse, NotThere
+from exec_supervisor.broker.events import PairSigns
+from exec_supervisor.broker.seccomp_profile import INTERNET, build_profile
+from exec_supervisor.broker.stdio import AttachedStdio
+
+BOOT_TIMEOUT_S: Final = 60.0
+"""The supervisor gives its executor 30 s; making and starting containers on a busy machine comes on top."""
+
+LIFELINE_S: Final = 2.0
+LAST_WORDS_S: Final = 1.0
+EVENT_LAG_S: Final = 0.5
+REMOVAL_S: Final = 60.0
+"""Takes 0.1 s on an idle machine; with twenty pairs ending at once on a busy one, seconds."""
+
+_VOLUME_TRIES: Final = 20
+_VOLUME_PAUSE_S: Final = 0.1
+
+_log = structlog.stdlib.get_logger()
+
+
+class StartFailed(EverturnError):
+    """The pair did not boot."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairPlan:
+    """What a pair is made of. `seccomp` None leaves it to the engine's default profile.
+
+    A pair that a run waits for imports nothing ahead: its program may not need it.
+    """
+
+    labels: PairLabels
+    profile: ExecutionProfile
+    seccomp: Mapping[str, object] | None
+
+    @property
+    def supervisor_seccomp(self) -> Mapping[str, object] | None:
+        """The executor's; with the families of the internet where the profile gives the supervisor a network."""
+        if self.seccomp is None or self.profile.network_mode == "none":
+            return self.seccomp
+        return build_profile(INTERNET)
+
+    @property
+    def preload(self) -> tuple[str, ...]:
+        return () if self.labels.run_id else self.profile.preload
+
+    @property
+    def name(self) -> str:
+        return self.labels.pair
+
+
+@dataclass(frozen=True, slots=True)
+class Booted:
+    """What is known of a pair that has booted."""
+
+    posture: Posture
+    executor_image: str
+    supervisor_image: str
+
+
+class Pair:
+    """Changed by its owner only. After `boot` there is always one read of the supervisor's stdout under way."""
+
+    def __init__(self, plan: PairPlan, pair_id: str, engine: Engine, signs: PairSigns, born_s: float) -> None:
+        self.plan = plan
+        self.pair_id = pair_id
+        self.run_id = plan.labels.run_id
+        self.state: PairState = "booting"
+        self.born_s = born_s
+        self._engine = engine
+        self._signs = signs
+        self._stdio: AttachedStdio | None = None
+        self._next_read: asyncio.Task[bytes] | None = None
+        self._images: dict[Role, str] = {}
+
+    @property
+    def name(self) -> str:
+        return self.plan.name
+
+    @property
+    def hits(self) -> tuple[LimitName, ...]:
+        """The limits that the engine has enforced so far."""
+        return self._signs.hits
+
+    @property
+    def stdio(self) -> AttachedStdio:
+        """The supervisor's streams. Raises StartFailed before they are attached."""
+        if self._stdio is None:
+            raise StartFailed
+        return self._stdio
+
+    async def boot(self) -> Booted:
+        """Make and start both halves side by side. Raises EngineDown, EngineRefused, StartFailed; then end the pair."""
+        try:
+            async with asyncio.timeout(BOOT_TIMEOUT_S), asyncio.TaskGroup() as group:
+                dying = group.create_task(self._fail_when_executor_dies())
+                group.create_task(self._start_executor())
+                posture = await self._start_supervisor(group)
+                dying.cancel()
+        except TimeoutError as error:
+            raise StartFailed("it was not ready in time") from error
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
+        self._next_read = asyncio.create_task(self.stdio.read())
+        return Booted(posture, self._images["executor"], self._images["supervisor"])
+
+    @property
+    def has_spoken(self) -> bool:
+        """Whether the supervisor has said anything since it booted, or has ended: then no run can have it any more."""
+        return self._next_read is None or self._next_read.done()
+
+    def call_when_it_speaks(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called when `has_spoken` becomes true."""
+        if self._next_read is not None:
+            self._next_read.add_done_callback(lambda _: callback())
+
+    def bind(self, run_id: str) -> None:
+        """Give a warm pair to its one run."""
+        self.run_id = run_id
+        self.state = "started"
+
+    async def read(self) -> bytes:
+        """The next bytes of the supervisor's stdout; empty at its end."""
+        if (first := self._next_read) is not None:
+            self._next_read = None
+            return await first
+        return await self.stdio.read()
+
+    @property
+    def errors(self) -> str:
+        """The end of what the supervisor has said on stderr."""
+        return self._stdio.errors if self._stdio else ""
+
+    async def wait_for_executor_end(self) -> None:
+        await self._signs.executor_died.wait()
+
+    async def end(self, *, force: bool) -> bool:
+        """Leave nothing of it. Not `force`: its stdin is closed first, upon which it has 2 s to end by itself.
+
+        False where the engine does not answer: then the rest is the reaper's.
+        """
+        self.state = "ending"
+        if self._stdio is not None and not force:
+            self._stdio.close_input()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LIFELINE_S):
+                    await self._signs.wait_until_gone()
+        try:
+            async with asyncio.timeout(REMOVAL_S):
+                await asyncio.gather(self._remove("executor"), self._remove("supervisor"))
+                await self._remove_volume()
+        except (EngineDown, EngineRefused, TimeoutError) as error:
+            _log.warning("pair_left_to_the_reaper", pair=self.name, detail=str(error) or "it took too long")
+            return False
+        else:
+            return True
+        finally:
+            self._let_go()
+
+    async def _start_executor(self) -> None:
+        name = name_container(self.name, "executor")
+        plan = self.plan
+        await self._engine.create(name, build_executor(plan.profile, plan.labels, plan.seccomp, plan.preload))
+        await self._engine.start(name)
+        await self._note_image("executor")
+
+    async def _start_supervisor(self, group: asyncio.TaskGroup) -> Posture:
+        name = name_container(self.name, "supervisor")
+        await self._engine.create(
+            name, build_supervisor(self.plan.profile, self.plan.labels, self.plan.supervisor_seccomp)
+        )
+        # Attached before it is started: there is no log in which its first words would be kept.
+        self._stdio = await self._engine.attach(name)
+        await self._engine.start(name)
+        group.create_task(self._note_image("supervisor"))
+        return await read_ready(self._stdio)
+
+    async def _note_image(self, role: Role) -> None:
+        try:
+            self._images[role] = await self._engine.load_image(name_container(self.name, role))
+        except NotThere as error:
+            raise StartFailed(f"the {role} ended at once") from error
+
+    async def _fail_when_executor_dies(self) -> None:
+        await self._signs.executor_died.wait()
+        # Its supervisor may know more, and has the first word.
+        await asyncio.sleep(LAST_WORDS_S)
+        raise StartFailed(f"the executor ended with code {self._signs.executor_exit}")
+
+    async def _remove(self, role: Role) -> None:
+        gone = self._signs.executor_gone if role == "executor" else self._signs.supervisor_gone
+        if gone.is_set():
+            return
+        try:
+            await self._engine.kill_and_remove(name_container(self.name, role))
+        except InUse:
+            await gone.wait()
+        except NotThere:
+            return
+        # What the engine tells before this, such as memory that ran out, belongs to the account of the pair.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(EVENT_LAG_S):
+                await gone.wait()
+
+    async def _remove_volume(self) -> None:
+        """Its removal is refused until both containers have let go of it, so that is what success means."""
+        for _ in range(_VOLUME_TRIES):
+            try:
+                await self._engine.remove_volume(name_volume(self.name))
+            except NotThere:
+                return
+            except InUse:
+                await asyncio.sleep(_VOLUME_PAUSE_S)
+            else:
+                return
+        raise InUse(f"the volume of {self.name}")
+
+    def _let_go(self) -> None:
+        if self._next_read is not None:
+            self._next_read.cancel()
+        if self._stdio is not None:
+            self._stdio.close()
+
+
+async def read_ready(stdio: AttachedStdio) -> Posture:
+    """Wait for the supervisor's first frame, which has to be `Ready`. Raises StartFailed with what it said instead."""
+    decoder = FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True)
+    try:
+        while data := await stdio.read():
+            if frames := decoder.feed(data):
+                break
+        else:
+            raise StartFailed(stdio.errors or "the supervisor ended before it was ready")
+        if len(frames) > 1 or decoder.mid_frame or not isinstance(frames[0], dict):
+            raise StartFailed("the supervisor spoke out of turn")
+        match parse_message(frames[0], Ready, Finished):
+            case Ready(posture=posture):
+                return posture
+            case Finished(detail=detail):
+                raise StartFailed(detail)
+    except (FrameError, BadMessage) as error:
+        raise StartFailed(f"the supervisor spoke nonsense: {error}") from error

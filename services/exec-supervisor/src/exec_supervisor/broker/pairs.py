@@ -1,0 +1,236 @@
+"""All pairs of this broker: how many there may be, who they are, and that each is ended exactly once."""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from everturn.errors import Conflict, NotFound
+from everturn.wire.brokering import MAX_LISTED, PairList, PairState, PairSummary
+from everturn.wire.execution import LimitName
+from everturn.wire.profiles import ExecutionProfile, Profiles
+from exec_supervisor.broker.bodies import PairLabels
+from exec_supervisor.broker.docker_engine import Engine, EngineDown
+from exec_supervisor.broker.events import EventWatch
+from exec_supervisor.broker.metrics import BrokerMetrics
+from exec_supervisor.broker.pair import Booted, Pair, PairPlan
+
+PAIR_LIFETIME_S: Final = 2 * 3600
+"""A pair older than this is ended, whatever it does: half an hour warm at most, and far more than a run may take."""
+
+SLOT_WAIT_S: Final = 10.0
+MAX_REMEMBERED: Final = 1000
+
+_log = structlog.stdlib.get_logger()
+
+
+class UnknownProfile(NotFound):
+    """The operator has no such profile."""
+
+
+class UnknownPair(NotFound):
+    """There is no such pair."""
+
+
+class Busy(Conflict):
+    """All pairs are in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class BootedPair:
+    """A pair that can be attached."""
+
+    pair: Pair
+    booted: Booted
+
+
+class Pairs:
+    """Holds every pair from before its first container is made until nothing of it is left."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        watch: EventWatch,
+        profiles: Profiles,
+        group: asyncio.TaskGroup,
+        *,
+        broker_id: str,
+        max_pairs: int,
+        seccomp: Mapping[str, object] | None,
+        metrics: BrokerMetrics,
+        clock: Callable[[], float] = time.time,
+        slot_wait_s: float = SLOT_WAIT_S,
+    ) -> None:
+        self._engine = engine
+        self._watch = watch
+        self._profiles = profiles
+        self._group = group
+        self._broker_id = broker_id
+        self._seccomp = seccomp
+        self._metrics = metrics
+        metrics.count_pairs_by(self.count)
+        self._clock = clock
+        self._slot_wait_s = slot_wait_s
+        self._slots = asyncio.Semaphore(max_pairs)
+        self._pairs: dict[str, Pair] = {}
+        self._endings: dict[str, asyncio.Task[None]] = {}
+        self._ended: OrderedDict[str, tuple[LimitName, ...] | None] = OrderedDict()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all pairs of which something may be there."""
+        return frozenset(pair.name for pair in self._pairs.values())
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more pair may be made now, without anybody's waiting."""
+        return not self._slots.locked()
+
+    def get_profile(self, name: str) -> ExecutionProfile:
+        """Raises UnknownProfile."""
+        if name not in self._profiles:
+            raise UnknownProfile(name[:80])
+        return self._profiles[name]
+
+    async def boot(self, profile_name: str, run_id: str = "") -> BootedPair:
+        """A new pair, when there is room. Raises Busy, UnknownProfile, EngineDown, EngineRefused, StartFailed."""
+        profile = self.get_profile(profile_name)
+        await self._take_slot()
+        pair = self._add(profile_name, profile, run_id)
+        try:
+            with self._metrics.boot_s.time():
+                booted = await pair.boot()
+        except BaseException as error:
+            self.end(pair, force=True)
+            self._metrics.failures.labels(type(error).__name__).inc()
+            raise
+        pair.state = "started" if run_id else "warm"
+        return BootedPair(pair, booted)
+
+    def find(self, pair_id: str) -> Pair:
+        """Raises UnknownPair, also for one that has ended."""
+        if pair_id not in self._pairs:
+            raise UnknownPair
+        return self._pairs[pair_id]
+
+    def discard(self, warm: BootedPair) -> None:
+        """Begin to end a warm pair that no run has had."""
+        self.end(warm.pair, force=True)
+
+    def count(self, state: PairState) -> int:
+        """Asked from the thread of the metrics page too, while pairs come and go."""
+        return sum(pair.state == state for pair in tuple(self._pairs.values()))
+
+    def end(self, pair: Pair, *, force: bool = False) -> "asyncio.Future[None]":
+        """Begin to end a pair; done when it has ended. Told again it goes on as it began."""
+        if pair.pair_id not in self._pairs:
+            ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            ended.set_result(None)
+            return ended
+        if pair.pair_id not in self._endings:
+            self._endings[pair.pair_id] = self._group.create_task(self._end(pair, force))
+        return self._endings[pair.pair_id]
+
+    async def wait_for_end(self, pair_id: str, *, force: bool) -> tuple[LimitName, ...]:
+        """End a pair if it has not ended, and tell what the engine saw. Raises UnknownPair, EngineDown."""
+        if pair_id not in self._ended:
+            await asyncio.shield(self.end(self.find(pair_id), force=force))
+        hits = self._ended[pair_id]
+        if hits is None:
+            raise EngineDown("what is left of the pair is removed when it answers again")
+        return hits
+
+    async def end_all(self) -> None:
+        """End every pair and wait for it."""
+        endings = [self.end(pair) for pair in self._pairs.values()]
+        if endings:
+            await asyncio.wait(endings)
+
+    def end_expired(self) -> None:
+        """Begin to end the pairs that have outlived their time."""
+        for pair in self._pairs.values():
+            if self._clock() >= pair.plan.labels.expires:
+                _log.warning("pair_expired", pair=pair.name, run=pair.run_id)
+                self.end(pair, force=True)
+
+    def list(self, labels: Mapping[str, str]) -> PairList:
+        """The pairs with these labels: `run`, `profile`, `state`. Another label matches none."""
+        found = [pair for pair in self._pairs.values() if all(_label(pair, key) == labels[key] for key in labels)]
+        now = self._clock()
+        summaries = tuple(
+            PairSummary(pair.run_id, pair.plan.labels.profile, pair.state, max(0, int(now - pair.born_s)))
+            for pair in found[:MAX_LISTED]
+        )
+        return PairList(summaries, len(found))
+
+    async def _take_slot(self) -> None:
+        try:
+            with self._metrics.wait_s.time():
+                async with asyncio.timeout(self._slot_wait_s):
+                    await self._slots.acquire()
+        except TimeoutError as error:
+            self._metrics.failures.labels("Busy").inc()
+            raise Busy from error
+
+    def _add(self, profile_name: str, profile: ExecutionProfile, run_id: str) -> Pair:
+        now = self._clock()
+        name = secrets.token_hex(8)
+        labels = PairLabels(self._broker_id, name, profile_name, run_id, int(now) + PAIR_LIFETIME_S)
+        plan = PairPlan(labels, profile, self._seccomp)
+        pair = Pair(plan, secrets.token_urlsafe(24), self._engine, self._watch.watch(name), now)
+        self._pairs[pair.pair_id] = pair
+        return pair
+
+    async def _end(self, pair: Pair, force: bool) -> None:
+        clean = False
+        try:
+            clean = await pair.end(force=force)
+        finally:
+            self._ended[pair.pair_id] = pair.hits if clean else None
+            while len(self._ended) > MAX_REMEMBERED:
+                self._ended.popitem(last=False)
+            self._watch.forget(pair.name)
+            del self._pairs[pair.pair_id], self._endings[pair.pair_id]
+            self._slots.release()
+            _log.info("pair_ended", pair=pair.name, run=pair.run_id, hits=pair.hits, stderr=pair.errors)
+
+
+@contextlib.asynccontextmanager
+async def open_pairs(
+    engine: Engine,
+    watch: EventWatch,
+    profiles: Profiles,
+    *,
+    broker_id: str,
+    max_pairs: int,
+    seccomp: Mapping[str, object] | None,
+    metrics: BrokerMetrics,
+    slot_wait_s: float = SLOT_WAIT_S,
+) -> AsyncGenerator[Pairs]:
+    """Pairs that have all ended when the block is left."""
+    async with asyncio.TaskGroup() as group:
+        pairs = Pairs(
+            engine,
+            watch,
+            profiles,
+            group,
+            broker_id=broker_id,
+            max_pairs=max_pairs,
+            seccomp=seccomp,
+            metrics=metrics,
+            slot_wait_s=slot_wait_s,
+        )
+        try:
+            yield pairs
+        finally:
+            await pairs.end_all()
+
+
+def _label(pair: Pair, key: str) -> str | None:
+    return {"run": pair.run_id, "profile": pair.plan.labels.profile, "state": pair.state}.get(key)

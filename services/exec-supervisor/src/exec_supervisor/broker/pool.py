@@ -1,0 +1,181 @@
+"""Warm pairs: booted ahead, bound to nobody, given to one run each, replaced when they die or grow old.
+
+They are refilled one at a time, so that making them takes no more than one start's share of the machine from the runs.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import structlog
+
+from everturn.errors import Invalid
+from everturn.wire.profiles import ExecutionProfile, Profiles
+from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused
+from exec_supervisor.broker.metrics import BrokerMetrics
+from exec_supervisor.broker.pair import StartFailed
+from exec_supervisor.broker.pairs import BootedPair, Busy
+
+MAX_AGE_S: Final = 1800.0
+HEAD_START_S: Final = 0.1
+"""A run that takes a warm pair starts before the next boot begins: that one needs both cores for a moment."""
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 30.0
+_ROOM_CHECK_S: Final = 1.0
+
+_log = structlog.stdlib.get_logger()
+
+
+class PairMaker(Protocol):
+    """What makes pairs and ends them."""
+
+    @property
+    def has_room(self) -> bool: ...
+
+    def get_profile(self, name: str) -> ExecutionProfile: ...
+
+    async def boot(self, profile_name: str, run_id: str = "") -> BootedPair: ...
+
+    def discard(self, warm: BootedPair) -> None: ...
+
+
+@dataclass(slots=True)
+class _Shelf:
+    """The warm pairs of one profile, oldest first, and how its last boots went."""
+
+    wanted: int
+    ready: deque["_Warm"] = field(default_factory=deque["_Warm"])
+    failures: int = 0
+    not_before_s: float = 0.0
+
+    @property
+    def lacks(self) -> bool:
+        return len(self.ready) < self.wanted
+
+
+@dataclass(frozen=True, slots=True)
+class _Warm:
+    booted: BootedPair
+    since_s: float
+
+
+class Pool:
+    """Gives out pairs, warm where there are any. `run` keeps it filled."""
+
+    def __init__(
+        self,
+        maker: PairMaker,
+        profiles: Profiles,
+        metrics: BrokerMetrics,
+        *,
+        max_age_s: float = MAX_AGE_S,
+        head_start_s: float = HEAD_START_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._maker = maker
+        self._metrics = metrics
+        self._max_age_s = max_age_s
+        self._head_start_s = head_start_s
+        self._clock = clock
+        self._shelves: Mapping[str, _Shelf] = {
+            name: _Shelf(profile.warm) for name, profile in profiles.items() if profile.warm
+        }
+        self._changed = asyncio.Event()
+
+    async def take(self, profile_name: str, run_id: str) -> tuple[BootedPair, bool]:
+        """A booted pair for this run alone, and whether it was warm; then no engine was asked.
+
+        Raises Busy, UnknownProfile, EngineDown, EngineRefused, StartFailed.
+        """
+        self._maker.get_profile(profile_name)
+        warm = self._try_take_warm(profile_name)
+        if warm is not None:
+            warm.pair.bind(run_id)
+            self._metrics.starts.labels("warm").inc()
+            return warm, True
+        booted = await self._maker.boot(profile_name, run_id)
+        self._metrics.starts.labels("cold").inc()
+        return booted, False
+
+    async def run(self) -> None:
+        """Refill until cancelled."""
+        while True:
+            self._changed.clear()
+            self._discard_unfit()
+            name = self._try_choose()
+            if name is None or not self._maker.has_room:
+                await self._wait(_ROOM_CHECK_S if name else self._next_look_s())
+            else:
+                await self._refill(name)
+
+    def _try_take_warm(self, profile_name: str) -> BootedPair | None:
+        shelf = self._shelves.get(profile_name)
+        while shelf is not None and shelf.ready:
+            warm = shelf.ready.popleft().booted
+            self._changed.set()
+            if not warm.pair.has_spoken:
+                shelf.failures = 0
+                shelf.not_before_s = self._clock() + self._head_start_s
+                return warm
+            self._lose(shelf, warm, "died")
+        return None
+
+    def _discard_unfit(self) -> None:
+        oldest_s = self._clock() - self._max_age_s
+        for shelf in self._shelves.values():
+            for warm in [*shelf.ready]:
+                if warm.booted.pair.has_spoken:
+                    shelf.ready.remove(warm)
+                    self._lose(shelf, warm.booted, "died")
+                elif warm.since_s <= oldest_s:
+                    shelf.ready.remove(warm)
+                    self._metrics.warm_lost.labels("old").inc()
+                    self._maker.discard(warm.booted)
+
+    def _lose(self, shelf: _Shelf, warm: BootedPair, cause: str) -> None:
+        """A warm pair has ended by itself; if they all do, the next ones must not follow at once."""
+        self._metrics.warm_lost.labels(cause).inc()
+        self._maker.discard(warm)
+        self._note_failure(shelf)
+
+    def _try_choose(self) -> str | None:
+        now = self._clock()
+        lacking = [name for name, shelf in self._shelves.items() if shelf.lacks and shelf.not_before_s <= now]
+        return min(lacking, key=lambda name: len(self._shelves[name].ready), default=None)
+
+    async def _refill(self, name: str) -> None:
+        shelf = self._shelves[name]
+        try:
+            booted = await self._maker.boot(name)
+        except (EngineDown, EngineRefused, StartFailed, Busy) as error:
+            self._note_failure(shelf)
+            _log.warning("warm_boot_failed", profile=name, failures=shelf.failures, detail=str(error))
+        else:
+            shelf.ready.append(_Warm(booted, self._clock()))
+            booted.pair.call_when_it_speaks(self._changed.set)
+
+    def _note_failure(self, shelf: _Shelf) -> None:
+        shelf.not_before_s = self._clock() + min(FIRST_PAUSE_S * 2**shelf.failures, LONGEST_PAUSE_S)
+        shelf.failures = min(shelf.failures + 1, 10)
+
+    def _next_look_s(self) -> float | None:
+        """Seconds until a pause is over or a pair too old; None when only an event can change anything."""
+        times = [shelf.not_before_s for shelf in self._shelves.values() if shelf.lacks]
+        times += [shelf.ready[0].since_s + self._max_age_s for shelf in self._shelves.values() if shelf.ready]
+        return max(0.0, min(times) - self._clock()) if times else None
+
+    async def _wait(self, limit_s: float | None) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._changed.wait()
+
+
+def check_warm_fits(profiles: Profiles, max_pairs: int) -> None:
+    """Raise Invalid where the warm pairs leave no room for a run without one."""
+    warm = sum(profile.warm for profile in profiles.values())
+    if warm >= max_pairs:
+        raise Invalid(f"EXECUTION_PROFILES keep {warm} pairs warm; BROKER_MAX_PAIRS={max_pairs} must be more")

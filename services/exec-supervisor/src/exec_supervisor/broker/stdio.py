@@ -1,0 +1,97 @@
+"""A container's attached streams: stdin as bytes, stdout and stderr cut out of the engine's one stream of both."""
+
+import asyncio
+import contextlib
+import struct
+from typing import Final
+
+STDERR_TAIL_BYTES: Final = 4096
+_READ_BYTES: Final = 64 << 10
+_HEADER: Final = struct.Struct(">BxxxI")
+_STDERR: Final = 2
+_STREAMS: Final = frozenset({0, 1, 2})
+
+
+class StreamMixed(Exception):
+    """What the engine sends is not its stream format."""
+
+
+class Demux:
+    """Takes the engine's stream apart: 8 bytes of header, then that many of one stream. It holds no more than a header.
+
+    `errors` is the end of what came on stderr.
+    """
+
+    def __init__(self) -> None:
+        self._header = bytearray()
+        self._left_bytes = 0
+        self._stream = 0
+        self.errors = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """The bytes of stdout in the next piece of the stream, however it is cut. Raises StreamMixed."""
+        out: list[bytes] = []
+        rest = memoryview(data)
+        while rest:
+            if self._left_bytes == 0:
+                rest = self._take_header(rest)
+                continue
+            piece, rest = rest[: self._left_bytes], rest[self._left_bytes :]
+            self._left_bytes -= len(piece)
+            if self._stream == _STDERR:
+                self.errors = (self.errors + bytes(piece[-STDERR_TAIL_BYTES:]))[-STDERR_TAIL_BYTES:]
+            else:
+                out.append(bytes(piece))
+        return b"".join(out)
+
+    def _take_header(self, rest: memoryview) -> memoryview:
+        missing = _HEADER.size - len(self._header)
+        self._header += rest[:missing]
+        if len(self._header) == _HEADER.size:
+            self._stream, self._left_bytes = _HEADER.unpack(self._header)
+            self._header.clear()
+            if self._stream not in _STREAMS:
+                raise StreamMixed(f"it names stream {self._stream}")
+        return rest[missing:]
+
+
+class AttachedStdio:
+    """The streams of one attached container, as a `ByteReader` and `ByteWriter`. One task may read, one may write."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._demux = Demux()
+
+    @property
+    def errors(self) -> str:
+        """The end of its stderr, so far."""
+        return self._demux.errors.decode("utf-8", "replace").strip()
+
+    async def read(self, n: int = _READ_BYTES) -> bytes:
+        """The next bytes of stdout; empty at its end, also when the engine went away."""
+        try:
+            while data := await self._reader.read(n):
+                if out := self._demux.feed(data):
+                    return out
+        except (OSError, StreamMixed):
+            self.close()
+        return b""
+
+    def write(self, data: bytes) -> None:
+        """Bytes for stdin; dropped when the container is gone."""
+        self._writer.write(data)
+
+    async def drain(self) -> None:
+        """Wait until there is room. Raises ConnectionError when the container is gone."""
+        await self._writer.drain()
+
+    def close_input(self) -> None:
+        """End stdin; the other direction goes on. May be repeated."""
+        with contextlib.suppress(OSError, RuntimeError):
+            if self._writer.can_write_eof() and not self._writer.is_closing():
+                self._writer.write_eof()
+
+    def close(self) -> None:
+        """Let go of the container; the engine ends its stdin then. What was not written yet is lost."""
+        self._writer.transport.abort()

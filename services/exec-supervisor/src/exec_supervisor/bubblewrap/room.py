@@ -1,0 +1,97 @@
+"""What one run owns on this machine: staged folders, control group, gateway socket, bubblewrap; all end with it."""
+
+import contextlib
+import os
+import secrets
+import socket
+from collections.abc import AsyncGenerator, Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+from everturn.wire.execution import EXECUTOR_FRAME_BYTES, Boot, LimitName, Posture, RunLimits
+from everturn.wire.framing import FrameDecoder, FrameStream
+from exec_supervisor.bubblewrap.cgroups import Cgroup, try_create_cgroup
+from exec_supervisor.bubblewrap.child import SandboxChild, become_subreaper, start_child
+from exec_supervisor.bubblewrap.command import build_command, load_system_links, load_system_roots
+from exec_supervisor.bubblewrap.mounts import SOCKET_NAME, Stage, build_stage, make_run_dir, remove_stage
+from exec_supervisor.bubblewrap.seccomp import build_filter, describe_filter
+from exec_supervisor.bubblewrap.watchdog import load_memory_bytes
+from exec_supervisor.supervisor.listeners import open_listener
+
+
+@dataclass(frozen=True, slots=True)
+class BubblewrapRoom:
+    """A `Room` of namespaces on this machine."""
+
+    child: SandboxChild
+    line: FrameStream
+    listener: socket.socket
+    cgroup: Cgroup | None
+    posture: Posture
+
+    def is_over_memory(self, limits: RunLimits) -> bool:
+        return self.cgroup is None and load_memory_bytes(self.child.pid) > limits.memory_bytes
+
+    def load_hits(self) -> tuple[LimitName, ...]:
+        return self.cgroup.load_hits() if self.cgroup else ()
+
+    async def read_errors(self) -> str:
+        return await self.child.read_errors()
+
+    async def end(self) -> None:
+        await self.child.end()
+
+
+@contextlib.asynccontextmanager
+async def open_room(boot: Boot) -> AsyncGenerator[BubblewrapRoom]:
+    """Make everything and start bubblewrap; at the end kill it and leave nothing behind. Raises OSError."""
+    run_dir = Path(boot.run_dir)
+    uid, gid = (boot.sandbox_uid, boot.sandbox_uid) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+    become_subreaper()
+    # By a random name: two workers may boot at the same moment.
+    cgroup = try_create_cgroup(secrets.token_hex(8), boot.limits)
+    async with contextlib.AsyncExitStack() as stack:
+        if cgroup is not None:
+            stack.callback(cgroup.remove)
+        make_run_dir(run_dir)
+        stack.callback(remove_stage, run_dir)
+        stage = build_stage(run_dir, (*load_system_roots(), *boot.interpreter.roots), boot.limits, uid)
+        listener = stack.enter_context(
+            open_listener(Path(stage.socket_dir) / SOCKET_NAME, mode=0o600, uid=uid, gid=gid)
+        )
+        with _filter_file() as descriptor:
+            command = build_command(boot, stage, load_system_links(), descriptor)
+            child = start_child(command, uid=uid, cgroup=cgroup, pass_fds=[descriptor])
+        stack.callback(child.close_streams)
+        stack.push_async_callback(child.end)
+        reader, writer = await child.connect()
+        line = FrameStream(reader, writer, FrameDecoder(EXECUTOR_FRAME_BYTES, allow_raw=True))
+        yield BubblewrapRoom(child, line, listener, cgroup, build_posture(uid, stage, cgroup))
+
+
+def build_posture(uid: int, stage: Stage, cgroup: Cgroup | None) -> Posture:
+    """What holds the run and by what means."""
+    dropped = os.geteuid() == 0
+    counted = f"cgroup v{cgroup.version}" if cgroup else ""
+    return Posture(
+        launcher="bubblewrap",
+        runtime="",
+        outer_uid=uid,
+        user=f"uid {uid} outside" if dropped else f"uid {uid} outside, the supervisor's own; mapped inside",
+        network="none: a network namespace of its own",
+        memory=f"{counted} and RLIMIT_AS" if cgroup else "RLIMIT_AS and a watchdog on the sum of resident memory",
+        processes=f"{counted} and RLIMIT_NPROC" if cgroup else "RLIMIT_NPROC",
+        disk="tmpfs limited in bytes and inodes" if stage.work else "tmpfs limited in bytes",
+        seccomp=describe_filter(),
+    )
+
+
+@contextlib.contextmanager
+def _filter_file() -> Generator[int]:
+    descriptor = os.memfd_create("seccomp")
+    try:
+        os.write(descriptor, build_filter())
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)

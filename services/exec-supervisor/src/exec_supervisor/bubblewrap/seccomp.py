@@ -1,0 +1,82 @@
+"""The second wall: a system call filter for the executor, as the BPF program that bubblewrap loads."""
+
+import errno
+import os
+from typing import Any, Final, cast
+
+import pyseccomp
+
+from exec_supervisor.system_calls import (
+    AF_UNIX,
+    DEVICE_TYPES,
+    LATER,
+    NAMESPACE_FLAGS,
+    REFUSED,
+    S_IFMT,
+    TIOCLINUX,
+    TIOCSTI,
+    UNKNOWN,
+)
+
+# Numbers since Linux 5.1 are the same on every architecture; a libseccomp older than a call doesn't know its name.
+_COMMON_NUMBERS: Final = {
+    "io_uring_setup": 425,
+    "io_uring_enter": 426,
+    "io_uring_register": 427,
+    "open_tree": 428,
+    "move_mount": 429,
+    "fsopen": 430,
+    "fsconfig": 431,
+    "fsmount": 432,
+    "fspick": 433,
+    "clone3": 435,
+    "pidfd_getfd": 438,
+    "process_madvise": 440,
+    "mount_setattr": 442,
+    "quotactl_fd": 443,
+    "memfd_secret": 447,
+}
+
+
+def build_filter() -> bytes:
+    """The filter as an array of BPF instructions. Other architectures' calls (32 bit, x32) end the process."""
+    rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    refuse, unknown = pyseccomp.ERRNO(errno.EPERM), pyseccomp.ERRNO(errno.ENOSYS)
+    for name in REFUSED:
+        _add(rules, refuse, name)
+    for name in UNKNOWN:
+        _add(rules, unknown, name)
+    for number in LATER:
+        rules.add_rule(unknown, number)
+    for name in ("socket", "socketpair"):
+        _add(rules, refuse, name, pyseccomp.Arg(0, pyseccomp.NE, AF_UNIX))
+    for flag in NAMESPACE_FLAGS:
+        _add(rules, refuse, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
+    for name, place in (("mknod", 1), ("mknodat", 2)):
+        for kind in DEVICE_TYPES:
+            _add(rules, refuse, name, pyseccomp.Arg(place, pyseccomp.MASKED_EQ, S_IFMT, kind))
+    for request in (TIOCSTI, TIOCLINUX):
+        _add(rules, refuse, "ioctl", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, 0xFFFFFFFF, request))
+    return _export(rules)
+
+
+def describe_filter() -> str:
+    """One line for the posture."""
+    return f"seccomp filter, {len(REFUSED)} calls refused, sockets of the Unix family only"
+
+
+def _add(rules: pyseccomp.SyscallFilter, action: int, name: str, *arguments: Any) -> None:
+    """Add a rule, unless this architecture has no such call."""
+    number = pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name)
+    if number < 0:
+        number = _COMMON_NUMBERS.get(name, number)
+    if number >= 0:
+        rules.add_rule(action, number, *arguments)
+
+
+def _export(rules: pyseccomp.SyscallFilter) -> bytes:
+    descriptor = os.memfd_create("seccomp")
+    with open(descriptor, "w+b") as file:
+        cast("Any", rules).export_bpf(file)
+        file.seek(0)
+        return file.read()

@@ -1,0 +1,89 @@
+"""Settings of the broker, from the environment. The supervisors themselves read none: they are told on their line."""
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class BrokerSettings(BaseSettings):
+    """Everything that can be set about a broker process."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", validation_alias="LOG_LEVEL", description="Least severe log lines that are written."
+    )
+    log_format: Literal["json", "console"] = Field(
+        default="json", validation_alias="LOG_FORMAT", description="json for machines, console for people."
+    )
+    socket: Path = Field(
+        default=Path("/run/everturn/broker.sock"),
+        validation_alias="BROKER_SOCKET",
+        description="Unix socket on which workers are served; its folder must be one that only the operator writes to.",
+    )
+    socket_group: str = Field(
+        default="",
+        validation_alias="BROKER_SOCKET_GROUP",
+        description="Group, by name or number, that may connect beside the broker's own user; empty is its own group.",
+    )
+    tcp: str = Field(
+        default="",
+        pattern=r"^(|(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):\d{1,5})$",
+        validation_alias="BROKER_TCP",
+        description="host:port on which workers of other machines are served, with mutual TLS only; empty is none.",
+    )
+    tls_cert: Path | None = Field(
+        default=None, validation_alias="BROKER_TLS_CERT", description="The broker's certificate chain in PEM."
+    )
+    tls_key: Path | None = Field(
+        default=None, validation_alias="BROKER_TLS_KEY", description="The key of that certificate in PEM."
+    )
+    tls_client_ca: Path | None = Field(
+        default=None,
+        validation_alias="BROKER_TLS_CLIENT_CA",
+        description="PEM file of the authority whose client certificates may connect; it signs for nothing else.",
+    )
+    docker_host: str = Field(
+        default="unix:///var/run/docker.sock",
+        validation_alias="DOCKER_HOST",
+        description="The container engine: unix:///path or, on a network of its own, tcp://host:port.",
+    )
+    profiles: str = Field(
+        default="",
+        validation_alias="EXECUTION_PROFILES",
+        description="What sandboxed runs may use, by profile: JSON, or the path of a JSON file.",
+    )
+    max_pairs: int = Field(
+        default=16,
+        ge=1,
+        le=1000,
+        validation_alias="BROKER_MAX_PAIRS",
+        description="Pairs of containers at once, the warm ones among them.",
+    )
+    metrics: str = Field(
+        default="",
+        pattern=r"^(|(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):\d{1,5})$",
+        validation_alias="BROKER_METRICS",
+        description="host:port of the Prometheus page; empty is none.",
+    )
+
+    @field_validator("docker_host", mode="before")
+    @classmethod
+    def fill_engine(cls, value: object) -> object:
+        """An empty DOCKER_HOST means the default, as it does to the engine's own client."""
+        return value or "unix:///var/run/docker.sock"
+
+    @model_validator(mode="after")
+    def check_tls(self) -> Self:
+        """Refuse a network listener that strangers could talk to."""
+        if self.tcp and not (self.tls_cert and self.tls_key and self.tls_client_ca):
+            raise ValueError("BROKER_TCP needs BROKER_TLS_CERT, BROKER_TLS_KEY and BROKER_TLS_CLIENT_CA.")
+        return self
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port` or `[host]:port`."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

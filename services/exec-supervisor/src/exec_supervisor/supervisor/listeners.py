@@ -1,0 +1,34 @@
+"""Unix sockets that others connect to: a name that is there can be connected to, by those who may and nobody else."""
+
+import os
+import socket
+import struct
+from pathlib import Path
+from typing import Final
+
+_BACKLOG: Final = 8
+_PEER: Final = struct.Struct("3i")
+
+
+def open_listener(path: Path, *, mode: int, uid: int = -1, gid: int = -1) -> socket.socket:
+    """A listening socket at `path` with this mode and owner; -1 leaves an owner as it is. Raises OSError."""
+    unfinished = path.with_name(f".{path.name}")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        listener.bind(str(unfinished))
+        unfinished.chmod(mode)
+        os.chown(unfinished, uid, gid)
+        listener.listen(_BACKLOG)
+        # Renamed when all is done: who waits for the name needs no second handshake.
+        unfinished.rename(path)
+    except OSError:
+        listener.close()
+        unfinished.unlink(missing_ok=True)
+        raise
+    return listener
+
+
+def load_peer_uid(peer: socket.socket) -> int:
+    """The user at the other end when the connection was made, as this process sees it."""
+    _, uid, _ = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return uid

@@ -1,0 +1,49 @@
+"""What the second wall refuses, whichever launcher builds it: system calls by name, and arguments of some others."""
+
+from typing import Final
+
+_OTHER_PROCESSES = ("kcmp", "pidfd_getfd", "process_madvise", "process_vm_readv", "process_vm_writev", "ptrace")
+_KEYS = ("add_key", "keyctl", "request_key")
+_IO_URING = ("io_uring_enter", "io_uring_register", "io_uring_setup")
+_NAMESPACES = ("chroot", "pivot_root", "setns", "setdomainname", "sethostname", "unshare")
+_OLD_MOUNTS = ("mount", "quotactl", "quotactl_fd", "swapoff", "swapon", "sysfs", "umount", "umount2", "ustat")
+_NEW_MOUNTS_API = ("fsconfig", "fsmount", "fsopen", "fspick", "mount_setattr", "move_mount", "open_tree")
+_HANDLES = ("fanotify_init", "lookup_dcookie", "name_to_handle_at", "open_by_handle_at")
+_KERNEL_CODE = ("bpf", "create_module", "delete_module", "finit_module", "init_module", "kexec_file_load", "kexec_load")
+_KERNEL_VIEWS = ("get_kernel_syms", "nfsservctl", "perf_event_open", "query_module", "syslog", "userfaultfd", "uselib")
+_MACHINE = ("acct", "ioperm", "iopl", "modify_ldt", "personality", "reboot", "vhangup", "vm86", "vm86old")
+_CLOCK = ("adjtimex", "clock_adjtime", "clock_settime", "settimeofday")
+_MEMORY_PLACES = ("mbind", "migrate_pages", "move_pages", "set_mempolicy")
+# Memory that no sum over resident pages sees, and that outlives the process that made it.
+_UNCOUNTED_MEMORY = ("memfd_create", "memfd_secret", "msgget", "semget", "shmget")
+
+REFUSED: Final = (
+    *_OTHER_PROCESSES,
+    *_KEYS,
+    *_IO_URING,
+    *_NAMESPACES,
+    *_OLD_MOUNTS,
+    *_NEW_MOUNTS_API,
+    *_HANDLES,
+    *_KERNEL_CODE,
+    *_KERNEL_VIEWS,
+    *_MACHINE,
+    *_CLOCK,
+    *_MEMORY_PLACES,
+    *_UNCOUNTED_MEMORY,
+)
+"""What an ordinary program never needs; answered with EPERM."""
+UNKNOWN: Final = ("clone3",)
+"""Answered with ENOSYS: its flags lie in memory that a filter can't read, and libc then falls back to clone."""
+LATER: Final = frozenset(range(452, 512)) - {452, 454, 455, 456}
+"""Numbers that Linux has given out since 6.6, or will: a list of names can't have what was not there yet. Answered with
+ENOSYS, as by a kernel that is too old; not among them are fchmodat2 and the three calls on futexes."""
+
+_NEW_TIME, _NEW_MOUNTS, _NEW_CGROUP, _NEW_UTS = 0x00000080, 0x00020000, 0x02000000, 0x04000000
+_NEW_IPC, _NEW_USER, _NEW_PID, _NEW_NET = 0x08000000, 0x10000000, 0x20000000, 0x40000000
+NAMESPACE_FLAGS: Final = (_NEW_TIME, _NEW_MOUNTS, _NEW_CGROUP, _NEW_UTS, _NEW_IPC, _NEW_USER, _NEW_PID, _NEW_NET)
+AF_UNIX: Final = 1
+S_IFMT: Final = 0o170000
+DEVICE_TYPES: Final = (0o020000, 0o060000)
+TIOCSTI: Final = 0x5412
+TIOCLINUX: Final = 0x541C

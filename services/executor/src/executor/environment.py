@@ -1,0 +1,57 @@
+"""What libraries find when they are imported: the environment of every program, its folders, and imports done ahead."""
+
+import importlib
+import os
+import sys
+from typing import Final
+
+from everturn.wire.execution import OUTPUT_DIR, WORKDIR
+
+FONT_CACHE: Final = os.path.join(sys.prefix, "share", "everturn", "matplotlib")
+"""Made with the environment: to list the fonts anew takes longer than most programs run."""
+
+_MAX_THREADS: Final = 4
+_CONFIGURATION: Final = ".config/matplotlib"
+_TEMPORARY: Final = ".tmp"
+_SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+_WITH_EVERY_PRELOAD: Final = "executor.rpc"
+
+
+def build_environment(workdir: str = WORKDIR, output_dir: str = OUTPUT_DIR) -> dict[str, str]:
+    """All variables of a program but its run's id. Few threads: each costs address space and a process."""
+    threads = str(min(os.cpu_count() or 1, _MAX_THREADS))
+    return {
+        "WORKDIR": workdir,
+        "OUTPUT_DIR": output_dir,
+        "AGENT_IO_CONTEXT": "limited",
+        "HOME": workdir,
+        "TMPDIR": os.path.join(workdir, _TEMPORARY),
+        "PATH": f"{os.path.join(sys.prefix, 'bin')}:{_SYSTEM_PATH}",
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "MPLBACKEND": "agg",
+        "MPLCONFIGDIR": os.path.join(workdir, _CONFIGURATION),
+        "OMP_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+    }
+
+
+def save_folders(workdir: str = WORKDIR, font_cache: str = FONT_CACHE) -> None:
+    """Make the folders that libraries insist on, with the list of fonts where it was made ahead."""
+    configuration = os.path.join(workdir, _CONFIGURATION)
+    for folder in (configuration, os.path.join(workdir, _TEMPORARY)):
+        os.makedirs(folder, exist_ok=True)
+    for name in os.listdir(font_cache) if os.path.isdir(font_cache) else ():
+        os.symlink(os.path.join(font_cache, name), os.path.join(configuration, name))
+
+
+def import_ahead(modules: tuple[str, ...]) -> tuple[str, ...]:
+    """Import these, and then what calls of tools need; what could not be imported, as sentences."""
+    failures: list[str] = []
+    for name in (*modules, _WITH_EVERY_PRELOAD) if modules else ():
+        try:
+            importlib.import_module(name)
+        except (ImportError, OSError, RuntimeError, ValueError) as error:
+            failures.append(f"{name} can't be imported: {type(error).__name__}: {error}"[:500])
+    return tuple(failures)

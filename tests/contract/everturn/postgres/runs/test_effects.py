@@ -1,0 +1,33 @@
+"""The effect ledger on Postgres keeps the contract; the loop's own calls and erasure go on as before."""
+
+import pytest
+
+from everturn.model.commits import Effect, EffectState
+from everturn.postgres.conversations import PostgresConversations
+from everturn.postgres.runs.effects import PostgresEffects
+from everturn.testing.contracts.effects import EffectsContract, build_key
+from everturn.testing.contracts.stage import ANN, Stage
+from everturn.testing.database_roles import Roles
+
+
+@pytest.fixture
+def ledger(roles: Roles) -> PostgresEffects:
+    return PostgresEffects(roles.worker)
+
+
+class TestPostgresEffects(EffectsContract):
+    @pytest.fixture
+    def stage(self, postgres_stage: Stage) -> Stage:
+        return postgres_stage
+
+
+async def test_erasing_a_conversation_erases_what_its_programs_did(
+    postgres_stage: Stage, ledger: PostgresEffects, roles: Roles
+) -> None:
+    claim = await postgres_stage.start_turn()
+    await ledger.begin(claim.lease, build_key(claim), Effect.IRREVERSIBLE)
+    await ledger.settle(claim.lease, build_key(claim), EffectState.COMMITTED, '{"secret": 1}')
+
+    erasure = await PostgresConversations(roles.ingress).erase(ANN, claim.lease.conversation_id)
+
+    assert erasure.rows["tool_effect"] == 1

@@ -1,0 +1,37 @@
+"""Keys that expire keep the contract of Presences, and a server that is gone is Unavailable."""
+
+import pytest
+
+from everturn.errors import Unavailable
+from everturn.ports.runs.presences import WorkerPresence
+from everturn.redis.calls import build_client
+from everturn.redis.presences import RedisPresences
+from everturn.redis.wire import Wire, open_wire
+from everturn.testing.runs.presences_contract import PresencesContract
+
+ONE = WorkerPresence("w", "bubblewrap", None, 4)
+
+
+class TestRedisPresences(PresencesContract):
+    @pytest.fixture
+    def presences(self, wire: Wire) -> RedisPresences:
+        return wire.presences
+
+
+async def test_what_another_version_wrote_hides_nobody(wire: Wire, redis_url: str) -> None:
+    client = build_client(redis_url, name="other")
+    await wire.presences.save(ONE, ttl_s=600)
+    await client.set("worker:x", "{}")
+    await client.zadd("workers", {"x": 1})
+
+    assert await wire.presences.load_all() == (ONE,)
+    await client.aclose()
+    await client.connection_pool.disconnect()
+
+
+async def test_without_a_server_every_call_is_unavailable() -> None:
+    async with open_wire("redis://127.0.0.1:1/0", name="test") as wire:
+        with pytest.raises(Unavailable):
+            await wire.presences.save(ONE, ttl_s=1)
+        with pytest.raises(Unavailable):
+            await wire.presences.load_all()

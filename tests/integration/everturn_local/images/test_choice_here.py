@@ -1,0 +1,25 @@
+"""Whether containers are chosen, with a real engine."""
+
+from pathlib import Path
+
+from everturn_local.images.choice import choose_containers, find_missing_image
+from everturn_local.images.engine import Engine
+from everturn_local.settings import load_environment
+
+
+def test_an_image_that_is_not_there_or_of_other_sources_decides_against_containers(
+    engine: Engine, repository: str, supervisor_image: str
+):
+    absent = f"{repository}:absent"
+    engine.tag_image(supervisor_image, alias=f"{repository}:other")
+
+    assert find_missing_image(engine, [absent]) == f"there is no image {absent}"
+    assert find_missing_image(engine, [f"{repository}:other"]) == ""
+
+    choice = choose_containers(
+        {**load_environment(), "EXECUTION_PROFILES": f'{{"a": {{"executor_image": "{absent}"}}}}'},
+        Path("/h/broker.sock"),
+    )
+
+    assert not choice.chosen
+    assert choice.why.startswith(("there is no image", "the image"))

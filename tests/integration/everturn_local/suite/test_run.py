@@ -1,0 +1,76 @@
+"""The command on small trees of tests, as `make test` runs it on ours."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from everturn_local.settings import load_environment
+from everturn_local.suite.groups import Group, TestsWithoutGroup
+from everturn_local.suite.lanes import Suite
+from everturn_local.suite.run import run_suite
+
+GOOD, BAD = "def test_a(): pass\n", "def test_b(): assert 'the reason' == 0\n"
+
+
+def build_suite(root: Path, *groups: str) -> Suite:
+    env = {**load_environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return Suite(root, [Group(name) for name in groups], root / "logs", lanes=2, limit_s=120.0, env=env)
+
+
+def save_test(root: Path, group: str, text: str) -> None:
+    (root / group).mkdir(parents=True)
+    (root / group / "test_it.py").write_text(text)
+
+
+async def test_all_good_tests_end_with_code_0_and_a_total(tmp_path: Path):
+    save_test(tmp_path, "tests/a", GOOD)
+    save_test(tmp_path, "tests/b", GOOD)
+    shown: list[str] = []
+
+    code = await run_suite(build_suite(tmp_path, "tests/a", "tests/b"), shown.append)
+
+    assert code == 0
+    assert re.fullmatch(r"2 passed, 0 failed in [\d.]+s", shown[-1])
+
+
+async def test_one_failure_ends_with_code_1_and_is_shown_between_the_progress_and_the_total(tmp_path: Path):
+    save_test(tmp_path, "tests/a", GOOD)
+    save_test(tmp_path, "tests/b", BAD)
+    shown: list[str] = []
+
+    code = await run_suite(build_suite(tmp_path, "tests/a", "tests/b"), shown.append)
+
+    assert code == 1
+    assert sorted(line.partition(",")[0] for line in shown[:2]) == ["tests: a: 1 passed", "tests: b: 0 passed"]
+    assert "the reason" in shown[-2]
+    assert re.fullmatch(r"1 passed, 1 failed in [\d.]+s", shown[-1])
+
+
+async def test_tests_outside_all_groups_are_refused_before_anything_runs(tmp_path: Path):
+    save_test(tmp_path, "tests/a", GOOD)
+    save_test(tmp_path, "tests/b", GOOD)
+
+    with pytest.raises(TestsWithoutGroup, match=r"tests/b/test_it\.py"):
+        await run_suite(build_suite(tmp_path, "tests/a"), print)
+
+    assert not (tmp_path / "logs").exists()
+
+
+async def test_a_termination_stops_the_tests(tmp_path: Path):
+    save_test(tmp_path, "tests/a", TERMINATES_ITS_PARENT)
+
+    running = asyncio.create_task(run_suite(build_suite(tmp_path, "tests/a"), print))
+    await asyncio.wait([running])
+
+    assert running.cancelled()
+
+
+TERMINATES_ITS_PARENT = """
+import os, signal
+
+def test_a():
+    os.kill(os.getppid(), signal.SIGTERM)
+    signal.pause()
+"""

@@ -1,0 +1,16 @@
+"""Attempts on files: denied in the sandbox, and no wonder but for its walls."""
+
+from chat_proc.sandbox.probes.folders import READING, WRITING
+
+
+def test_all_are_denied_in_the_sandbox(check_all_held):
+    check_all_held(READING, WRITING)
+
+
+def test_without_walls_they_get_through(try_without_walls):
+    reading = try_without_walls("folders", "READING", "read a file of the host", "read the passwords")
+    writing = try_without_walls("folders", "WRITING", "write to a usual place")
+
+    assert reading["read a file of the host"] == (False, "it got secret")
+    assert reading["read the passwords"][0]
+    assert not writing["write to a usual place"][0]

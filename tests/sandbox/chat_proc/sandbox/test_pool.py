@@ -1,0 +1,81 @@
+"""The warm pool over real supervisors: they wait, are noticed when they die, and don't outlive their worker."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+
+from leftovers.processes import load_descendants
+from leftovers.watching import watching
+
+from chat_proc.sandbox.pool import WarmPool
+from everturn.ports.sandbox import RunRequest
+from everturn.wire.execution import GatewayCall, ToolReply
+
+WORKER = """
+import asyncio, sys
+from pathlib import Path
+from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
+from chat_proc.sandbox.pool import WarmPool
+from everturn.wire.profiles import load_profiles
+
+async def main():
+    sandbox = await open_bubblewrap_sandbox(Path(sys.argv[1]), load_profiles(""))
+    pool = WarmPool(sandbox.launcher, {"default": 2})
+    filling = asyncio.create_task(pool.run())
+    await pool.wait_until_full()
+    print("full", flush=True)
+    await filling
+
+asyncio.run(main())
+"""
+
+
+async def refuse(call: GatewayCall) -> ToolReply:
+    return ToolReply(call.id, False)
+
+
+def find_supervisors() -> list[int]:
+    """Those of bubblewrap; the broker of other tests has an argument more."""
+    return [process.pid for process in load_descendants(os.getpid()) if process.command.endswith("-m exec_supervisor")]
+
+
+async def test_supervisors_that_wait_go_with_a_worker_that_is_killed(bubblewrap_sandbox, repository):
+    async with watching() as watch:
+        worker = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            WORKER,
+            str(repository / ".venv-sandbox" / "bin" / "python"),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert await asyncio.wait_for(worker.stdout.readline(), 40) == b"full\n"
+
+        worker.kill()
+        await worker.wait()
+
+        await watch.wait_nothing_left()
+
+
+async def test_one_that_is_killed_while_it_waits_is_replaced(bubblewrap_sandbox):
+    pool = WarmPool(bubblewrap_sandbox.launcher, {"default": 1})
+    warm = bubblewrap_sandbox.with_launcher(pool)
+
+    async with watching() as watch:
+        filling = asyncio.create_task(pool.run())
+        await asyncio.wait_for(pool.wait_until_full(), 40)
+        [waiting] = find_supervisors()
+        os.kill(waiting, signal.SIGKILL)
+        async with asyncio.timeout(10):
+            gone = False
+            while not gone:  # looks once more after it is gone: by then its pipe has told us so
+                gone = waiting not in find_supervisors()
+                await asyncio.sleep(0.01)
+        result = await warm.run(RunRequest("after-death", "turn_1", "print('fine')", ()), refuse)
+        filling.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await filling
+        assert not watch.load_processes()
+
+    assert result.user_out_tail == "fine\n", result.report_text

@@ -1,0 +1,64 @@
+"""A broker of its own for each module here, on the engine of this machine, and a look at what that engine has of it."""
+
+import json
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+
+import docker
+import pytest
+from leftovers.engines import EngineView, load_pairs
+from parts.broker import OwnBroker
+from parts.calling import Caller, calling
+from parts.waiting import wait_until
+
+from everturn.wire.execution import MIB
+
+Call = Callable[[], AbstractAsyncContextManager[Caller]]
+
+
+@pytest.fixture(scope="module")
+def broker(images: dict[str, str]) -> Iterator[OwnBroker]:
+    """It keeps a pair of one profile warm. A test that ends it starts it again."""
+    small = {"memory_bytes": 128 * MIB, "work_dir_bytes": 8 * MIB, "out_dir_bytes": 8 * MIB}
+    profiles = {
+        "default": {**images, "limits": small},
+        "other": {**images, "limits": {"processes": 20, "open_files": 100, "inodes": 99}, "cpus": 0.5},
+        "warm": {**images, "warm": 1},
+        "no-image": {**images, "executor_image": "everturn/no-such-image:latest"},
+        "wrong-image": {**images, "executor_image": images["supervisor_image"]},
+    }
+    # Not below pytest's folder, whose path is too long for a socket on some machines.
+    with tempfile.TemporaryDirectory() as folder, OwnBroker(Path(folder), profiles=json.dumps(profiles)) as own:
+        yield own
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[docker.APIClient]:
+    opened = docker.APIClient(version="auto", timeout=60)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def view(broker: OwnBroker) -> Iterator[EngineView]:
+    """All that the engine has of this broker."""
+    opened = EngineView(broker.label)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+async def call(broker: OwnBroker, view: EngineView) -> AsyncGenerator[Call]:
+    """Opens connections to the broker; before and after each test there is nothing but the warm pair."""
+    await wait_until(lambda: is_at_rest(broker, view))
+    yield partial(calling, broker.socket)
+    await wait_until(lambda: is_at_rest(broker, view))
+
+
+def is_at_rest(broker: OwnBroker, view: EngineView) -> bool:
+    """One pair is warm, and the engine has nothing else: two containers and a volume."""
+    states = [pair.state for pair in load_pairs(str(broker.socket)).pairs]
+    return states == ["warm"] and len(view.load_containers()) == 2 and len(view.load_volumes()) == 1

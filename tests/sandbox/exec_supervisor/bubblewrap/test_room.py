@@ -1,0 +1,83 @@
+"""What a run owns, as its worker sees it: the real supervisor is started and talked to in its own protocol."""
+
+import asyncio
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from chat_proc.sandbox.interpreter import load_interpreter
+from chat_proc.sandbox.packing import pack_inputs
+from chat_proc.sandbox.processes import open_supervisor
+from chat_proc.sandbox.supervised import SupervisorFailed, run_supervised
+from everturn.wire.execution import Boot, Capability, GatewayCall, Launch, RunLimits, ToolReply
+from exec_supervisor.bubblewrap.cgroups import Cgroup
+from exec_supervisor.bubblewrap.mounts import Stage
+from exec_supervisor.bubblewrap.room import build_posture
+
+COMMAND = [sys.executable, "-I", "-m", "exec_supervisor"]
+PYTHON = Path(__file__).parents[4] / ".venv-sandbox" / "bin" / "python"
+
+
+async def refuse(call: GatewayCall) -> ToolReply:
+    return ToolReply(call.id, False)
+
+
+async def boot_with(**changes: object) -> Boot:
+    values: dict[str, object] = {
+        "limits": RunLimits(),
+        "interpreter": await load_interpreter(PYTHON),
+        "bwrap": shutil.which("bwrap"),
+        "run_dir": f"/tmp/everturn-run-room-{os.getpid()}",
+        "sandbox_uid": 1001,
+    }
+    return Boot(**(values | changes))
+
+
+def exists(place: str) -> bool:
+    return Path(place).exists()
+
+
+async def test_the_room_is_gone_after_the_run(bubblewrap_sandbox):
+    boot = await boot_with()
+    launch = Launch("room", "pass", (), 5.0, boot.limits, Capability(), "n")
+
+    async with open_supervisor(COMMAND, boot) as booted:
+        done = await run_supervised(booted, launch, list(pack_inputs({})), refuse, asyncio.Event())
+
+    assert done.finished.verdict == "ended"
+    assert done.finished.posture == bubblewrap_sandbox.posture
+    assert not exists(boot.run_dir)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"run_dir": "/nowhere/run"}, "FileNotFoundError"),
+        ({"run_dir": "/tmp"}, "FileExistsError"),
+        ({"bwrap": "/nowhere/bwrap"}, "FileNotFoundError"),
+        ({"bwrap": "/bin/false"}, "the executor ended"),
+        ({"bwrap": "/bin/echo"}, "raw_not_allowed|too_large|not_json|the executor ended"),
+    ],
+)
+async def test_a_room_that_can_not_be_made_says_why(bubblewrap_sandbox, changes, told):
+    boot = await boot_with(**changes)
+
+    with pytest.raises(SupervisorFailed, match=told):
+        async with open_supervisor(COMMAND, boot):
+            pass
+
+    assert boot.run_dir == "/tmp" or not exists(boot.run_dir)
+
+
+def test_the_posture_follows_what_was_made(tmp_path):
+    bare = build_posture(1001, Stage((), ""), None)
+    full = build_posture(1001, Stage((), "", "/w", "/o"), Cgroup(2, tmp_path, tmp_path))
+
+    assert (bare.memory, bare.disk) == (
+        "RLIMIT_AS and a watchdog on the sum of resident memory",
+        "tmpfs limited in bytes",
+    )
+    assert (full.memory, full.disk) == ("cgroup v2 and RLIMIT_AS", "tmpfs limited in bytes and inodes")

@@ -1,0 +1,62 @@
+"""F21: a tool that hangs, raises, gives too much or gives a secret. The program gets a typed error and goes on."""
+
+from dataclasses import replace
+
+from turn_bench.programs import Act, ScriptedTool, build_parts
+
+from chat_proc.tools.code.answering import ProgramTools
+from chat_proc.tools.code.calls import ProgramCalls
+from chat_proc.tools.code.capability import build_capability
+from everturn.model.ids import CallId, ConversationId, TurnId
+from everturn.ports.tool import ToolCall, ToolContext, ToolOutcome
+from everturn.telemetry.redaction import Redactor
+from everturn.testing.memory.live_turn import RecordingTurn
+from everturn.testing.stored_files import OWNER
+from everturn.testing.timelines import NOW
+
+SECRET = "sk-live-0123456789abcdef"
+HUGE = "x" * (100 << 20)
+PROGRAM = """
+async def ask(tool):
+    try: return await tool()
+    except Exception as error: return error.code
+for tool in (demo.hang, demo.fail, demo.flood, demo.leak, demo.fine):
+    print(tool.__name__ if hasattr(tool, "__name__") else "", await ask(tool))
+open(OUTPUT_DIR + "/kept", "w").write("kept")
+"""
+
+
+def give(value: str) -> Act:
+    return lambda call: ToolOutcome("ok", value)
+
+
+def fail(call: ToolCall) -> ToolOutcome:
+    raise RuntimeError(f"the key {SECRET} was refused")
+
+
+async def test_each_fault_is_a_typed_error_and_the_program_goes_on(run):
+    hanging = ScriptedTool("demo.hang", timeout_s=0.5)
+    hanging.hangs = True
+    others = (("fail", fail), ("flood", give(HUGE)), ("leak", give(f"key={SECRET}")), ("fine", give("fine")))
+    tools = ProgramTools(
+        [hanging, *(ScriptedTool(f"demo.{name}", act) for name, act in others)],
+        replace(build_parts(), redactor=Redactor([SECRET])),
+    )
+    context = ToolContext(OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, (), NOW, live=RecordingTurn())
+    calls = ProgramCalls(tools, ToolCall(CallId("call_1"), None, PROGRAM, context))
+
+    result = await run(
+        PROGRAM,
+        outputs=("kept",),
+        capability=build_capability(tools.specs, 30),
+        call_tool=calls,
+        timeout_s=30,
+    )
+
+    said = [line.split(" ", 1)[1] for line in result.user_out_tail.splitlines()]
+    assert result.ok, result.report_text
+    assert said[:3] == ["timeout", "tool_error", "too_large"]
+    assert said[3].startswith("key=") and said[4] == "fine"
+    assert SECRET not in result.user_out_tail + result.report_text + str(calls.records())
+    assert hanging.cancelled == 1
+    assert [record.error_code for record in result.receipt.calls] == ["timeout", "tool_error", "too_large", "", ""]

@@ -1,0 +1,71 @@
+"""Many runs, one after the other and at once: each gets its own answer, from a sandbox that no other run has had."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from leftovers.watching import watching
+
+from chat_proc.sandbox.launching import SupervisedSandbox
+from chat_proc.sandbox.pool import WarmPool
+from everturn.ports.sandbox import ContractItem, RunRequest, RunResult
+from everturn.wire.execution import GatewayCall, ToolReply
+
+IN_A_ROW = 100
+AT_ONCE = 20
+WARM = 3
+
+
+@pytest_asyncio.fixture
+async def warm_sandbox(sandbox: SupervisedSandbox) -> AsyncIterator[SupervisedSandbox]:
+    """As a worker has it: bubblewrap with a pool here, pairs of containers with the broker's."""
+    if sandbox.posture.launcher != "bubblewrap":
+        yield sandbox
+        return
+    pool = WarmPool(sandbox.launcher, {"default": WARM})
+    async with watching() as watch:
+        filling = asyncio.create_task(pool.run())
+        await pool.wait_until_full()
+        yield sandbox.with_launcher(pool)
+        filling.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await filling
+        await watch.wait_nothing_left()
+
+
+async def ask(sandbox: SupervisedSandbox, number: int) -> RunResult:
+    """A program that says how many runs its folder has seen, and gives back its number."""
+    program = f"""
+import os
+seen = len(os.listdir(OUTPUT_DIR))
+open(OUTPUT_DIR + "/answer", "w").write("{number * number}")
+print({number}, seen)
+"""
+    request = RunRequest(f"many-{number}", "turn_1", program, (ContractItem("answer"),), timeout_s=60)
+    return await sandbox.run(request, refuse)
+
+
+async def refuse(call: GatewayCall) -> ToolReply:
+    return ToolReply(call.id, False)
+
+
+def check_answer(result: RunResult, number: int) -> None:
+    assert result.ok, result.report_text
+    assert result.user_out_tail == f"{number} 0\n"
+    assert [artifact.body for artifact in result.artifacts] == [str(number * number).encode()]
+
+
+@pytest.mark.timeout(400)  # each run needs a boot of its own, a quarter of a second where nothing else runs
+async def test_a_hundred_runs_in_a_row_are_right(warm_sandbox):
+    for number in range(IN_A_ROW):
+        check_answer(await ask(warm_sandbox, number), number)
+
+
+@pytest.mark.timeout(200)
+async def test_twenty_runs_at_once_are_right(warm_sandbox):
+    results = await asyncio.gather(*(ask(warm_sandbox, number) for number in range(AT_ONCE)))
+
+    for number, result in enumerate(results):
+        check_answer(result, number)

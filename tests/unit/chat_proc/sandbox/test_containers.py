@@ -1,0 +1,186 @@
+"""The containers launcher against a broker that follows a script; real containers are in tests/sandbox."""
+
+import asyncio
+import dataclasses
+
+import pytest
+from scripted_broker import (
+    LIMITS,
+    PAIR,
+    POSTURE,
+    REPORT,
+    ScriptedBroker,
+    follow,
+    open_broker,
+)
+
+from chat_proc.sandbox.broker_line import BrokerAddress, BrokerSilent
+from chat_proc.sandbox.containers import (
+    ContainersLauncher,
+    build_unseen_sandbox,
+    explain_refusal,
+    open_container_sandbox,
+    suggests_kill,
+)
+from everturn.ports.sandbox import RunRequest, SandboxUnavailable
+from everturn.wire.brokering import Attach, BrokerRefusal, RemovePair, StartPair
+from everturn.wire.execution import Finished, GatewayCall, ToolReply
+
+REQUEST = RunRequest("run-1", "turn_1", "print('hello')", ())
+ENDED = Finished("ended", "", 5, POSTURE, REPORT)
+KILLED = dataclasses.replace(ENDED, report=dataclasses.replace(REPORT, exit_code=None, signal=9))
+
+
+async def refuse(call: GatewayCall) -> ToolReply:
+    return ToolReply(call.id, False)
+
+
+def at(broker: ScriptedBroker) -> BrokerAddress:
+    return BrokerAddress(broker.url, path=broker.url.removeprefix("unix://"))
+
+
+async def test_a_run_takes_a_pair_and_gives_it_up_without_a_word(tmp_path):
+    async with open_broker(tmp_path, follow(), ENDED) as broker:
+        sandbox = await open_container_sandbox(at(broker))
+        result = await sandbox.run(REQUEST, refuse)
+        await asyncio.wait_for(broker.all_closed.wait(), 10)
+
+    assert result.ok, result.report_text
+    assert (sandbox.posture, sandbox.limits, result.receipt.limits) == (POSTURE, LIMITS, LIMITS)
+    assert result.receipt.image == PAIR.executor_image
+    assert [type(request) for request in broker.requests] == [StartPair, Attach] * 2
+    named = [request.run_id for request in broker.requests if isinstance(request, StartPair)]
+    assert named == ["trial", "turn_1/run-1"]
+
+
+async def test_a_run_that_looks_killed_asks_the_engine_why(tmp_path):
+    async with open_broker(tmp_path, follow(hits=("memory",)), KILLED) as broker:
+        result = await build_unseen_sandbox(at(broker)).run(REQUEST, refuse)
+
+    assert (result.error.code, result.limits_hit) == ("memory_limit", ("memory",))
+    assert broker.requests[-1] == RemovePair(PAIR.pair_id)
+
+
+async def test_a_broker_that_does_not_tell_leaves_the_run_as_it_was_found(tmp_path):
+    tell = follow()
+
+    async with open_broker(tmp_path, lambda r: None if isinstance(r, RemovePair) else tell(r), KILLED) as broker:
+        result = await build_unseen_sandbox(at(broker)).run(REQUEST, refuse)
+
+    assert (result.error.code, result.limits_hit) == ("killed", ())
+
+
+@pytest.mark.parametrize(
+    ("finished", "suggested"),
+    [
+        (ENDED, False),
+        (KILLED, True),
+        (Finished("died", "", 1, POSTURE), True),
+        (Finished("timeout", "", 1, POSTURE, REPORT), False),
+    ],
+)
+def test_only_an_end_by_the_kernel_is_worth_a_question(finished, suggested):
+    assert suggests_kill(finished) is suggested
+
+
+async def test_a_line_that_breaks_in_the_run_is_a_failed_run(tmp_path):
+    async with open_broker(tmp_path, follow(), None) as broker:
+        result = await build_unseen_sandbox(at(broker)).run(REQUEST, refuse)
+
+    assert (result.ok, result.error.code) == (False, "sandbox_failed")
+
+
+async def test_a_busy_broker_is_asked_again_for_a_while(tmp_path):
+    async with open_broker(tmp_path, follow(busy=2), ENDED) as broker:
+        result = await build_unseen_sandbox(at(broker)).run(REQUEST, refuse)
+
+    assert result.ok, result.report_text
+    assert [type(request) for request in broker.requests] == [StartPair, StartPair, StartPair, Attach]
+
+
+async def test_a_broker_that_stays_busy_is_a_failed_run_with_the_reason(tmp_path):
+    async with open_broker(tmp_path, follow(busy=99), ENDED) as broker:
+        sandbox = build_unseen_sandbox(at(broker)).with_launcher(ContainersLauncher(at(broker), busy_patience_s=0.2))
+        result = await sandbox.run(REQUEST, refuse)
+
+    assert result.error.code == "sandbox_failed"
+    assert "busy" in result.error.message
+    assert len(broker.requests) < 4
+
+
+async def test_a_profile_that_the_broker_does_not_have_is_a_failed_run(tmp_path):
+    script = follow(refusal=BrokerRefusal("unknown_profile", "there is no profile 'large'"))
+
+    async with open_broker(tmp_path, script) as broker:
+        result = await build_unseen_sandbox(at(broker)).run(REQUEST, refuse)
+
+    assert "no profile 'large'" in result.error.message
+    assert len(broker.requests) == 1
+
+
+async def test_a_broker_that_is_down_fails_the_run_and_one_that_is_back_runs_the_next(tmp_path):
+    async with open_broker(tmp_path, follow(), ENDED) as broker:
+        address = at(broker)
+    sandbox = build_unseen_sandbox(address)
+
+    down = await sandbox.run(REQUEST, refuse)
+    (tmp_path / "broker.sock").unlink(missing_ok=True)
+    async with open_broker(tmp_path, follow(), ENDED):
+        back = await sandbox.run(REQUEST, refuse)
+
+    assert (down.error.code, back.ok) == ("sandbox_failed", True)
+    assert "can't be reached" in down.error.message
+
+
+async def test_opening_without_a_broker_tells_that_it_is_silent(tmp_path):
+    with pytest.raises(BrokerSilent):
+        await open_container_sandbox(BrokerAddress("unix:///none", path=str(tmp_path / "none")))
+
+
+async def test_opening_without_images_names_the_command_that_makes_them(tmp_path):
+    script = follow(refusal=BrokerRefusal("image_missing", "No such image: everturn/executor:latest"))
+
+    async with open_broker(tmp_path, script) as broker:
+        with pytest.raises(SandboxUnavailable) as raised:
+            await open_container_sandbox(at(broker))
+
+    assert raised.value.remedy == "make images"
+
+
+def test_another_refusal_is_told_as_it_is():
+    other = explain_refusal("start_failed", "the image's entry point ended at once")
+
+    assert "ended at once" in str(other)
+    assert other.remedy != "make images"
+
+
+async def test_a_broker_whose_engine_is_down_counts_as_silent(tmp_path):
+    script = follow(refusal=BrokerRefusal("engine_down", "The container engine does not answer."))
+
+    async with open_broker(tmp_path, script) as broker:
+        with pytest.raises(BrokerSilent, match="engine_down"):
+            await open_container_sandbox(at(broker))
+
+
+async def test_cancelling_a_run_cuts_the_line_at_once(tmp_path):
+    attached = asyncio.Event()
+    tell = follow()
+
+    def hold(request):
+        if isinstance(request, Attach):
+            attached.set()
+        return tell(request)
+
+    async with open_broker(tmp_path, hold, None) as broker:
+        launcher = ContainersLauncher(at(broker))
+
+        async def keep() -> None:
+            async with launcher.take("default", "run"):
+                await asyncio.Event().wait()
+
+        keeping = asyncio.create_task(keep())
+        await asyncio.wait_for(attached.wait(), 10)
+        keeping.cancel()
+        await asyncio.wait_for(broker.all_closed.wait(), 10)
+
+    assert broker.open_lines == 0

@@ -1,0 +1,92 @@
+"""Which launcher is chosen: by what is asked for and by what answers. Bubblewrap itself is in tests/sandbox."""
+
+from pathlib import Path
+
+import pytest
+from scripted_broker import POSTURE, REPORT, follow, open_broker
+
+from chat_proc.sandbox.broker_line import BrokerAddress
+from chat_proc.sandbox.opening import ExecutionChoice, ExecutionMode, OpenedSandbox, open_sandbox
+from everturn.ports.sandbox import RunRequest, SandboxUnavailable
+from everturn.wire.brokering import BrokerRefusal
+from everturn.wire.execution import Finished, GatewayCall, ToolReply
+from everturn.wire.profiles import load_profiles
+
+ENDED = Finished("ended", "", 5, POSTURE, REPORT)
+NO_PYTHON = Path("/nowhere/bin/python")
+NO_IMAGES = follow(refusal=BrokerRefusal("image_missing", "No such image: everturn/executor:latest"))
+
+
+def choose(mode: ExecutionMode, folder: Path | None, python: Path | None = NO_PYTHON) -> ExecutionChoice:
+    broker = None if folder is None else BrokerAddress(f"unix://{folder}/broker.sock", path=f"{folder}/broker.sock")
+    return ExecutionChoice(mode, broker, python, load_profiles(""), broker_patience_s=0.05)
+
+
+async def refuse(call: GatewayCall) -> ToolReply:
+    return ToolReply(call.id, False)
+
+
+async def test_off_offers_nothing(tmp_path):
+    async with open_sandbox(choose("off", tmp_path)) as opened:
+        assert isinstance(opened, SandboxUnavailable)
+        assert "EXECUTION_MODE=off" in opened.reason
+
+
+@pytest.mark.parametrize("mode", ["auto", "containers"])
+async def test_a_broker_that_answers_is_taken(tmp_path, mode):
+    async with open_broker(tmp_path, follow()), open_sandbox(choose(mode, tmp_path)) as opened:
+        assert isinstance(opened, OpenedSandbox)
+        assert opened.sandbox.posture == POSTURE
+
+
+async def test_without_a_broker_containers_are_not_offered():
+    async with open_sandbox(choose("containers", None)) as opened:
+        assert isinstance(opened, SandboxUnavailable)
+        assert "BROKER_URL" in opened.reason
+
+
+async def test_without_images_containers_asked_for_by_name_are_not_offered(tmp_path):
+    async with open_broker(tmp_path, NO_IMAGES), open_sandbox(choose("containers", tmp_path)) as opened:
+        assert isinstance(opened, SandboxUnavailable)
+        assert opened.remedy == "make images"
+
+
+async def test_containers_asked_for_by_name_recover_when_their_broker_comes(tmp_path):
+    async with open_sandbox(choose("containers", tmp_path)) as opened:
+        assert isinstance(opened, OpenedSandbox)
+        assert "can't be reached" in opened.why
+        before = await opened.sandbox.run(RunRequest("r", "t", "pass", ()), refuse)
+        async with open_broker(tmp_path, follow(), ENDED):
+            after = await opened.sandbox.run(RunRequest("r", "t", "pass", ()), refuse)
+
+    assert (before.error.code, after.ok) == ("sandbox_failed", True)
+
+
+async def test_containers_asked_for_by_name_recover_when_the_engine_of_their_broker_comes(tmp_path):
+    down = follow(refusal=BrokerRefusal("engine_down", "The container engine does not answer."))
+
+    async with open_broker(tmp_path, down), open_sandbox(choose("containers", tmp_path)) as opened:
+        assert isinstance(opened, OpenedSandbox)
+        assert "engine_down" in opened.why
+
+
+@pytest.mark.parametrize(("folder", "told"), [("none", "can't be reached"), (None, "no sandbox environment")])
+async def test_auto_without_containers_tries_bubblewrap_and_tells_why_neither_works(tmp_path, folder, told):
+    choice = choose("auto", tmp_path / folder if folder else None)
+
+    async with open_sandbox(choice) as opened:
+        assert isinstance(opened, SandboxUnavailable)
+        assert told in opened.reason
+
+
+async def test_bubblewrap_asked_for_by_name_is_not_replaced_by_containers(tmp_path):
+    async with open_broker(tmp_path, follow()) as broker, open_sandbox(choose("bubblewrap", tmp_path)) as opened:
+        assert isinstance(opened, SandboxUnavailable)
+
+    assert broker.requests == []
+
+
+async def test_without_an_environment_for_programs_there_is_no_bubblewrap():
+    async with open_sandbox(choose("bubblewrap", None, python=None)) as opened:
+        assert isinstance(opened, SandboxUnavailable)
+        assert (opened.reason, opened.remedy) == ("SANDBOX_PYTHON is not set.", "make setup")

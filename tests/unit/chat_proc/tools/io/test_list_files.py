@@ -1,0 +1,24 @@
+"""Which files a program can have."""
+
+from chat_proc.tools.io.list_files import ListFilesTool
+from chat_proc.workspace.history import ArtifactHistory
+
+
+async def test_files_are_listed_with_paths_and_refs(call_tool, timeline, stored) -> None:
+    outcome = await call_tool(ListFilesTool(ArtifactHistory(stored.artifacts)), timeline, {})
+
+    assert outcome.value == [
+        {
+            "path": "turn_1/attachments/sales.csv",
+            "ref": "fi:turn_1.user.attachments/sales.csv",
+            "size": 8,
+            "mime": "text/csv",
+        }
+    ]
+
+
+async def test_a_folder_narrows_the_list_and_a_wrong_one_is_told(call_tool, timeline, stored) -> None:
+    tool = ListFilesTool(ArtifactHistory(stored.artifacts))
+
+    assert (await call_tool(tool, timeline, {"folder": "outputs/"})).value == []
+    assert (await call_tool(tool, timeline, {"folder": "../etc"})).status == "error"

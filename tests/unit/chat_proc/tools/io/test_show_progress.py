@@ -1,0 +1,14 @@
+"""A program says what it is at."""
+
+from chat_proc.tools.io.show_progress import ShowProgressTool
+from everturn.testing.memory.live_turn import RecordingTurn
+from everturn.testing.timelines import TimelineBuilder
+
+
+async def test_clients_are_told_at_once(call_tool) -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Hello")
+
+    await call_tool(ShowProgressTool(), timeline, {"text": "Half is read."}, live=(live := RecordingTurn()))
+
+    assert live.tool_events == [("progress", "Half is read.")]

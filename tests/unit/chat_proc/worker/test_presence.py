@@ -1,0 +1,58 @@
+"""A worker tells of itself again and again, and a wire that is away or hangs ends nothing."""
+
+import asyncio
+
+from chat_proc.worker.presence import PresenceTask
+from everturn.ports.runs.presences import WorkerPresence
+from everturn.testing.memory.presences import MemoryPresences
+
+OWN = WorkerPresence("w", "bubblewrap", None, 4)
+LIMIT_S = 10
+
+
+class Wire(MemoryPresences):
+    """Counts what it is asked; while `hanging` it never answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hanging = False
+        self.ttls_s: list[float] = []
+        self.asked = asyncio.Condition()
+
+    async def save(self, presence: WorkerPresence, *, ttl_s: float) -> None:
+        async with self.asked:
+            self.ttls_s.append(ttl_s)
+            self.asked.notify_all()
+        if self.hanging:
+            await asyncio.Event().wait()
+        await super().save(presence, ttl_s=ttl_s)
+
+    async def wait_asked(self, times: int) -> None:
+        async with asyncio.timeout(LIMIT_S), self.asked:
+            await self.asked.wait_for(lambda: len(self.ttls_s) >= times)
+
+
+async def test_a_worker_is_told_of_for_three_renewals() -> None:
+    wire = Wire()
+
+    await PresenceTask(wire, OWN, every_s=5.0).renew()
+
+    assert await wire.load_all() == (OWN,)
+    assert wire.ttls_s == [15.0]
+
+
+async def test_it_goes_on_through_a_wire_that_is_down_and_one_that_hangs() -> None:
+    wire = Wire()
+    wire.down = True
+    telling = asyncio.create_task(PresenceTask(wire, OWN, every_s=0.01).run())
+
+    await wire.wait_asked(2)
+    wire.down, wire.hanging = False, True
+    await wire.wait_asked(len(wire.ttls_s) + 2)
+    wire.hanging = False
+    await wire.wait_asked(len(wire.ttls_s) + 2)
+
+    assert not telling.done()
+    telling.cancel()
+    await asyncio.wait((telling,), timeout=LIMIT_S)
+    assert telling.cancelled()

@@ -1,0 +1,13 @@
+"""The drivers of Presences take the calls that are written for the port."""
+
+import pytest
+
+from everturn.ports.runs.presences import Presences
+from everturn.redis.presences import RedisPresences
+from everturn.testing.memory.presences import MemoryPresences
+from everturn.testing.port_shape import find_differences
+
+
+@pytest.mark.parametrize("driver", [RedisPresences, MemoryPresences])
+def test_a_driver_takes_the_ports_calls(driver: type) -> None:
+    assert find_differences(Presences, driver) == []

@@ -1,0 +1,30 @@
+"""The lines of the battery's command, as `make doctor` reads them."""
+
+import json
+
+from everturn_local.escapes import Escapes, parse_escapes
+
+
+def line(launcher: str, group: str, held: int, of: int, **missed: str) -> str:
+    found = [{"group": group, "attempt": name, "detail": detail} for name, detail in missed.items()]
+    return json.dumps({"launcher": launcher, "group": group, "held": held, "of": of, "missed": found})
+
+
+def test_groups_are_added_up_by_launcher_and_what_did_not_hold_is_told():
+    text = "\n".join([line("bubblewrap", "network", 2, 2), line("bubblewrap", "limits", 1, 2, fork="let through")])
+
+    [found] = parse_escapes(text)
+
+    assert (found.launcher, found.held, found.total) == ("bubblewrap", 3, 4)
+    assert found.rows[-1] == "NOT HELD limits: fork (let through)"
+    assert len(found.rows) == 3
+
+
+def test_a_launcher_that_is_not_to_be_had_says_why():
+    text = json.dumps({"launcher": "containers", "unavailable": "No images.", "remedy": "make images"})
+
+    assert parse_escapes(f"noise\n{text}\n") == [Escapes("containers", unavailable="No images.", remedy="make images")]
+
+
+def test_nothing_was_tried_where_nothing_was_said():
+    assert parse_escapes("") == []

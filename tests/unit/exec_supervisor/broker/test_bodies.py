@@ -1,0 +1,266 @@
+"""What the engine is asked for: every field of both bodies, and that no profile or message can say anything else."""
+
+import json
+from typing import cast
+
+import pytest
+from pydantic import ValidationError
+
+from everturn.wire.brokering import StartPair
+from everturn.wire.execution import MIB, RunLimits
+from everturn.wire.profiles import ExecutionProfile, load_profiles
+from everturn.wire.records import BadMessage, build_message, parse_message
+from exec_supervisor.broker.bodies import (
+    RUNNER_OPEN_FILES,
+    RUNNER_PROCESSES,
+    SUPERVISOR_MEMORY_BYTES,
+    Body,
+    PairLabels,
+    build_executor,
+    build_supervisor,
+    name_container,
+    name_volume,
+)
+
+LABELS = PairLabels(broker="b1", pair="p1", profile="default", run_id="run_1", expires=1_800_000_000)
+PROFILE = ExecutionProfile(executor_image="exe:1", supervisor_image="sup:1", cpus=1.5, preload=("numpy", "pandas"))
+SECCOMP = {"defaultAction": "SCMP_ACT_ERRNO"}
+EXPECTED_LABELS = {
+    "everturn.broker": "b1",
+    "everturn.pair": "p1",
+    "everturn.profile": "default",
+    "everturn.run": "run_1",
+    "everturn.expires": "1800000000",
+}
+HOST_KEYS = frozenset(
+    {
+        "AutoRemove",
+        "CapDrop",
+        "CgroupnsMode",
+        "GroupAdd",
+        "Init",
+        "IpcMode",
+        "LogConfig",
+        "Memory",
+        "MemorySwap",
+        "Mounts",
+        "NanoCpus",
+        "NetworkMode",
+        "OomScoreAdj",
+        "PidsLimit",
+        "Privileged",
+        "ReadonlyRootfs",
+        "RestartPolicy",
+        "SecurityOpt",
+        "ShmSize",
+        "Tmpfs",
+        "Ulimits",
+    }
+)
+"""All that a pair ever asks for. What is not here (Binds, Devices, CapAdd, PidMode, ...) can't be asked for."""
+
+TOP_KEYS = frozenset(
+    {
+        "AttachStderr",
+        "AttachStdin",
+        "AttachStdout",
+        "Cmd",
+        "HostConfig",
+        "Hostname",
+        "Image",
+        "Labels",
+        "OpenStdin",
+        "StdinOnce",
+        "Tty",
+        "User",
+    }
+)
+
+
+def host_config(body: Body) -> dict[str, object]:
+    return cast("dict[str, object]", body["HostConfig"])
+
+
+def both(profile: ExecutionProfile = PROFILE) -> tuple[Body, Body]:
+    return build_supervisor(profile, LABELS, SECCOMP), build_executor(profile, LABELS, SECCOMP, profile.preload)
+
+
+def test_both_halves_stand_behind_the_same_walls():
+    for body in both():
+        host = host_config(body)
+
+        assert host["CapDrop"] == ["ALL"]
+        assert host["Privileged"] is False
+        assert host["ReadonlyRootfs"] is True
+        assert host["SecurityOpt"] == ["no-new-privileges", 'seccomp={"defaultAction":"SCMP_ACT_ERRNO"}']
+        assert host["LogConfig"] == {"Type": "none"}
+        assert host["AutoRemove"] is True
+        assert host["RestartPolicy"] == {"Name": "no"}
+        assert host["Init"] is False
+        assert host["IpcMode"] == "none"
+        assert host["CgroupnsMode"] == "private"
+        assert host["Memory"] == host["MemorySwap"]
+        assert body["Tty"] is False
+        assert body["Hostname"] == "sandbox"
+
+
+def test_the_executor_is_limited_as_its_profile_says():
+    limits = PROFILE.limits
+    body = both()[1]
+    host = host_config(body)
+
+    assert body["Image"] == "exe:1"
+    assert body["User"] == "1001:1001"
+    assert body["Cmd"] == ["--preload", "numpy,pandas"]
+    assert body["OpenStdin"] is False
+    assert host["NetworkMode"] == "none"
+    assert host["Memory"] == limits.memory_bytes
+    assert host["NanoCpus"] == 1_500_000_000
+    assert host["PidsLimit"] == limits.processes + RUNNER_PROCESSES
+    assert host["Tmpfs"] == {
+        "/workspace/work": "rw,nosuid,nodev,noexec,size=268435456,nr_inodes=8192,uid=1001,gid=1001,mode=0700",
+        "/workspace/out": "rw,nosuid,nodev,noexec,size=134217728,nr_inodes=8192,uid=1001,gid=1001,mode=0700",
+    }
+    assert amounts_of(host) == {
+        "core": 0,
+        "fsize": limits.work_dir_bytes,
+        "memlock": 0,
+        "msgqueue": 0,
+        "nofile": limits.open_files + RUNNER_OPEN_FILES,
+    }
+
+
+def test_a_profile_without_modules_to_import_adds_nothing_to_the_command_of_the_image():
+    assert both(ExecutionProfile())[1]["Cmd"] == []
+
+
+def test_the_supervisor_has_its_own_limits_and_its_stdin_is_its_lifeline():
+    body = both()[0]
+    host = host_config(body)
+
+    assert body["Image"] == "sup:1"
+    assert body["User"] == "1002:1002"
+    assert (body["OpenStdin"], body["StdinOnce"], body["AttachStdin"]) == (True, True, True)
+    assert "Cmd" not in body
+    assert host["GroupAdd"] == ["1001"]
+    assert host["NetworkMode"] == "none"
+    assert host["Memory"] == SUPERVISOR_MEMORY_BYTES
+    assert host["PidsLimit"] == 32
+    assert amounts_of(host)["fsize"] == MIB
+    assert "Tmpfs" not in host
+
+
+def test_only_the_supervisor_gets_the_network_of_the_profile():
+    supervisor, executor = both(ExecutionProfile(network_mode="tools"))
+
+    assert host_config(supervisor)["NetworkMode"] == "tools"
+    assert host_config(executor)["NetworkMode"] == "none"
+
+
+def test_the_only_mount_is_the_pairs_own_volume_without_any_driver_option():
+    for body, read_only in zip(both(), (False, True), strict=True):
+        [mount] = cast("list[dict[str, object]]", host_config(body)["Mounts"])
+
+        assert mount == {
+            "Type": "volume",
+            "Source": "everturn-p1",
+            "Target": "/run/everturn",
+            "ReadOnly": read_only,
+            "VolumeOptions": {"NoCopy": read_only, "Labels": EXPECTED_LABELS, "DriverConfig": {"Name": "local"}},
+        }
+
+
+def test_everything_is_labelled_and_a_warm_pair_has_no_run():
+    supervisor, executor = both()
+    warm = build_executor(PROFILE, PairLabels("b1", "p1", "default", "", 5), None)
+
+    assert supervisor["Labels"] == {**EXPECTED_LABELS, "everturn.role": "supervisor"}
+    assert executor["Labels"] == {**EXPECTED_LABELS, "everturn.role": "executor"}
+    assert "everturn.run" not in cast("dict[str, str]", warm["Labels"])
+    assert (name_container("p1", "executor"), name_volume("p1")) == ("everturn-p1-executor", "everturn-p1")
+
+
+def test_shared_memory_is_there_only_where_the_operator_gives_it():
+    supervisor, executor = both(ExecutionProfile(shm_bytes=8 * MIB))
+
+    assert (host_config(executor)["IpcMode"], host_config(executor)["ShmSize"]) == ("private", 8 * MIB)
+    assert host_config(supervisor)["IpcMode"] == "none"
+
+
+def test_a_file_may_be_as_large_as_the_larger_of_its_limit_and_the_input_folder():
+    host = host_config(both(ExecutionProfile(limits=RunLimits(file_bytes=9 * MIB, work_dir_bytes=5 * MIB)))[1])
+
+    assert amounts_of(host)["fsize"] == 9 * MIB
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        {"binds": ["/:/host"]},
+        {"mounts": [{"Type": "bind", "Source": "/", "Target": "/host"}]},
+        {"volumes": {"/host": {}}},
+        {"volume_driver": "local", "driver_opts": {"type": "none", "o": "bind", "device": "/"}},
+        {"privileged": True},
+        {"cap_add": ["SYS_ADMIN"]},
+        {"devices": ["/dev/kmsg"]},
+        {"pid_mode": "host"},
+        {"ipc_mode": "host"},
+        {"uts_mode": "host"},
+        {"userns_mode": "host"},
+        {"security_opt": ["seccomp=unconfined"]},
+        {"extra_args": ["--privileged"]},
+        {"network_mode": "host"},
+        {"network_mode": "container:db"},
+        {"limits": {"memory_swap": 1}},
+        {"anything": 1},
+    ],
+)
+def test_a_profile_cannot_say_what_would_open_the_sandbox(trick: dict[str, object]):
+    with pytest.raises(ValidationError):
+        ExecutionProfile.model_validate(trick)
+
+
+@pytest.mark.parametrize("field", ["binds", "image", "limits", "labels", "cmd", "HostConfig", "volume_options"])
+def test_a_caller_can_name_a_profile_and_a_run_and_nothing_else(field: str):
+    message = {**build_message(StartPair("default", "run_1")), field: {"o": "bind", "device": "/"}}
+
+    with pytest.raises(BadMessage):
+        parse_message(message, StartPair)
+
+
+@pytest.mark.parametrize(
+    "run_id", ["o=bind,device=/", '"},"Privileged":true,"x":{"', "$(id)", "../..", "--privileged", "\u202e"]
+)
+def test_whatever_a_run_is_called_it_is_only_the_text_of_one_label(run_id: str):
+    labels = PairLabels("b1", "p1", "default", run_id, 5)
+    plain = PairLabels("b1", "p1", "default", "X", 5)
+
+    for build in (build_supervisor, build_executor):
+        said, quiet = build(PROFILE, labels, SECCOMP), build(PROFILE, plain, SECCOMP)
+        assert json.loads(json.dumps(said).replace(json.dumps(run_id), '"X"')) == quiet
+
+
+def test_no_profile_makes_a_body_with_a_key_that_is_not_known_here():
+    widest = json.dumps(
+        {
+            "wide": {
+                "limits": {"memory_bytes": 1 << 40, "processes": 10_000, "open_files": 10_000},
+                "cpus": 64,
+                "shm_bytes": 8 << 30,
+                "network_mode": "bridge",
+                "warm": 32,
+                "preload": ["numpy"],
+            }
+        }
+    )
+
+    for profile in load_profiles(widest).values():
+        for body in both(profile):
+            assert set(body) <= TOP_KEYS
+            assert set(host_config(body)) <= HOST_KEYS
+
+
+def amounts_of(host: dict[str, object]) -> dict[str, int]:
+    entries = cast("list[dict[str, object]]", host["Ulimits"])
+    assert all(entry["Soft"] == entry["Hard"] for entry in entries)
+    return {str(entry["Name"]): cast("int", entry["Hard"]) for entry in entries}

@@ -1,0 +1,58 @@
+"""How the engine's address and events are read; the calls themselves are tested with a real engine."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from everturn.errors import Invalid
+from exec_supervisor.broker.docker_engine import DockerEngine, EngineDown, EngineEvent, parse_address, parse_event
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("unix:///var/run/docker.sock", "/var/run/docker.sock"),
+        ("tcp://engine:2375", ("engine", 2375)),
+        ("tcp://[::1]:2375", ("::1", 2375)),
+    ],
+)
+def test_an_engine_is_at_a_socket_or_at_a_port(address: str, place: object):
+    assert parse_address(address) == place
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "docker.sock", "unix://docker.sock", "tcp://engine", "ssh://me@engine", "https://engine:2376", "fd://"],
+)
+def test_any_other_address_is_refused(address: str):
+    with pytest.raises(Invalid):
+        parse_address(address)
+
+
+def test_an_event_is_its_action_with_the_labels_of_its_container():
+    line = b'{"Type":"container","Action":"die","Actor":{"Attributes":{"everturn.pair":"p1"}},"timeNano":1500000000}\n'
+
+    assert parse_event(line) == EngineEvent("die", {"everturn.pair": "p1"}, 1.5)
+
+
+async def test_where_no_engine_listens_every_call_says_so_at_once(tmp_path: Path):
+    engine = DockerEngine(f"unix://{tmp_path}/nothing.sock")
+
+    for call in (engine.start("x"), engine.attach("x"), engine.load_leftovers("x"), anext(engine.watch("x", 0.0))):
+        async with asyncio.timeout(5):
+            with pytest.raises(EngineDown):
+                await call
+    engine.close()
+
+
+async def test_an_engine_that_takes_connections_and_never_answers_is_down_after_the_limit(tmp_path: Path):
+    server = await asyncio.start_unix_server(lambda _reader, _writer: None, tmp_path / "mute.sock")
+    engine = DockerEngine(f"unix://{tmp_path}/mute.sock", timeout_s=1)
+
+    for call in (engine.start("x"), engine.attach("x")):
+        async with asyncio.timeout(10):
+            with pytest.raises(EngineDown):
+                await call
+    engine.close()
+    server.close()

@@ -1,0 +1,115 @@
+"""How many pairs there may be, how they are listed, and that each is ended once and remembered for a while."""
+
+import asyncio
+
+import pytest
+
+from everturn.wire.brokering import PairSummary
+from exec_supervisor.broker.docker_engine import EngineRefused
+from exec_supervisor.broker.pairs import PAIR_LIFETIME_S, Busy, Pairs, UnknownPair, UnknownProfile
+
+
+async def test_a_profile_that_the_operator_has_not_named_is_refused(pairs: Pairs):
+    with pytest.raises(UnknownProfile):
+        await pairs.boot("wider", "run_1")
+
+
+async def test_when_all_places_are_taken_a_start_waits_a_moment_and_is_then_refused(pairs: Pairs):
+    for number in range(3):
+        await pairs.boot("default", f"run_{number}")
+    has_room = pairs.has_room
+
+    with pytest.raises(Busy):
+        await pairs.boot("default", "run_4")
+
+    assert not has_room
+
+
+async def test_a_waiting_start_gets_the_place_of_a_pair_that_ends(pairs: Pairs):
+    [first, _, _] = [(await pairs.boot("default", f"run_{number}")).pair for number in range(3)]
+    waiting = asyncio.create_task(pairs.boot("default", "run_4"))
+
+    pairs.end(first, force=True)
+
+    assert (await waiting).pair.run_id == "run_4"
+
+
+async def test_a_failed_start_gives_its_place_back(engine, pairs: Pairs):
+    engine.failing["create executor"] = EngineRefused("no such image")
+
+    for _ in range(5):
+        with pytest.raises(EngineRefused):
+            await pairs.boot("default", "run_1")
+
+
+async def test_a_start_that_is_cancelled_halfway_leaves_nothing(engine, pairs: Pairs):
+    engine.first_words = b""
+    booting = asyncio.create_task(pairs.boot("default", "run_1"))
+    await engine.happened["load_image executor"].wait()
+
+    booting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await booting
+    await pairs.end_all()
+
+    assert not engine.containers
+
+
+async def test_the_list_tells_runs_and_states_and_no_ids(pairs: Pairs):
+    await pairs.boot("default", "run_1")
+    await pairs.boot("warm")
+
+    everything, warm, runs = pairs.list({}), pairs.list({"state": "warm"}), pairs.list({"run": "run_1"})
+
+    assert everything.total == 2
+    assert warm.pairs == (PairSummary("", "warm", "warm", 0),)
+    assert runs.pairs == (PairSummary("run_1", "default", "started", 0),)
+    assert pairs.list({"profile": "warm", "state": "started"}).total == 0
+    assert pairs.list({"pair": "p"}).total == 0
+
+
+async def test_what_the_engine_saw_can_be_asked_for_after_the_end_and_again(engine, pairs: Pairs):
+    pair = (await pairs.boot("default", "run_1")).pair
+    engine.tell("oom", engine.find("executor"))
+
+    first = await pairs.wait_for_end(pair.pair_id, force=True)
+    second = await pairs.wait_for_end(pair.pair_id, force=False)
+
+    assert first == second == ("memory",)
+    with pytest.raises(UnknownPair):
+        pairs.find(pair.pair_id)
+
+
+async def test_nobody_can_end_a_pair_whose_id_he_does_not_have(pairs: Pairs):
+    pair = (await pairs.boot("default", "run_1")).pair
+
+    for guess in ("", pair.name, pair.pair_id[:-1], "run_1"):
+        with pytest.raises(UnknownPair):
+            await pairs.wait_for_end(guess, force=True)
+
+    assert pair.state == "started"
+
+
+async def test_a_pair_is_ended_once_however_often_it_is_asked_for(engine, pairs: Pairs):
+    pair = (await pairs.boot("default", "run_1")).pair
+
+    await asyncio.gather(*(pairs.wait_for_end(pair.pair_id, force=True) for _ in range(5)))
+
+    assert engine.calls.count("kill_and_remove") == 2
+    assert engine.calls.count("remove_volume") == 1
+
+
+async def test_a_pair_that_outlives_its_time_is_ended(engine, pairs: Pairs):
+    now = [1000.0]
+    pairs._clock = lambda: now[0]
+    pair = (await pairs.boot("default", "run_1")).pair
+    ending = asyncio.create_task(pairs.wait_for_end(pair.pair_id, force=True))
+    ending.cancel()
+
+    pairs.end_expired()
+    before = pair.state
+    now[0] += PAIR_LIFETIME_S
+    pairs.end_expired()
+    await pairs.end_all()
+
+    assert (before, pair.state) == ("started", "ending")

@@ -1,0 +1,65 @@
+"""The profile of container runs as data; what the kernel makes of it is tried in a container."""
+
+from exec_supervisor.broker.seccomp_profile import (
+    ALLOWED,
+    INTERNET,
+    build_profile,
+)
+from exec_supervisor.system_calls import (
+    AF_UNIX,
+    DEVICE_TYPES,
+    NAMESPACE_FLAGS,
+    REFUSED,
+    S_IFMT,
+    TIOCLINUX,
+    TIOCSTI,
+    UNKNOWN,
+)
+
+ONLY_WITH_ARGUMENTS = {"socket", "socketpair", "clone", "mknod", "mknodat", "ioctl"}
+
+
+def load_conditions(name: str) -> list[list[dict[str, int]]]:
+    return [rule["args"] for rule in build_profile()["syscalls"] if name in rule["names"]]
+
+
+def test_nothing_that_bubblewrap_refuses_is_allowed():
+    allowed = {
+        name for rule in build_profile()["syscalls"] if rule["action"] == "SCMP_ACT_ALLOW" for name in rule["names"]
+    }
+
+    assert build_profile()["defaultAction"] == "SCMP_ACT_ERRNO"
+    assert allowed & {*REFUSED, *UNKNOWN} == set()
+    assert len(set(ALLOWED)) == len(ALLOWED)
+    assert set(ALLOWED) & ONLY_WITH_ARGUMENTS == set()
+
+
+def test_sockets_are_of_the_unix_family_unless_a_network_was_asked_for():
+    assert load_conditions("socket") == [[{"index": 0, "value": AF_UNIX, "op": "SCMP_CMP_EQ"}]]
+    assert load_conditions("socketpair") == load_conditions("socket")
+
+    rules = build_profile(INTERNET)["syscalls"]
+
+    families = [rule["args"][0]["value"] for rule in rules if "socket" in rule["names"]]
+    assert families == [1, 2, 10, 16]
+
+
+def test_no_flag_of_a_new_namespace_passes():
+    ((condition,),) = load_conditions("clone")
+
+    assert (condition["op"], condition["valueTwo"]) == ("SCMP_CMP_MASKED_EQ", 0)
+    assert all(condition["value"] & flag for flag in NAMESPACE_FLAGS)
+
+
+def test_devices_and_what_types_into_terminals_stay_out():
+    for name in ("mknod", "mknodat"):
+        kinds = [condition["valueTwo"] for (condition,) in load_conditions(name)]
+        assert {condition["value"] for (condition,) in load_conditions(name)} == {S_IFMT}
+        assert set(kinds) & set(DEVICE_TYPES) == set()
+    requests = [condition["valueTwo"] for (condition,) in load_conditions("ioctl")]
+    assert set(requests) & {TIOCSTI, TIOCLINUX} == set()
+    assert {condition["value"] for (condition,) in load_conditions("ioctl")} == {0xFFFFFFFF}
+
+
+def test_no_architecture_brings_its_32_bit_kind():
+    assert {tuple(entry["subArchitectures"]) for entry in build_profile()["archMap"]} == {()}

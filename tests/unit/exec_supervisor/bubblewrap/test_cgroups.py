@@ -1,0 +1,118 @@
+"""Control groups over plain folders: which place is chosen, what is written, what the kernel's counters mean."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from everturn.wire.execution import RunLimits
+from exec_supervisor.bubblewrap.cgroups import Cgroup, parse_own_cgroups, try_create_cgroup
+
+LIMITS = RunLimits(memory_bytes=1000, processes=10)
+OWN_V1 = "8:pids:/\n4:memory:/app/x\n9:name=systemd:/\n0::/\n"
+OWN_V2 = "0::/system.slice/app.service\n"
+
+
+def folder(root: Path, path: str, control: str = "") -> Path:
+    place = root / path
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "cgroup.subtree_control").write_text(control)
+    return place
+
+
+def test_own_paths_are_read_per_controller():
+    text = "3:cpu,cpuacct:/c\n" + OWN_V1
+
+    paths = parse_own_cgroups(text)
+
+    assert (paths["cpu"], paths["cpuacct"], paths["memory"], paths["pids"], paths[""]) == (
+        "/c",
+        "/c",
+        "/app/x",
+        "/",
+        "/",
+    )
+
+
+def test_version_1_makes_a_group_per_controller_below_our_own(tmp_path):
+    folder(tmp_path, "memory/app/x")
+    folder(tmp_path, "pids")
+
+    cgroup = try_create_cgroup("run", LIMITS, root=tmp_path, own=OWN_V1)
+
+    assert cgroup == Cgroup(1, tmp_path / "memory/app/x/everturn-run", tmp_path / "pids/everturn-run")
+    assert (cgroup.memory / "memory.limit_in_bytes").read_text() == "1000"
+    assert (cgroup.processes / "pids.max").read_text() == "13"
+
+
+def test_version_2_makes_a_sibling_where_the_parent_hands_out_both_controllers(tmp_path):
+    folder(tmp_path, "system.slice", "cpu memory pids")
+    folder(tmp_path, "system.slice/app.service", "")
+
+    cgroup = try_create_cgroup("run", LIMITS, root=tmp_path, own=OWN_V2)
+
+    assert cgroup is not None
+    assert cgroup.folders() == (tmp_path / "system.slice/everturn-run",)
+    assert (cgroup.memory / "memory.max").read_text() == "1000"
+
+
+def test_version_2_prefers_a_child_of_our_own(tmp_path):
+    folder(tmp_path, "system.slice", "memory pids")
+    own = folder(tmp_path, "system.slice/app.service", "memory pids")
+
+    cgroup = try_create_cgroup("run", LIMITS, root=tmp_path, own=OWN_V2)
+
+    assert cgroup is not None
+    assert cgroup.memory.parent == own
+
+
+@pytest.mark.parametrize("own", [OWN_V2, OWN_V1, "0::/\n", ""])
+def test_where_no_group_can_be_had_there_is_none(tmp_path, own):
+    assert try_create_cgroup("run", LIMITS, root=tmp_path / "nothing", own=own) is None
+
+
+def test_a_group_that_is_already_there_is_not_taken_over(tmp_path):
+    folder(tmp_path, "system.slice", "memory pids")
+    folder(tmp_path, "system.slice/app.service")
+    folder(tmp_path, "system.slice/everturn-run")
+
+    assert try_create_cgroup("run", LIMITS, root=tmp_path, own=OWN_V2) is None
+
+
+def test_groups_left_by_killed_supervisors_are_removed(tmp_path):
+    folder(tmp_path, "system.slice", "memory pids")
+    folder(tmp_path, "system.slice/app.service")
+    old, fresh = tmp_path / "system.slice/everturn-old", tmp_path / "system.slice/everturn-fresh"
+    for place in (old, fresh):
+        place.mkdir()
+    os.utime(old, (0, 0))
+
+    try_create_cgroup("run", LIMITS, root=tmp_path, own=OWN_V2)
+
+    assert (old.exists(), fresh.exists()) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("version", "memory", "pids", "hits"),
+    [
+        (1, "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n", "max 0\n", ()),
+        (1, "oom_kill_disable 0\noom_kill 2\n", "max 0\n", ("memory",)),
+        (2, "low 0\noom 1\noom_kill 1\n", "max 5\n", ("memory", "processes")),
+        (2, "nonsense", "", ()),
+    ],
+)
+def test_the_kernels_counters_name_the_limits(tmp_path, version, memory, pids, hits):
+    (tmp_path / ("memory.events" if version == 2 else "memory.oom_control")).write_text(memory)
+    (tmp_path / "pids.events").write_text(pids)
+
+    assert Cgroup(version, tmp_path, tmp_path).load_hits() == hits
+
+
+def test_removing_twice_is_fine(tmp_path):
+    cgroup = Cgroup(2, tmp_path / "a", tmp_path / "a")
+    (tmp_path / "a").mkdir()
+
+    cgroup.remove()
+    cgroup.remove()
+
+    assert not (tmp_path / "a").exists()

@@ -1,0 +1,133 @@
+"""The room of a pair on real sockets: who may take the executor's line, and how it is seen that the executor ended."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from everturn.wire.execution import Booted, RunLimits
+from everturn.wire.framing import FrameError, encode_frame
+from everturn.wire.records import build_message
+from exec_supervisor.pair.room import build_posture, open_room
+
+UID = os.geteuid()
+
+
+async def connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async with asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(FileNotFoundError):
+                return await asyncio.open_unix_connection(str(path))
+            await asyncio.sleep(0.005)
+
+
+@contextlib.asynccontextmanager
+async def open_both(folder: Path):
+    """A room, and the executor's end of its line."""
+    connecting = asyncio.create_task(connect(folder / "line.sock"))
+    async with open_room(folder, UID) as room:
+        yield room, *(await connecting)
+
+
+async def test_the_line_is_taken_once_and_its_name_is_gone_before_a_program_could_come(tmp_path):
+    async with open_both(tmp_path) as (room, _, writer):
+        there = [path.name for path in tmp_path.iterdir()]
+        writer.write(encode_frame(build_message(Booted("cpython 3.11"))))
+
+        assert there == ["gateway.sock"]
+        assert await room.line.receive() == build_message(Booted("cpython 3.11"))
+        assert stat.S_IMODE((tmp_path / "gateway.sock").stat().st_mode) == 0o660
+        assert room.listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
+
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_another_user_does_not_get_the_line(tmp_path):
+    async def open_for_another() -> None:
+        async with open_room(tmp_path, UID + 1):
+            pytest.fail("somebody else was taken for the executor")
+
+    opening = asyncio.create_task(open_for_another())
+    reader, _ = await connect(tmp_path / "line.sock")
+
+    assert await reader.read(1) == b""
+    assert not opening.done()
+    opening.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await opening
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_many_strangers_are_no_wait_without_end(tmp_path):
+    async def open_for_another() -> None:
+        async with open_room(tmp_path, UID + 1):
+            pytest.fail("somebody else was taken for the executor")
+
+    opening = asyncio.create_task(open_for_another())
+    for _ in range(16):
+        reader, _ = await connect(tmp_path / "line.sock")
+        assert await reader.read(1) == b""
+
+    with pytest.raises(ConnectionRefusedError):
+        await opening
+
+
+async def test_its_end_waits_until_the_executor_has_hung_up_too(tmp_path):
+    async with open_both(tmp_path) as (room, reader, writer):
+        hung_up = asyncio.Event()
+
+        async def end_late() -> None:
+            assert await reader.read(1) == b""
+            writer.write(b"one word more")
+            hung_up.set()
+            writer.close()
+
+        late = asyncio.create_task(end_late())
+
+        await room.end()
+
+        assert hung_up.is_set()
+        await late
+
+
+async def test_its_end_does_not_disturb_who_is_listening(tmp_path):
+    async with open_both(tmp_path) as (room, reader, writer):
+        listening = asyncio.create_task(room.line.receive())
+        ending = asyncio.create_task(room.end())
+        assert await reader.read(1) == b""
+        writer.write(encode_frame(build_message(Booted("late"))))
+        writer.close()
+
+        assert await listening == build_message(Booted("late"))
+        await ending
+
+
+async def test_an_executor_that_stays_is_hung_up_on(tmp_path):
+    async with open_both(tmp_path) as (room, reader, writer):
+        await room.end()
+        await room.end()
+
+        assert await reader.read(1) == b""
+        with pytest.raises(ConnectionError):
+            while True:
+                writer.write(b"x")
+                await writer.drain()
+
+
+async def test_a_frame_that_would_fill_its_memory_is_not_read(tmp_path):
+    async with open_both(tmp_path) as (room, _, writer):
+        writer.write((8 << 20).to_bytes(4, "big"))
+
+        with pytest.raises(FrameError, match="too_large"):
+            await room.line.receive()
+
+
+async def test_what_only_the_engine_can_see_is_not_claimed(tmp_path):
+    async with open_both(tmp_path) as (room, *_):
+        assert (room.is_over_memory(RunLimits(memory_bytes=1)), room.load_hits()) == (False, ())
+        assert await room.read_errors() == ""
+        assert room.posture == build_posture(UID)

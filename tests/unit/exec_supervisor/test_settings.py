@@ -1,0 +1,40 @@
+"""The broker's settings: what it starts with and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from exec_supervisor.settings import BrokerSettings, split_address
+
+
+def test_without_any_setting_it_serves_a_socket_and_no_network(monkeypatch: pytest.MonkeyPatch):
+    for name in ("BROKER_SOCKET", "BROKER_TCP", "DOCKER_HOST", "BROKER_METRICS"):
+        monkeypatch.delenv(name, raising=False)
+
+    settings = BrokerSettings()
+
+    assert settings.socket == Path("/run/everturn/broker.sock")
+    assert (settings.tcp, settings.metrics) == ("", "")
+    assert settings.docker_host == "unix:///var/run/docker.sock"
+
+
+def test_an_empty_engine_address_is_the_usual_one():
+    assert BrokerSettings(docker_host="").docker_host == "unix:///var/run/docker.sock"
+
+
+def test_a_network_listener_without_all_three_files_is_refused():
+    with pytest.raises(ValidationError, match="BROKER_TLS_CLIENT_CA"):
+        BrokerSettings(tcp="127.0.0.1:7000", tls_cert=Path("c"), tls_key=Path("k"))
+
+
+@pytest.mark.parametrize("address", ["7000", "localhost", ":7000", "a b:1", "host:port", "::1:7000"])
+def test_an_address_needs_a_host_and_a_port(address: str):
+    with pytest.raises(ValidationError):
+        BrokerSettings(metrics=address)
+
+
+@pytest.mark.parametrize(("address", "parts"), [("localhost:0", ("localhost", 0)), ("[::1]:7000", ("::1", 7000))])
+def test_an_address_is_split_at_its_port(address: str, parts: tuple[str, int]):
+    assert BrokerSettings(metrics=address).metrics == address
+    assert split_address(address) == parts

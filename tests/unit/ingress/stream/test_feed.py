@@ -1,0 +1,112 @@
+"""What a client reads while entries come at awkward moments; the streams are in memory, the hub is the real one."""
+
+import asyncio
+import re
+from contextlib import aclosing
+from typing import Any, cast
+
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId
+from everturn.model.leases import EventCursor
+from everturn.ports.event_stream import EncodedEvent, Entry
+from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.memory.events import MemoryEvents
+from ingress.admission.metrics import IngressMetrics
+from ingress.stream.feed import Feed
+from ingress.stream.hub import Hub
+from ingress.stream.rows import Snapshot, StreamRows
+
+CONVERSATION = ConversationId("conv_1")
+ANN = Principal("t", "p", "ann")
+
+
+def at(n: int) -> EventCursor:
+    return EventCursor(1, n)
+
+
+def entry(n: int) -> Entry:
+    return Entry(at(n - 1), (EncodedEvent(at(n), "chat.delta", b"{}"),))
+
+
+class Rows(StreamRows):
+    """A conversation whose rows include the events up to `cursor`."""
+
+    def __init__(self, cursor: EventCursor) -> None:
+        nothing = cast(Any, None)
+        super().__init__(conversations=nothing, turns=nothing, inbox=nothing, clock=FixedClock())
+        self._cursor = cursor
+
+    async def check_owner(self, principal: Principal, conversation_id: ConversationId) -> None:
+        """It is theirs."""
+
+    async def load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
+        return Snapshot(self._cursor, f"id: {self._cursor}\nevent: stream_snapshot\n\n".encode())
+
+    async def load_head(self, principal: Principal, conversation_id: ConversationId) -> bytes:
+        return b""
+
+
+class OvertakenEvents(MemoryEvents):
+    """`late` is published while a client's read is on its way back; the hub has it before the client has its page."""
+
+    def __init__(self, late: Entry) -> None:
+        super().__init__()
+        self.late: Entry | None = late
+        self.hub: Hub | None = None
+
+    async def load_after(
+        self, conversation_id: ConversationId, after: EventCursor, *, max_entries: int
+    ) -> tuple[Entry, ...]:
+        found = await super().load_after(conversation_id, after, max_entries=max_entries)
+        late, self.late = self.late, None
+        if late is not None and self.hub is not None:
+            await self.publish(conversation_id, late, first=False)
+            while self.hub.positions()[conversation_id] < late.events[-1].id:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0)
+        return found
+
+
+class NoHints:
+    async def listen(self) -> Any:
+        await asyncio.Event().wait()
+        yield
+
+
+async def read_ids(hub: Hub, after: EventCursor | None, count: int) -> list[str]:
+    """The ids of the first frames that have one."""
+    client = await hub.open(ANN, CONVERSATION, after, None)
+    ids: list[str] = []
+    async with asyncio.timeout(10), aclosing(Feed(hub, heartbeat_s=60).chunks(client)) as chunks:
+        async for chunk in chunks:
+            ids += re.findall(r"^id: (.*)$", chunk.decode(), re.MULTILINE)
+            if len(ids) >= count:
+                break
+    hub.close(client)
+    return ids
+
+
+async def follow(after: EventCursor | None, count: int) -> list[str]:
+    """What a client gets of a stream with three entries, all in the rows, and a fourth that overtakes its read."""
+    events = OvertakenEvents(late=entry(4))
+    for n in range(1, 4):
+        await events.publish(CONVERSATION, entry(n), first=n == 1)
+    hub = Hub(reader=events, hints=cast(Any, NoHints()), rows=Rows(at(3)), metrics=IngressMetrics(), queue_bytes=10_000)
+    events.hub = hub
+    running = asyncio.create_task(hub.run())
+    try:
+        return await read_ids(hub, after, count)
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def test_an_entry_that_overtakes_the_read_behind_a_snapshot_is_not_missed() -> None:
+    assert await follow(None, 2) == ["1-3", "1-4"]
+
+
+async def test_an_entry_that_overtakes_the_read_of_a_client_that_has_all_needs_no_snapshot() -> None:
+    assert await follow(at(3), 1) == ["1-4"]
+
+
+async def test_an_entry_that_overtakes_a_page_comes_after_it() -> None:
+    assert await follow(at(1), 3) == ["1-2", "1-3", "1-4"]
