@@ -23,7 +23,7 @@ images: setup ## Make the images of container runs; does nothing when they are t
 	@$(LOCAL) images --base "$(BASE)"
 
 test: setup ## Run all tests, in groups side by side; TESTS=tests/unit ARGS='-k name -x' narrow it
-	@$(if $(strip $(TESTS)$(ARGS)),$(BIN)/pytest -q --durations=10 $(ARGS) $(TESTS),exec $(BIN)/python -P -m everturn_local.suite $(if $(LIMIT_S),--limit-s $(LIMIT_S)))
+	@$(if $(strip $(TESTS)$(ARGS)),$(BIN)/pytest -q --durations=10 $(ARGS) $(TESTS),exec $(BIN)/python -P -m everturn_local.suite $(if $(LIMIT_S),--limit-s $(LIMIT_S)) $(if $(MAX_UNSTEADY),--max-unsteady $(MAX_UNSTEADY)))
 
 check: setup ## Lint, format check, types, layers, architecture rules
 	@failed=; for gate in "ruff check $(SOURCES)" "ruff format --check --quiet $(SOURCES)" "pyright --warnings" \

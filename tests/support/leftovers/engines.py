@@ -45,7 +45,8 @@ class EngineView:
     def load_containers(self) -> list[tuple[str, str]]:
         """Name and state of each."""
         found = self._client.api.containers(all=True, filters=self._filters)
-        return [(entry["Names"][0].lstrip("/"), entry["State"]) for entry in found]
+        # One that is just being removed may have lost its names already.
+        return [((entry["Names"] or [entry["Id"]])[0].lstrip("/"), entry["State"]) for entry in found]
 
     def load_volumes(self) -> list[str]:
         return [found.name for found in self._client.volumes.list(filters=self._filters)]

@@ -14,9 +14,17 @@ from everturn_local.suite.run import run_suite
 GOOD, BAD = "def test_a(): pass\n", "def test_b(): assert 'the reason' == 0\n"
 
 
-def build_suite(root: Path, *groups: str) -> Suite:
+def build_suite(root: Path, *groups: str, max_unsteady: int = 0) -> Suite:
     env = {**load_environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return Suite(root, [Group(name) for name in groups], root / "logs", lanes=2, limit_s=120.0, env=env)
+    return Suite(
+        root,
+        [Group(name) for name in groups],
+        root / "logs",
+        lanes=2,
+        limit_s=120.0,
+        env=env,
+        max_unsteady=max_unsteady,
+    )
 
 
 def save_test(root: Path, group: str, text: str) -> None:
@@ -46,6 +54,47 @@ async def test_one_failure_ends_with_code_1_and_is_shown_between_the_progress_an
     assert sorted(line.partition(",")[0] for line in shown[:2]) == ["tests: a: 1 passed", "tests: b: 0 passed"]
     assert "the reason" in shown[-2]
     assert re.fullmatch(r"1 passed, 1 failed in [\d.]+s", shown[-1])
+
+
+FAILS_ONCE = """
+import pathlib
+
+def test_that_fails_once():
+    mark = pathlib.Path(__file__).with_name("was_here")
+    was_here = mark.exists()
+    mark.touch()
+    assert was_here, "the reason"
+
+def test_that_passes_runs_once_only():
+    mark = pathlib.Path(__file__).with_name("passed")
+    assert not mark.exists()
+    mark.touch()
+"""
+
+
+async def test_a_failure_that_passes_in_its_second_look_is_shown_and_does_not_fail_the_run(tmp_path: Path):
+    save_test(tmp_path, "tests/a", FAILS_ONCE)
+    shown: list[str] = []
+
+    code = await run_suite(build_suite(tmp_path, "tests/a", max_unsteady=1), shown.append)
+
+    assert code == 0
+    assert "the reason" in shown[-3]
+    assert shown[-2].startswith("unsteady: 1,")
+    assert re.fullmatch(r"2 passed, 0 failed in [\d.]+s", shown[-1])
+
+
+@pytest.mark.parametrize("max_unsteady", [1, 2])
+async def test_a_failure_that_stays_or_is_one_too_many_fails_the_run(tmp_path: Path, max_unsteady: int):
+    save_test(tmp_path, "tests/a", FAILS_ONCE)
+    save_test(tmp_path, "tests/b", BAD)
+    shown: list[str] = []
+
+    code = await run_suite(build_suite(tmp_path, "tests/a", "tests/b", max_unsteady=max_unsteady), shown.append)
+
+    assert code == 1
+    seen_steady = max_unsteady == 2
+    assert shown[-1].startswith("2 passed, 1 failed" if seen_steady else "1 passed, 2 failed")
 
 
 async def test_tests_outside_all_groups_are_refused_before_anything_runs(tmp_path: Path):

@@ -9,12 +9,15 @@ from everturn_local.suite.outcomes import (
     Counts,
     GroupRun,
     build_counts,
+    count_second_looks,
     is_good,
+    is_unsteady,
     parse_counts,
     render_failure,
     render_progress,
     render_slowest,
     render_total,
+    render_unsteady,
     try_find_last_file,
 )
 
@@ -154,3 +157,36 @@ def test_the_total_has_the_form_of_pytests_last_line():
 
 def test_the_total_of_good_groups_says_that_none_failed():
     assert render_total([run(PASSING)], 1.0) == "2 passed, 0 failed, 1 skipped in 1.00s"
+
+
+SECOND = "3 passed, 4 deselected in 1.00s\n"
+
+
+def unsteady(second: str = SECOND, second_exit_code: int | None = 0) -> GroupRun:
+    return GroupRun(Group("tests/unit"), 1, 2.0, FAILING, second=second, second_exit_code=second_exit_code)
+
+
+def test_only_tests_that_failed_are_looked_at_again():
+    assert count_second_looks(run(FAILING, exit_code=1)) == 3
+    assert count_second_looks(run(FAILING, exit_code=2)) == 0
+    assert count_second_looks(run(PASSING)) == 0
+
+
+def test_what_passes_in_its_second_look_is_unsteady_and_still_shown():
+    assert is_unsteady(unsteady())
+    assert build_counts(unsteady()) == Counts(passed=7)
+    assert "the failure itself" in render_failure(unsteady())
+    assert render_unsteady([unsteady(), run(PASSING)]).startswith("unsteady: 3,")
+    assert render_unsteady([run(PASSING)]) == ""
+
+
+@pytest.mark.parametrize(
+    ("second", "second_exit_code"),
+    [("1 failed, 2 passed in 1.00s\n", 1), ("", None), ("4 deselected in 0.10s\n", 0), (SECOND, -9)],
+)
+def test_what_does_not_pass_whole_in_its_second_look_has_failed(second: str, second_exit_code: int | None):
+    failed = unsteady(second, second_exit_code)
+
+    assert not is_unsteady(failed)
+    assert build_counts(failed) == Counts(passed=4, failed=1, errors=2)
+    assert render_unsteady([failed]) == ""

@@ -16,6 +16,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="everturn_local.suite", description="All tests, in groups side by side.")
     parser.add_argument("--lanes", type=int, default=len(os.sched_getaffinity(0)), help="groups at a time")
     parser.add_argument("--limit-s", type=float, default=840.0, help="seconds for all of it")
+    parser.add_argument("--max-unsteady", type=int, default=0, help="failed tests that may pass in a second run")
     chosen = parser.parse_args(arguments)
     suite = Suite(
         root=REPOSITORY,
@@ -24,6 +25,7 @@ def main(arguments: list[str]) -> int:
         lanes=chosen.lanes,
         limit_s=chosen.limit_s,
         env=load_environment(),
+        max_unsteady=chosen.max_unsteady,
     )
     try:
         return asyncio.run(run_suite(suite, lambda text: print(text, flush=True)))

@@ -1,19 +1,20 @@
 """Runs groups of tests as processes side by side and owns these processes; none outlives it."""
 
 import asyncio
+import shutil
 import signal
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from everturn_local.privileges import build_child_prefix
 from everturn_local.processes import KILLED_LIMIT_S, Child, kill_group
 from everturn_local.suite.groups import Group, build_selection
-from everturn_local.suite.outcomes import GroupRun, try_find_last_file
+from everturn_local.suite.outcomes import GroupRun, count_second_looks, try_find_last_file
 
 PYTEST_BROKE_DOWN = 3
 STOP_LIMIT_S = 20.0
@@ -21,16 +22,21 @@ STOP_LIMIT_S = 20.0
 
 MAX_LOG_BYTES = 16 * 1024 * 1024
 
-OPTIONS = ("-v", "--durations=10", "-p", "no:cacheprovider")
-"""With -v the output names each test when it starts, so that a crash has a name. The cache would have many writers."""
+OPTIONS = ("-v", "--durations=10")
+"""With -v the output names each test when it starts, so that a crash has a name."""
 
-AGAIN_OPTIONS = (*OPTIONS, "--tb=native")
+AGAIN_OPTIONS = ("--tb=native",)
 """Showing a failure parses its source, which in Python 3.11 can fail itself; this form doesn't parse."""
+
+ONLY_FAILED = ("--last-failed", "--last-failed-no-failures=none")
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """What runs where. `limit_s` bounds all of it; `logs` receives one file per group."""
+    """What runs where. `limit_s` bounds all of it; `logs` receives one file per group.
+
+    `max_unsteady`: as many failed tests in all of it may run a second time. More of them are not looked at again.
+    """
 
     root: Path
     groups: Sequence[Group]
@@ -38,6 +44,7 @@ class Suite:
     lanes: int
     limit_s: float
     env: Mapping[str, str]
+    max_unsteady: int = 0
 
 
 async def run_groups(suite: Suite, take: Callable[[GroupRun], None]) -> None:
@@ -63,14 +70,42 @@ async def _run_lane(suite: Suite, waiting: deque[Group], deadline: float, take: 
 
 async def _run_group(suite: Suite, group: Group, deadline: float) -> GroupRun:
     started = time.monotonic()
-    log = suite.logs / f"{group.name.replace('/', '-')}.log"
-    code = await _run_pytest(suite, [*OPTIONS, *build_selection(group, suite.groups)], log, deadline)
+    log = _find_log(suite, group)
+    cache = log.with_suffix(".cache")
+    shutil.rmtree(cache, ignore_errors=True)
+    code = await _run_pytest(suite, [*_keep_in(cache), *build_selection(group, suite.groups)], log, deadline)
     text, again = load_log(log), ""
     if code == PYTEST_BROKE_DOWN and (file := try_find_last_file(text)) is not None:
         log = log.with_suffix(".again.log")
-        await _run_pytest(suite, [*AGAIN_OPTIONS, file], log, deadline)
+        await _run_pytest(suite, [*AGAIN_OPTIONS, *_keep_in(cache), file], log, deadline)
         again = load_log(log)
     return GroupRun(group, code, time.monotonic() - started, text, again)
+
+
+async def look_again(suite: Suite, runs: Sequence[GroupRun], limit_s: float) -> list[GroupRun]:
+    """The same runs; where some tests failed, with what these did when they ran once more with nothing beside them."""
+    deadline = time.monotonic() + limit_s
+    wanted = sum(map(count_second_looks, runs))
+    if not 0 < wanted <= suite.max_unsteady:
+        return list(runs)
+    return [await _look_again(suite, run, deadline) if count_second_looks(run) else run for run in runs]
+
+
+async def _look_again(suite: Suite, run: GroupRun, deadline: float) -> GroupRun:
+    log = _find_log(suite, run.group)
+    cache, log = log.with_suffix(".cache"), log.with_suffix(".second.log")
+    selection = build_selection(run.group, suite.groups)
+    code = await _run_pytest(suite, [*ONLY_FAILED, *_keep_in(cache), *selection], log, deadline)
+    return replace(run, second=load_log(log), second_exit_code=code)
+
+
+def _find_log(suite: Suite, group: Group) -> Path:
+    return suite.logs / f"{group.name.replace('/', '-')}.log"
+
+
+def _keep_in(cache: Path) -> tuple[str, ...]:
+    """Where pytest notes what failed: a folder for each group, since groups run at the same time."""
+    return ("-o", f"cache_dir={cache}")
 
 
 async def _run_pytest(suite: Suite, arguments: Sequence[str], log: Path, deadline: float) -> int | None:
@@ -78,7 +113,7 @@ async def _run_pytest(suite: Suite, arguments: Sequence[str], log: Path, deadlin
     log.write_bytes(b"")
     # -P keeps the current folder off the import path, as the program pytest does.
     argv = [*build_child_prefix(death_signal="INT"), sys.executable, "-P", "-m", "pytest", f"--rootdir={suite.root}"]
-    child = Child([*argv, *arguments], env=suite.env, log=log, folder=suite.root)
+    child = Child([*argv, *OPTIONS, *arguments], env=suite.env, log=log, folder=suite.root)
     try:
         async with asyncio.timeout(deadline - time.monotonic()):
             return await child.wait_exit()

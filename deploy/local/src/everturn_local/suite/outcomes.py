@@ -16,8 +16,9 @@ FAILURES = re.compile(r"^=+ (?:ERRORS|FAILURES) =+$", re.MULTILINE)
 STARTED = re.compile(r"^(tests/[^\s:]+\.py)::\S.*$", re.MULTILINE)
 DURATION = re.compile(r"^([\d.]+)s (?:call|setup|teardown) +(\S.*)$", re.MULTILINE)
 
+TESTS_FAILED = 1
 EXIT_WORDS = {
-    1: "tests failed",
+    TESTS_FAILED: "tests failed",
     2: "it was interrupted",
     3: "pytest broke down",
     4: "pytest was used wrongly",
@@ -29,7 +30,8 @@ EXIT_WORDS = {
 class GroupRun:
     """A group that ran. `exit_code` is negative for a signal and None when the time for all of the tests was over.
 
-    `text` is what it wrote; `again` what its last file wrote when that was run once more to show why pytest broke down.
+    `text` is what it wrote; `again` what its last file wrote when that was run once more to show why pytest broke down;
+    `second` what its failed tests wrote when only they were run once more, with the exit code of that.
     """
 
     group: Group
@@ -37,6 +39,8 @@ class GroupRun:
     took_s: float
     text: str
     again: str = ""
+    second: str = ""
+    second_exit_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +66,23 @@ def is_good(run: GroupRun) -> bool:
     return run.exit_code == 0 and parse_counts(run.text) != Counts()
 
 
+def count_second_looks(run: GroupRun) -> int:
+    """How many of its tests failed, when that is all that went wrong."""
+    counts = parse_counts(run.text)
+    return counts.failed + counts.errors if run.exit_code == TESTS_FAILED else 0
+
+
+def is_unsteady(run: GroupRun) -> bool:
+    """Some of it failed, and all of that passed when it was run once more."""
+    counts = parse_counts(run.second)
+    return run.second_exit_code == 0 and counts.passed > 0 and not counts.failed and not counts.errors
+
+
 def build_counts(run: GroupRun) -> Counts:
+    """An unsteady test counts as passed: its second run told so."""
     found = parse_counts(run.text)
+    if is_unsteady(run):
+        return Counts(passed=found.passed + parse_counts(run.second).passed, skipped=found.skipped)
     lost = not is_good(run) and not found.failed and not found.errors
     return found + Counts(errors=1) if lost else found
 
@@ -100,7 +119,23 @@ def render_failure(run: GroupRun) -> str:
             f"{'#' * 20} {run.group.name}: its last file once more {'#' * 20}",
             _cut(_find_failures(run.again, TAIL_LINES)),
         ]
+    if run.second:
+        end = "passed" if is_unsteady(run) else "failed again"
+        parts += [
+            f"{'#' * 20} {run.group.name}: what failed was run once more and {end} {'#' * 20}",
+            _cut(_find_failures(run.second, INTERRUPTED_TAIL_LINES)),
+        ]
     return "\n".join(parts)
+
+
+def render_unsteady(runs: Iterable[GroupRun]) -> str:
+    """How many tests failed and then passed; nothing where none did. The race behind each is still to be found."""
+    found = sum(parse_counts(run.second).passed for run in runs if is_unsteady(run))
+    return (
+        f"unsteady: {found}, shown above: they failed, and passed alone. Each hides a race to be found."
+        if found
+        else ""
+    )
 
 
 def render_slowest(runs: Iterable[GroupRun]) -> str:
