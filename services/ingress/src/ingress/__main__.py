@@ -1,21 +1,24 @@
-"""One ingress process: `python -m ingress`."""
+"""One ingress process: `python -m ingress` serves, `python -m ingress COMMAND` does one of COMMANDS and ends."""
 
+import argparse
 import asyncio
 import json
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 import uvicorn
 from pydantic import ValidationError
 from sse_starlette.sse import AppStatus
 
+from everturn.errors import EverturnError
 from everturn.telemetry.logging import configure_logging
 from ingress.app import Parts, build_app
 from ingress.bootstrap import open_parts
+from ingress.operations.commands import Command, parse_arguments
 from ingress.settings import IngressSettings
 
 HEADER_BUFFER_BYTES = 262_144
@@ -99,8 +102,20 @@ def announce_ready(settings: IngressSettings, parts: Parts, port: int) -> None:
         pipe.write(json.dumps(ready) + "\n")
 
 
-def main() -> int:
-    """The process's exit status: 2 for settings that don't do."""
+async def run_serve(settings: IngressSettings, _: argparse.Namespace) -> int:
+    """The command that is meant when none is named."""
+    await run_ingress(settings)
+    return 0
+
+
+COMMANDS = {
+    "serve": Command("Serve requests until SIGTERM; this is what happens without a command.", run_serve),
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The process's exit status: 2 for settings or arguments that don't do, 1 for a command that could not do it."""
+    command, read = parse_arguments(COMMANDS, arguments, default="serve")
     try:
         settings = IngressSettings()  # pyright: ignore[reportCallIssue] required settings come from the environment
     except ValidationError as error:
@@ -108,9 +123,12 @@ def main() -> int:
             sys.stderr.write(f"ingress: {'.'.join(map(str, problem['loc']))}: {problem['msg']}\n")
         return 2
     configure_logging(settings.log_level, settings.log_format)
-    asyncio.run(run_ingress(settings))
-    return 0
+    try:
+        return asyncio.run(command.run(settings, read))
+    except EverturnError as error:
+        sys.stderr.write(f"ingress: {error}\n")
+        return 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

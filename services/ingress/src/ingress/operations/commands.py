@@ -1,0 +1,33 @@
+"""What `python -m ingress` can be told to do: a command is a module of this room, and a line in `__main__.COMMANDS`."""
+
+import argparse
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ingress.settings import IngressSettings
+
+
+def _no_arguments(_: argparse.ArgumentParser) -> None:
+    """Most commands have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`run` gives the exit status; `add_arguments` names what the command line of this command may hold."""
+
+    help: str
+    run: Callable[[IngressSettings, argparse.Namespace], Coroutine[Any, Any, int]]
+    add_arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments
+
+
+def parse_arguments(
+    commands: Mapping[str, Command], arguments: Sequence[str], *, default: str
+) -> tuple[Command, argparse.Namespace]:
+    """The command that is meant, `default` where none is named. Raises SystemExit with 2 for what can't be read."""
+    parser = argparse.ArgumentParser(prog="ingress", description=f"Without a command: {default}.")
+    known = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name, command in commands.items():
+        command.add_arguments(known.add_parser(name, help=command.help, description=command.help))
+    read = parser.parse_args(arguments or [default])
+    return commands[read.command], read
