@@ -18,7 +18,8 @@ from everturn.errors import EverturnError
 from everturn.telemetry.logging import configure_logging
 from ingress.app import Parts, build_app
 from ingress.bootstrap import open_parts
-from ingress.operations.commands import Command, parse_arguments
+from ingress.operations import verify_export
+from ingress.operations.commands import AnyCommand, Command, OfflineCommand, parse_arguments
 from ingress.settings import IngressSettings
 
 HEADER_BUFFER_BYTES = 262_144
@@ -108,14 +109,17 @@ async def run_serve(settings: IngressSettings, _: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {
+COMMANDS: dict[str, AnyCommand] = {
     "serve": Command("Serve requests until SIGTERM; this is what happens without a command.", run_serve),
+    "verify-export": OfflineCommand(verify_export.HELP, verify_export.verify_export, verify_export.add_arguments),
 }
 
 
 def main(arguments: Sequence[str]) -> int:
     """The process's exit status: 2 for settings or arguments that don't do, 1 for a command that could not do it."""
     command, read = parse_arguments(COMMANDS, arguments, default="serve")
+    if isinstance(command, OfflineCommand):
+        return command.run(read)
     try:
         settings = IngressSettings()  # pyright: ignore[reportCallIssue] required settings come from the environment
     except ValidationError as error:

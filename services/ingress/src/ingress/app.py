@@ -18,6 +18,7 @@ from everturn.ports.conversations import Conversations
 from everturn.ports.event_stream import EventErasure, EventReader
 from everturn.ports.feedback import FeedbackBook
 from everturn.ports.inbox import Inbox
+from everturn.ports.life.exports import Exports
 from everturn.ports.objects import Objects
 from everturn.ports.runs.presences import Presences
 from everturn.ports.turns import Turns
@@ -42,6 +43,8 @@ from ingress.feedback import endpoints as feedback
 from ingress.health import docs
 from ingress.health import endpoints as health
 from ingress.health.readiness import Part
+from ingress.life import endpoints as life
+from ingress.life.exporting import ExportService
 from ingress.resources import endpoints as resources
 from ingress.settings import IngressSettings
 from ingress.stream import sse
@@ -63,6 +66,7 @@ class Parts:
     inbox: Inbox
     turns: Turns
     feedback: FeedbackBook
+    exports: Exports
     artifacts: Artifacts
     objects: Objects
     wires: Wires
@@ -82,6 +86,7 @@ def build_app(parts: Parts) -> FastAPI:
     for router in (
         conversations.router,
         turns.router,
+        life.router,
         chat.router,
         signals.submit_router,
         signals.router,
@@ -110,6 +115,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
         ids=parts.ids,
     )
     app.state.feedback = feedback.FeedbackService(parts.feedback, parts.clock)
+    app.state.exports = ExportService(parts.exports)
     app.state.files = resources.FileService(parts.artifacts, parts.objects)
     app.state.streams = _build_streams(parts)
     app.state.hub = app.state.streams.hub

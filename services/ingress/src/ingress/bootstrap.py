@@ -25,6 +25,7 @@ DRIVERS = {
     "inbox": "everturn.postgres.inbox:PostgresInbox",
     "turns": "everturn.postgres.turns:PostgresTurns",
     "feedback": "everturn.postgres.feedback:PostgresFeedback",
+    "exports": "everturn.postgres.life.exports:PostgresExports",
     "artifacts": "everturn.postgres.artifacts:PostgresArtifacts",
 }
 POOL_SIZE = 16
@@ -53,6 +54,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             inbox=load_driver("inbox")(database),
             turns=load_driver("turns")(database),
             feedback=load_driver("feedback")(database),
+            exports=load_driver("exports")(database),
             artifacts=load_driver("artifacts")(database),
             objects=load_driver("objects")(settings.objects_url),
             wires=Wires(wire.doorbells, wire.hints, wire.inbox_bells),

@@ -217,17 +217,23 @@ def canonical_json(body: Body) -> str:
     )
 
 
+def link_hash(
+    last_hash: str, *, seq: int, turn_id: str, round: int, type: str, ref: str, call_id: str | None, ts: str, body: str
+) -> str:
+    """The hash of a stored block: over the hash of the one before it, its place, and the bytes of its body."""
+    fields = (last_hash, str(seq), turn_id, str(round), type, ref, call_id or "", ts, body)
+    return hashlib.sha256("\x1f".join(fields).encode()).hexdigest()
+
+
 def _link(last_hash: str, seq: int, block: BlockDraft | Block, body_json: str) -> str:
-    fields = (
+    return link_hash(
         last_hash,
-        str(seq),
-        block.turn_id,
-        str(block.round),
-        block.type.value,
-        block.ref,
-        block.call_id or "",
-        block.ts,
+        seq=seq,
+        turn_id=block.turn_id,
+        round=block.round,
+        type=block.type.value,
+        ref=block.ref,
+        call_id=block.call_id,
+        ts=block.ts,
+        body=body_json,
     )
-    digest = hashlib.sha256("\x1f".join(fields).encode())
-    digest.update(b"\x1f" + body_json.encode())
-    return digest.hexdigest()

@@ -21,9 +21,21 @@ class Command:
     add_arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments
 
 
+@dataclass(frozen=True, slots=True)
+class OfflineCommand:
+    """A command that needs no settings and no server."""
+
+    help: str
+    run: Callable[[argparse.Namespace], int]
+    add_arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments
+
+
+AnyCommand = Command | OfflineCommand
+
+
 def parse_arguments(
-    commands: Mapping[str, Command], arguments: Sequence[str], *, default: str
-) -> tuple[Command, argparse.Namespace]:
+    commands: Mapping[str, AnyCommand], arguments: Sequence[str], *, default: str
+) -> tuple[AnyCommand, argparse.Namespace]:
     """The command that is meant, `default` where none is named. Raises SystemExit with 2 for what can't be read."""
     parser = argparse.ArgumentParser(prog="ingress", description=f"Without a command: {default}.")
     known = parser.add_subparsers(dest="command", metavar="COMMAND")

@@ -1,0 +1,117 @@
+"""The lines of an exported conversation: a header, its blocks, artifacts, signals and feedback, and an end line."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+FORMAT = "everturn.export.v1"
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class HeaderLine(_Line):
+    """The first line. `blocks` and `last_hash` are those of the moment the export began. Times are ISO 8601 in UTC."""
+
+    line: Literal["header"] = "header"
+    format: Literal["everturn.export.v1"] = FORMAT
+    conversation_id: str
+    title: str
+    bundle_id: str | None
+    created_at: str
+    last_activity_at: str
+    blocks: Count
+    last_hash: Sha256
+
+
+class BlockLine(_Line):
+    """One block. `body` is the JSON text as it is stored, which the hash is over; `previous` the hash before it."""
+
+    line: Literal["block"] = "block"
+    seq: int
+    turn_id: str
+    round: int
+    type: str
+    ref: str
+    call_id: str | None
+    body: str
+    ts: str
+    ts_first: str | None
+    previous: Sha256
+    hash: Sha256
+
+
+class ArtifactLine(_Line):
+    """A stored file without its bytes; `sha256` is over them, `size` counts them."""
+
+    line: Literal["artifact"] = "artifact"
+    artifact_id: str
+    turn_id: str
+    ref: str
+    rn: str
+    kind: str
+    filename: str
+    mime: str
+    size: Count
+    sha256: Sha256
+    visibility: str
+    verdict: str
+    description: str
+    removed: bool
+    created_at: str
+
+
+class SignalLine(_Line):
+    """Something said to a turn. `attachments` are ids of artifacts; `event` is there for external events."""
+
+    line: Literal["signal"] = "signal"
+    signal_id: str
+    turn_id: str | None
+    kind: str
+    state: str
+    text: str
+    attachments: tuple[str, ...] = Field(strict=False)
+    event: dict[str, Any] | None
+    round: int | None
+    promoted_to: str | None
+    created_at: str
+
+
+class FeedbackLine(_Line):
+    """A judgement of a turn."""
+
+    line: Literal["feedback"] = "feedback"
+    turn_id: str
+    origin: str
+    reaction: str | None
+    text: str
+    confidence: float | None
+    ts: str
+
+
+class BrokenLine(_Line):
+    """The last line of an export that could not be read to its end."""
+
+    line: Literal["broken"] = "broken"
+    detail: str
+
+
+class EndLine(_Line):
+    """The last line: how many lines of each kind there are, and the hash of the last block."""
+
+    line: Literal["end"] = "end"
+    blocks: Count
+    artifacts: Count
+    signals: Count
+    feedback: Count
+    last_hash: Sha256
+
+
+ExportLine = Annotated[
+    HeaderLine | BlockLine | ArtifactLine | SignalLine | FeedbackLine | BrokenLine | EndLine,
+    Field(discriminator="line"),
+]
+EXPORT_LINE: TypeAdapter[ExportLine] = TypeAdapter(ExportLine)

@@ -1,0 +1,89 @@
+"""A conversation is read out page by page, by its owner only."""
+
+import pytest
+
+from everturn.errors import NotFound
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId
+from everturn.model.signals import ExternalEvent, SignalKind
+from everturn.ports.life import exports as port
+from everturn.ports.life.exports import Section
+from everturn.postgres.life.exports import PostgresExports
+from everturn.testing.contracts.stage import ANN, STRANGERS, Stage, closing, commit, think
+from everturn.testing.database_roles import Roles
+from everturn.timeline.export_check import check_export
+from everturn.timeline.export_lines import ExportWriter
+from everturn.wire.export import BlockLine, SignalLine
+
+
+async def talk(stage: Stage, *texts: str) -> ConversationId:
+    receipt = await stage.say("Hello.", uploads=(stage.upload(),))
+    claim = await stage.claim(receipt.conversation_id)
+    await stage.signal(receipt.conversation_id, SignalKind.STEER, "shorter")
+    await stage.tell(receipt.conversation_id, ExternalEvent("form", {"a": 1}), uploads=(stage.upload("b.csv"),))
+    blocks = think(claim, *texts)
+    await stage.timelines.commit(claim.lease, commit(claim, blocks))
+    await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq + 2, after=blocks))
+    return receipt.conversation_id
+
+
+async def export(exports: PostgresExports, conversation_id: ConversationId) -> tuple[list[bytes], int]:
+    """The lines, and how many pages of blocks there were."""
+    header = await exports.load_header(ANN, conversation_id)
+    writer, last, pages = ExportWriter(), None, 0
+    lines = [writer.render(header)]
+    while page := await exports.load_blocks(ANN, conversation_id, after=last, last_seq=header.blocks):
+        lines += [writer.render(line) for line in page]
+        last, pages = page[-1], pages + 1
+    for section in Section:
+        after = ""
+        while (rows := await exports.load_page(ANN, conversation_id, section, after=after)).lines:
+            lines += [writer.render(line) for line in rows.lines]
+            after = rows.after
+    return [*lines, writer.render_end()], pages
+
+
+async def test_what_is_read_out_verifies(roles: Roles, postgres_stage: Stage) -> None:
+    conversation_id = await talk(postgres_stage, "a", "b\x00", "ü\u2028")
+
+    lines, pages = await export(PostgresExports(roles.ingress), conversation_id)
+
+    end = check_export(lines).end
+    assert (end.blocks, end.artifacts, end.signals, end.feedback, pages) == (4, 2, 2, 0, 1)
+
+
+async def test_pages_are_bounded_by_bytes_and_by_rows(roles: Roles, postgres_stage: Stage) -> None:
+    long = "x" * (port.PAGE_BYTES // 2 + 1)
+    conversation_id = await talk(postgres_stage, *["y"] * (port.PAGE_ROWS + 5), long, long, long)
+
+    lines, pages = await export(PostgresExports(roles.ingress), conversation_id)
+
+    assert check_export(lines).end.blocks == port.PAGE_ROWS + 9
+    assert pages == 3
+
+
+async def test_signals_keep_what_was_said_with_them(roles: Roles, postgres_stage: Stage) -> None:
+    conversation_id = await talk(postgres_stage, "a")
+
+    page = await PostgresExports(roles.ingress).load_page(ANN, conversation_id, Section.SIGNALS, after="")
+
+    steer, event = page.lines
+    assert isinstance(steer, SignalLine)
+    assert isinstance(event, SignalLine)
+    assert (steer.kind, steer.text) == ("steer", "shorter")
+    assert event.event == {"kind": "form", "payload": {"a": 1}, "reactive": True, "iteration_credit": 0}
+    assert len(event.attachments) == 1
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+async def test_a_stranger_reads_nothing(roles: Roles, postgres_stage: Stage, stranger: Principal) -> None:
+    conversation_id = await talk(postgres_stage, "a")
+    exports = PostgresExports(roles.ingress)
+
+    with pytest.raises(NotFound):
+        await exports.load_header(stranger, conversation_id)
+    blocks: tuple[BlockLine, ...] = await exports.load_blocks(stranger, conversation_id, after=None, last_seq=9)
+    pages = [await exports.load_page(stranger, conversation_id, section, after="") for section in Section]
+
+    assert blocks == ()
+    assert [page.lines for page in pages] == [(), (), ()]
