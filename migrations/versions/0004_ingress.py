@@ -10,7 +10,7 @@ revision = "0004"
 down_revision = "0003"
 
 SQL = Path(__file__).parents[1] / "sql"
-SCRIPTS: tuple[str, ...] = ()
+SCRIPTS: tuple[str, ...] = ("rest",)
 """Files of sql/0004, in the order they run."""
 DEFINER_FUNCTIONS: dict[str, tuple[str, ...]] = {}
 """Functions that run as everturn_dispatch, and who may call them."""

@@ -5,15 +5,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from everturn.model.identity import Principal
+from everturn.model.memory.user_memories import UserMemory, make_memory_id
 from everturn.postgres.database import Database, open_database
+from everturn.postgres.memory.user_memories import PostgresUserMemories
 from everturn.redis.wire import Wire, open_wire
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.redis import EmbeddedRedis
@@ -165,3 +169,16 @@ def assert_problem(answer: httpx2.Response, *statuses: int) -> dict[str, Any]:
 def refused() -> Callable[..., dict[str, Any]]:
     """Checks that an answer is a problem."""
     return assert_problem
+
+
+@pytest.fixture
+def remember(worker_database: Database) -> Callable[..., Awaitable[str]]:
+    """Keeps a memory as a worker does; the id is returned."""
+
+    async def save(user: str, text: str, *, tenant: str = "default", project: str = "default") -> str:
+        now = datetime.now(UTC)
+        memory = UserMemory(make_memory_id(text), text, now, now)
+        await PostgresUserMemories(worker_database).save(Principal(tenant, project, user), memory, None)
+        return memory.id
+
+    return save

@@ -32,7 +32,13 @@ STRANGERS = {
     "an expired token": (bearer("ann", exp=int(time.time()) - 600), 401),
     "the development header": ({"X-Dev-User": "ann"}, 401),
 }
-LISTS_OWN = {("GET", "/conversations/{tenant}/{project}"), ("POST", "/conversations/{tenant}/{project}")}
+LISTS_OWN = {
+    ("GET", "/conversations/{tenant}/{project}"),
+    ("POST", "/conversations/{tenant}/{project}"),
+    ("POST", "/conversations/{tenant}/{project}/search"),
+    ("GET", "/memory/{tenant}/{project}"),
+    ("DELETE", "/memory/{tenant}/{project}"),
+}
 """Routes without an id: another user gets an answer of its own, which a test below looks at."""
 
 BODIES: dict[tuple[str, str], Any] = {
@@ -53,6 +59,10 @@ BODIES: dict[tuple[str, str], Any] = {
     ("DELETE", "/conversations/{tenant}/{project}/{conversation_id}/signals/{signal_id}"): None,
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}/events"): None,
     ("GET", "/files/{tenant}/{project}/{artifact_id}"): None,
+    ("POST", "/conversations/{tenant}/{project}/search"): {"query": "secret"},
+    ("GET", "/memory/{tenant}/{project}"): None,
+    ("DELETE", "/memory/{tenant}/{project}"): None,
+    ("DELETE", "/memory/{tenant}/{project}/{memory_id}"): None,
 }
 
 
@@ -85,7 +95,7 @@ def production(start_ingress: Any) -> Any:
 
 
 @pytest.fixture
-async def owned(production: Any, ingress: Any) -> AsyncIterator[Owned]:
+async def owned(production: Any, ingress: Any, remember: Any) -> AsyncIterator[Owned]:
     async with httpx2.AsyncClient(base_url=production.url, timeout=20) as http:
         # The file comes in over the development ingress, because production takes none without an antivirus.
         attachment = {"filename": "a.csv", "data_base64": base64.b64encode(b"secret,1\n").decode()}
@@ -104,6 +114,7 @@ async def owned(production: Any, ingress: Any) -> AsyncIterator[Owned]:
         )
         ids["signal_id"] = signal.json()["signal_id"]
         turn = await http.get(f"/conversations/acme/one/{ids['conversation_id']}/turns/{ids['turn_id']}", headers=ann)
+        ids["memory_id"] = await remember("ann", "The secret is 42.", tenant="acme", project="one")
         ids["artifact_id"] = turn.json()["attachments"][0]["artifact_id"]
         yield Owned(http, ids)
 
@@ -151,7 +162,7 @@ async def test_another_user_lists_and_makes_only_its_own(owned: Owned) -> None:
 
 async def test_the_owner_gets_an_answer_from_every_route(owned: Owned) -> None:
     ann = bearer("ann", tenant="acme", project="one")
-    order = sorted(BODIES, key=lambda route: (route[0] == "DELETE", -len(route[1])))
+    order = sorted(BODIES, key=lambda route: (route[0] == "DELETE", -len(route[1]), route[1]))
 
     for route in order:
         if route[1].endswith("/events"):

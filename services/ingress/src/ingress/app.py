@@ -19,6 +19,9 @@ from everturn.ports.event_stream import EventErasure, EventReader
 from everturn.ports.feedback import FeedbackBook
 from everturn.ports.inbox import Inbox
 from everturn.ports.life.exports import Exports
+from everturn.ports.memory.embedder import Embedder
+from everturn.ports.memory.search import SnippetFinder
+from everturn.ports.memory.user_memories import MemoryBook
 from everturn.ports.objects import Objects
 from everturn.ports.runs.presences import Presences
 from everturn.ports.turns import Turns
@@ -45,7 +48,11 @@ from ingress.health import endpoints as health
 from ingress.health.readiness import Part
 from ingress.life import endpoints as life
 from ingress.life.exporting import ExportService
+from ingress.memory import endpoints as memory
+from ingress.memory.service import MemoryService
 from ingress.resources import endpoints as resources
+from ingress.search import endpoints as search
+from ingress.search.service import SearchService
 from ingress.settings import IngressSettings
 from ingress.stream import sse
 from ingress.stream.feed import Feed
@@ -77,6 +84,9 @@ class Parts:
     metrics: IngressMetrics
     check_database: Callable[[], Awaitable[None]]
     presences: Presences
+    memories: MemoryBook
+    finder: SnippetFinder
+    embedder: Embedder
 
 
 def build_app(parts: Parts) -> FastAPI:
@@ -91,6 +101,8 @@ def build_app(parts: Parts) -> FastAPI:
         signals.submit_router,
         signals.router,
         feedback.router,
+        memory.router,
+        search.router,
         sse.router,
         resources.router,
         health.router,
@@ -116,6 +128,10 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     )
     app.state.feedback = feedback.FeedbackService(parts.feedback, parts.clock)
     app.state.exports = ExportService(parts.exports)
+    app.state.memory = MemoryService(parts.memories)
+    app.state.search = SearchService(
+        finder=parts.finder, conversations=parts.conversations, embedder=parts.embedder, clock=parts.clock
+    )
     app.state.files = resources.FileService(parts.artifacts, parts.objects)
     app.state.streams = _build_streams(parts)
     app.state.hub = app.state.streams.hub

@@ -7,8 +7,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from everturn.embeddings.choice import choose_embedder
+from everturn.embeddings.opening import is_minilm_installed, open_embedder
 from everturn.model.ids import RandomIds
 from everturn.ports.clock import SystemClock
+from everturn.ports.memory.embedder import Embedder
 from ingress.admission.metrics import IngressMetrics
 from ingress.app import Parts
 from ingress.attachments.antivirus import Antivirus, choose_antivirus
@@ -27,6 +30,8 @@ DRIVERS = {
     "feedback": "everturn.postgres.feedback:PostgresFeedback",
     "exports": "everturn.postgres.life.exports:PostgresExports",
     "artifacts": "everturn.postgres.artifacts:PostgresArtifacts",
+    "memories": "everturn.postgres.memory.user_memories:PostgresUserMemories",
+    "finder": "everturn.postgres.memory.search:PostgresMemorySearch",
 }
 POOL_SIZE = 16
 
@@ -65,12 +70,21 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             metrics=IngressMetrics(),
             check_database=database.check,
             presences=wire.presences,
+            memories=load_driver("memories")(database),
+            finder=load_driver("finder")(database),
+            embedder=build_embedder(settings),
         )
 
 
 def build_antivirus(settings: IngressSettings) -> Antivirus:
     """The antivirus that the settings ask for."""
     return choose_antivirus(clamd_url=settings.clamd_url, development=settings.development, av_scan=settings.av_scan)
+
+
+def build_embedder(settings: IngressSettings) -> Embedder:
+    """What searches compare meanings with, chosen as workers choose. The local one is loaded by the first search."""
+    choice = choose_embedder(settings.embedder, settings.model_environment, minilm_installed=is_minilm_installed())
+    return open_embedder(choice)
 
 
 def build_verifier(settings: IngressSettings) -> TokenVerifier | None:

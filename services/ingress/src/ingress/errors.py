@@ -11,6 +11,7 @@ from everturn.errors import Conflict, EverturnError, Invalid, NotFound, Unavaila
 from everturn.model.problems import Problem, problem
 from everturn.ports.inbox import InboxFull
 from everturn.telemetry.metrics import PROBLEMS
+from everturn.wire.cursors import BadCursor, OldCursor
 
 PROBLEM_MIME = "application/problem+json"
 RETRY_AFTER_S = 2
@@ -51,6 +52,11 @@ def forbidden(detail: str) -> ProblemError:
 def absent(detail: str = "") -> ProblemError:
     """404: there is no such thing for this caller."""
     return ProblemError(problem("not-found", "There is no such thing", 404, detail))
+
+
+def gone(detail: str) -> ProblemError:
+    """410: it was there, and is not any more."""
+    return ProblemError(problem("gone", "This is not there any more", 410, detail))
 
 
 def too_large(detail: str) -> ProblemError:
@@ -96,6 +102,10 @@ def translate_error(error: EverturnError) -> ProblemError | None:
             return too_many(str(error), retry_after_s=RETRY_AFTER_S)
         case Conflict():
             return ProblemError(problem("conflict", "The request contradicts the present state", 409, _say(error)))
+        case BadCursor():
+            return malformed(str(error))
+        case OldCursor():
+            return gone(str(error))
         case Invalid():
             return unprocessable(_say(error))
         case Unavailable():

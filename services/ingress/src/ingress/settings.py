@@ -1,5 +1,7 @@
 """Settings of the ingress, from the environment."""
 
+import os
+from collections.abc import Mapping
 from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
@@ -80,6 +82,12 @@ class IngressSettings(CommonSettings):
         description="Seconds of silence before a comment is sent.",
     )
 
+    embedder: str = Field(
+        default="auto",
+        validation_alias="EMBEDDER",
+        description="What memory search compares meanings with: auto, minilm, openai:<model> or hashed (words only).",
+    )
+
     clamd_url: str | None = Field(
         default=None, validation_alias="CLAMD_URL", description="tcp://host:port or unix:///path of clamd."
     )
@@ -117,6 +125,11 @@ class IngressSettings(CommonSettings):
     @property
     def algorithms(self) -> tuple[str, ...]:
         return tuple(name.strip() for name in self.auth_algorithms.split(",") if name.strip())
+
+    @property
+    def model_environment(self) -> Mapping[str, str]:
+        """The variables that decide about the encoder; a provider's own SDK reads its key by itself."""
+        return os.environ
 
     @property
     def taken_events(self) -> frozenset[str]:

@@ -21,7 +21,7 @@ from everturn.ports.feedback import FeedbackBook
 from everturn.ports.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal
 from everturn.ports.memory.index import EmbeddedSnippet, IndexJob, SnippetIndex
 from everturn.ports.memory.search import CatalogQuery, MemorySearch, QueryVector, Scope, SnippetQuery
-from everturn.ports.memory.user_memories import UserMemories
+from everturn.ports.memory.user_memories import MemoryBook, UserMemories
 from everturn.ports.timelines import Timelines
 from everturn.ports.turns import Turns
 from everturn.postgres.artifacts import PostgresArtifacts
@@ -40,7 +40,18 @@ from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
 from everturn_local.servers.databases import DatabaseUrls
 
-PORTS = (Conversations, Turns, FeedbackBook, Artifacts, Inbox, Timelines, SnippetIndex, MemorySearch, UserMemories)
+PORTS = (
+    Conversations,
+    Turns,
+    FeedbackBook,
+    Artifacts,
+    Inbox,
+    Timelines,
+    SnippetIndex,
+    MemorySearch,
+    UserMemories,
+    MemoryBook,
+)
 TABLES = (
     "conversation",
     "lease",
@@ -55,6 +66,7 @@ TABLES = (
     "source",
     "snippet",
     "user_memory",
+    "forgotten_memory",
 )
 SECRET_REF = "fi:secret.files/a"
 REMEMBERED = EmbeddedSnippet(said("secret"), point(1.0))
@@ -124,9 +136,11 @@ CASES: dict[str, Case] = {
     "UserMemories.load": lambda port, ann, who: port.load(who, [remembered("secret").id]),
     "UserMemories.load_hotset": lambda port, ann, who: port.load_hotset(who, 8),
     "UserMemories.load_candidates": lambda port, ann, who: port.load_candidates(who, None),
+    "MemoryBook.load_page": lambda port, ann, who: port.load_page(who, limit=9, after=None),
+    "MemoryBook.erase": lambda port, ann, who: port.erase(who, remembered("secret").id),
     "MemorySearch.load_catalog": lambda port, ann, who: port.load_catalog(who, CatalogQuery(Scope())),
 }
-MAKES_ONES_OWN = {"Conversations.create", "UserMemories.save"}
+MAKES_ONES_OWN = {"Conversations.create", "UserMemories.save", "MemoryBook.erase_all"}
 """Calls that name nothing of another's."""
 
 
@@ -174,6 +188,7 @@ def ports(roles: Roles) -> dict[str, object]:
         "SnippetIndex": PostgresSnippetIndex(roles.worker),
         "MemorySearch": PostgresMemorySearch(roles.worker),
         "UserMemories": PostgresUserMemories(roles.worker),
+        "MemoryBook": PostgresUserMemories(roles.ingress),
     }
 
 
@@ -214,7 +229,7 @@ async def snapshot(roles: Roles) -> list[object]:
 @pytest.mark.parametrize("stranger", [*STRANGERS, None], ids=["other-user", "other-project", "other-tenant", "nobody"])
 async def test_sql_without_a_filter_shows_a_stranger_no_row(stranger: Principal | None, ann: Ann, roles: Roles) -> None:
     readable = {
-        "ingress": set(TABLES) - {"lease", "tool_effect", "usage_event", "snippet", "user_memory"},
+        "ingress": set(TABLES) - {"lease", "tool_effect", "usage_event", "snippet"},
         "worker": set(TABLES) - {"lease", "idempotency"},
     }
     for name, database in (("ingress", roles.ingress), ("worker", roles.worker)):

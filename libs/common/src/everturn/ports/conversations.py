@@ -46,7 +46,7 @@ class Conversations(Protocol):
     async def load(self, principal: Principal, conversation_id: ConversationId) -> Conversation: ...
 
     async def load_page(self, principal: Principal, query: ConversationQuery) -> ConversationPage:
-        """Raises Invalid for a cursor that isn't one of ours."""
+        """Raises BadCursor."""
         ...
 
     async def save(

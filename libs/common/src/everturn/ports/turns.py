@@ -24,7 +24,7 @@ class Turns(Protocol):
         cursor: str | None = None,
         limit: int = 20,
     ) -> TurnPage:
-        """The last `limit` turns, or those before `cursor`, or just the named ones. Raises Invalid for a bad cursor."""
+        """The last `limit` turns, or those before `cursor`, or just the named ones. Raises BadCursor."""
         ...
 
     async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:

@@ -1,20 +1,19 @@
 """Conversations in Postgres: create, list, rename, archive, erase."""
 
-import base64
-import binascii
 from datetime import datetime
 
 from sqlalchemy import Select, insert, literal, select, tuple_, update
 
-from everturn.errors import Invalid, NotFound
+from everturn.errors import NotFound
 from everturn.model.conversations import Conversation
 from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
+from everturn.model.ids import ConversationId, is_id
 from everturn.ports.conversations import ConversationPage, ConversationQuery, Erasure
 from everturn.postgres.database import Database
 from everturn.postgres.rows import read_conversation
 from everturn.postgres.statements import fetch_row, fetch_rows
 from everturn.postgres.tables import conversations as table
+from everturn.wire.cursors import BadCursor, build_cursor, read_cursor, read_moment
 
 _COLUMNS = (
     table.c.id,
@@ -25,7 +24,7 @@ _COLUMNS = (
     table.c.created_at,
     table.c.last_activity_at,
 )
-_MAX_CURSOR_CHARS = 256
+_CURSOR = "conversations"
 
 
 class PostgresConversations:
@@ -106,18 +105,11 @@ def _build_page_query(principal: Principal, query: ConversationQuery) -> Select[
 
 
 def _build_cursor(last: Conversation) -> str:
-    return base64.urlsafe_b64encode(f"{last.last_activity_at.isoformat()} {last.id}".encode()).decode().rstrip("=")
+    return build_cursor(_CURSOR, last.last_activity_at.isoformat(), last.id)
 
 
 def _read_cursor(cursor: str) -> tuple[datetime, str]:
-    try:
-        if len(cursor) > _MAX_CURSOR_CHARS:
-            raise ValueError("too long")
-        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
-        moment, _, conversation_id = text.partition(" ")
-        at = datetime.fromisoformat(moment)
-        if at.tzinfo is None:
-            raise ValueError("no time zone")
-    except (ValueError, binascii.Error) as error:
-        raise Invalid("This cursor is none of ours.") from error
-    return at, conversation_id
+    moment, conversation_id = read_cursor(cursor, _CURSOR, parts=2)
+    if not is_id(conversation_id, "conv"):
+        raise BadCursor()
+    return read_moment(moment), conversation_id

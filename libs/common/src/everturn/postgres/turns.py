@@ -3,7 +3,7 @@ Workers read them too, so this is plain SQL: SQLAlchemy would cost every worker 
 
 from collections.abc import Sequence
 
-from everturn.errors import Invalid, NotFound
+from everturn.errors import NotFound
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.llm.sources import Source
@@ -12,10 +12,12 @@ from everturn.postgres.rows import read_block, read_conversation, read_cursor, r
 from everturn.postgres.sources import load_sources
 from everturn.timeline.conversation_state import TurnPage
 from everturn.timeline.turn_view import TurnRecord
+from everturn.wire.cursors import BadCursor
 
 _MAX_ORDINAL_DIGITS = 9
 _CONVERSATION = """
-SELECT id, title, state, bundle_id, archived, created_at, last_activity_at, event_cursor
+SELECT id, title, state, bundle_id, archived, created_at, last_activity_at, event_cursor,
+       (SELECT max(ordinal) FROM turn WHERE conversation_id = $1) AS newest
   FROM conversation WHERE id = $1
 """
 _PAGE = """
@@ -63,6 +65,8 @@ class PostgresTurns:
             conversation = await transaction.fetchrow(_CONVERSATION, conversation_id)
             if conversation is None:
                 raise NotFound(conversation_id)
+            if before is not None and before > (conversation["newest"] or 0):
+                raise BadCursor()
             newest_first = await transaction.fetch(_PAGE, conversation_id, named, before, limit + 1)
             page = newest_first[:limit][::-1]
             records = await _load_records(transaction, conversation_id, page)
@@ -80,7 +84,7 @@ class PostgresTurns:
 
 def _read_ordinal(cursor: str) -> int:
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= _MAX_ORDINAL_DIGITS):
-        raise Invalid("This cursor is none of ours.")
+        raise BadCursor()
     return int(cursor)
 
 

@@ -9,7 +9,6 @@ from everturn.wire.views import ConversationView, TurnView
 
 MAX_TITLE_CHARS = 300
 MAX_TURN_IDS = 100
-MAX_CURSOR_CHARS = 1000
 _BAD_TEXT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
@@ -21,7 +20,6 @@ def check_line(text: str) -> str:
 
 
 Line = Annotated[str, StringConstraints(max_length=MAX_TITLE_CHARS), AfterValidator(check_line)]
-Cursor = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CURSOR_CHARS), AfterValidator(check_line)]
 BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
 State = Literal["idle", "queued", "running", "error"]
 
@@ -67,7 +65,7 @@ class FetchIn(Wire):
 
     conversation_id: str = Field(max_length=80, examples=["conv_01890a5d-ac96-774b-bcce-b302099a8057"])
     turn_ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_TURN_IDS, strict=False)
-    cursor: Cursor | None = None
+    cursor: str | None = None
     limit: int = Field(default=20, ge=1, le=MAX_TURN_IDS)
     materialize: bool = Field(default=False, description="Also the timeline with its sources, and the turn logs.")
 

@@ -1,28 +1,77 @@
-"""Durable user memory in Postgres: the contract."""
+"""Durable user memory in Postgres: the contracts."""
 
+import asyncio
 import itertools
+from dataclasses import replace
 
 import pytest
 
+from everturn.errors import Conflict
 from everturn.model.identity import Principal
-from everturn.ports.memory.user_memories import UserMemories
+from everturn.model.ids import TurnId
+from everturn.ports.memory.user_memories import MemoryBook, UserMemories
 from everturn.postgres.memory.user_memories import PostgresUserMemories
-from everturn.testing.contracts.user_memories import UserMemoriesContract
+from everturn.testing.contracts.stage import Stage, turn_of
+from everturn.testing.contracts.user_memories import BeginTurn, MemoryBookContract, UserMemoriesContract, remembered
 from everturn.testing.database_roles import Roles
 from everturn.testing.port_shape import find_differences
 
 _people = itertools.count(1)
 
 
-class TestPostgresUserMemories(UserMemoriesContract):
-    @pytest.fixture
-    def memories(self, roles: Roles) -> PostgresUserMemories:
-        return PostgresUserMemories(roles.worker)
+@pytest.fixture
+def memories(roles: Roles) -> PostgresUserMemories:
+    return PostgresUserMemories(roles.worker)
 
-    @pytest.fixture
-    def owner(self) -> Principal:
-        return Principal("acme", "support", f"ann-{next(_people)}")
+
+@pytest.fixture
+def book(roles: Roles) -> PostgresUserMemories:
+    return PostgresUserMemories(roles.ingress)
+
+
+@pytest.fixture
+def owner() -> Principal:
+    return Principal("acme", "support", f"ann-{next(_people)}")
+
+
+@pytest.fixture
+def begin_turn(postgres_stage: Stage, owner: Principal) -> BeginTurn:
+    stage = replace(postgres_stage, principal=owner)
+
+    async def begin() -> TurnId:
+        receipt = await stage.say()
+        await stage.claim(receipt.conversation_id)
+        return turn_of(receipt)
+
+    return begin
+
+
+class TestPostgresUserMemories(UserMemoriesContract):
+    pass
+
+
+class TestPostgresMemoryBook(MemoryBookContract):
+    pass
+
+
+async def test_whoever_writes_while_it_is_erased_comes_before_or_is_refused(
+    memories: PostgresUserMemories, book: PostgresUserMemories, owner: Principal, begin_turn: BeginTurn
+) -> None:
+    running = await begin_turn()
+    facts = [remembered(f"fact {n}") for n in range(20)]
+
+    await asyncio.gather(
+        *(memories.save(owner, fact, None, turn_id=running) for fact in facts[:10]),
+        book.erase_all(owner),
+        *(memories.save(owner, fact, None, turn_id=running) for fact in facts[10:]),
+        return_exceptions=True,
+    )
+
+    assert await book.load_page(owner, limit=99, after=None) == ()
+    with pytest.raises(Conflict):
+        await memories.save(owner, facts[0], None, turn_id=running)
 
 
 def test_the_driver_takes_the_ports_calls() -> None:
     assert find_differences(UserMemories, PostgresUserMemories) == []
+    assert find_differences(MemoryBook, PostgresUserMemories) == []

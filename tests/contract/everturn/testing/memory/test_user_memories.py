@@ -1,17 +1,45 @@
-"""The in-memory user memory keeps the contract that Postgres keeps."""
+"""The in-memory user memory keeps the contracts that Postgres keeps."""
+
+import itertools
 
 import pytest
 
 from everturn.model.identity import Principal
-from everturn.testing.contracts.user_memories import UserMemoriesContract
+from everturn.model.ids import TurnId
+from everturn.testing.contracts.user_memories import BeginTurn, MemoryBookContract, UserMemoriesContract
 from everturn.testing.memory.user_memories import MemoryUserMemories
 
 
-class TestMemoryUserMemories(UserMemoriesContract):
-    @pytest.fixture
-    def memories(self) -> MemoryUserMemories:
-        return MemoryUserMemories()
+@pytest.fixture
+def memories() -> MemoryUserMemories:
+    return MemoryUserMemories()
 
-    @pytest.fixture
-    def owner(self) -> Principal:
-        return Principal("acme", "support", "ann")
+
+@pytest.fixture
+def book(memories: MemoryUserMemories) -> MemoryUserMemories:
+    return memories
+
+
+@pytest.fixture
+def owner() -> Principal:
+    return Principal("acme", "support", "ann")
+
+
+@pytest.fixture
+def begin_turn(memories: MemoryUserMemories) -> BeginTurn:
+    numbers = itertools.count(1)
+
+    async def begin() -> TurnId:
+        turn_id = TurnId(f"turn_{next(numbers)}")
+        memories.begin(turn_id)
+        return turn_id
+
+    return begin
+
+
+class TestMemoryUserMemories(UserMemoriesContract):
+    pass
+
+
+class TestMemoryMemoryBook(MemoryBookContract):
+    pass

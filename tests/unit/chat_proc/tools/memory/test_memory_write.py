@@ -66,7 +66,7 @@ async def test_a_memory_is_forgotten_by_flag_or_by_an_empty_text(desk, call, too
 
 @pytest.mark.parametrize("error", [Conflict("full."), Unavailable("down")])
 async def test_what_can_not_be_kept_is_told_to_the_model(call, tool, memories, error) -> None:
-    async def refuse(*_: object) -> None:
+    async def refuse(*_: object, **__: object) -> None:
         raise error
 
     memories.save = refuse
@@ -75,6 +75,17 @@ async def test_what_can_not_be_kept_is_told_to_the_model(call, tool, memories, e
 
     assert outcome.status == "error"
     assert "Nothing was kept" in outcome.text
+
+
+async def test_what_the_person_erased_meanwhile_is_not_written_again(desk, call, tool, memories) -> None:
+    first = await call(tool, {"text": "Works at Acme."})
+    await memories.erase(desk.stage.principal, first.data["memory_id"])
+
+    outcome = await call(tool, {"text": "Works at Acme."})
+
+    assert outcome.status == "error"
+    assert "had it forgotten" in outcome.text
+    assert await kept(desk, memories) == {}
 
 
 @pytest.mark.parametrize("params", [{}, {"text": " "}, {"text": "x", "labels": [""]}, {"text": "x" * 1_001}])

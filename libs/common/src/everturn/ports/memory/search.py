@@ -89,11 +89,15 @@ class CatalogPage:
     total: int
 
 
-class MemorySearch(Protocol):
+class SnippetFinder(Protocol):
     """All calls see only the principal's own conversations; another's is as if it had said nothing."""
 
     async def find_snippets(self, principal: Principal, query: SnippetQuery) -> tuple[FoundSnippet, ...]:
         """The best first, one for each ref; as many as `limit` wherever there are so many."""
         ...
+
+
+class MemorySearch(SnippetFinder, Protocol):
+    """Search for the agent: among snippets as well as among turns by place and time."""
 
     async def load_catalog(self, principal: Principal, query: CatalogQuery) -> CatalogPage: ...

@@ -41,7 +41,7 @@ _TURNS_NEWEST_FIRST = _TURNS.replace("created_at, id OFFSET", "created_at DESC, 
 
 
 class PostgresMemorySearch:
-    """Needs the worker's role, which alone may call the function."""
+    """Works with the roles of worker and ingress, which may call the function."""
 
     def __init__(self, database: Database, *, exact_rows: int = EXACT_ROWS) -> None:
         self._database = database

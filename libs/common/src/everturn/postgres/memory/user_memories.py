@@ -4,12 +4,34 @@ from collections.abc import Sequence
 
 from everturn.errors import Conflict
 from everturn.model.identity import Principal
+from everturn.model.ids import TurnId
 from everturn.model.memory.user_memories import MAX_MEMORIES, Candidate, UserMemory
 from everturn.ports.memory.search import QueryVector
-from everturn.postgres.database import Database, Row
+from everturn.ports.memory.user_memories import ForgottenByOwner, MemoryPosition
+from everturn.postgres.database import Connection, Database, Row
 from everturn.postgres.memory.vectors import build_vector_text
 from everturn.postgres.rows import storable
 
+EVERYTHING = "*"
+
+# What a person's memories are changed under: whoever erases waits for whoever writes, and the other way round.
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 4))"
+_ERASED_SINCE = """
+SELECT EXISTS (SELECT FROM forgotten_memory f, turn t
+                WHERE t.id = $1 AND f.id = ANY ($2) AND t.started_at <= f.forgotten_at)
+"""
+_ERASE_ONE = "DELETE FROM user_memory WHERE id = $1"
+_ERASE_ALL = "DELETE FROM user_memory"
+_TELL = """
+INSERT INTO forgotten_memory (tenant, project, user_id, id, forgotten_at) VALUES ($1, $2, $3, $4, clock_timestamp())
+ON CONFLICT (tenant, project, user_id, id) DO UPDATE SET forgotten_at = EXCLUDED.forgotten_at
+"""
+_CLEAR_OLD = "DELETE FROM forgotten_memory WHERE forgotten_at < clock_timestamp() - interval '7 days'"
+_PAGE = """
+SELECT id, text, labels, pinned, confidence, salience, created_at, updated_at FROM user_memory
+ WHERE tenant = $1 AND project = $2 AND user_id = $3 AND ($4::timestamptz IS NULL OR (updated_at, id) < ($4, $5))
+ ORDER BY updated_at DESC, id DESC LIMIT $6
+"""
 _OTHERS = "SELECT count(*) FROM user_memory WHERE id <> $1"
 _SAVE = """
 INSERT INTO user_memory (tenant, project, user_id, id, text, labels, pinned, confidence, salience, encoder, embedding,
@@ -37,14 +59,24 @@ SELECT id, text, labels, pinned, confidence, salience, created_at, updated_at,
 
 
 class PostgresUserMemories:
-    """Needs the worker's role."""
+    """Implements UserMemories with the worker's role, and MemoryBook with the role of the ingress."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def save(self, principal: Principal, memory: UserMemory, vector: QueryVector | None) -> None:
+    async def save(
+        self,
+        principal: Principal,
+        memory: UserMemory,
+        vector: QueryVector | None,
+        *,
+        turn_id: TurnId | None = None,
+        instead_of: str = "",
+    ) -> None:
         async with self._database.transaction(principal) as transaction:
-            # Two at once may both take the last place; the bound is for size, not for safety.
+            await _lock(transaction, principal)
+            if await transaction.fetchval(_ERASED_SINCE, turn_id, [memory.id, instead_of, EVERYTHING]):
+                raise ForgottenByOwner()
             if await transaction.fetchval(_OTHERS, memory.id) >= MAX_MEMORIES:
                 raise Conflict(f"There are {MAX_MEMORIES} memories, and no room for more.")
             # A worker that was paused wakes up with what it wanted to write before: the newer one stays.
@@ -69,6 +101,22 @@ class PostgresUserMemories:
         async with self._database.transaction(principal) as transaction:
             return await transaction.execute("DELETE FROM user_memory WHERE id = $1", memory_id) == "DELETE 1"
 
+    async def erase(self, principal: Principal, memory_id: str) -> bool:
+        async with self._database.transaction(principal) as transaction:
+            return await _erase(transaction, principal, memory_id, _ERASE_ONE, memory_id) == 1
+
+    async def erase_all(self, principal: Principal) -> int:
+        async with self._database.transaction(principal) as transaction:
+            return await _erase(transaction, principal, EVERYTHING, _ERASE_ALL)
+
+    async def load_page(
+        self, principal: Principal, *, limit: int, after: MemoryPosition | None
+    ) -> tuple[UserMemory, ...]:
+        owner = (principal.tenant, principal.project, principal.user_id)
+        place = (after.updated_at, after.id) if after else (None, None)
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return tuple(map(_read_memory, await transaction.fetch(_PAGE, *owner, *place, limit)))
+
     async def load(self, principal: Principal, memory_ids: Sequence[str]) -> tuple[UserMemory, ...]:
         async with self._database.transaction(principal, readonly=True) as transaction:
             return tuple(map(_read_memory, await transaction.fetch(_LOAD, list(memory_ids))))
@@ -82,6 +130,20 @@ class PostgresUserMemories:
         async with self._database.transaction(principal, readonly=True) as transaction:
             rows = await transaction.fetch(_CANDIDATES, *asked, MAX_MEMORIES)
         return tuple(Candidate(_read_memory(row), row["likeness"]) for row in rows)
+
+
+async def _lock(transaction: Connection, principal: Principal) -> None:
+    await transaction.fetchval(_LOCK, "\x1f".join((principal.tenant, principal.project, principal.user_id)))
+
+
+async def _erase(transaction: Connection, principal: Principal, what: str, *statement: str) -> int:
+    """Rows that went. What was not there is not remembered as forgotten, except everything."""
+    await _lock(transaction, principal)
+    await transaction.execute(_CLEAR_OLD)
+    erased = int((await transaction.execute(*statement)).removeprefix("DELETE "))
+    if erased or what == EVERYTHING:
+        await transaction.execute(_TELL, principal.tenant, principal.project, principal.user_id, what)
+    return erased
 
 
 def _read_memory(row: Row) -> UserMemory:

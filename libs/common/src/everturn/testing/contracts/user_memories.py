@@ -1,5 +1,10 @@
-"""The contract of UserMemories as tests; a subclass or its module defines the fixtures `memories` and `owner`."""
+"""The contracts of UserMemories and MemoryBook as tests.
 
+A subclass or its module defines the fixtures `memories`, `book` over the same rows, `owner`, and `begin_turn`, which
+starts a turn of the owner.
+"""
+
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -7,11 +12,14 @@ import pytest
 
 from everturn.errors import Conflict
 from everturn.model.identity import Principal
+from everturn.model.ids import TurnId
 from everturn.model.memory.user_memories import MAX_MEMORIES, UserMemory, make_memory_id
 from everturn.ports.memory.search import QueryVector
-from everturn.ports.memory.user_memories import UserMemories
+from everturn.ports.memory.user_memories import ForgottenByOwner, MemoryBook, MemoryPosition, UserMemories
 from everturn.testing.contracts.memory_search import ENCODER, point
 from everturn.testing.fixed_clock import BEGINNING
+
+BeginTurn = Callable[[], Awaitable[TurnId]]
 
 
 def remembered(text: str, *, age_days: int = 0, pinned: bool = False, salience: float = 0.5) -> UserMemory:
@@ -106,3 +114,89 @@ class UserMemoriesContract:
         with pytest.raises(Conflict, match="no room"):
             await memories.save(owner, remembered("one more"), None)
         await memories.save(owner, remembered("fact 1", pinned=True), None)
+
+
+class MemoryBookContract:
+    """What every MemoryBook keeps."""
+
+    async def test_pages_go_through_all_memories_the_last_changed_first(
+        self, memories: UserMemories, book: MemoryBook, owner: Principal
+    ) -> None:
+        for n, age in enumerate((2, 0, 1, 1, 3)):
+            await memories.save(owner, remembered(f"fact {n} of {age} days", age_days=age), None)
+        for name in ("a", "b"):
+            await memories.save(owner, remembered(name, age_days=1), None)
+
+        seen: list[UserMemory] = []
+        after: MemoryPosition | None = None
+        while page := await book.load_page(owner, limit=2, after=after):
+            seen += page
+            after = MemoryPosition(page[-1].updated_at, page[-1].id)
+
+        assert seen == list(await book.load_page(owner, limit=100, after=None))
+        assert seen == sorted(seen, key=lambda memory: (memory.updated_at, memory.id), reverse=True)
+        assert len({memory.id for memory in seen}) == len(seen) == 7
+
+    async def test_what_was_erased_is_not_written_again_by_a_turn_that_began_before(
+        self, memories: UserMemories, book: MemoryBook, owner: Principal, begin_turn: BeginTurn
+    ) -> None:
+        memory, other = remembered("Lives in Oslo."), remembered("Drinks tea.")
+        await memories.save(owner, memory, None)
+        running = await begin_turn()
+
+        assert await book.erase(owner, memory.id)
+
+        with pytest.raises(ForgottenByOwner):
+            await memories.save(owner, memory, None, turn_id=running)
+        with pytest.raises(ForgottenByOwner):
+            await memories.save(owner, remembered("Lives in Norway."), None, turn_id=running, instead_of=memory.id)
+        await memories.save(owner, other, None, turn_id=running)
+        assert await book.load_page(owner, limit=9, after=None) == (other,)
+
+    async def test_a_turn_that_begins_later_may_learn_it_anew(
+        self, memories: UserMemories, book: MemoryBook, owner: Principal, begin_turn: BeginTurn
+    ) -> None:
+        memory = remembered("Lives in Oslo.")
+        await memories.save(owner, memory, None)
+        await book.erase(owner, memory.id)
+
+        await memories.save(owner, memory, None, turn_id=await begin_turn())
+
+        assert await memories.load(owner, [memory.id]) == (memory,)
+
+    async def test_everything_erased_keeps_a_running_turn_from_writing_anything(
+        self, memories: UserMemories, book: MemoryBook, owner: Principal, begin_turn: BeginTurn
+    ) -> None:
+        for text in ("one", "two"):
+            await memories.save(owner, remembered(text), None)
+        running = await begin_turn()
+
+        assert await book.erase_all(owner) == 2
+        assert await book.erase_all(owner) == 0
+
+        with pytest.raises(ForgottenByOwner):
+            await memories.save(owner, remembered("three"), None, turn_id=running)
+        await memories.save(owner, remembered("four"), None, turn_id=await begin_turn())
+        assert [memory.text for memory in await book.load_page(owner, limit=9, after=None)] == ["four"]
+
+    async def test_what_is_not_there_can_not_be_erased(
+        self, memories: UserMemories, book: MemoryBook, owner: Principal, begin_turn: BeginTurn
+    ) -> None:
+        running = await begin_turn()
+
+        assert not await book.erase(owner, remembered("never").id)
+
+        await memories.save(owner, remembered("never"), None, turn_id=running)
+
+    async def test_a_stranger_sees_and_erases_nothing(
+        self, memories: UserMemories, book: MemoryBook, owner: Principal
+    ) -> None:
+        memory = remembered("secret")
+        await memories.save(owner, memory, None)
+
+        for who in (replace(owner, user_id="bob"), replace(owner, project="sales"), replace(owner, tenant="rival")):
+            assert await book.load_page(who, limit=9, after=None) == ()
+            assert not await book.erase(who, memory.id)
+            assert await book.erase_all(who) == 0
+
+        assert await memories.load(owner, [memory.id]) == (memory,)

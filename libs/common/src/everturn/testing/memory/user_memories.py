@@ -2,23 +2,47 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from everturn.errors import Conflict
 from everturn.model.identity import Principal
+from everturn.model.ids import TurnId
 from everturn.model.memory.user_memories import MAX_MEMORIES, Candidate, UserMemory, hotness
 from everturn.ports.memory.search import QueryVector
+from everturn.ports.memory.user_memories import ForgottenByOwner, MemoryPosition
 
+_EVERYTHING = "*"
 _Kept = tuple[UserMemory, QueryVector | None]
 
 
 class MemoryUserMemories:
-    """Implements UserMemories."""
+    """Implements UserMemories and MemoryBook. A turn begins with `begin`; others are as old as everything."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str, str], dict[str, _Kept]] = {}
+        self._erased: dict[tuple[str, str, str], dict[str, int]] = {}
+        self._begun: dict[TurnId, int] = {}
+        self._moment = 0
 
-    async def save(self, principal: Principal, memory: UserMemory, vector: QueryVector | None) -> None:
+    def begin(self, turn_id: TurnId) -> None:
+        """The turn starts now."""
+        self._moment += 1
+        self._begun[turn_id] = self._moment
+
+    async def save(
+        self,
+        principal: Principal,
+        memory: UserMemory,
+        vector: QueryVector | None,
+        *,
+        turn_id: TurnId | None = None,
+        instead_of: str = "",
+    ) -> None:
         kept = self._of(principal)
+        erased = self._erased.get(_owner(principal), {})
+        last = max((erased.get(each, -1) for each in (memory.id, instead_of, _EVERYTHING)), default=-1)
+        if turn_id is not None and self._begun.get(turn_id, 0) <= last:
+            raise ForgottenByOwner()
         if len(kept.keys() - {memory.id}) >= MAX_MEMORIES:
             raise Conflict(f"There are {MAX_MEMORIES} memories, and no room for more.")
         if memory.id in kept:
@@ -29,6 +53,26 @@ class MemoryUserMemories:
 
     async def forget(self, principal: Principal, memory_id: str) -> bool:
         return self._of(principal).pop(memory_id, None) is not None
+
+    async def erase(self, principal: Principal, memory_id: str) -> bool:
+        found = self._of(principal).pop(memory_id, None) is not None
+        if found:
+            self._tell(principal, memory_id)
+        return found
+
+    async def erase_all(self, principal: Principal) -> int:
+        kept = self._of(principal)
+        count = len(kept)
+        kept.clear()
+        self._tell(principal, _EVERYTHING)
+        return count
+
+    async def load_page(
+        self, principal: Principal, *, limit: int, after: MemoryPosition | None
+    ) -> tuple[UserMemory, ...]:
+        newest = sorted((memory for memory, _ in self._of(principal).values()), key=_age, reverse=True)
+        behind = [each for each in newest if after is None or _age(each) < (after.updated_at, after.id)]
+        return tuple(behind[:limit])
 
     async def load(self, principal: Principal, memory_ids: Sequence[str]) -> tuple[UserMemory, ...]:
         kept = self._of(principal)
@@ -42,7 +86,19 @@ class MemoryUserMemories:
         return tuple(Candidate(memory, _likeness(vector, near)) for memory, vector in newest)
 
     def _of(self, principal: Principal) -> dict[str, _Kept]:
-        return self._kept.setdefault((principal.tenant, principal.project, principal.user_id), {})
+        return self._kept.setdefault(_owner(principal), {})
+
+    def _tell(self, principal: Principal, what: str) -> None:
+        self._moment += 1
+        self._erased.setdefault(_owner(principal), {})[what] = self._moment
+
+
+def _owner(principal: Principal) -> tuple[str, str, str]:
+    return principal.tenant, principal.project, principal.user_id
+
+
+def _age(memory: UserMemory) -> tuple[datetime, str]:
+    return memory.updated_at, memory.id
 
 
 def _likeness(vector: QueryVector | None, near: QueryVector | None) -> float | None:

@@ -18,8 +18,8 @@ from everturn.model.memory.user_memories import (
 )
 from everturn.ports.memory.embedder import Embedder, EmbedderUnavailable
 from everturn.ports.memory.search import QueryVector
-from everturn.ports.memory.user_memories import UserMemories
-from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
+from everturn.ports.memory.user_memories import ForgottenByOwner, UserMemories
+from everturn.ports.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
 
 
 class MemoryWriteParams(BaseModel):
@@ -65,7 +65,9 @@ class MemoryWriteTool:
         try:
             if params.forget or not params.text.strip():
                 return await self._forget(who, params)
-            return await self._write(who, params, datetime.fromisoformat(call.context.now))
+            return await self._write(params, call.context)
+        except ForgottenByOwner:
+            return ToolOutcome("error", "Nothing was kept: the person had it forgotten just now. Leave it so.")
         except Conflict as full:
             return ToolOutcome("error", f"Nothing was kept: {full.detail} Forget one that is of no use any more.")
         except Unavailable as error:
@@ -77,13 +79,15 @@ class MemoryWriteTool:
             return ToolOutcome("ok", f"Forgotten: {memory_id}.")
         return ToolOutcome("ok", f"There is no memory {memory_id!a}; nothing had to be forgotten.")
 
-    async def _write(self, who: Principal, params: MemoryWriteParams, now: datetime) -> ToolOutcome:
+    async def _write(self, params: MemoryWriteParams, context: ToolContext) -> ToolOutcome:
+        who, now = context.principal, datetime.fromisoformat(context.now)
         text = " ".join(params.text.split())
         memory_id = make_memory_id(text)
         known = {memory.id: memory for memory in await self._memories.load(who, [memory_id, params.memory_id])}
         before = known.get(params.memory_id) or known.get(memory_id) or UserMemory(memory_id, text, now, now)
         memory = _change(replace(before, id=memory_id, text=text, updated_at=now), params)
-        await self._memories.save(who, memory, await self._embed(text))
+        vector = await self._embed(text)
+        await self._memories.save(who, memory, vector, turn_id=context.turn_id, instead_of=params.memory_id)
         if params.memory_id and params.memory_id != memory_id:
             # Last, so that a crash between the two leaves one too many and not one too few.
             await self._memories.forget(who, params.memory_id)

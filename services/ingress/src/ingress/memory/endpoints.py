@@ -1,0 +1,40 @@
+"""What is remembered of the caller for good, beyond any conversation."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query
+
+from ingress.admission.responses import problems
+from ingress.admission.route import AdmittedRoute
+from ingress.auth.gate import Me
+from ingress.memory.schemas import ID_EXAMPLE, ForgottenOut, MemoryList
+from ingress.memory.service import MemoryService, memory_service
+
+router = APIRouter(prefix="/memory/{tenant}/{project}", route_class=AdmittedRoute, tags=["memory"])
+Service = Annotated[MemoryService, Depends(memory_service)]
+
+
+@router.get("", responses=problems())
+async def list_memories(
+    *,
+    me: Me,
+    service: Service,
+    limit: Annotated[int, Query(ge=1, le=100, description="Rows of a page.")] = 50,
+    cursor: Annotated[str | None, Query(description="The `next_cursor` of the page before.")] = None,
+) -> MemoryList:
+    """The caller's memories, the last changed first."""
+    return await service.load_page(me, limit=limit, cursor=cursor)
+
+
+@router.delete("", responses=problems())
+async def forget_memories(me: Me, service: Service) -> ForgottenOut:
+    """Forget everything. A turn that runs now writes nothing any more; one that begins later may."""
+    return ForgottenOut(forgotten=await service.forget_all(me))
+
+
+@router.delete("/{memory_id}", responses=problems())
+async def forget_memory(
+    me: Me, service: Service, memory_id: Annotated[str, Path(description="The memory's id.", examples=[ID_EXAMPLE])]
+) -> ForgottenOut:
+    """Forget one memory. A turn that runs now can't write it again."""
+    return ForgottenOut(forgotten=await service.forget(me, memory_id))

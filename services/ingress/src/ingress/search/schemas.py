@@ -1,0 +1,60 @@
+"""Searching what was said."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from everturn.ports.memory.search import MAX_LIMIT
+
+MAX_QUERY_CHARS = 2_000
+Target = Literal["user", "assistant", "summary", "notes", "attachment"]
+
+
+class Wire(BaseModel):
+    """What all bodies share: nothing unknown inside."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class SearchIn(Wire):
+    """What to look for. `from` is inclusive and `to` is not; without `targets` all kinds of texts are searched."""
+
+    query: Annotated[str, StringConstraints(max_length=MAX_QUERY_CHARS, pattern=r"\S")] = Field(
+        examples=["which region sold most"]
+    )
+    limit: int = Field(default=10, ge=1, le=MAX_LIMIT, description="Hits of a page.")
+    conversation_id: str | None = Field(default=None, max_length=80, description="Only in this conversation.")
+    targets: tuple[Target, ...] | None = Field(default=None, min_length=1, max_length=5, strict=False)
+    since: AwareDatetime | None = Field(default=None, alias="from", strict=False)
+    until: AwareDatetime | None = Field(default=None, alias="to", strict=False)
+    cursor: str | None = Field(default=None, description="The `next_cursor` of the page before; good for an hour.")
+
+    @model_validator(mode="after")
+    def check_period(self) -> Self:
+        """A period has a beginning before its end, in years that a database knows."""
+        for moment in (self.since, self.until):
+            if moment is not None and not 1900 <= moment.year < 9000:
+                raise ValueError("from and to lie between the years 1900 and 9000")
+        if self.since and self.until and self.since >= self.until:
+            raise ValueError("from comes before to")
+        return self
+
+
+class HitOut(Wire):
+    """One hit: `ref` names the whole text that the snippet is of. `score` orders the hits of one search, no more."""
+
+    conversation_id: str
+    turn_id: str
+    target: Target
+    ref: str
+    snippet: str
+    ts: str
+    score: float
+
+
+class SearchOut(Wire):
+    """The best first. `compared` says whether meanings were compared, or only words."""
+
+    items: tuple[HitOut, ...]
+    compared: Literal["meanings and words", "words only"]
+    next_cursor: str | None

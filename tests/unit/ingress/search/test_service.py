@@ -1,0 +1,84 @@
+"""The search service with an encoder that is out of reach, and over hits that a finder gives."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from everturn.embeddings.hashed import HashedEmbedder
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId, TurnId
+from everturn.model.memory.snippets import SnippetTarget
+from everturn.ports.memory.embedder import EmbedderUnavailable, Vector
+from everturn.ports.memory.search import FoundSnippet, SnippetQuery
+from everturn.testing.fixed_clock import BEGINNING, FixedClock
+from ingress.search.schemas import SearchIn
+from ingress.search.service import SearchService
+
+ANN = Principal("acme", "support", "ann")
+
+
+class Lost(HashedEmbedder):
+    async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+        raise EmbedderUnavailable("gone")
+
+
+class Meaning(HashedEmbedder):
+    lexical_only = False
+
+
+class Finder:
+    def __init__(self, hits: int = 0) -> None:
+        self.asked: list[SnippetQuery] = []
+        self._hits = hits
+
+    async def find_snippets(self, principal: Principal, query: SnippetQuery) -> tuple[FoundSnippet, ...]:
+        self.asked.append(query)
+        return tuple(
+            FoundSnippet(ConversationId("c"), TurnId("t"), SnippetTarget.USER, f"ar:{n}", "x", BEGINNING, 1 / (n + 1))
+            for n in range(self._hits)
+        )
+
+
+class NoConversations:
+    async def load(self, principal: Principal, conversation_id: ConversationId) -> None:
+        raise AssertionError("nobody asked for a conversation")
+
+
+def build(finder: Finder, embedder: HashedEmbedder, clock: FixedClock | None = None) -> SearchService:
+    return SearchService(
+        finder=finder,
+        conversations=NoConversations(),  # type: ignore[arg-type]
+        embedder=embedder,
+        clock=clock or FixedClock(),
+    )
+
+
+async def test_without_its_encoder_a_search_compares_words_and_says_so() -> None:
+    finder = Finder()
+
+    answer = await build(finder, Lost()).search(ANN, SearchIn(query="x"))
+
+    assert answer.compared == "words only"
+    assert finder.asked[0].vector is None
+
+
+async def test_with_meanings_it_says_so() -> None:
+    finder = Finder()
+
+    answer = await build(finder, Meaning()).search(ANN, SearchIn(query="x"))
+
+    assert answer.compared == "meanings and words"
+    assert finder.asked[0].vector is not None
+
+
+async def test_the_second_page_ranks_as_of_the_first() -> None:
+    finder, clock = Finder(hits=3), FixedClock()
+    service = build(finder, HashedEmbedder(), clock)
+
+    first = await service.search(ANN, SearchIn(query="x", limit=2))
+    clock.advance(60)
+    second = await service.search(ANN, SearchIn(query="x", limit=2, cursor=first.next_cursor))
+
+    assert [hit.ref for hit in (*first.items, *second.items)] == ["ar:0", "ar:1", "ar:2"]
+    assert second.next_cursor is None
+    assert finder.asked[0].now == finder.asked[1].now
+    assert finder.asked[0].until - finder.asked[0].now == timedelta(0)
