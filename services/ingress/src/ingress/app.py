@@ -19,6 +19,7 @@ from everturn.ports.event_stream import EventErasure, EventReader
 from everturn.ports.feedback import FeedbackBook
 from everturn.ports.inbox import Inbox
 from everturn.ports.life.exports import Exports
+from everturn.ports.limits.token_buckets import TokenBuckets
 from everturn.ports.memory.embedder import Embedder
 from everturn.ports.memory.search import SnippetFinder
 from everturn.ports.memory.user_memories import MemoryBook
@@ -27,6 +28,7 @@ from everturn.ports.runs.presences import Presences
 from everturn.ports.turns import Turns
 from ingress.admission.edge import Edge
 from ingress.admission.gate import WorkGate
+from ingress.admission.limits.front import build_front
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.responses import PROBLEM_SCHEMA
 from ingress.admission.slots import StreamSlots
@@ -87,6 +89,7 @@ class Parts:
     memories: MemoryBook
     finder: SnippetFinder
     embedder: Embedder
+    buckets: TokenBuckets
 
 
 def build_app(parts: Parts) -> FastAPI:
@@ -118,6 +121,7 @@ def build_app(parts: Parts) -> FastAPI:
 def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.settings, app.state.auth, app.state.metrics = parts.settings, parts.auth, parts.metrics
     app.state.chat = _build_chat(parts)
+    app.state.front = build_front(parts.settings, parts.buckets, metrics=parts.metrics, monotonic=parts.clock.monotonic)
     app.state.conversations = ConversationService(
         conversations=parts.conversations,
         turns=parts.turns,

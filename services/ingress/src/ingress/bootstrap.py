@@ -73,6 +73,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             memories=load_driver("memories")(database),
             finder=load_driver("finder")(database),
             embedder=build_embedder(settings),
+            buckets=wire.token_buckets,
         )
 
 

@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
+from everturn.model.limits.token_bucket import BadLimits, Limit, parse_limit, parse_limits
 from everturn.settings import CommonSettings
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -60,6 +61,25 @@ class IngressSettings(CommonSettings):
         description="Kinds of external events that are taken, separated by commas.",
     )
 
+    rate_limits_writes: str = Field(
+        default="",
+        max_length=500,
+        validation_alias="RATE_LIMITS_WRITES",
+        description="Calls that change something, by role: registered=60/min,paid=off with the units s, min and h; "
+        "off limits nobody; roles not named keep their limits, of which development mode has none.",
+    )
+    rate_limits_reads: str = Field(
+        default="",
+        max_length=500,
+        validation_alias="RATE_LIMITS_READS",
+        description="Calls that only read, by role, written as RATE_LIMITS_WRITES.",
+    )
+    bad_credentials: str = Field(
+        default="300/min",
+        max_length=40,
+        validation_alias="BAD_CREDENTIALS",
+        description="Bad credentials that one address may send, as 300/min; off does not limit them.",
+    )
     queue_max: int = Field(
         default=1000, ge=1, validation_alias="QUEUE_MAX", description="Waiting turns above which new ones get a 503."
     )
@@ -136,6 +156,10 @@ class IngressSettings(CommonSettings):
         return frozenset(self.event_kinds.split(",")) - {"followup", "steer", "cancel"}
 
     @property
+    def bad_credentials_limit(self) -> Limit | None:
+        return None if self.bad_credentials == "off" else parse_limit(self.bad_credentials)
+
+    @property
     def has_keys(self) -> bool:
         return any((self.auth_jwks_url, self.auth_public_key, self.auth_secret))
 
@@ -149,7 +173,16 @@ class IngressSettings(CommonSettings):
         if not self.development and self.av_scan == "0":
             raise ValueError("APP_AV_SCAN=0 is for development mode only.")
         self._check_tokens()
+        self._check_limits()
         return self
+
+    def _check_limits(self) -> None:
+        try:
+            parse_limits(self.rate_limits_writes, {})
+            parse_limits(self.rate_limits_reads, {})
+            _ = self.bad_credentials_limit
+        except BadLimits as error:
+            raise ValueError(str(error)) from error
 
     def _check_tokens(self) -> None:
         if not self.has_keys:

@@ -6,7 +6,7 @@ from ingress.admission.responses import PROBLEM_SCHEMA, problems
 def test_every_route_has_the_common_problems_and_its_own() -> None:
     described = problems(409)
 
-    assert set(described) == {400, 401, 403, 404, 409, 422, 431, 500, 503}
+    assert set(described) == {400, 401, 403, 404, 409, 422, 429, 431, 500, 503}
     assert "application/problem+json" in described[409]["content"]
 
 

@@ -1,4 +1,4 @@
-"""Opens all that goes over a Redis-protocol server: one client, whose pool the six drivers share."""
+"""Opens all that goes over a Redis-protocol server: one client, whose pool its drivers share."""
 
 import secrets
 from collections.abc import AsyncGenerator
@@ -11,6 +11,7 @@ from everturn.redis.event_reader import RedisEventReader
 from everturn.redis.event_writer import RedisEventWriter
 from everturn.redis.presences import RedisPresences
 from everturn.redis.pubsub import RedisHints, RedisInboxBells
+from everturn.redis.token_buckets import RedisTokenBuckets
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Wire:
     hints: RedisHints
     inbox_bells: RedisInboxBells
     presences: RedisPresences
+    token_buckets: RedisTokenBuckets
 
 
 @asynccontextmanager
@@ -38,6 +40,7 @@ async def open_wire(url: str, *, name: str) -> AsyncGenerator[Wire]:
             hints=RedisHints(client),
             inbox_bells=RedisInboxBells(client),
             presences=RedisPresences(client),
+            token_buckets=RedisTokenBuckets(client),
         )
     finally:
         await client.aclose()

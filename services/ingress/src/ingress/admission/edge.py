@@ -1,4 +1,4 @@
-"""The outermost layer: header caps, counting, and the one place where an error that nobody expected is caught."""
+"""The outermost layer: header caps, counting, rate fields, and the one place where an unexpected error is caught."""
 
 from collections.abc import Callable
 
@@ -6,6 +6,7 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from everturn.model.problems import problem
+from ingress.admission.limits.front import FIELDS_KEY
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError, problem_response
 
@@ -77,6 +78,7 @@ class _Watch:
         """Pass a message of the response on."""
         if message["type"] == "http.response.start":
             self.begun = True
+            message["headers"] = [*message.get("headers", ()), *self._scope.get(FIELDS_KEY, ())]
             route, status = self.route(), str(message["status"])
             self._metrics.requests.labels(method=_method(self._scope), route=route, status=status).inc()
             self._metrics.seconds.labels(route=route).observe(self._monotonic() - self._start)

@@ -26,6 +26,15 @@ class IngressMetrics:
         self.unhandled = Counter(
             "ingress_unhandled_errors_total", "Errors that nobody expected.", registry=self.registry
         )
+        self.refusals = Counter(
+            "ingress_refusals_total",
+            "Requests not admitted, by reason and role.",
+            ["reason", "role"],
+            registry=self.registry,
+        )
+        self.local_draws = Counter(
+            "ingress_local_draws_total", "Calls that were limited without the shared buckets.", registry=self.registry
+        )
         self.refused_files = Counter(
             "ingress_refused_files_total", "Files refused, by reason.", ["reason"], registry=self.registry
         )

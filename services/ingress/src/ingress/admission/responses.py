@@ -17,12 +17,12 @@ _REASONS = {
     415: "The type of the content is not accepted.",
     416: "The range lies outside the file.",
     422: "Readable, but not acceptable; `errors` names the fields.",
-    429: "Too many at once.",
+    429: "Too many at once; `Retry-After` says when.",
     431: "The headers are too large.",
     500: "An error of ours.",
     503: "Not now; `Retry-After` says when.",
 }
-_ALWAYS = (400, 401, 403, 404, 422, 431, 500, 503)
+_ALWAYS = (400, 401, 403, 404, 422, 429, 431, 500, 503)
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

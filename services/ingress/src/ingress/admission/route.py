@@ -6,6 +6,8 @@ from typing import Any, cast
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from ingress.admission.limits.front import load_front
+from ingress.admission.limits.rates import is_write
 from ingress.admission.request import AdmittedRequest, admit_request, check_json_type
 from ingress.auth.gate import AuthGate, save_caller
 
@@ -25,11 +27,13 @@ class AdmittedRoute(APIRoute):
         return handle
 
     async def admit(self, request: Request) -> AdmittedRequest:
-        """Authenticate, then check what is known without the body. Raises problems: 401, 403, 404, 413, 415."""
-        gate = cast(AuthGate, request.app.state.auth)
+        """Authenticate, then check what is known without the body. Raises problems: 401, 403, 404, 413, 415, 429."""
+        gate, front = cast(AuthGate, request.app.state.auth), load_front(request)
         path = request.path_params
-        caller = await gate.authenticate(request.headers, tenant=path["tenant"], project=path["project"])
+        with front.authenticating(request):
+            caller = await gate.authenticate(request.headers, tenant=path["tenant"], project=path["project"])
         save_caller(request, caller)
+        await front.admit(request, caller.principal, write=is_write(request.method, self.path))
         admitted = admit_request(request, max_body_bytes=self.max_body_bytes_of(request))
         self.check_type(admitted)
         return admitted

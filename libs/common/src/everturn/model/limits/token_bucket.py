@@ -1,0 +1,96 @@
+"""Token buckets as arithmetic: a bucket is two times in microseconds, and a draw gives the next ones and the answer.
+
+Who is refused is told a time of his own: those refused together come back one after another as tokens come, and each
+finds his. What is told never lies more than a window ahead; by then the bucket is full again.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from everturn.errors import Invalid
+from everturn.model.identity import Role
+
+SECOND_US: Final = 1_000_000
+UNITS: Final = {"s": 1, "min": 60, "h": 3600}
+MAX_TOKENS: Final = 1_000_000
+_LIMIT: Final = re.compile(r"(\d{1,7})/(s|min|h)", re.ASCII)
+
+
+class BadLimits(Invalid):
+    """Limits are written as `registered=60/min,paid=off`, with the units s, min and h."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """So many tokens, which come back evenly over the window; a full bucket may be drawn empty at once."""
+
+    tokens: int
+    window_s: int
+
+    @property
+    def interval_us(self) -> int:
+        """Between one token and the next."""
+        return max(1, self.window_s * SECOND_US // self.tokens)
+
+    @property
+    def window_us(self) -> int:
+        return self.interval_us * self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class BucketState:
+    """When the bucket is full again, and the last time that somebody was told to come; both may be past."""
+
+    full_at_us: int = 0
+    told_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Whether a token was taken, how many are left, in how many seconds to come again (0 when it was taken), and in
+    how many the bucket is full."""
+
+    taken: bool
+    left: int
+    wait_s: float
+    full_s: float
+
+
+Limits = Mapping[Role, Limit]
+"""By role; a role without one is not limited."""
+
+
+def draw_token(state: BucketState, limit: Limit, now_us: int) -> tuple[BucketState, Draw]:
+    """Take one token if there is one. Redis does the same in Lua (everturn.redis.token_buckets)."""
+    full_at = max(state.full_at_us, now_us)
+    after = full_at + limit.interval_us
+    if after - now_us <= limit.window_us:
+        left = (limit.window_us - (after - now_us)) // limit.interval_us
+        return BucketState(after, state.told_us), Draw(True, left, 0.0, (after - now_us) / SECOND_US)
+    told = min(max(after - limit.window_us, state.told_us + limit.interval_us), now_us + limit.window_us)
+    return BucketState(full_at, told), Draw(False, 0, (told - now_us) / SECOND_US, (full_at - now_us) / SECOND_US)
+
+
+def parse_limits(text: str, defaults: Limits) -> Limits:
+    """`defaults` with what `text` says in their place; `off` alone limits nobody. Raises BadLimits."""
+    limits = dict(defaults)
+    if text == "off":
+        return {}
+    for rule in filter(None, (part.strip() for part in text.split(","))):
+        name, _, amount = rule.partition("=")
+        if name not in set(Role):
+            raise BadLimits(f"{name!r} is no role.")
+        limits.pop(Role(name), None)
+        if amount != "off":
+            limits[Role(name)] = parse_limit(amount)
+    return limits
+
+
+def parse_limit(text: str) -> Limit:
+    """One limit, such as `60/min`. Raises BadLimits."""
+    found = _LIMIT.fullmatch(text)
+    if found is None or not 1 <= int(found[1]) <= MAX_TOKENS:
+        raise BadLimits(f"{text!r} is no limit.")
+    return Limit(int(found[1]), UNITS[found[2]])

@@ -1,0 +1,59 @@
+"""The contract of TokenBuckets as tests; a subclass or its module defines the fixture `buckets`."""
+
+import asyncio
+
+import pytest
+
+from everturn.model.limits.token_bucket import Limit
+from everturn.ports.limits.token_buckets import TokenBuckets
+
+_HOUR = Limit(4, 3600)
+_SLACK_S = 30.0
+"""How long a test may take between two draws."""
+
+
+class TokenBucketsContract:
+    """What all TokenBuckets keep."""
+
+    async def test_a_full_bucket_is_drawn_empty_and_then_refuses(self, buckets: TokenBuckets) -> None:
+        draws = [await buckets.draw("a", _HOUR) for _ in range(5)]
+
+        assert [draw.taken for draw in draws] == [True] * 4 + [False]
+        assert [draw.left for draw in draws] == [3, 2, 1, 0, 0]
+        assert [draw.wait_s for draw in draws[:4]] == [0.0] * 4
+        assert draws[3].full_s == pytest.approx(3600, abs=_SLACK_S)
+
+    async def test_those_refused_are_told_times_one_after_another(self, buckets: TokenBuckets) -> None:
+        for _ in range(4):
+            await buckets.draw("a", _HOUR)
+
+        waits = [(await buckets.draw("a", _HOUR)).wait_s for _ in range(3)]
+
+        assert waits == pytest.approx([900, 1800, 2700], abs=_SLACK_S)
+
+    async def test_nobody_is_told_to_wait_longer_than_the_window(self, buckets: TokenBuckets) -> None:
+        waits = [(await buckets.draw("a", _HOUR)).wait_s for _ in range(20)]
+
+        assert max(waits) <= 3600
+
+    async def test_each_key_has_a_bucket_of_its_own(self, buckets: TokenBuckets) -> None:
+        for _ in range(5):
+            await buckets.draw("a", _HOUR)
+
+        assert (await buckets.draw("b", _HOUR)).left == 3
+
+    async def test_a_token_comes_back_after_the_told_time(self, buckets: TokenBuckets) -> None:
+        limit = Limit(5, 1)
+        refused = None
+        while refused is None:
+            draw = await buckets.draw("a", limit)
+            refused = None if draw.taken else draw
+
+        await asyncio.sleep(refused.wait_s + 0.01)
+
+        assert (await buckets.draw("a", limit)).taken
+
+    async def test_of_many_at_once_as_many_pass_as_there_are_tokens(self, buckets: TokenBuckets) -> None:
+        draws = await asyncio.gather(*(buckets.draw("a", Limit(10, 3600)) for _ in range(30)))
+
+        assert [draw.taken for draw in draws].count(True) == 10

@@ -1,0 +1,60 @@
+"""What stands before every request: how often bad credentials may come, and how often a principal may call."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import cast
+
+from starlette.requests import HTTPConnection
+
+from everturn.model.identity import Principal
+from everturn.model.limits.token_bucket import parse_limits
+from everturn.ports.limits.token_buckets import TokenBuckets
+from ingress.admission.limits.addresses import load_address
+from ingress.admission.limits.defaults import READS, WRITES
+from ingress.admission.limits.guessing import CredentialGuard
+from ingress.admission.limits.rates import Fields, RateGate
+from ingress.admission.metrics import IngressMetrics
+from ingress.settings import IngressSettings
+
+FIELDS_KEY = "everturn.rate_limit"
+
+
+class Front:
+    """The limits of one process, as routes ask for them."""
+
+    def __init__(self, rates: RateGate, guard: CredentialGuard) -> None:
+        self.rates = rates
+        self.guard = guard
+
+    @contextmanager
+    def authenticating(self, connection: HTTPConnection) -> Generator[None]:
+        """Around the check of the connection's bearer credential. Raises a 429 problem."""
+        with self.guard.watching(load_address(connection), connection.headers.get("authorization", "")):
+            yield
+
+    async def admit(self, connection: HTTPConnection, principal: Principal, *, write: bool) -> None:
+        """Draw a token for this call; the answer's RateLimit fields go with the connection. Raises a 429 problem."""
+
+        def keep(fields: Fields) -> None:
+            connection.scope[FIELDS_KEY] = fields
+
+        await self.rates.admit(principal, write=write, address=load_address(connection), keep=keep)
+
+
+def build_front(
+    settings: IngressSettings, buckets: TokenBuckets, *, metrics: IngressMetrics, monotonic: Callable[[], float]
+) -> Front:
+    """The limits that the settings ask for. Development mode has one user, who is limited only where it is said."""
+    rates = RateGate(
+        buckets,
+        writes=parse_limits(settings.rate_limits_writes, {} if settings.development else WRITES),
+        reads=parse_limits(settings.rate_limits_reads, {} if settings.development else READS),
+        metrics=metrics,
+        monotonic=monotonic,
+    )
+    return Front(rates, CredentialGuard(settings.bad_credentials_limit, metrics=metrics, monotonic=monotonic))
+
+
+def load_front(connection: HTTPConnection) -> Front:
+    """The limits of this application."""
+    return cast(Front, connection.app.state.front)

@@ -1,0 +1,96 @@
+"""How often a principal may call: one token bucket for what it writes and one for what it reads.
+
+Fields and their names are those of draft-ietf-httpapi-ratelimit-headers-10.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable
+
+import structlog
+
+from everturn.errors import Unavailable
+from everturn.model.identity import Principal, Role
+from everturn.model.limits.bucket_table import BucketTable
+from everturn.model.limits.token_bucket import Draw, Limit, Limits
+from everturn.ports.limits.token_buckets import TokenBuckets
+from ingress.admission.limits.defaults import strongest_role
+from ingress.admission.metrics import IngressMetrics
+from ingress.errors import too_many
+
+FALLBACK_PART = 4
+"""While the shared buckets don't answer, each process gives out one fourth of a limit on its own."""
+REST_S = 1.0
+"""How long they are not asked again after they did not answer, so that not every request waits for them."""
+
+READING_POSTS = ("/fetch", "/turns-with-feedbacks", "/search", "/by-rn", "/conversations-in-period")
+
+_log = structlog.get_logger(__name__)
+Fields = tuple[tuple[bytes, bytes], ...]
+NO_FIELDS: Fields = ()
+
+
+class RateGate:
+    """Draws a token for each call; every process of the service draws from the same buckets."""
+
+    def __init__(
+        self,
+        buckets: TokenBuckets,
+        *,
+        writes: Limits,
+        reads: Limits,
+        metrics: IngressMetrics,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._buckets = buckets
+        self._limits = {"writes": writes, "reads": reads}
+        self._metrics = metrics
+        self._monotonic = monotonic
+        self._local = BucketTable(monotonic=monotonic)
+        self._rest_until = -math.inf
+
+    async def admit(self, principal: Principal, *, write: bool, address: str, keep: Callable[[Fields], None]) -> None:
+        """Raises a 429 problem with a true Retry-After. `keep` gets the RateLimit fields of the answer, whichever."""
+        kind, role = "writes" if write else "reads", strongest_role(principal.roles)
+        limit = self._limits[kind].get(role)
+        if limit is None:
+            return
+        owner = (principal.tenant, principal.project, principal.user_id)
+        # Whoever has no name would get a new bucket with each new one.
+        key = hash_key(kind, role.value, *((address,) if role is Role.ANONYMOUS else owner))
+        limit, draw = await self._draw(key, limit)
+        keep(build_fields(kind, limit, draw))
+        if not draw.taken:
+            self._metrics.refusals.labels(reason="rate", role=role.value).inc()
+            raise too_many(
+                f"At most {limit.tokens} {kind} in {limit.window_s} s.", retry_after_s=max(1, math.ceil(draw.wait_s))
+            )
+
+    async def _draw(self, key: str, limit: Limit) -> tuple[Limit, Draw]:
+        if self._monotonic() >= self._rest_until:
+            try:
+                return limit, await self._buckets.draw(key, limit)
+            except Unavailable as error:
+                _log.warning("rates are limited by this process alone", error=str(error))
+                self._rest_until = self._monotonic() + REST_S
+        tighter = Limit(max(1, limit.tokens // FALLBACK_PART), limit.window_s)
+        self._metrics.local_draws.inc()
+        return tighter, self._local.draw(key, tighter)
+
+
+def hash_key(*names: str) -> str:
+    """A bucket's key: no name can reach into another one, or make it long."""
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()[:40]
+
+
+def build_fields(policy: str, limit: Limit, draw: Draw) -> Fields:
+    """RateLimit-Policy and RateLimit as header fields."""
+    return (
+        (b"ratelimit-policy", f'"{policy}";q={limit.tokens};w={limit.window_s}'.encode()),
+        (b"ratelimit", f'"{policy}";r={draw.left};t={math.ceil(draw.full_s)}'.encode()),
+    )
+
+
+def is_write(method: str, path: str) -> bool:
+    """Whether a call on this route counts as a write: everything that is no GET, except the posts that only read."""
+    return method not in {"GET", "HEAD", "OPTIONS"} and not path.endswith(READING_POSTS)

@@ -1,0 +1,80 @@
+"""Two ingress processes share the buckets of a principal, refuse before the body comes, and slow down guessing."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+BASE = "/conversations/default/default"
+LIMITS = {
+    "RATE_LIMITS_WRITES": "registered=5/h",
+    "BAD_CREDENTIALS": "3/h",
+    "AUTH_SECRET": "s" * 32,
+    "AUTH_ISSUER": "i",
+    "AUTH_AUDIENCE": "a",
+}
+Refused = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def limited(start_ingress: Callable[..., Any]) -> Any:
+    return start_ingress(**LIMITS)
+
+
+@pytest.fixture(scope="module")
+def twin(start_ingress: Callable[..., Any]) -> Any:
+    return start_ingress(**LIMITS)
+
+
+async def test_a_principal_has_one_bucket_at_all_processes(limited: Any, twin: Any, refused: Refused) -> None:
+    async with httpx2.AsyncClient(timeout=20, headers={"X-Dev-User": "ann"}) as http:
+        answers = [await http.post(f"{(limited, twin)[n % 2].url}{BASE}", json={}) for n in range(7)]
+
+    assert [answer.status_code for answer in answers] == [201] * 5 + [429] * 2
+    assert answers[0].headers["ratelimit-policy"] == '"writes";q=5;w=3600'
+    assert [answer.headers["ratelimit"].split(";")[1] for answer in answers] == ["r=4", "r=3", "r=2", "r=1"] + [
+        "r=0"
+    ] * 3
+    refused(answers[5], 429)
+    waits = [int(answer.headers["retry-after"]) for answer in answers[5:]]
+    assert 600 <= waits[0] <= 720 < waits[1] <= 1440
+
+
+async def test_reads_and_other_users_go_on(limited: Any) -> None:
+    async with httpx2.AsyncClient(base_url=limited.url, timeout=20, headers={"X-Dev-User": "ben"}) as http:
+        for _ in range(6):
+            last = await http.post(BASE, json={})
+
+        read = await http.get(BASE)
+        other = await http.post(BASE, json={}, headers={"X-Dev-User": "cat"})
+
+    assert (last.status_code, read.status_code, other.status_code) == (429, 200, 201)
+
+
+async def test_one_too_many_is_refused_before_its_body_comes(limited: Any) -> None:
+    parts = urlsplit(limited.url)
+    head = f"POST {BASE}/new/messages HTTP/1.1\r\nHost: localhost\r\nX-Dev-User: dan\r\n"
+    async with asyncio.timeout(20):
+        async with httpx2.AsyncClient(base_url=limited.url, timeout=20, headers={"X-Dev-User": "dan"}) as http:
+            for _ in range(5):
+                await http.post(BASE, json={})
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        writer.write(f"{head}Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n".encode())
+        status = await reader.readline()
+        writer.close()
+
+    assert b"429" in status
+
+
+async def test_guessing_is_slowed_down_and_counted(limited: Any, refused: Refused) -> None:
+    async with httpx2.AsyncClient(base_url=limited.url, timeout=20) as http:
+        tries = [await http.get(BASE, headers={"Authorization": f"Bearer bad{n}"}) for n in range(5)]
+        numbers = (await http.get("/metrics")).text
+
+    assert [answer.status_code for answer in tries] == [401] * 3 + [429] * 2
+    refused(tries[4], 429)
+    assert int(tries[4].headers["retry-after"]) <= 3600
+    assert 'ingress_refusals_total{reason="credentials",role="none"} 2.0' in numbers

@@ -1,0 +1,22 @@
+"""The buckets of one process are bounded, and looking takes nothing."""
+
+from everturn.model.limits.bucket_table import BucketTable
+from everturn.model.limits.token_bucket import Limit
+
+LIMIT = Limit(2, 60)
+
+
+def test_looking_takes_nothing() -> None:
+    table = BucketTable(monotonic=lambda: 5.0)
+
+    assert [table.look("a", LIMIT).taken for _ in range(5)] == [True] * 5
+    assert table.draw("a", LIMIT).left == 1
+
+
+def test_of_too_many_buckets_the_idlest_is_forgotten() -> None:
+    table = BucketTable(monotonic=lambda: 5.0, max_buckets=2)
+    for key in ("a", "b", "a", "c"):
+        table.draw(key, LIMIT)
+
+    assert table.look("a", LIMIT).taken is False
+    assert table.look("b", LIMIT).left == 1
