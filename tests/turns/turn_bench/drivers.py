@@ -129,9 +129,9 @@ class GatedTimelines:
         await self._gate.cross()
         return inbox_seq
 
-    async def save_announced(self, lease: Lease, turn_id: TurnId) -> None:
+    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         await self._gate.cross()
-        await self._inner.save_announced(lease, turn_id)
+        await self._inner.save_announced(lease, turn_id, cursor)
         await self._gate.cross()
 
 
@@ -146,6 +146,10 @@ class GatedEvents:
     async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
         await self._gate.cross()
         return await self._inner.load_last(conversation_id)
+
+    async def load_newest(self, conversation_id: ConversationId, *, max_entries: int) -> tuple[Entry, ...]:
+        await self._gate.cross()
+        return await self._inner.load_newest(conversation_id, max_entries=max_entries)
 
     async def publish(self, conversation_id: ConversationId, entry: Entry, *, first: bool) -> None:
         await self._gate.cross()

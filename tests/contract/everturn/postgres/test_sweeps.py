@@ -83,7 +83,7 @@ async def test_the_lease_of_a_worker_that_died_after_its_work_is_removed(
     claim = await stage.start_turn()
     assert claim.turn_id is not None
     await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
-    await stage.timelines.save_announced(claim.lease, claim.turn_id)
+    await stage.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
     unfinished = await stage.start_turn()
     await sweeps.due_doorbells(takeovers=True)
     assert await roles.superuser.fetchval("SELECT count(*) FROM lease") == 2
@@ -102,7 +102,7 @@ async def test_an_announced_end_is_left_alone(stage: Stage, sweeps: PostgresSwee
     claim = await stage.start_turn()
     assert claim.turn_id is not None
     await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
-    await stage.timelines.save_announced(claim.lease, claim.turn_id)
+    await stage.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
     await stage.leases.release(claim.lease, requeue=False)
     await age_doorbell(roles, claim.lease.conversation_id, 30)
 

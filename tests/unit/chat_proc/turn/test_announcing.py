@@ -35,6 +35,7 @@ async def test_an_end_that_nobody_published_is_told_from_the_rows() -> None:
 async def test_a_failed_turn_leaves_its_conversation_in_error() -> None:
     bench = Bench([Fail(ModelFailed("down"))])
     await end_unannounced(bench)
+    bench.events.lose_all()
 
     await bench.work()
 
@@ -42,6 +43,29 @@ async def test_a_failed_turn_leaves_its_conversation_in_error() -> None:
     assert isinstance(published[-2].data, ChatError)
     assert published[-1].data == ConvStatus(state="error")
     await check_conversation(bench, ends_may_repeat=True)
+
+
+async def test_an_end_that_was_published_before_its_worker_died_is_not_told_again() -> None:
+    bench = Bench(answer("Done."))
+    await end_unannounced(bench)
+
+    await bench.work()
+
+    told = [event.data for event in await bench.published()]
+    assert [isinstance(data, ChatComplete) for data in told].count(True) == 1
+    assert isinstance(told[-1], ConvStatus)
+    assert bench.platform.turns[bench.turn_rows[0].id].announced
+    await check_conversation(bench)
+
+
+async def test_the_last_id_that_clients_may_have_is_noted_with_the_end() -> None:
+    bench = Bench(answer("Done."))
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    last = (await bench.published())[-1].id
+    assert str(bench.platform.conversations[bench.conversation_id].cursor) == last
 
 
 async def test_two_ends_and_a_new_turn_under_one_fence_number_their_events_on() -> None:

@@ -194,6 +194,25 @@ async def test_an_ended_turn_that_can_not_be_announced_does_not_hold_up_the_next
     assert bench.platform.turns[first].announced
 
 
+async def test_where_a_worker_died_the_open_turn_runs_before_old_ends_are_told() -> None:
+    bench = Bench(answer("One."), answer("Two."))
+    await bench.say("First.")
+    await bench.hire(failpoint="turn.after_c3:1:raise").run_one()
+    bench.expire_lease()
+    first = bench.turn_rows[0].id
+    await bench.say("Second.")
+    await bench.hire(failpoint="turn.opened:1:raise").run_one()
+    bench.expire_lease()
+    bench.platform.turns[first].announced = False
+    bench.turns.poisoned.add(first)
+    failed_before = value_of(ANNOUNCEMENTS_FAILED)
+
+    await bench.hire().run_one()
+
+    assert [turn.status for turn in bench.turn_rows] == [TurnStatus.COMPLETED] * 2
+    assert value_of(ANNOUNCEMENTS_FAILED) == failed_before
+
+
 async def test_an_end_that_can_not_be_told_rings_no_bell_of_its_own() -> None:
     bench = Bench(answer("One."))
     await bench.say("First.")

@@ -31,7 +31,7 @@ class Group:
 
 
 GROUPS = (
-    Group("tests/e2e/faults"),
+    Group("tests/chaos"),
     Group("tests/unit/chat_proc"),
     Group("tests/integration"),
     Group("tests/contract"),

@@ -8,7 +8,7 @@ from everturn.model.commits import Commit
 from everturn.model.feedback import Feedback
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import Lease
+from everturn.model.leases import EventCursor, Lease
 from everturn.model.llm.sources import Source
 from everturn.model.signals import Signal
 from everturn.model.turns import Turn, TurnUsage
@@ -78,6 +78,9 @@ class Timelines(Protocol):
         """
         ...
 
-    async def save_announced(self, lease: Lease, turn_id: TurnId) -> None:
-        """The terminal event of the turn has been published."""
+    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
+        """The terminal event of the turn has been published. `cursor` is the last id given out, which clients may have.
+
+        It must outlive the stream: a Redis that comes back without its last second has lost it.
+        """
         ...

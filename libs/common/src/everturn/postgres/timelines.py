@@ -6,7 +6,7 @@ from everturn.model.commits import Commit
 from everturn.model.feedback import Feedback
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import Lease
+from everturn.model.leases import EventCursor, Lease
 from everturn.model.llm.sources import Source
 from everturn.model.signals import Signal
 from everturn.model.turns import Turn, TurnUsage
@@ -51,8 +51,8 @@ SELECT COALESCE(sum(input_tokens), 0)::bigint AS input_tokens, COALESCE(sum(outp
   FROM usage_event WHERE turn_id = $1
 """
 _ANNOUNCE = """
-UPDATE turn SET announced_at = clock_timestamp() FROM conversation
- WHERE turn.id = $1 AND conversation.id = turn.conversation_id AND conversation.id = $2 AND conversation.fence = $3
+WITH held AS (UPDATE conversation SET event_cursor = $4 WHERE id = $2 AND fence = $3 RETURNING id)
+UPDATE turn SET announced_at = clock_timestamp() FROM held WHERE turn.id = $1 AND turn.conversation_id = held.id
 """
 
 
@@ -118,9 +118,9 @@ class PostgresTimelines:
         except OutOfOrder:
             return await self._check_written(lease, commit)
 
-    async def save_announced(self, lease: Lease, turn_id: TurnId) -> None:
+    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         async with self._database.transaction(lease.principal) as transaction:
-            done = await transaction.execute(_ANNOUNCE, turn_id, lease.conversation_id, lease.fence)
+            done = await transaction.execute(_ANNOUNCE, turn_id, lease.conversation_id, lease.fence, str(cursor))
         if done != "UPDATE 1":
             raise StaleFence(lease.conversation_id)
 

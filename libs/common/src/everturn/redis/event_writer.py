@@ -9,7 +9,7 @@ from everturn.model.ids import ConversationId
 from everturn.model.leases import EventCursor
 from everturn.ports.event_stream import ERASED_FENCE, Entry, EventsLost
 from everturn.redis.calls import PUBLISH_LIMIT_S, limited
-from everturn.redis.entries import build_fields, stream_key
+from everturn.redis.entries import build_fields, read_entry, read_id, stream_key
 from everturn.redis.last_id import load_last_id
 
 MAX_ENTRIES = 2_000
@@ -50,6 +50,11 @@ class RedisEventWriter:
 
     async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
         return await load_last_id(self._client, conversation_id)
+
+    async def load_newest(self, conversation_id: ConversationId, *, max_entries: int) -> tuple[Entry, ...]:
+        async with limited(PUBLISH_LIMIT_S):
+            rows = await self._client.xrevrange(stream_key(conversation_id), count=max_entries)
+        return tuple(read_entry(read_id(raw_id), fields) for raw_id, fields in reversed(rows))
 
     async def publish(self, conversation_id: ConversationId, entry: Entry, *, first: bool) -> None:
         head = (str(entry.events[-1].id), str(entry.prev), int(first), MAX_ENTRIES, KEEP_S)

@@ -3,29 +3,33 @@
 import asyncio
 
 import structlog
+from pydantic import ValidationError
 
 from chat_proc.stream.emitter import Emitter
 from chat_proc.turn.finish import build_status_after
 from chat_proc.turn.patience import Patience
 from everturn.errors import Unavailable
 from everturn.model.identity import lane_of
-from everturn.model.ids import TurnId
+from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import Claim, EventCursor, Lease
 from everturn.ports.clock import Clock
 from everturn.ports.doorbells import Doorbells
-from everturn.ports.event_stream import EventWriter
+from everturn.ports.event_stream import EncodedEvent, EventWriter
 from everturn.ports.leases import Leases
 from everturn.ports.sweeps import Sweeps
 from everturn.ports.timelines import Timelines
 from everturn.ports.turns import Turns
 from everturn.timeline.turn_events import try_build_terminal_event
 from everturn.timeline.turn_view import build_turn_view
-from everturn.wire.events import ChatRewind, ConvTitle
+from everturn.wire.events import ChatComplete, ChatError, ChatRewind, ConvTitle, parse_envelope
 
 _log = structlog.get_logger(__name__)
 
 PUBLISH_S = 5.0
 """How long an end may take to go out before it is left to the sweeper."""
+LOOK_BACK_ENTRIES = 50
+"""Of the stream, to see whether an end was told already: it was the last thing said of its turn."""
+_TERMINAL_TYPES = frozenset(kind.model_fields["type"].default for kind in (ChatComplete, ChatError))
 
 
 class Announcer:
@@ -75,7 +79,8 @@ class Announcer:
         emitter.emit(ChatRewind(turn=view))
         if record.turn.ordinal == 1:
             emitter.emit(ConvTitle(title=page.conversation.title))
-        if terminal := try_build_terminal_event(view):
+        terminal = try_build_terminal_event(view)
+        if terminal is not None and not await self._was_told(lease.conversation_id, turn_id):
             emitter.emit(terminal)
         if claim.turn_id is None:
             emitter.emit(build_status_after(record.turn.status))
@@ -84,12 +89,21 @@ class Announcer:
             sent = await emitter.flush(self._publish_s)
             emitter.close()
         if sent:
-            await self.save_announced(lease, turn_id)
+            await self.save_announced(lease, turn_id, emitter.cursor)
         return emitter.cursor
 
-    async def save_announced(self, lease: Lease, turn_id: TurnId) -> None:
-        """Note that clients were told of the end. Raises StaleFence."""
-        await self._patience.call(lambda: self._timelines.save_announced(lease, turn_id))
+    async def _was_told(self, conversation_id: ConversationId, turn_id: TurnId) -> bool:
+        """Whether the stream has the turn's terminal event: its worker died after telling of it, before noting that."""
+        try:
+            newest = await self._writer.load_newest(conversation_id, max_entries=LOOK_BACK_ENTRIES)
+        except Unavailable as error:
+            _log.warning("stream_end_unknown", error=str(error))
+            return False
+        return any(_ends(event, turn_id) for entry in newest for event in entry.events)
+
+    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
+        """Note that clients were told of the end, and up to which id they may have heard. Raises StaleFence."""
+        await self._patience.call(lambda: self._timelines.save_announced(lease, turn_id, cursor))
 
     async def hand_back(self, lease: Lease, *, requeue: bool, ring_own: bool = True) -> None:
         """Release the lease, and ring for what waits next, here and in the tenant's other conversations.
@@ -107,3 +121,13 @@ class Announcer:
         except Unavailable as error:
             # The row stays; the sweeper rings for it.
             _log.warning("next_turn_not_rung", error=str(error))
+
+
+def _ends(event: EncodedEvent, turn_id: TurnId) -> bool:
+    if event.type not in _TERMINAL_TYPES:
+        return False
+    try:
+        return parse_envelope(event.payload).turn_id == turn_id
+    except ValidationError:
+        # A newer worker's event: an end told twice is better than one that is never told.
+        return False

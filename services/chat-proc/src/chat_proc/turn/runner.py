@@ -39,6 +39,8 @@ MAX_ATTEMPTS = 3
 """Takeovers without progress after which a turn is given up."""
 MAX_CLOSINGS = 3
 """Attempts to end a given-up turn by its blocks. Then they may be what can't be read, and it is ended without them."""
+MAX_ENDS_TOLD = 10
+"""Ends of earlier turns told under one claim; the sweeper comes again for those that are left."""
 CLEAR_S = 10.0
 """How long a turn that lost its lease may look for, and remove, what is left of an erased conversation."""
 FLUSH_S = 5.0
@@ -138,7 +140,7 @@ class ClaimedTurn:
     async def run(self) -> None:
         """Raises StaleFence when the lease was lost on the way; then nothing more was written."""
         cursor, told = await self._find_cursor(), True
-        for ended_id in self._claim.unannounced:
+        for ended_id in self._ends_to_tell():
             cursor, sent = await self._try_announce(ended_id, cursor)
             told = told and sent
         result = _Result.ENDED
@@ -152,6 +154,12 @@ class ClaimedTurn:
         requeue = result is _Result.OPEN
         self._handing_back = True
         await self._parts.announcer.hand_back(self._claim.lease, requeue=requeue, ring_own=is_news)
+
+    def _ends_to_tell(self) -> tuple[TurnId, ...]:
+        """Ends nobody told of. Where a worker died over this claim's turn, telling may have killed it: that waits."""
+        if self._claim.turn_id is None or self._claim.attempt == 0:
+            return self._claim.unannounced[:MAX_ENDS_TOLD]
+        return ()
 
     async def _clear_erased(self) -> None:
         """An erasure takes the lease, and removes rows, then objects: what this turn saved after that would stay."""
@@ -314,7 +322,7 @@ class ClaimedTurn:
         self._parts.failpoints.hit("turn.after_c3")
         TURNS_ENDED.labels(self._turn.turn.status.value if self._turn else "").inc()
         if await emitter.flush(FLUSH_S):
-            await self._parts.announcer.save_announced(self._claim.lease, turn_id)
+            await self._parts.announcer.save_announced(self._claim.lease, turn_id, emitter.cursor)
         self._parts.failpoints.hit("turn.announced")
 
 

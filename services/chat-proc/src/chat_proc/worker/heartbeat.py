@@ -13,9 +13,9 @@ from everturn.telemetry.metrics import LEASES_LOST
 
 _log = structlog.get_logger(__name__)
 
-RENEWALS_PER_LEASE = 5
-"""Renewals in the time that a lease lasts: 3 s apart for a lease of 15 s."""
-GIVE_UP_SHARE = 0.8
+RENEWALS_PER_LEASE = 6
+"""Renewals in the time that a lease lasts: 2.5 s apart for a lease of 15 s."""
+GIVE_UP_SHARE = 0.9
 """A worker that has not confirmed a lease for this share of it stops writing, before the database gives it away."""
 
 

@@ -55,6 +55,15 @@ def entry(fence: int, first: int, last: int, *, prev: EventCursor | None = None)
 class EventsContract:
     """What every pair of EventWriter and EventReader keeps."""
 
+    async def test_the_writer_reads_its_newest_entries_oldest_first(self, events: Events) -> None:
+        conversation_id = SequentialIds().conversation()
+        entries = [entry(1, 1, 3, prev=ORIGIN), entry(1, 4, 4), entry(2, 5, 6, prev=EventCursor(1, 4))]
+        for n, each in enumerate(entries):
+            await events.writer.publish(conversation_id, each, first=n == 0)
+
+        assert await events.writer.load_newest(conversation_id, max_entries=2) == tuple(entries[1:])
+        assert await events.writer.load_newest(conversation_id, max_entries=9) == tuple(entries)
+
     async def test_entries_come_back_as_they_were_published(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
         one, two = entry(1, 1, 3, prev=ORIGIN), entry(1, 4, 4)

@@ -162,6 +162,6 @@ async def _at_rest(stage: Stage) -> ConversationId:
     claim = await stage.start_turn()
     await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
     assert claim.turn_id is not None
-    await stage.timelines.save_announced(claim.lease, claim.turn_id)
+    await stage.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
     await stage.leases.release(claim.lease, requeue=False)
     return claim.lease.conversation_id

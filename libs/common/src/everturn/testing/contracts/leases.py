@@ -1,5 +1,6 @@
 """The contract of Leases as tests; a subclass or its module defines the fixture `stage`."""
 
+from everturn.model.leases import EventCursor
 from everturn.model.turns import TurnStatus
 from everturn.testing.contracts.stage import Stage, closing, commit, think, turn_of
 
@@ -29,7 +30,7 @@ class LeasesContract:
         conversation_id = claim.lease.conversation_id
         await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
         assert claim.turn_id is not None
-        await stage.timelines.save_announced(claim.lease, claim.turn_id)
+        await stage.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
         await stage.leases.release(claim.lease, requeue=False)
 
         assert await stage.rival.try_claim(conversation_id) is None
@@ -124,3 +125,14 @@ class LeasesContract:
         taken = await stage.claim(claim.lease.conversation_id)
 
         assert (taken.next_seq, taken.last_hash, taken.cursor) == (3, blocks[-1].hash, done.cursor)
+
+    async def test_the_last_id_told_with_an_end_is_where_the_next_claim_begins(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        assert claim.turn_id is not None
+        await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+
+        await stage.timelines.save_announced(claim.lease, claim.turn_id, EventCursor(claim.lease.fence, 99))
+        await stage.leases.release(claim.lease, requeue=False)
+        await stage.say("Next.", claim.lease.conversation_id)
+
+        assert (await stage.claim(claim.lease.conversation_id)).cursor == EventCursor(claim.lease.fence, 99)

@@ -43,7 +43,7 @@ class TimelinesContract:
             await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
         assert claim.turn_id is not None
         with pytest.raises(StaleFence):
-            await stage.timelines.save_announced(claim.lease, claim.turn_id)
+            await stage.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
 
         assert await stage.timelines.load_blocks(stage.principal, claim.lease.conversation_id) == ()
 
@@ -101,7 +101,7 @@ class TimelinesContract:
         assert [artifact.filename for artifact in turn.request.attachments] == ["sales.csv"]
         signal = await stage.inbox.load_signal(stage.principal, turn.conversation_id, followup.signal_id)
         assert (signal.state, signal.promoted_to) == (SignalState.PROMOTED, promotion.turn_id)
-        await stage.timelines.save_announced(claim.lease, claim.turn_id)
+        await stage.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
         await stage.leases.release(claim.lease, requeue=False)
         assert (await stage.claim(turn.conversation_id)).turn_id == promotion.turn_id
 

@@ -29,6 +29,10 @@ class MemoryEvents:
         self._check()
         return self._last.get(conversation_id)
 
+    async def load_newest(self, conversation_id: ConversationId, *, max_entries: int) -> tuple[Entry, ...]:
+        self._check()
+        return tuple(self._entries.get(conversation_id, ())[-max_entries:])
+
     async def publish(self, conversation_id: ConversationId, entry: Entry, *, first: bool) -> None:
         self._check()
         last, entry_id = self._last.get(conversation_id), entry.events[-1].id

@@ -10,7 +10,7 @@ from everturn.model.conversations import ConversationState
 from everturn.model.feedback import Feedback
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import Lease
+from everturn.model.leases import EventCursor, Lease
 from everturn.model.llm.sources import Source
 from everturn.model.signals import Signal, SignalState
 from everturn.model.turns import Turn, TurnRequest, TurnStatus, TurnUsage
@@ -85,11 +85,12 @@ class MemoryTimelines:
         self._write(row, commit)
         return row.inbox_seq
 
-    async def save_announced(self, lease: Lease, turn_id: TurnId) -> None:
+    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         row = self._platform.conversations.get(lease.conversation_id)
         if row is None or row.fence != lease.fence:
             raise StaleFence(lease.conversation_id)
         self._platform.turn(lease.principal, turn_id).announced = True
+        row.cursor = cursor
 
     def _find(self, principal: Principal, conversation_id: ConversationId) -> ConversationRow | None:
         try:

@@ -1,0 +1,42 @@
+"""The platform with a fault proxy on every link, short leases and heartbeats, and a scripted model."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from faults.chaos import Chaos
+from faults.links import open_links
+from stages.stage import Stage
+
+from everturn_client.backoff import Timings
+from everturn_local.supervision.platform import Platform
+
+SCRIPTS = Path(__file__).with_name("scripts.toml")
+ENVIRONMENT = {
+    "EVERTURN_MODEL": f"scripted:{SCRIPTS}",
+    "LEASE_S": "3",
+    "STREAM_HEARTBEAT_S": "1",
+    "DRAIN_TIMEOUT_S": "10",
+}
+TIMINGS = Timings(connect_s=2.0, answer_s=20.0, silence_s=4.0, max_delay_s=1.0, attempts=8)
+"""A client that comes back quickly."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def chaos(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Chaos]:
+    """Two ingresses and two workers behind proxies. Redis keeps its file, as it should in production."""
+    home = tmp_path_factory.mktemp("chaos")
+    async with (
+        open_links(ingresses=2, workers=2) as links,
+        Platform(home, ingresses=2, workers=2, env=ENVIRONMENT, specs=links.build_specs) as platform,
+    ):
+        stage = Stage(platform, urls=links.urls, timings=TIMINGS)
+        yield Chaos(stage, links)
+        await stage.quit()
+
+
+@pytest.fixture(scope="module")
+def stage(chaos: Chaos) -> Stage:
+    """The same without a look at its links."""
+    return chaos.stage

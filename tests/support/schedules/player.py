@@ -1,0 +1,181 @@
+"""Plays a schedule against a platform, heals everything, and has every conversation checked."""
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import Awaitable
+from typing import assert_never
+
+from faults.links import Links
+from faults.proxy import FaultProxy
+from stages.stage import Stage
+from stages.watcher import Watcher
+
+from everturn_client.errors import ProblemError, Unreachable
+from schedules.steps import (
+    CONVERSATIONS,
+    ChangeSignal,
+    Cut,
+    Drain,
+    Empty,
+    Freeze,
+    Kill,
+    Say,
+    SaySignal,
+    Step,
+    Timed,
+    Worsen,
+)
+
+SETTLE_S = 90.0
+"""How long everything may take to come to rest once nothing is broken any more; a busy machine starts slowly."""
+EXPECTED = frozenset({404, 409, 422, 429, 503})
+"""What a request may be answered while parts are down or its turn has ended meanwhile; never a 500."""
+
+
+class Player:
+    """Plays one schedule. What people were promised on the way is held against what is there at the end."""
+
+    def __init__(self, stage: Stage, links: Links, seed: int) -> None:
+        self._stage = stage
+        self._links = links
+        self._seed = seed
+        self._ids: list[str] = []
+        self._watchers: list[list[Watcher]] = []
+        self._turns: list[set[str]] = [set() for _ in range(CONVERSATIONS)]
+        self._signals: list[dict[str, None]] = [{} for _ in range(CONVERSATIONS)]
+        self._going: set[asyncio.Task[None]] = set()
+        self._unexpected: list[str] = []
+        self.answers: Counter[str] = Counter()
+        """How requests were answered."""
+
+    async def run(self, schedule: tuple[Timed, ...]) -> None:
+        """Raises AssertionError when something that must hold does not."""
+        for n in range(CONVERSATIONS):
+            created = await self._stage.clients[n % 2].create_conversation()
+            self._ids.append(created.conversation_id)
+            watchers = [self._stage.watch(self._ids[n], ingress=n % 2)]
+            watchers.append(self._stage.watch(self._ids[n], ingress=1 - n % 2, cuts=self._seed * 10 + n))
+            self._watchers.append(watchers)
+        for timed in schedule:
+            await asyncio.sleep(timed.after_s)
+            self._begin(self._play(timed.step))
+        await self._settle()
+        await self._check()
+
+    def _begin(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._going.add(task)
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._going.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._unexpected.append(repr(error))
+
+    async def _play(self, step: Step) -> None:
+        platform = self._stage.platform
+        match step:
+            case Say():
+                await self._answered(self._say(step))
+            case SaySignal():
+                await self._answered(self._say_signal(step))
+            case ChangeSignal():
+                await self._answered(self._change_signal(step))
+            case Kill(part):
+                platform.kill(part)
+            case Freeze(part, for_s):
+                platform.kill(part, signal.SIGSTOP)
+                await asyncio.sleep(for_s)
+                platform.kill(part, signal.SIGCONT)
+            case Drain(part):
+                platform.kill(part, signal.SIGTERM)
+            case Empty():
+                await self._empty()
+            case Cut(service, server):
+                self._link(service, server).cut()
+            case Worsen():
+                await self._worsen(step)
+            case _:
+                assert_never(step)
+
+    async def _say(self, step: Say) -> None:
+        client = self._stage.clients[step.ingress]
+        sent = await client.send_message(self._ids[step.conversation], f"script:{step.script} please")
+        self._turns[step.conversation].add(sent.turn_id)
+        if sent.signal_id:
+            self._signals[step.conversation][sent.signal_id] = None
+
+    async def _say_signal(self, step: SaySignal) -> None:
+        client = self._stage.clients[step.ingress]
+        sent = await client.send_signal(self._ids[step.conversation], step.kind, step.text)  # pyright: ignore[reportArgumentType] drawn from the literals
+        self._signals[step.conversation][sent.signal_id] = None
+
+    async def _change_signal(self, step: ChangeSignal) -> None:
+        said = self._signals[step.conversation]
+        if not said:
+            return
+        signals, last = self._stage.clients[step.ingress].signals, list(said)[-1]
+        if step.text is None:
+            await signals.retract(self._ids[step.conversation], last)
+        else:
+            await signals.edit(self._ids[step.conversation], last, step.text)
+
+    async def _answered(self, asking: Awaitable[None]) -> None:
+        try:
+            await asking
+            self.answers["ok"] += 1
+        except Unreachable:
+            self.answers["unreachable"] += 1
+        except ProblemError as error:
+            self.answers[str(error.problem.status)] += 1
+            if error.problem.status not in EXPECTED:
+                self._unexpected.append(str(error))
+
+    async def _empty(self) -> None:
+        try:
+            await asyncio.to_thread(self._stage.platform.redis.empty)
+        except OSError:
+            self.answers["redis was down already"] += 1
+
+    async def _worsen(self, step: Worsen) -> None:
+        link = self._link(step.service, step.server)
+        match step.how:
+            case "delay":
+                link.delay(0.05)
+            case "drip":
+                link.drip(64, 0.002)
+            case "silence":
+                link.silence()
+            case _:
+                link.refuse()
+        await asyncio.sleep(step.for_s)
+        link.heal(cut=step.how == "silence")
+
+    def _link(self, service: str, server: str | None) -> FaultProxy:
+        return self._links.front[service] if server is None else self._links.between[service, server]
+
+    async def _settle(self) -> None:
+        """Let what was begun end, and wait until every promised turn has ended for everybody who watches."""
+        async with asyncio.timeout(SETTLE_S):
+            while self._going:
+                await asyncio.wait(set(self._going))
+            self._links.heal()
+            for n, watchers in enumerate(self._watchers):
+                await self._wait_idle(n, watchers)
+
+    async def _wait_idle(self, n: int, watchers: list[Watcher]) -> None:
+        for watcher in watchers:
+            for turn_id in self._turns[n]:
+                await watcher.wait_ended(turn_id, SETTLE_S)
+            await watcher.wait_until(
+                lambda w: w.state is not None and w.state.conversation.state in ("idle", "error"), SETTLE_S
+            )
+
+    async def _check(self) -> None:
+        assert self._unexpected == []
+        for n, conversation_id in enumerate(self._ids):
+            state = await self._stage.check_history(conversation_id, *self._watchers[n])
+            assert self._turns[n] <= {turn.turn_id for turn in state.turns}, "a promised turn is missing"
+            told = {signal.signal_id for turn in state.turns for signal in turn.signals}
+            assert set(self._signals[n]) <= told, "a promised signal is missing"

@@ -1,0 +1,91 @@
+"""What must hold of a conversation at rest, whatever happened to the machines it ran on."""
+
+from collections.abc import Sequence
+
+from everturn.model.block_bodies import ExitBody
+from everturn.model.blocks import first_broken_link
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId
+from everturn.model.leases import try_parse_cursor
+from everturn.postgres.database import open_database
+from everturn.postgres.timelines import PostgresTimelines
+from everturn.timeline.event_fold import is_open
+from everturn.wire.events import ChatComplete, ChatError, Envelope, StreamSnapshot
+from everturn.wire.views import StateView
+from everturn_local.servers.databases import DATABASE, DatabaseUrls
+from everturn_local.servers.postgres import EmbeddedPostgres
+
+_LEDGER = """
+SELECT t.id || ': the turn says ' || t.usage || ', its calls '
+       || COALESCE(sum(u.input_tokens), 0) || ' and ' || COALESCE(sum(u.output_tokens), 0)
+  FROM turn t LEFT JOIN usage_event u ON u.turn_id = t.id
+ WHERE t.conversation_id = '{conversation_id}' AND t.usage IS NOT NULL
+ GROUP BY t.id
+HAVING (t.usage::json ->> 'input_tokens')::bigint <> COALESCE(sum(u.input_tokens), 0)
+    OR (t.usage::json ->> 'output_tokens')::bigint <> COALESCE(sum(u.output_tokens), 0)
+"""
+
+
+def check_state(state: StateView) -> None:
+    """I1: nothing is open any more, and no signal of an ended turn still waits for an answer."""
+    assert state.conversation.state in ("idle", "error")
+    assert not [turn.turn_id for turn in state.turns if is_open(turn)]
+    waiting = [s.signal_id for turn in state.turns for s in turn.signals if s.state == "accepted" and s.kind != "event"]
+    assert waiting == []
+
+
+async def check_blocks(database: DatabaseUrls, conversation_id: str, state: StateView) -> None:
+    """I2: no hole, no double, one end per turn and nothing of it after that; the chain of hashes holds."""
+    principal = Principal("default", "default", "dev")
+    async with open_database(database.worker, pool_size=1, application_name="checker") as opened:
+        blocks = await PostgresTimelines(opened).load_blocks(principal, ConversationId(conversation_id))
+    assert [block.seq for block in blocks] == list(range(1, len(blocks) + 1))
+    assert first_broken_link(blocks) is None
+    for turn in state.turns:
+        own = [block for block in blocks if block.turn_id == turn.turn_id]
+        assert [isinstance(block.body, ExitBody) for block in own].count(True) == 1
+        assert isinstance(own[-1].body, ExitBody)
+
+
+def check_ledger(postgres: EmbeddedPostgres, conversation_id: str) -> None:
+    """I6: what a turn says it has used is the sum of its model calls."""
+    assert postgres.run_sql(_LEDGER.format(conversation_id=conversation_id), database=DATABASE) == ""
+
+
+def check_seen(seen: Sequence[Envelope], folded: StateView | None, truth: StateView) -> None:
+    """I3: what a client has seen folds to the truth; ids increase; every turn ended once.
+
+    A snapshot replaces all that a client has, so behind one an end may be told that the snapshot shows already.
+    """
+    assert folded is not None
+    assert differences(settled(folded).model_dump(), settled(truth).model_dump()) == []
+    for run in runs_of(seen):
+        ids = [cursor for envelope in run if envelope.id and (cursor := try_parse_cursor(envelope.id))]
+        assert ids == sorted(set(ids))
+        ends = [envelope.turn_id for envelope in run if isinstance(envelope.data, ChatComplete | ChatError)]
+        assert len(ends) == len(set(ends)), f"told twice: {ends}"
+
+
+def runs_of(seen: Sequence[Envelope]) -> list[list[Envelope]]:
+    """What came between two snapshots."""
+    runs: list[list[Envelope]] = [[]]
+    for envelope in seen:
+        if isinstance(envelope.data, StreamSnapshot):
+            runs.append([])
+        runs[-1].append(envelope)
+    return runs
+
+
+def differences(seen: object, truth: object, place: str = "") -> list[str]:
+    """Where two dumps differ, in words."""
+    if isinstance(seen, dict) and isinstance(truth, dict):
+        return [d for key in truth for d in differences(seen.get(key), truth[key], f"{place}.{key}")]
+    if isinstance(seen, list | tuple) and isinstance(truth, list | tuple) and len(seen) == len(truth):
+        return [d for n, pair in enumerate(zip(seen, truth, strict=True)) for d in differences(*pair, f"{place}[{n}]")]
+    return [] if seen == truth else [f"{place}: seen {seen!r}, but it is {truth!r}"]
+
+
+def settled(state: StateView) -> StateView:
+    """A state without what differs by the moment of reading: the cursor, and times the conversation's row carries."""
+    conversation = state.conversation.model_copy(update={"last_activity_at": ""})
+    return state.model_copy(update={"cursor": "", "conversation": conversation})

@@ -1,0 +1,63 @@
+"""A running platform and its clients, with the checker that every test of a fault ends with."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Sequence
+
+from everturn.wire.views import StateView
+from everturn_client.backoff import Timings
+from everturn_client.client import EverturnClient
+from everturn_local.supervision.platform import Platform
+from stages.history import check_blocks, check_ledger, check_seen, check_state, differences, settled
+from stages.leftovers import check_nothing_left
+from stages.watcher import Watcher
+
+
+class Stage:
+    """`urls` are where clients reach the ingresses, if not directly."""
+
+    def __init__(
+        self, platform: Platform, *, urls: Sequence[str] | None = None, timings: Timings | None = None
+    ) -> None:
+        self.platform = platform
+        self.clients = [EverturnClient(url, timings=timings) for url in urls or platform.urls]
+        self._watching: list[asyncio.Task[None]] = []
+
+    def watch(self, conversation_id: str, *, ingress: int = 0, cuts: int | None = None) -> Watcher:
+        """Follow a conversation from now on; `cuts` seeds random disconnects."""
+        watcher = Watcher(self.clients[ingress], conversation_id, random.Random(cuts) if cuts is not None else None)
+        self._watching.append(asyncio.create_task(watcher.run()))
+        return watcher
+
+    async def close(self) -> None:
+        for task in self._watching:
+            task.cancel()
+        if self._watching:
+            await asyncio.wait(self._watching)
+        self._watching.clear()
+
+    async def quit(self) -> None:
+        await self.close()
+        for client in self.clients:
+            await client.aclose()
+
+    async def check_history(self, conversation_id: str, *watchers: Watcher) -> StateView:
+        """The invariants of a conversation at rest; returns its state as REST reads it, the same everywhere."""
+        states = [await client.fetch(conversation_id) for client in self.clients]
+        for other in states[1:]:
+            assert differences(other.model_dump(), states[0].model_dump()) == []
+        state = states[0]
+        check_state(state)
+        await check_blocks(self.platform.database, conversation_id, state)
+        await asyncio.to_thread(check_ledger, self.platform.postgres, conversation_id)
+        for watcher in watchers:
+            await self._check_watcher(watcher, state)
+        await check_nothing_left(self.platform, conversation_id)
+        return state
+
+    async def _check_watcher(self, watcher: Watcher, state: StateView) -> None:
+        with contextlib.suppress(TimeoutError):
+            await watcher.wait_until(lambda w: w.state is not None and settled(w.state) == settled(state), 15)
+        assert watcher.failure is None
+        check_seen(watcher.seen, watcher.state, state)
