@@ -10,9 +10,12 @@ revision = "0004"
 down_revision = "0003"
 
 SQL = Path(__file__).parents[1] / "sql"
-SCRIPTS: tuple[str, ...] = ("rest",)
+SCRIPTS: tuple[str, ...] = ("rest", "keys")
 """Files of sql/0004, in the order they run."""
-DEFINER_FUNCTIONS: dict[str, tuple[str, ...]] = {}
+DEFINER_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "find_api_key": ("everturn_ingress",),
+    "find_credential_cutoff": ("everturn_ingress",),
+}
 """Functions that run as everturn_dispatch, and who may call them."""
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from chat_proc.settings import WorkerSettings
 from everturn.settings import CommonSettings, render_env_example
 from exec_supervisor.settings import BrokerSettings
-from ingress.settings import IngressSettings
+from ingress.settings import IngressSettings, OperatorSettings
 
 WORKER = (
     "worker; ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, OPENAI_API_KEY and OPENAI_BASE_URL are read by the providers' SDKs"
@@ -19,6 +19,7 @@ def test_the_example_file_lists_every_setting() -> None:
         [
             ("both services", CommonSettings),
             ("ingress", IngressSettings),
+            ("commands of an operator; the serving process needs none of it", OperatorSettings),
             (WORKER, WorkerSettings),
             ("broker", BrokerSettings),
         ]

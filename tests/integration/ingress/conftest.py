@@ -85,6 +85,7 @@ def ingress_env(
         "REDIS_URL": redis_server.url,
         "OBJECTS_URL": tmp_path_factory.mktemp("objects").as_uri(),
         "LOG_LEVEL": "info",
+        "SIGNING_SECRET": "0123456789abcdef0123456789abcdef",
     }
 
 

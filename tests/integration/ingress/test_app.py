@@ -14,7 +14,7 @@ import jwt
 import pytest
 
 SECRET = "a secret that is long enough for HS256"
-PUBLIC = {"/healthz", "/readyz", "/metrics"}
+PUBLIC = {"/healthz", "/readyz", "/metrics", "/guests/{tenant}/{project}"}
 Refused = Callable[..., dict[str, Any]]
 
 
@@ -58,6 +58,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("PATCH", "/conversations/{tenant}/{project}/{conversation_id}/signals/{signal_id}"): {"text": "mine now"},
     ("DELETE", "/conversations/{tenant}/{project}/{conversation_id}/signals/{signal_id}"): None,
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}/events"): None,
+    ("POST", "/conversations/{tenant}/{project}/{conversation_id}/ticket"): None,
+    ("GET", "/conversations/{tenant}/{project}/{conversation_id}/export"): None,
     ("GET", "/files/{tenant}/{project}/{artifact_id}"): None,
     ("POST", "/conversations/{tenant}/{project}/search"): {"query": "secret"},
     ("GET", "/memory/{tenant}/{project}"): None,

@@ -3,13 +3,17 @@
 from typing import Any
 
 import pytest
+from starlette.datastructures import Headers
 
+from everturn.errors import Invalid
+from everturn.testing.access.credentials import MemoryCredentials
+from everturn.testing.fixed_clock import FixedClock
 from ingress.attachments.antivirus import Clamd, NoScan, RefuseAll
-from ingress.bootstrap import DRIVERS, build_antivirus, build_verifier, load_driver
+from ingress.bootstrap import DRIVERS, build_antivirus, build_gate, build_verifier, load_driver, open_operator
 from ingress.settings import IngressSettings
 
 SECRET = "a secret that is long enough for HS256"
-TOKENS = {"AUTH_ISSUER": "i", "AUTH_AUDIENCE": "a", "AUTH_SECRET": SECRET}
+TOKENS = {"AUTH_ISSUER": "i", "AUTH_AUDIENCE": "a", "AUTH_SECRET": SECRET, "SIGNING_SECRET": "0123456789abcdef" * 4}
 
 
 def settings(**fields: Any) -> IngressSettings:
@@ -32,3 +36,24 @@ def test_tokens_are_verified_when_there_is_a_key() -> None:
     assert build_verifier(settings(EVERTURN_MODE="development")) is None
     assert build_verifier(settings(**TOKENS))
     assert build_verifier(settings(**TOKENS | {"AUTH_SECRET": None, "AUTH_JWKS_URL": "https://issuer/keys"}))
+
+
+@pytest.mark.parametrize("changes", [{"EVERTURN_MODE": "development"}, TOKENS | {"ANONYMOUS": "1"}])
+def test_a_gate_is_built_with_what_the_settings_allow(changes: dict[str, Any]) -> None:
+    clock = FixedClock()
+
+    gate = build_gate(settings(**changes, ALLOWED_ORIGINS="https://chat.example"), MemoryCredentials(clock), clock)
+
+    assert gate.origins.try_allowed(Headers({"origin": "https://chat.example"}))
+    if changes.get("ANONYMOUS"):
+        assert gate.admit_guest(Headers(), tenant="default", project="default").user_id
+
+
+async def test_an_operators_command_needs_the_address_of_the_migrating_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DATABASE_OWNER_URL", raising=False)
+    with pytest.raises(Invalid, match="DATABASE_OWNER_URL"):
+        async with open_operator():
+            pass
+    monkeypatch.setenv("DATABASE_OWNER_URL", "postgresql://x")
+    async with open_operator() as admin:
+        assert admin

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ingress.settings import IngressSettings
+from everturn.errors import Invalid
+from ingress.settings import IngressSettings, load_operator_url, read_origins
 
 BASE = {"DATABASE_URL": "postgresql://x", "REDIS_URL": "redis://x", "OBJECTS_URL": "file:///x"}
-TOKENS = {"AUTH_ISSUER": "i", "AUTH_AUDIENCE": "a", "AUTH_JWKS_URL": "https://issuer/keys"}
+SIGNING = {"SIGNING_SECRET": "0123456789abcdef" * 4}
+TOKENS = {"AUTH_ISSUER": "i", "AUTH_AUDIENCE": "a", "AUTH_JWKS_URL": "https://issuer/keys", **SIGNING}
 
 
 def build(monkeypatch: pytest.MonkeyPatch, **env: str) -> IngressSettings:
@@ -45,6 +47,11 @@ def test_production_is_the_default_and_needs_keys(monkeypatch: pytest.MonkeyPatc
         TOKENS | {"AUTH_JWKS_URL": "", "AUTH_SECRET": "secret"},
         TOKENS | {"APP_AV_SCAN": "0"},
         TOKENS | {"PORT": "70000"},
+        TOKENS | {"ALLOWED_ORIGINS": "*"},
+        TOKENS | {"ALLOWED_ORIGINS": "https://a.example/path"},
+        TOKENS | {"ANONYMOUS_SCOPES": "default"},
+        TOKENS | {"REAUTHORIZE_S": "301"},
+        TOKENS | {"SIGNING_SECRET": "short"},
     ],
 )
 def test_unsafe_settings_are_refused(monkeypatch: pytest.MonkeyPatch, env: dict[str, str]) -> None:
@@ -58,3 +65,58 @@ def test_a_secret_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = build(monkeypatch, **TOKENS | {"AUTH_JWKS_URL": "", "AUTH_SECRET": secret})
 
     assert secret not in repr(settings)
+
+
+PLACEHOLDERS = ["secret" * 8, "changeme-changeme-changeme-changeme", "0" * 64, "your-256-bit-secret-goes-here-soon"]
+
+
+@pytest.mark.parametrize("secret", PLACEHOLDERS)
+@pytest.mark.parametrize("name", ["AUTH_SECRET", "SIGNING_SECRET"])
+def test_a_default_secret_is_refused_outside_development(
+    monkeypatch: pytest.MonkeyPatch, name: str, secret: str
+) -> None:
+    keys = TOKENS | {"AUTH_JWKS_URL": ""} | ({"AUTH_SECRET": "fedcba9876543210" * 4})
+
+    with pytest.raises(ValidationError, match=f"{name} is a placeholder"):
+        build(monkeypatch, **keys | {name: secret})
+    assert build(monkeypatch, EVERTURN_MODE="development", **keys | {name: secret})
+
+
+def test_outside_development_there_is_a_secret_for_seals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SIGNING_SECRET", raising=False)
+    with pytest.raises(ValidationError, match="SIGNING_SECRET"):
+        build(monkeypatch, **{name: value for name, value in TOKENS.items() if name != "SIGNING_SECRET"})
+
+
+def test_guests_come_in_nowhere_unless_the_settings_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert build(monkeypatch, **TOKENS).guest_scopes == frozenset()
+
+    opened = build(monkeypatch, **TOKENS, ANONYMOUS="1", ANONYMOUS_SCOPES="acme/one,acme/two")
+
+    assert opened.guest_scopes == {("acme", "one"), ("acme", "two")}
+
+
+def test_the_operators_address_is_read_by_commands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_OWNER_URL", "postgresql://owner")
+    assert load_operator_url() == "postgresql://owner"
+    assert "owner" not in repr(build(monkeypatch, **TOKENS))
+    monkeypatch.delenv("DATABASE_OWNER_URL")
+    with pytest.raises(Invalid):
+        load_operator_url()
+
+
+def test_origins_are_read_as_browsers_write_them() -> None:
+    text = " https://Chat.Example:443, http://localhost:3000 ,,http://[::1]:80"
+
+    assert read_origins(text) == {"https://chat.example", "http://localhost:3000", "http://[::1]"}
+    assert read_origins("") == frozenset()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["*", "https://*.example", "chat.example", "https://chat.example/", "https://a@b", "null", "ftp://a", "https://é",
+     "https://a?b", "https://a#b", "https://", "https://a:x"],
+)  # fmt: skip
+def test_what_is_no_origin_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        read_origins(text)

@@ -17,9 +17,10 @@ from sse_starlette.sse import AppStatus
 from everturn.errors import EverturnError
 from everturn.telemetry.logging import configure_logging
 from ingress.app import Parts, build_app
-from ingress.bootstrap import open_parts
+from ingress.bootstrap import open_operator, open_parts
 from ingress.operations import verify_export
 from ingress.operations.commands import AnyCommand, Command, OfflineCommand, parse_arguments
+from ingress.operations.credentials import build_keys_command, build_revoke_user_command
 from ingress.settings import IngressSettings
 
 HEADER_BUFFER_BYTES = 262_144
@@ -112,6 +113,8 @@ async def run_serve(settings: IngressSettings, _: argparse.Namespace) -> int:
 COMMANDS: dict[str, AnyCommand] = {
     "serve": Command("Serve requests until SIGTERM; this is what happens without a command.", run_serve),
     "verify-export": OfflineCommand(verify_export.HELP, verify_export.verify_export, verify_export.add_arguments),
+    "keys": build_keys_command(open_operator),
+    "revoke-user": build_revoke_user_command(open_operator),
 }
 
 

@@ -35,6 +35,7 @@ from ingress.admission.slots import StreamSlots
 from ingress.admission.validation import problem_of_validation
 from ingress.attachments.antivirus import Antivirus
 from ingress.attachments.intake import FileCaps, Intake
+from ingress.auth.cors import Cors
 from ingress.auth.gate import AuthGate
 from ingress.chat import endpoints as chat
 from ingress.chat import signals
@@ -45,6 +46,7 @@ from ingress.conversations import turns
 from ingress.conversations.service import ConversationService
 from ingress.errors import ProblemError, problem_response, translate_error
 from ingress.feedback import endpoints as feedback
+from ingress.guests import endpoints as guests
 from ingress.health import docs
 from ingress.health import endpoints as health
 from ingress.health.readiness import Part
@@ -56,12 +58,20 @@ from ingress.resources import endpoints as resources
 from ingress.search import endpoints as search
 from ingress.search.service import SearchService
 from ingress.settings import IngressSettings
-from ingress.stream import sse
+from ingress.stream import sse, tickets
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
 from ingress.stream.rows import StreamRows
 
 TITLE = "Everturn ingress"
+SECURITY_SCHEMES = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A JWT of the issuer, an API key (`evk_...`), or a guest's token. Development mode needs none.",
+    },
+    "ticket": {"type": "apiKey", "in": "query", "name": "ticket", "description": "For one conversation's events only."},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +117,8 @@ def build_app(parts: Parts) -> FastAPI:
         memory.router,
         search.router,
         sse.router,
+        tickets.router,
+        guests.router,
         resources.router,
         health.router,
         docs.router,
@@ -114,6 +126,7 @@ def build_app(parts: Parts) -> FastAPI:
         app.include_router(router)
     _add_error_handlers(app)
     app.add_middleware(Edge, metrics=parts.metrics, monotonic=parts.clock.monotonic)
+    app.add_middleware(Cors, origins=parts.auth.origins)
     app.openapi = _OpenApi(app, app.openapi).build
     return app
 
@@ -227,7 +240,7 @@ class _OpenApi:
             schemas = components.setdefault("schemas", {})
             schemas["Problem"] = PROBLEM_SCHEMA
             schemas["AttachmentIn"] = AttachmentIn.model_json_schema()
-            components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}}
+            components["securitySchemes"] = SECURITY_SCHEMES
             document["security"] = [{"bearer": []}, {}]
             self._app.openapi_schema = document
         return self._app.openapi_schema

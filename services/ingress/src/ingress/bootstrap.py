@@ -10,15 +10,21 @@ from typing import Any
 from everturn.embeddings.choice import choose_embedder
 from everturn.embeddings.opening import is_minilm_installed, open_embedder
 from everturn.model.ids import RandomIds
-from everturn.ports.clock import SystemClock
+from everturn.ports.access.credentials import CredentialAdmin, Credentials
+from everturn.ports.clock import Clock, SystemClock
 from everturn.ports.memory.embedder import Embedder
 from ingress.admission.metrics import IngressMetrics
 from ingress.app import Parts
 from ingress.attachments.antivirus import Antivirus, choose_antivirus
-from ingress.auth.gate import AuthGate
+from ingress.auth.gate import AuthGate, Ways
+from ingress.auth.guests import Guests
+from ingress.auth.origins import Origins
+from ingress.auth.seals import MIN_SECRET_BYTES, Seals
+from ingress.auth.standing import Standing
+from ingress.auth.tickets import Tickets
 from ingress.auth.tokens import JwksKeys, KeySource, StaticKey, TokenVerifier
 from ingress.chat.service import Wires
-from ingress.settings import IngressSettings
+from ingress.settings import IngressSettings, load_operator_url, read_origins
 
 DRIVERS = {
     "database": "everturn.postgres.database:open_database",
@@ -32,6 +38,8 @@ DRIVERS = {
     "artifacts": "everturn.postgres.artifacts:PostgresArtifacts",
     "memories": "everturn.postgres.memory.user_memories:PostgresUserMemories",
     "finder": "everturn.postgres.memory.search:PostgresMemorySearch",
+    "credentials": "everturn.postgres.access.credentials:PostgresCredentials",
+    "credential_admin": "everturn.postgres.access.credentials:PostgresCredentialAdmin",
 }
 POOL_SIZE = 16
 
@@ -53,7 +61,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
     ):
         yield Parts(
             settings=settings,
-            auth=AuthGate(development=settings.development, verifier=build_verifier(settings)),
+            auth=build_gate(settings, load_driver("credentials")(database), clock),
             antivirus=build_antivirus(settings),
             conversations=load_driver("conversations")(database),
             inbox=load_driver("inbox")(database),
@@ -75,6 +83,27 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             embedder=build_embedder(settings),
             buckets=wire.token_buckets,
         )
+
+
+@asynccontextmanager
+async def open_operator() -> AsyncGenerator[CredentialAdmin]:
+    """What an operator's commands work with. Raises Invalid where DATABASE_OWNER_URL is not set."""
+    url = load_operator_url()
+    async with load_driver("database")(url, pool_size=1, application_name="operator") as database:
+        yield load_driver("credential_admin")(database)
+
+
+def build_gate(settings: IngressSettings, credentials: Credentials, clock: Clock) -> AuthGate:
+    """The gate with all ways in that the settings allow."""
+    secret = settings.signing_secret
+    seals = Seals(secret.get_secret_value().encode() if secret else os.urandom(MIN_SECRET_BYTES))
+    ways = Ways(
+        standing=Standing(credentials, clock),
+        guests=Guests(seals, clock, scopes=settings.guest_scopes, per_minute=settings.guests_per_minute),
+        tickets=Tickets(seals, clock),
+        origins=Origins(read_origins(settings.allowed_origins)),
+    )
+    return AuthGate(development=settings.development, verifier=build_verifier(settings), ways=ways, clock=clock)
 
 
 def build_antivirus(settings: IngressSettings) -> Antivirus:

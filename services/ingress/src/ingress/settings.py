@@ -3,15 +3,22 @@
 import os
 from collections.abc import Mapping
 from typing import Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from everturn.errors import Invalid
 from everturn.model.limits.token_bucket import BadLimits, Limit, parse_limit, parse_limits
 from everturn.settings import CommonSettings
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 MIN_SECRET_BYTES = 32
 """RFC 7518 section 3.2: a key for HS256 must have at least 256 bits."""
+MIN_SECRET_SIGNS = 8
+"""Different characters of a secret; fewer are a placeholder, such as a row of zeros."""
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_PLACEHOLDERS = ("secret", "changeme", "change-me", "change_me", "password", "example", "default", "your-")
 
 
 class IngressSettings(CommonSettings):
@@ -138,6 +145,36 @@ class IngressSettings(CommonSettings):
         description="A shared secret for HS256 tokens, instead of public keys.",
     )
 
+    signing_secret: SecretStr | None = Field(
+        default=None,
+        validation_alias="SIGNING_SECRET",
+        description="Signs stream tickets and guests; the same on all nodes. In development each start makes its own.",
+    )
+    allowed_origins: str = Field(
+        default="",
+        validation_alias="ALLOWED_ORIGINS",
+        description="Web pages of other origins that may use this server, separated by commas: https://chat.example",
+    )
+    anonymous: bool = Field(
+        default=False, validation_alias="ANONYMOUS", description="1 lets people without an account in, as guests."
+    )
+    anonymous_scopes: str = Field(
+        default="default/default",
+        pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+/[A-Za-z0-9._-]+)*$",
+        validation_alias="ANONYMOUS_SCOPES",
+        description="Where guests come in: tenant/project, separated by commas.",
+    )
+    guests_per_minute: int = Field(
+        default=60, ge=1, validation_alias="GUESTS_PER_MINUTE", description="New guests that one process lets in."
+    )
+    reauthorize_s: float = Field(
+        default=60.0,
+        ge=1,
+        le=300,
+        validation_alias="REAUTHORIZE_S",
+        description="Seconds after which an open stream's credential is checked again.",
+    )
+
     @property
     def development(self) -> bool:
         return self.mode == "development"
@@ -163,6 +200,19 @@ class IngressSettings(CommonSettings):
     def has_keys(self) -> bool:
         return any((self.auth_jwks_url, self.auth_public_key, self.auth_secret))
 
+    @property
+    def guest_scopes(self) -> frozenset[tuple[str, str]]:
+        """Tenants and projects that take guests; none unless ANONYMOUS is set."""
+        pairs = (scope.partition("/") for scope in self.anonymous_scopes.split(",") if self.anonymous)
+        return frozenset((tenant, project) for tenant, _, project in pairs)
+
+    @field_validator("allowed_origins")
+    @classmethod
+    def check_origins(cls, text: str) -> str:
+        """Refuse what is no origin."""
+        read_origins(text)
+        return text
+
     @model_validator(mode="after")
     def check_safety(self) -> Self:
         """Refuse to start in a way that would let strangers in or infected files through."""
@@ -170,8 +220,12 @@ class IngressSettings(CommonSettings):
             raise ValueError("EVERTURN_MODE=development listens on a loopback address only; set HOST=127.0.0.1.")
         if not self.development and not self.has_keys:
             raise ValueError("Outside development set AUTH_JWKS_URL, AUTH_PUBLIC_KEY or AUTH_SECRET.")
+        if not self.development and self.signing_secret is None:
+            raise ValueError("Outside development set SIGNING_SECRET, such as the output of `openssl rand -hex 32`.")
         if not self.development and self.av_scan == "0":
             raise ValueError("APP_AV_SCAN=0 is for development mode only.")
+        self._check_secret("AUTH_SECRET", self.auth_secret)
+        self._check_secret("SIGNING_SECRET", self.signing_secret)
         self._check_tokens()
         self._check_limits()
         return self
@@ -184,13 +238,59 @@ class IngressSettings(CommonSettings):
         except BadLimits as error:
             raise ValueError(str(error)) from error
 
+    def _check_secret(self, name: str, secret: SecretStr | None) -> None:
+        """A secret from somebody's documentation is none. Development may use what it likes, if it is long enough."""
+        if secret is None:
+            return
+        text = secret.get_secret_value()
+        if len(text.encode()) < MIN_SECRET_BYTES:
+            raise ValueError(f"{name} needs at least {MIN_SECRET_BYTES} bytes.")
+        known = text.lower().startswith(_PLACEHOLDERS) or len(set(text)) < MIN_SECRET_SIGNS
+        if known and not self.development:
+            raise ValueError(f"{name} is a placeholder; make a random one, such as `openssl rand -hex 32` does.")
+
     def _check_tokens(self) -> None:
         if not self.has_keys:
             return
         if not (self.auth_issuer and self.auth_audience):
             raise ValueError("Tokens need AUTH_ISSUER and AUTH_AUDIENCE.")
-        if self.auth_secret and len(self.auth_secret.get_secret_value().encode()) < MIN_SECRET_BYTES:
-            raise ValueError(f"AUTH_SECRET needs at least {MIN_SECRET_BYTES} bytes.")
         url = self.auth_jwks_url or ""
         if url and not url.startswith("https://") and not self.development:
             raise ValueError("AUTH_JWKS_URL must begin with https:// outside development.")
+
+
+class OperatorSettings(BaseSettings):
+    """What only the commands of an operator read; the serving process is never given it."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    database_owner_url: SecretStr = Field(
+        validation_alias="DATABASE_OWNER_URL",
+        description="postgresql://role:password@host:port/name of the migrating role, for commands of an operator.",
+    )
+
+
+def load_operator_url() -> str:
+    """DATABASE_OWNER_URL. Raises Invalid where it is not set."""
+    try:
+        settings = OperatorSettings()  # pyright: ignore[reportCallIssue] required settings come from the environment
+    except ValidationError as error:
+        raise Invalid("Set DATABASE_OWNER_URL to the address of the database with the migrating role.") from error
+    return settings.database_owner_url.get_secret_value()
+
+
+def read_origins(text: str) -> frozenset[str]:
+    """The origins of a list separated by commas. Raises ValueError for what is no origin: there are no wildcards."""
+    return frozenset(_read_origin(item.strip()) for item in text.split(",") if item.strip())
+
+
+def _read_origin(text: str) -> str:
+    """One origin in the form in which browsers send it."""
+    parts = urlsplit(text)
+    bare = not (parts.path or parts.query or parts.fragment or parts.username or parts.password)
+    host = parts.hostname or ""
+    if parts.scheme not in _DEFAULT_PORTS or not bare or not host or "*" in host or not text.isascii():
+        raise ValueError(f"{text!r} is no origin; write it as https://chat.example or http://localhost:3000.")
+    name = f"[{host}]" if ":" in host else host
+    port = parts.port
+    return f"{parts.scheme}://{name}" + (f":{port}" if port and port != _DEFAULT_PORTS[parts.scheme] else "")

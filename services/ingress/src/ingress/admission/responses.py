@@ -8,7 +8,7 @@ from ingress.errors import PROBLEM_MIME
 _REASONS = {
     400: "The request can't be read.",
     401: "The credential is missing or bad.",
-    403: "Refused by the checks of development mode.",
+    403: "Not allowed, whoever asks: by the checks of origins, of guests or of development mode.",
     404: "There is no such thing for this caller; also the answer to what belongs to others.",
     408: "The body did not come in time.",
     409: "The request contradicts the present state.",

@@ -9,7 +9,8 @@ from fastapi.routing import APIRoute
 from ingress.admission.limits.front import load_front
 from ingress.admission.limits.rates import is_write
 from ingress.admission.request import AdmittedRequest, admit_request, check_json_type
-from ingress.auth.gate import AuthGate, save_caller
+from ingress.auth.gate import AuthGate, Caller, save_caller
+from ingress.errors import unauthorized
 
 SMALL_BODY_BYTES = 262_144
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
@@ -29,14 +30,18 @@ class AdmittedRoute(APIRoute):
     async def admit(self, request: Request) -> AdmittedRequest:
         """Authenticate, then check what is known without the body. Raises problems: 401, 403, 404, 413, 415, 429."""
         gate, front = cast(AuthGate, request.app.state.auth), load_front(request)
-        path = request.path_params
         with front.authenticating(request):
-            caller = await gate.authenticate(request.headers, tenant=path["tenant"], project=path["project"])
+            caller = await self.authenticate(request, gate)
         save_caller(request, caller)
         await front.admit(request, caller.principal, write=is_write(request.method, self.path))
         admitted = admit_request(request, max_body_bytes=self.max_body_bytes_of(request))
         self.check_type(admitted)
         return admitted
+
+    async def authenticate(self, request: Request, gate: AuthGate) -> Caller:
+        """Who asks. Raises problems: 401, 403, 404."""
+        path = request.path_params
+        return await gate.authenticate(request.headers, tenant=path["tenant"], project=path["project"])
 
     def max_body_bytes_of(self, request: Request) -> int:
         """How large this route's bodies may be."""
@@ -53,3 +58,23 @@ class SubmitRoute(AdmittedRoute):
 
     def max_body_bytes_of(self, request: Request) -> int:
         return cast(int, request.app.state.settings.message_max_bytes)
+
+
+class StreamRoute(AdmittedRoute):
+    """The route of a conversation's events: the only one that a ticket in the address opens."""
+
+    async def authenticate(self, request: Request, gate: AuthGate) -> Caller:
+        """Who asks, by ticket where there is one."""
+        tickets = request.query_params.getlist("ticket")
+        if not tickets:
+            return await super().authenticate(request, gate)
+        if len(tickets) > 1:
+            raise unauthorized("Send one ticket.")
+        path = request.path_params
+        return await gate.authenticate_ticket(
+            tickets[0],
+            request.headers,
+            tenant=path["tenant"],
+            project=path["project"],
+            conversation_id=path["conversation_id"],
+        )

@@ -1,4 +1,4 @@
-"""Who asks: the one place where a request gets its principal."""
+"""Who asks: the one place where a request or a socket gets its principal, whatever its credential is."""
 
 from dataclasses import dataclass
 from typing import Annotated, cast
@@ -7,58 +7,136 @@ from fastapi import Depends, Path, Request
 from starlette.datastructures import Headers
 
 from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId
+from everturn.ports.clock import Clock
+from ingress.auth.callers import Caller, Proof
 from ingress.auth.development import check_local_request, load_dev_user
+from ingress.auth.guests import GUEST_PREFIX, GuestPass, Guests
+from ingress.auth.keys import PREFIX as KEY_PREFIX
 from ingress.auth.names import is_scope_name
+from ingress.auth.origins import Origins
+from ingress.auth.standing import Standing
+from ingress.auth.tickets import Ticket, Tickets
 from ingress.auth.tokens import Claims, TokenVerifier
 from ingress.errors import absent, unauthorized
 
+__all__ = ["AuthGate", "Caller", "CallerOf", "Me", "Ways", "load_caller", "save_caller"]
 _SCOPE_KEY = "everturn.caller"
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """A principal and until when (Unix time) its credential is good; None for ever."""
+class Ways:
+    """The ways in beside the issuer's tokens. All end in a Caller, and then pass the same checks."""
 
-    principal: Principal
-    expires_at: float | None = None
+    standing: Standing
+    guests: Guests
+    tickets: Tickets
+    origins: Origins
 
 
 class AuthGate:
-    """Authenticates requests: by bearer token, or in development mode by being local."""
+    """Authenticates requests. A bad credential is 401, never anonymous; without one only development mode is open."""
 
-    def __init__(self, *, development: bool, verifier: TokenVerifier | None) -> None:
+    def __init__(self, *, development: bool, verifier: TokenVerifier | None, ways: Ways, clock: Clock) -> None:
         self._development = development
         self._verifier = verifier
+        self._ways = ways
+        self._clock = clock
+
+    @property
+    def origins(self) -> Origins:
+        """The pages that may use this server."""
+        return self._ways.origins
 
     async def authenticate(self, headers: Headers, *, tenant: str, project: str) -> Caller:
-        """Raises 401 for a missing or bad credential, 403 from the development checks, 404 for a foreign tenant."""
-        credentials = headers.getlist("authorization")
-        if not credentials and self._development:
-            check_local_request(headers)
-            caller = Caller(Principal(tenant, project, load_dev_user(headers)))
-        else:
-            claims = await self._verify(credentials)
-            caller = Caller(Principal(tenant, project, claims.user_id, claims.roles), claims.expires_at)
-            _check_scope(claims, tenant, project)
-        if not (is_scope_name(tenant) and is_scope_name(project)):
-            raise absent()
-        return caller
+        """The caller of an HTTP request, by its Authorization header.
 
-    async def _verify(self, credentials: list[str]) -> Claims:
+        Raises 401 for a missing or bad credential, 403 from the development checks, 404 for a foreign tenant.
+        """
+        credentials = headers.getlist("authorization")
         if not credentials:
-            raise unauthorized("Send Authorization: Bearer <token>.")
+            return await self.authenticate_token(None, headers, tenant=tenant, project=project)
         scheme, _, token = credentials[0].partition(" ")
         if len(credentials) > 1 or scheme.lower() != "bearer" or not token.strip():
             raise unauthorized("Send one Authorization header with one bearer token.")
+        return await self.authenticate_token(token.strip(), headers, tenant=tenant, project=project)
+
+    async def authenticate_token(self, token: str | None, headers: Headers, *, tenant: str, project: str) -> Caller:
+        """The caller with this token: an API key, a guest's token, or one of the issuer's. Raises as `authenticate`."""
+        caller = await self._resolve(token, headers, tenant, project)
+        _check_scope(caller.principal, tenant, project)
+        await self._ways.standing.check(caller)
+        return caller
+
+    async def authenticate_socket(self, token: str | None, headers: Headers, *, tenant: str, project: str) -> Caller:
+        """The caller of a socket, whose token comes in its first message; pages of strangers get none (403)."""
+        self._ways.origins.check_page(headers)
+        return await self.authenticate_token(token, headers, tenant=tenant, project=project)
+
+    async def authenticate_ticket(
+        self, ticket: str, headers: Headers, *, tenant: str, project: str, conversation_id: str
+    ) -> Caller:
+        """The caller that a ticket for this conversation's stream speaks for. Raises as `authenticate`."""
+        if headers.getlist("authorization"):
+            raise unauthorized("Send a ticket or an Authorization header, not both.")
+        caller = self._ways.tickets.check(ticket, tenant=tenant, project=project, conversation_id=conversation_id)
+        if caller.proof.kind == "local":
+            self._check_local(headers)
+        await self.recheck(caller)
+        return caller
+
+    async def recheck(self, caller: Caller) -> None:
+        """Whether who was let in would still be. Raises 401, and Unavailable where that can't be found out now."""
+        if caller.expires_at is not None and caller.expires_at <= self._clock.now().timestamp():
+            raise unauthorized("The credential has expired.")
+        if caller.proof.kind == "guest" and not self._ways.guests.takes(caller.principal):
+            raise unauthorized("This server takes no guests any more.")
+        await self._ways.standing.check(caller)
+
+    def admit_guest(self, headers: Headers, *, tenant: str, project: str) -> GuestPass:
+        """A new guest. Raises 403, also from the development checks, 404 and 429."""
+        if self._development:
+            check_local_request(headers)
+        return self._ways.guests.admit(tenant, project)
+
+    def build_ticket(self, caller: Caller, conversation_id: ConversationId) -> Ticket:
+        """A ticket for a stream of the caller's."""
+        return self._ways.tickets.build(caller, conversation_id)
+
+    async def _resolve(self, token: str | None, headers: Headers, tenant: str, project: str) -> Caller:
+        if token is None:
+            self._check_local(headers)
+            return Caller(Principal(tenant, project, load_dev_user(headers)), None, Proof("local"))
+        if token.startswith(KEY_PREFIX):
+            return await self._ways.standing.load_key_caller(token)
+        if token.startswith("evg_"):
+            return self._ways.guests.check(token)
         if self._verifier is None:
             raise unauthorized("This server verifies no tokens.")
-        return await self._verifier.verify(token.strip())
+        return _build_caller(await self._verifier.verify(token), tenant, project)
+
+    def _check_local(self, headers: Headers) -> None:
+        if not self._development:
+            raise unauthorized("Send Authorization: Bearer <token>.")
+        check_local_request(headers)
 
 
-def _check_scope(claims: Claims, tenant: str, project: str) -> None:
+def _build_caller(claims: Claims, tenant: str, project: str) -> Caller:
+    """The caller of the issuer's token. Raises 404 for a scope that is not the token's."""
+    if claims.user_id.startswith(GUEST_PREFIX):
+        raise unauthorized("The token's subject can't name a user.")
     if claims.tenants is not None and tenant not in claims.tenants:
         raise absent()
     if claims.projects is not None and project not in claims.projects:
+        raise absent()
+    principal = Principal(tenant, project, claims.user_id, claims.roles)
+    return Caller(principal, claims.expires_at, Proof("token", claims.issued_at))
+
+
+def _check_scope(principal: Principal, tenant: str, project: str) -> None:
+    if (principal.tenant, principal.project) != (tenant, project):
+        raise absent()
+    if not (is_scope_name(tenant) and is_scope_name(project)):
         raise absent()
 
 

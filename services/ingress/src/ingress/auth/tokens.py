@@ -30,6 +30,7 @@ class Claims:
     projects: frozenset[str] | None
     expires_at: float
     """Unix time after which, leeway included, the token is no longer good."""
+    issued_at: float | None = None
 
 
 class KeySource(Protocol):
@@ -126,12 +127,14 @@ def read_claims(payload: dict[str, Any]) -> Claims:
         raise unauthorized("The token's subject can't name a user.")
     if not isinstance(expires, int | float):
         raise unauthorized("The token does not expire.")
+    issued = payload.get("iat")
     return Claims(
         user_id=subject,
         roles=_read_roles(payload.get("roles")),
         tenants=_read_names(payload, "tenant"),
         projects=_read_names(payload, "project"),
         expires_at=float(expires) + LEEWAY_S,
+        issued_at=float(issued) if isinstance(issued, int | float) else None,
     )
 
 

@@ -23,7 +23,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class OfflineCommand:
-    """A command that needs no settings and no server."""
+    """A command that needs none of the settings of a serving process."""
 
     help: str
     run: Callable[[argparse.Namespace], int]

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from everturn.model.leases import EventCursor, try_parse_cursor
 from ingress.admission.paths import ConversationPath
 from ingress.admission.responses import problems
-from ingress.admission.route import AdmittedRoute
+from ingress.admission.route import StreamRoute
 from ingress.admission.slots import StreamSlots
 from ingress.auth.gate import CallerOf
 from ingress.errors import malformed
@@ -22,7 +22,7 @@ from ingress.stream.subscription import Subscription
 SEND_TIMEOUT_S = 60
 """How long a client may take nothing before its connection is closed; it resumes by its last id."""
 
-router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["events"])
+router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=StreamRoute, tags=["events"])
 _log = structlog.get_logger(__name__)
 _EXAMPLE = 'id: 3-17\nevent: chat_delta\ndata: {"id":"3-17","type":"chat.delta","data":{"text":"Hello"}}\n\n'
 _STREAM: dict[str, Any] = {
@@ -71,8 +71,10 @@ class StreamResponse(EventSourceResponse):
     "/{conversation_id}/events",
     response_class=EventSourceResponse,
     responses={**problems(429), 200: _STREAM},
+    openapi_extra={"security": [{"bearer": []}, {"ticket": []}, {}]},
 )
 async def get_events(
+    *,
     request: Request,
     caller: CallerOf,
     conversation_id: ConversationPath,
@@ -82,6 +84,9 @@ async def get_events(
     ] = None,
     last_event_id: Annotated[
         str | None, Header(description="As `after`, which it overrules.", examples=["3-17"])
+    ] = None,
+    ticket: Annotated[
+        str | None, Query(description="For clients that can send no header; instead of one.", max_length=4096)
     ] = None,
 ) -> StreamResponse:
     """The conversation's events. Without a cursor a snapshot comes first; one too old gets gap and snapshot."""

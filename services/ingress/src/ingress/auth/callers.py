@@ -1,0 +1,50 @@
+"""Who asks, and what proved it: the values that every way in ends with."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from everturn.model.identity import Principal, Role
+
+Kind = Literal["local", "token", "key", "guest"]
+"""Development mode, a bearer token of the issuer, an API key, a guest token of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What proved a principal. It holds no secret, so it may be kept as long as a stream is open."""
+
+    kind: Kind
+    issued_at: float | None = None
+    """Unix time at which the credential was made; None where it doesn't say."""
+    key_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A principal and until when (Unix time) its credential is good; None for ever."""
+
+    principal: Principal
+    expires_at: float | None = None
+    proof: Proof = field(default=Proof("local"))
+
+
+def build_record(caller: Caller) -> dict[str, Any]:
+    """A caller as JSON, for a seal."""
+    who, proof = caller.principal, caller.proof
+    return {
+        "tenant": who.tenant,
+        "project": who.project,
+        "user": who.user_id,
+        "roles": sorted(who.roles),
+        "until": caller.expires_at,
+        "kind": proof.kind,
+        "issued": proof.issued_at,
+        "key": proof.key_id,
+    }
+
+
+def read_record(record: dict[str, Any]) -> Caller:
+    """The caller that `build_record` wrote down; the record comes out of our own seal."""
+    roles = frozenset(Role(name) for name in record["roles"])
+    who = Principal(record["tenant"], record["project"], record["user"], roles)
+    return Caller(who, record["until"], Proof(record["kind"], record["issued"], record["key"]))

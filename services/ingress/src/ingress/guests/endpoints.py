@@ -1,0 +1,28 @@
+"""Coming in without an account."""
+
+from datetime import UTC, datetime
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Path, Request, Response
+
+from everturn.ports.clock import iso
+from ingress.admission.responses import problems
+from ingress.auth.gate import AuthGate
+from ingress.guests.schemas import GuestOut
+
+router = APIRouter(prefix="/guests/{tenant}/{project}", tags=["guests"])
+
+
+@router.post("", status_code=201, responses=problems(429))
+async def create_guest(
+    request: Request,
+    response: Response,
+    tenant: Annotated[str, Path(description="The tenant.", examples=["default"])],
+    project: Annotated[str, Path(description="The project.", examples=["default"])],
+) -> GuestOut:
+    """Come in without an account, as a user of your own. 403 where guests are not let in."""
+    gate = cast(AuthGate, request.app.state.auth)
+    made = gate.admit_guest(request.headers, tenant=tenant, project=project)
+    response.headers["Cache-Control"] = "no-store"
+    expires_at = iso(datetime.fromtimestamp(made.expires_at, UTC))
+    return GuestOut(token=made.token, user_id=made.user_id, expires_at=expires_at)

@@ -1,0 +1,147 @@
+"""The commands of whoever lets people in: API keys are made, listed and revoked, a person's credentials are cut off.
+
+They need DATABASE_OWNER_URL, the migrating role: the role of the serving process can't make credentials.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from everturn.errors import EverturnError, Invalid
+from everturn.model.identity import Principal, Role
+from everturn.ports.access.credentials import ANY, ApiKey, CredentialAdmin
+from everturn.ports.clock import iso
+from ingress.auth.keys import build_key_text
+from ingress.auth.names import is_scope_name, is_user_name
+from ingress.operations.commands import OfflineCommand
+
+ROLES = tuple(role.value for role in Role if role is not Role.ANONYMOUS)
+MAX_LABEL_CHARS = 200
+Open = Callable[[], AbstractAsyncContextManager[CredentialAdmin]]
+
+
+Write = Callable[[str], object]
+Action = Callable[[CredentialAdmin, argparse.Namespace, Write], Coroutine[Any, Any, int]]
+
+
+def build_keys_command(open_admin: Open) -> OfflineCommand:
+    """`keys create | list | revoke`."""
+    actions = {"create": create_key, "list": list_keys, "revoke": revoke_key}
+
+    def run(arguments: argparse.Namespace) -> int:
+        return _run(open_admin, actions[arguments.action], arguments)
+
+    return OfflineCommand("Makes, lists and revokes API keys.", run, _add_key_arguments)
+
+
+def build_revoke_user_command(open_admin: Open) -> OfflineCommand:
+    """`revoke-user USER`."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        return _run(open_admin, revoke_user, arguments)
+
+    return OfflineCommand("Refuses all credentials that a person has got until now.", run, _add_user_arguments)
+
+
+def _run(open_admin: Open, action: Action, arguments: argparse.Namespace) -> int:
+    async def act() -> int:
+        async with open_admin() as admin:
+            return await action(admin, arguments, sys.stdout.write)
+
+    try:
+        return asyncio.run(act())
+    except EverturnError as error:
+        sys.stderr.write(f"ingress: {error}\n")
+        return 1
+
+
+def _add_key_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True)
+    create = actions.add_parser("create", help="Make a key; it is shown this once.")
+    create.add_argument("--tenant", required=True)
+    create.add_argument("--project", required=True)
+    create.add_argument("--user", required=True, help="Whom the key speaks for.")
+    create.add_argument("--role", action="append", choices=ROLES, default=[], help="More than registered; repeatable.")
+    create.add_argument("--days", type=float, default=None, help="Expires after so many days; without, never.")
+    create.add_argument("--label", default="", help="What it is for.")
+    listing = actions.add_parser("list", help="List keys, newest first.")
+    listing.add_argument("--tenant", default=None)
+    revoke = actions.add_parser("revoke", help="Revoke a key; acts within seconds.")
+    revoke.add_argument("key_id", help="The 16 digits behind evk_.")
+
+
+def _add_user_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("user", help="The person: the subject of its tokens.")
+    parser.add_argument("--tenant", default=ANY, help="Only in this tenant.")
+    parser.add_argument("--project", default=ANY, help="Only in this project.")
+
+
+async def create_key(admin: CredentialAdmin, arguments: argparse.Namespace, write: Write) -> int:
+    """Make a key and show it. Raises Invalid for names that can't be."""
+    if not (is_scope_name(arguments.tenant) and is_scope_name(arguments.project)):
+        raise Invalid("A tenant or project has 1 to 64 letters, digits, `.`, `_` and `-`.")
+    if not is_user_name(arguments.user):
+        raise Invalid("A user's name has 1 to 128 letters, digits and `._@+|=~-`.")
+    if len(arguments.label) > MAX_LABEL_CHARS or not arguments.label.isprintable():
+        raise Invalid(f"A label has at most {MAX_LABEL_CHARS} printable characters.")
+    if arguments.days is not None and not 0 < arguments.days <= 36_500:
+        raise Invalid("--days is more than 0 and at most 36500.")
+    text, made = build_key_text()
+    created = datetime.now(UTC)
+    roles = frozenset(map(Role, arguments.role)) | {Role.REGISTERED}
+    expires = None if arguments.days is None else created + timedelta(days=arguments.days)
+    owner = Principal(arguments.tenant, arguments.project, arguments.user, roles)
+    await admin.save_key(ApiKey(made.key_id, made.secret_hash, owner, arguments.label, created, expires))
+    write(f"{text}\n")
+    sys.stderr.write("Keep it now: only its hash is stored, and it is not shown again.\n")
+    return 0
+
+
+async def list_keys(admin: CredentialAdmin, arguments: argparse.Namespace, write: Write) -> int:
+    """One line per key, fields separated by tabs; no secrets."""
+    write("id\tstate\ttenant/project\tuser\troles\tcreated\texpires\tlast used\tlabel\n")
+    for key in await admin.load_keys(tenant=arguments.tenant):
+        fields = (
+            key.key_id,
+            _state(key, datetime.now(UTC)),
+            f"{key.owner.tenant}/{key.owner.project}",
+            key.owner.user_id,
+            ",".join(sorted(key.owner.roles)),
+            iso(key.created_at),
+            iso(key.expires_at) if key.expires_at else "-",
+            f"{key.last_used:%Y-%m-%d}" if key.last_used else "-",
+            key.label,
+        )
+        write("\t".join(fields) + "\n")
+    return 0
+
+
+async def revoke_key(admin: CredentialAdmin, arguments: argparse.Namespace, write: Write) -> int:
+    """Status 1 when there is no such key, or it was revoked before."""
+    if not await admin.revoke_key(arguments.key_id):
+        sys.stderr.write("There is no such key, or it was revoked already.\n")
+        return 1
+    write(f"{arguments.key_id} is revoked.\n")
+    return 0
+
+
+async def revoke_user(admin: CredentialAdmin, arguments: argparse.Namespace, write: Write) -> int:
+    """Tokens, keys, guest tokens and tickets from before this moment are refused; a new login is not."""
+    if not is_user_name(arguments.user):
+        raise Invalid("A user's name has 1 to 128 letters, digits and `._@+|=~-`.")
+    for name in (arguments.tenant, arguments.project):
+        if name != ANY and not is_scope_name(name):
+            raise Invalid("A tenant or project has 1 to 64 letters, digits, `.`, `_` and `-`.")
+    moment = await admin.save_cutoff(arguments.user, tenant=arguments.tenant, project=arguments.project)
+    write(f"Credentials of {arguments.user} from before {iso(moment)} are refused.\n")
+    return 0
+
+
+def _state(key: ApiKey, now: datetime) -> str:
+    if key.revoked_at is not None:
+        return "revoked"
+    return "expired" if key.expires_at is not None and key.expires_at <= now else "good"

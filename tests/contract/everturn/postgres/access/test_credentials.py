@@ -1,0 +1,51 @@
+"""Postgres keeps the contract of credentials, and gives no service more than it needs."""
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from everturn.postgres.access.credentials import PostgresCredentialAdmin, PostgresCredentials
+from everturn.postgres.database import open_database
+from everturn.testing.access.credentials_contract import CredentialsContract
+from everturn.testing.database_roles import Roles
+from everturn_local.servers.databases import DatabaseUrls
+
+
+class TestPostgresCredentials(CredentialsContract):
+    @pytest.fixture
+    def credentials(self, roles: Roles) -> PostgresCredentials:
+        return PostgresCredentials(roles.ingress)
+
+    @pytest.fixture
+    async def admin(self, database: DatabaseUrls) -> AsyncIterator[PostgresCredentialAdmin]:
+        async with open_database(database.owner, pool_size=1, application_name="test-operator") as owner:
+            yield PostgresCredentialAdmin(owner)
+
+
+@pytest.mark.parametrize("role", ["ingress", "worker"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT FROM api_key",
+        "INSERT INTO api_key (id) VALUES ('x')",
+        "UPDATE api_key SET revoked_at = NULL",
+        "DELETE FROM api_key",
+        "SELECT FROM credential_cutoff",
+        "DELETE FROM credential_cutoff",
+        "SET LOCAL ROLE everturn_dispatch",
+    ],
+)
+async def test_no_service_reads_or_makes_credentials(roles: Roles, role: str, statement: str) -> None:
+    database = roles.ingress if role == "ingress" else roles.worker
+
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        async with database.connection() as connection:
+            await connection.execute(statement)
+
+
+@pytest.mark.parametrize("question", ["SELECT find_api_key('x')", "SELECT find_credential_cutoff('t', 'p', 'u')"])
+async def test_a_worker_may_not_even_ask(roles: Roles, question: str) -> None:
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        async with roles.worker.connection() as connection:
+            await connection.execute(question)

@@ -1,0 +1,75 @@
+"""Gates with fakes behind them, and what it takes to knock at one."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import jwt
+import pytest
+from starlette.datastructures import Headers
+
+from everturn.testing.access.credentials import MemoryCredentials
+from everturn.testing.fixed_clock import FixedClock
+from ingress.auth.gate import AuthGate, Ways
+from ingress.auth.guests import Guests
+from ingress.auth.origins import Origins
+from ingress.auth.seals import Seals
+from ingress.auth.standing import Standing
+from ingress.auth.tickets import Tickets
+from ingress.auth.tokens import StaticKey, TokenVerifier
+
+SECRET = "a secret that is long enough for HS256"
+SEALS = Seals(b"0123456789abcdef0123456789abcdef")
+VERIFIER = TokenVerifier(StaticKey(SECRET, key_type="oct"), issuer="i", audience="a", algorithms=("HS256",))
+
+
+@dataclass
+class Door:
+    """A gate with its clock, which tells the real time, and the credentials behind it."""
+
+    gate: AuthGate
+    clock: FixedClock
+    credentials: MemoryCredentials
+    guests: Guests
+    tickets: Tickets
+
+    def bearer(self, **claims: object) -> tuple[str, str]:
+        now = int(time.time())
+        body = {"iss": "i", "aud": "a", "sub": "ann", "exp": now + 600, "iat": now} | claims
+        return "authorization", f"Bearer {jwt.encode(body, SECRET, 'HS256')}"
+
+
+MakeDoor = Callable[..., Door]
+
+
+def build_headers(*pairs: tuple[str, str]) -> Headers:
+    return Headers(raw=[(name.encode(), value.encode()) for name, value in pairs])
+
+
+def build_door(
+    *,
+    development: bool = False,
+    verifier: TokenVerifier | None = VERIFIER,
+    scopes: frozenset[tuple[str, str]] = frozenset({("t", "p")}),
+    origins: frozenset[str] = frozenset(),
+    clock: FixedClock | None = None,
+) -> Door:
+    clock = clock or FixedClock(datetime.now(UTC))
+    credentials = MemoryCredentials(clock)
+    guests, tickets = Guests(SEALS, clock, scopes=scopes), Tickets(SEALS, clock)
+    ways = Ways(Standing(credentials, clock), guests, tickets, Origins(origins))
+    gate = AuthGate(development=development, verifier=verifier, ways=ways, clock=clock)
+    return Door(gate, clock, credentials, guests, tickets)
+
+
+@pytest.fixture
+def make_door() -> MakeDoor:
+    """Makes a gate; by default outside development, with a verifier of HS256 and guests in t/p."""
+    return build_door
+
+
+@pytest.fixture
+def headers() -> Callable[..., Headers]:
+    """Headers of pairs."""
+    return build_headers

@@ -1,0 +1,121 @@
+"""Keys and people: what was revoked is refused within seconds."""
+
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import pytest
+
+from everturn.model.identity import Principal, Role
+from everturn.ports.access.credentials import ApiKey
+from everturn.testing.access.credentials import MemoryCredentials
+from everturn.testing.fixed_clock import FixedClock
+from ingress.auth.callers import Caller, Kind, Proof
+from ingress.auth.keys import build_key_text
+from ingress.auth.standing import MAX_AGE_S, Standing
+from ingress.errors import ProblemError
+
+ANN = Principal("t", "p", "ann", frozenset({Role.REGISTERED, Role.PAID}))
+
+
+@dataclass
+class Stage:
+    clock: FixedClock
+    credentials: MemoryCredentials
+    standing: Standing
+
+    async def make(self, **changes: object) -> tuple[str, ApiKey]:
+        text, made = build_key_text()
+        key = replace(ApiKey(made.key_id, made.secret_hash, ANN, "", self.clock.now()), **changes)
+        await self.credentials.save_key(key)
+        return text, key
+
+
+@pytest.fixture
+def stage() -> Stage:
+    clock = FixedClock()
+    credentials = MemoryCredentials(clock)
+    return Stage(clock, credentials, Standing(credentials, clock))
+
+
+async def refusal(asking: Awaitable[object]) -> int:
+    with pytest.raises(ProblemError) as refused:
+        await asking
+    return refused.value.status_code
+
+
+async def test_a_key_speaks_for_its_owner_with_its_roles(stage: Stage) -> None:
+    text, key = await stage.make()
+
+    caller = await stage.standing.load_key_caller(text)
+
+    assert caller.principal == ANN
+    assert caller.proof == Proof("key", key.created_at.timestamp(), key.key_id)
+
+
+async def test_a_key_that_is_unknown_wrong_expired_or_without_a_good_owner_is_401_alike(stage: Stage) -> None:
+    past = stage.clock.now() - timedelta(seconds=1)
+    good, key = await stage.make()
+    wrong = f"evk_{key.key_id}_{build_key_text()[0].rpartition('_')[2][-43:]:a>43}"
+    texts = [build_key_text()[0], wrong, "evk_x"]
+    for changes in (
+        {"expires_at": past},
+        {"revoked_at": past},
+        {"owner": Principal("t", "p", "a:b")},
+        {"owner": Principal("t", "p", "ann", frozenset({Role.ANONYMOUS}))},
+    ):
+        texts.append((await stage.make(**changes))[0])
+
+    said = set()
+    for text in texts:
+        with pytest.raises(ProblemError) as refused:
+            await stage.standing.load_key_caller(text)
+        said.add((refused.value.status_code, str(refused.value.detail)))
+
+    assert len(said) == 1
+    assert (await stage.standing.load_key_caller(good)).principal == ANN
+
+
+async def test_a_key_is_asked_for_once_in_a_while_and_its_revocation_acts_within_seconds(stage: Stage) -> None:
+    text, key = await stage.make()
+    for _ in range(5):
+        caller = await stage.standing.load_key_caller(text)
+    asked = stage.credentials.asked
+    await stage.credentials.revoke_key(key.key_id)
+
+    stage.clock.advance(MAX_AGE_S)
+
+    assert asked == 1
+    assert MAX_AGE_S <= 30
+    assert await refusal(stage.standing.load_key_caller(text)) == 401
+    assert await refusal(stage.standing.check(caller)) == 401
+
+
+@pytest.mark.parametrize("kind", ["token", "guest", "key"])
+async def test_credentials_from_before_a_cutoff_are_refused_and_later_ones_are_not(stage: Stage, kind: Kind) -> None:
+    _, key = await stage.make()
+    before = stage.clock.now().timestamp()
+    stage.clock.advance(10)
+    await stage.credentials.save_cutoff("ann")
+    after = stage.clock.now().timestamp() + 1
+
+    assert await refusal(stage.standing.check(Caller(ANN, None, Proof(kind, before, key.key_id)))) == 401
+    assert await refusal(stage.standing.check(Caller(ANN, None, Proof(kind, None, key.key_id)))) == 401
+    await stage.standing.check(Caller(ANN, None, Proof(kind, after, key.key_id)))
+    await stage.standing.check(Caller(replace(ANN, user_id="bob"), None, Proof(kind, before, key.key_id)))
+
+
+async def test_a_cutoff_acts_within_seconds_though_the_person_was_asked_for_before(stage: Stage) -> None:
+    caller = Caller(ANN, None, Proof("token", stage.clock.now().timestamp()))
+    await stage.standing.check(caller)
+    await stage.credentials.save_cutoff("ann", tenant="t")
+
+    stage.clock.advance(MAX_AGE_S)
+
+    assert await refusal(stage.standing.check(caller)) == 401
+
+
+async def test_development_mode_asks_nobody(stage: Stage) -> None:
+    await stage.standing.check(Caller(ANN, None, Proof("local")))
+
+    assert stage.credentials.asked == 0
