@@ -15,6 +15,8 @@ SCRIPTS: tuple[str, ...] = ("rest", "keys")
 DEFINER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "find_api_key": ("everturn_ingress",),
     "find_credential_cutoff": ("everturn_ingress",),
+    "project_feedback_totals": ("everturn_ingress",),
+    "project_judged_conversations": ("everturn_ingress",),
 }
 """Functions that run as everturn_dispatch, and who may call them."""
 

@@ -36,6 +36,8 @@ LISTS_OWN = {
     ("GET", "/conversations/{tenant}/{project}"),
     ("POST", "/conversations/{tenant}/{project}"),
     ("POST", "/conversations/{tenant}/{project}/search"),
+    ("POST", "/conversations/{tenant}/{project}/feedback/conversations-in-period"),
+    ("GET", "/conversations/{tenant}/{project}/feedback/summary"),
     ("GET", "/memory/{tenant}/{project}"),
     ("DELETE", "/memory/{tenant}/{project}"),
 }
@@ -62,6 +64,11 @@ BODIES: dict[tuple[str, str], Any] = {
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}/export"): None,
     ("GET", "/files/{tenant}/{project}/{artifact_id}"): None,
     ("POST", "/conversations/{tenant}/{project}/search"): {"query": "secret"},
+    ("POST", "/conversations/{tenant}/{project}/feedback/conversations-in-period"): {
+        "from": "2026-01-01T00:00:00Z",
+        "to": "2027-01-01T00:00:00Z",
+    },
+    ("GET", "/conversations/{tenant}/{project}/feedback/summary"): None,
     ("GET", "/memory/{tenant}/{project}"): None,
     ("DELETE", "/memory/{tenant}/{project}"): None,
     ("DELETE", "/memory/{tenant}/{project}/{memory_id}"): None,

@@ -46,6 +46,7 @@ from ingress.conversations import turns
 from ingress.conversations.service import ConversationService
 from ingress.errors import ProblemError, problem_response, translate_error
 from ingress.feedback import endpoints as feedback
+from ingress.feedback.service import FeedbackService
 from ingress.guests import endpoints as guests
 from ingress.health import docs
 from ingress.health import endpoints as health
@@ -107,13 +108,13 @@ def build_app(parts: Parts) -> FastAPI:
     app = FastAPI(title=TITLE, version="0.1.0", redirect_slashes=False, redoc_url=None, docs_url=None)
     _add_services(app, parts)
     for router in (
+        feedback.router,
         conversations.router,
         turns.router,
         life.router,
         chat.router,
         signals.submit_router,
         signals.router,
-        feedback.router,
         memory.router,
         search.router,
         sse.router,
@@ -143,7 +144,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
         hints=parts.wires.hints,
         ids=parts.ids,
     )
-    app.state.feedback = feedback.FeedbackService(parts.feedback, parts.clock)
+    app.state.feedback = FeedbackService(parts.feedback, parts.clock)
     app.state.exports = ExportService(parts.exports)
     app.state.memory = MemoryService(parts.memories)
     app.state.search = SearchService(

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.errors import NotFound
+from everturn.errors import Conflict, NotFound
 from everturn.model.block_bodies import FeedbackBody
 from everturn.model.feedback import Feedback, Reaction
 from everturn.model.leases import Claim
+from everturn.ports.feedback import MAX_MACHINE_JUDGEMENTS
 from everturn.postgres.feedback import PostgresFeedback
 from everturn.testing.contracts.stage import ANN, Stage, commit, write
 from everturn.testing.database_roles import Roles
@@ -42,6 +43,15 @@ async def test_a_users_judgement_replaces_the_one_before(
     assert await fresh(postgres_stage, claim) == (judge(claim, Reaction.NOT_OK, "Wrong."),)
 
 
+async def test_a_judgement_is_kept_however_often_its_connection_was_used(
+    book: PostgresFeedback, claim: Claim, postgres_stage: Stage
+) -> None:
+    for n in range(12):
+        await book.save(ANN, claim.lease.conversation_id, judge(claim, Reaction.OK, str(n)))
+
+    assert await fresh(postgres_stage, claim) == (judge(claim, Reaction.OK, "11"),)
+
+
 async def test_an_empty_judgement_clears_the_one_before(
     book: PostgresFeedback, claim: Claim, postgres_stage: Stage
 ) -> None:
@@ -50,6 +60,16 @@ async def test_an_empty_judgement_clears_the_one_before(
     await book.save(ANN, claim.lease.conversation_id, judge(claim, None))
 
     assert await fresh(postgres_stage, claim) == ()
+
+
+async def test_machines_judgements_of_a_turn_are_bounded(book: PostgresFeedback, claim: Claim) -> None:
+    machine = replace(judge(claim, Reaction.OK), origin="machine", confidence=0.5)
+    for _ in range(MAX_MACHINE_JUDGEMENTS):
+        await book.save(ANN, claim.lease.conversation_id, machine)
+
+    with pytest.raises(Conflict):
+        await book.save(ANN, claim.lease.conversation_id, machine)
+    await book.save(ANN, claim.lease.conversation_id, judge(claim, Reaction.OK))
 
 
 async def test_machines_judgements_add_up(book: PostgresFeedback, claim: Claim, postgres_stage: Stage) -> None:

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from everturn.errors import NotFound
-from everturn.model.feedback import Feedback, Reaction
+from everturn.model.feedback import Feedback, Period, Reaction
 from everturn.model.identity import Principal
 from everturn.model.ids import ArtifactId, ConversationId, SignalId, TurnId
 from everturn.model.llm.source_pool import SourceDraft, merge_sources
@@ -102,6 +102,12 @@ CASES: dict[str, Case] = {
     "Turns.load_page": lambda port, ann, who: port.load_page(who, ann.conversation_id),
     "FeedbackBook.save": lambda port, ann, who: port.save(
         who, ann.conversation_id, Feedback(ann.turn_id, "user", Reaction.OK, "", BEGINNING)
+    ),
+    "FeedbackBook.load_totals": lambda port, ann, who: port.load_totals(
+        who, Period(BEGINNING - LONG, BEGINNING + LONG), project=False
+    ),
+    "FeedbackBook.load_judged": lambda port, ann, who: port.load_judged(
+        who, Period(BEGINNING - LONG, BEGINNING + LONG), project=False, limit=9, after=None
     ),
     "Artifacts.load": lambda port, ann, who: port.load(who, ann.artifact_id),
     "Artifacts.load_by_ref": lambda port, ann, who: port.load_by_ref(who, ann.conversation_id, SECRET_REF),
@@ -230,6 +236,31 @@ async def snapshot(roles: Roles) -> list[object]:
     ]
 
 
+async def test_a_whole_project_does_not_reach_into_another(ann: Ann, roles: Roles) -> None:
+    book, period = PostgresFeedback(roles.ingress), Period(BEGINNING - LONG, BEGINNING + LONG)
+    colleague, *outsiders = STRANGERS
+
+    seen = await book.load_judged(colleague, period, project=True, limit=99, after=None)
+    unseen = [await book.load_judged(who, period, project=True, limit=9, after=None) for who in outsiders]
+
+    assert ann.conversation_id in {each.conversation_id for each in seen}
+    assert "secret" not in repr(seen)
+    assert unseen == [()] * len(outsiders)
+    assert [(await book.load_totals(who, period, project=True)).turns for who in outsiders] == [0] * len(outsiders)
+
+
+@pytest.mark.parametrize("user", ["ann", None])
+async def test_the_reports_of_one_person_hold_nothing_of_another_even_when_asked(
+    user: str | None, ann: Ann, roles: Roles
+) -> None:
+    async with roles.ingress.transaction(STRANGERS[0]) as transaction:
+        rows = await transaction.fetch(
+            "SELECT * FROM judged_conversations($1, '2020-01-01', '2040-01-01', NULL, NULL, 9)", user
+        )
+
+    assert list(rows) == []
+
+
 @pytest.mark.parametrize("stranger", [*STRANGERS, None], ids=["other-user", "other-project", "other-tenant", "nobody"])
 async def test_sql_without_a_filter_shows_a_stranger_no_row(stranger: Principal | None, ann: Ann, roles: Roles) -> None:
     readable = {
@@ -337,6 +368,7 @@ async def test_definer_functions_belong_to_dispatch_and_pin_their_search_path(ro
     )
 
     assert {row["proname"] for row in rows} == definer_functions()
+    assert len(rows) == 12
     assert {row["owner"] for row in rows} == {"everturn_dispatch"}
     assert all("search_path=public, pg_temp" in row["proconfig"] for row in rows)
 

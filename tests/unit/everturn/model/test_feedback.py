@@ -1,6 +1,6 @@
 """Feedback is a value; two judgements that say the same are equal."""
 
-from everturn.model.feedback import Feedback, Reaction
+from everturn.model.feedback import Feedback, Judgements, Reaction
 from everturn.model.ids import TurnId
 from everturn.testing.fixed_clock import BEGINNING
 
@@ -14,3 +14,8 @@ def test_judgements_that_say_the_same_are_equal() -> None:
 
 def test_the_reactions_are_those_of_the_api() -> None:
     assert [reaction.value for reaction in Reaction] == ["ok", "not_ok", "neutral"]
+
+
+def test_satisfaction_is_what_was_liked_of_what_was_judged() -> None:
+    assert Judgements(ok=1, not_ok=1, neutral=2, unrated=9).satisfaction == 0.25
+    assert Judgements(unrated=9).satisfaction is None

@@ -1,16 +1,22 @@
-"""Feedback in Postgres: one judgement of the user for each turn, any number of machines'."""
+"""Feedback in Postgres: one judgement of the user for each turn, some of machines, and what they come to."""
 
-from sqlalchemy import Insert, and_, delete, select
+from sqlalchemy import Insert, and_, delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 
-from everturn.errors import NotFound
-from everturn.model.feedback import Feedback
+from everturn.errors import Conflict, NotFound
+from everturn.model.feedback import Feedback, FeedbackTotals, JudgedConversation, Judgements, Period
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
-from everturn.postgres.database import Database
+from everturn.ports.feedback import MAX_MACHINE_JUDGEMENTS, JudgedPosition
+from everturn.postgres.database import Connection, Database, Row
 from everturn.postgres.statements import fetch_row, fetch_rows
 from everturn.postgres.tables import feedback as table
 from everturn.postgres.tables import turns
+
+_OWN_TOTALS = "SELECT * FROM feedback_totals($1, $2, $3)"
+_PROJECT_TOTALS = "SELECT * FROM project_feedback_totals($1, $2)"
+_OWN_JUDGED = "SELECT * FROM judged_conversations($1, $2, $3, $4, $5, $6)"
+_PROJECT_JUDGED = "SELECT * FROM project_judged_conversations($1, $2, $3, $4, $5)"
 
 
 class PostgresFeedback:
@@ -28,8 +34,59 @@ class PostgresFeedback:
                 clear = delete(table).where(table.c.turn_id == feedback.turn_id, table.c.origin == "user")
                 await fetch_rows(transaction, clear)
             else:
+                if feedback.origin == "machine":
+                    await _check_room(transaction, feedback)
                 await fetch_rows(transaction, _build_upsert(principal, conversation_id, feedback))
         return feedback
+
+    async def load_totals(self, principal: Principal, period: Period, *, project: bool) -> FeedbackTotals:
+        when = (period.since, period.until)
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            if project:
+                (row,) = await transaction.fetch(_PROJECT_TOTALS, *when)
+            else:
+                (row,) = await transaction.fetch(_OWN_TOTALS, principal.user_id, *when)
+        return _read_totals(row, conversations=row["conversations"])
+
+    async def load_judged(
+        self, principal: Principal, period: Period, *, project: bool, limit: int, after: JudgedPosition | None
+    ) -> tuple[JudgedConversation, ...]:
+        place = (after.last_judged_at, after.conversation_id) if after else (None, None)
+        rest = (period.since, period.until, *place, limit)
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            if project:
+                rows = await transaction.fetch(_PROJECT_JUDGED, *rest)
+            else:
+                rows = await transaction.fetch(_OWN_JUDGED, principal.user_id, *rest)
+        return tuple(map(_read_judged, rows))
+
+
+async def _check_room(transaction: Connection, feedback: Feedback) -> None:
+    """Two at once may both take the last place; the bound is for size, not for safety."""
+    of_machines = select(func.count()).where(table.c.turn_id == feedback.turn_id, table.c.origin == "machine")
+    (row,) = await fetch_rows(transaction, of_machines)
+    if row["count_1"] >= MAX_MACHINE_JUDGEMENTS:
+        raise Conflict(f"Machines have judged this turn {MAX_MACHINE_JUDGEMENTS} times.")
+
+
+def _read_totals(row: Row, *, conversations: int) -> FeedbackTotals:
+    return FeedbackTotals(
+        conversations=conversations,
+        turns=row["turns"],
+        user=Judgements(row["ok"], row["not_ok"], row["neutral"], row["unrated"]),
+        machine=Judgements(row["machine_ok"], row["machine_not_ok"], row["machine_neutral"]),
+        machine_confidence=row["machine_confidence"],
+    )
+
+
+def _read_judged(row: Row) -> JudgedConversation:
+    return JudgedConversation(
+        conversation_id=row["conversation_id"],
+        user_id=row["user_id"],
+        title=row["title"],
+        last_judged_at=row["last_judged_at"],
+        totals=_read_totals(row, conversations=1),
+    )
 
 
 def _build_upsert(principal: Principal, conversation_id: ConversationId, feedback: Feedback) -> Insert:
@@ -49,7 +106,8 @@ def _build_upsert(principal: Principal, conversation_id: ConversationId, feedbac
     same = and_(table.c.reaction.is_not_distinct_from(said.reaction), table.c.text == said.text)
     return statement.on_conflict_do_update(
         index_elements=[table.c.turn_id],
-        index_where=table.c.origin == "user",
+        # Spelled out: Postgres can't match the index to a parameter once it plans for all values at once.
+        index_where=text("origin = 'user'"),
         set_={
             "reaction": said.reaction,
             "text": said.text,

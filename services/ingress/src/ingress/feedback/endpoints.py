@@ -1,64 +1,52 @@
-"""Feedback on a turn."""
+"""Feedback on turns, and what it comes to."""
 
-from typing import Annotated, cast
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query
 
-from everturn.model.feedback import Feedback, Reaction
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
-from everturn.ports.clock import Clock
-from everturn.ports.feedback import FeedbackBook
 from everturn.timeline.view_parts import build_feedback_view
 from ingress.admission.paths import ConversationPath, TurnPath
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import Me
-from ingress.feedback.schemas import FeedbackIn, FeedbackOut
+from ingress.errors import unprocessable
+from ingress.feedback.schemas import FeedbackIn, FeedbackOut, Moment, PeriodIn, PeriodOut, Scope, SummaryOut
+from ingress.feedback.service import FeedbackService, feedback_service
 
-router = APIRouter(
-    prefix="/conversations/{tenant}/{project}/{conversation_id}/turns/{turn_id}/feedback",
-    route_class=AdmittedRoute,
-    tags=["feedback"],
+router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["feedback"])
+Service = Annotated[FeedbackService, Depends(feedback_service)]
+
+
+@router.post(
+    "/{conversation_id}/turns/{turn_id}/feedback",
+    responses=problems(408, 409, 413, 415),
+    response_model_exclude_none=True,
 )
-
-
-class FeedbackService:
-    """Keeps judgements."""
-
-    def __init__(self, book: FeedbackBook, clock: Clock) -> None:
-        self._book = book
-        self._clock = clock
-
-    async def save(
-        self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId, body: FeedbackIn
-    ) -> Feedback:
-        """Save one judgement, as of now unless it says an earlier time."""
-        given = Feedback(
-            turn_id=turn_id,
-            origin=body.origin,
-            reaction=Reaction(body.reaction) if body.reaction else None,
-            text=body.text,
-            ts=body.moment(self._clock.now()),
-            confidence=body.confidence,
-        )
-        return await self._book.save(principal, conversation_id, given)
-
-
-def feedback_service(request: Request) -> FeedbackService:
-    """The service of this application."""
-    return cast(FeedbackService, request.app.state.feedback)
-
-
-@router.post("", responses=problems(408, 413, 415), response_model_exclude_none=True)
 async def post_feedback(
-    body: FeedbackIn,
-    me: Me,
-    service: Annotated[FeedbackService, Depends(feedback_service)],
-    conversation_id: ConversationPath,
-    turn_id: TurnPath,
+    body: FeedbackIn, me: Me, service: Service, conversation_id: ConversationPath, turn_id: TurnPath
 ) -> FeedbackOut:
-    """Judge a turn, or take the judgement back."""
+    """Judge a turn, or take the judgement back. Origin `machine` needs the role privileged or admin."""
     saved = await service.save(me, conversation_id, turn_id, body)
     cleared = saved.reaction is None and not saved.text
     return FeedbackOut(turn_id=turn_id, feedback=build_feedback_view(saved), cleared=cleared)
+
+
+@router.post("/feedback/conversations-in-period", responses=problems(408, 413, 415))
+async def report_feedback(body: PeriodIn, me: Me, service: Service) -> PeriodOut:
+    """The conversations that were judged in a period, the last judged first."""
+    return await service.report(me, body)
+
+
+@router.get("/feedback/summary", responses=problems())
+async def summarize_feedback(
+    *,
+    me: Me,
+    service: Service,
+    since: Annotated[Moment | None, Query(alias="from", description="From when on.")] = None,
+    until: Annotated[Moment | None, Query(alias="to", description="Before when.")] = None,
+    scope: Annotated[Scope | None, Query(description="For admins: own or, by default, project.")] = None,
+) -> SummaryOut:
+    """Satisfaction and counts: of the caller's own turns, for an admin of the whole project."""
+    if since and until and since >= until:
+        raise unprocessable("query.from comes before query.to.")
+    return await service.summarize(me, since=since, until=until, scope=scope)

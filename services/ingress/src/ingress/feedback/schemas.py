@@ -1,11 +1,23 @@
-"""Feedback as clients send it."""
+"""Feedback as clients send it, and reports of it."""
 
 from datetime import datetime
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from everturn.wire.views import FeedbackView
+
+Scope = Literal["own", "project"]
+
+
+def check_year(moment: datetime) -> datetime:
+    """Refuse years that a database or a calendar of another zone does not know."""
+    if not 1900 <= moment.year < 9000:
+        raise ValueError("lies between the years 1900 and 9000")
+    return moment
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(check_year)]
 
 
 class FeedbackIn(BaseModel):
@@ -15,7 +27,7 @@ class FeedbackIn(BaseModel):
 
     reaction: Literal["ok", "not_ok", "neutral"] | None = Field(examples=["ok"])
     text: str = Field(default="", max_length=10_000, examples=["Just what I needed."])
-    ts: AwareDatetime | None = Field(default=None, strict=False, description="When it was given; now when left out.")
+    ts: Moment | None = Field(default=None, strict=False, description="When it was given; now when left out.")
     origin: Literal["user", "machine"] = "user"
     confidence: float | None = Field(default=None, ge=0, le=1, description="Of a machine's judgement.")
 
@@ -41,3 +53,73 @@ class FeedbackOut(BaseModel):
     turn_id: str
     feedback: FeedbackView
     cleared: bool
+
+
+class PeriodIn(BaseModel):
+    """A period, from `from` on and before `to`. `scope` is `own`, or for admins `project`, which is their default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    since: Moment = Field(alias="from", strict=False, examples=["2026-03-01T00:00:00Z"])
+    until: Moment = Field(alias="to", strict=False, examples=["2026-04-01T00:00:00Z"])
+    cursor: str | None = Field(default=None, description="The `next_cursor` of the page before.")
+    limit: int = Field(default=50, ge=1, le=100, description="Rows of a page.")
+    scope: Scope | None = None
+
+    @model_validator(mode="after")
+    def check_period(self) -> Self:
+        """It has a beginning before its end."""
+        if self.since >= self.until:
+            raise ValueError("from comes before to")
+        return self
+
+
+class Out(BaseModel):
+    """What all reports share."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CountsOut(Out):
+    """Judgements by reaction; `unrated` have a text only."""
+
+    ok: int = Field(examples=[3])
+    not_ok: int = Field(examples=[1])
+    neutral: int = Field(examples=[0])
+    unrated: int = Field(examples=[0])
+
+
+class TotalsOut(Out):
+    """What people said, and beside it what machines said with their mean confidence."""
+
+    user: CountsOut
+    machine: CountsOut
+    machine_confidence: float | None
+
+
+class JudgedOut(TotalsOut):
+    """A conversation that was judged in the period. `title` is null in a report of the whole project."""
+
+    conversation_id: str
+    user_id: str
+    title: str | None
+    last_judged_at: str
+    turns: int
+    satisfaction: float | None
+
+
+class PeriodOut(Out):
+    """One page, the last judged first; `next_cursor` goes on, null at the end."""
+
+    scope: Scope
+    items: tuple[JudgedOut, ...]
+    next_cursor: str | None
+
+
+class SummaryOut(TotalsOut):
+    """`satisfaction` is ok / (ok + not_ok + neutral) of people's judgements; null where nothing was judged."""
+
+    scope: Scope
+    satisfaction: float | None
+    conversations: int
+    turns: int
