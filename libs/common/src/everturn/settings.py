@@ -21,7 +21,11 @@ class CommonSettings(BaseSettings):
         validation_alias="DATABASE_URL", description="postgresql://role:password@host:port/name of this service's role."
     )
     redis_url: str = Field(validation_alias="REDIS_URL", description="redis://:password@host:port/0")
-    objects_url: str = Field(validation_alias="OBJECTS_URL", description="Where files are kept: file:///folder")
+    objects_url: str = Field(
+        validation_alias="OBJECTS_URL",
+        description="Where files are kept: file:///folder, or s3://bucket/prefix?endpoint=...&region=..., "
+        "whose keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or what else the AWS SDK finds.",
+    )
     ready_fd: int | None = Field(
         default=None,
         ge=0,

@@ -17,7 +17,18 @@ async def test_a_file_url_names_a_folder_which_is_made(tmp_path: Path) -> None:
     assert (tmp_path / "some where" / "objects").is_dir()
 
 
-@pytest.mark.parametrize("url", ["", "/tmp", "s3://bucket", "file://host/tmp", "file:relative", "http://x"])
+@pytest.mark.parametrize("url", ["", "/tmp", "s3://", "file://host/tmp", "file:relative", "http://x"])
 def test_another_url_is_refused(url: str) -> None:
     with pytest.raises(Invalid):
         open_objects(url)
+
+
+def test_a_bucket_is_not_asked_before_it_is_used() -> None:
+    assert open_objects("s3://bucket/files?endpoint=http://127.0.0.1:9&region=nowhere").kind == "S3"
+
+
+def test_what_an_unknown_url_holds_is_not_shown() -> None:
+    with pytest.raises(Invalid) as refusal:
+        open_objects("redis://:hidden-word@host/0")
+
+    assert "hidden-word" not in str(refusal.value)

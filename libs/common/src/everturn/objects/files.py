@@ -3,31 +3,41 @@
 import asyncio
 import hashlib
 import os
-import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from datetime import UTC, datetime
 from io import BufferedReader
+from itertools import islice
 from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from everturn.errors import Invalid, NotFound, Unavailable
 from everturn.model.artifacts import object_key
-from everturn.model.ids import ConversationId, is_id
+from everturn.model.ids import ConversationId
+from everturn.objects.keys import MANIFESTS, check_bytes, check_genuine, check_key, is_key
+from everturn.ports.objects import CHUNK_BYTES, MAX_OBJECTS, ObjectPage, StoredObject, check_limit
 
-CHUNK_BYTES = 256 * 1024
 STALE_TEMPORARY_S = 3_600
-MANIFESTS = "manifests"
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_NUMBER = re.compile(r"[0-9]{1,6}")
 
 
-class AlteredObject(Unavailable):
-    """A stored object is not what was stored."""
+def open_files(url: str) -> "FileObjects":
+    """`file:///folder`. Raises Invalid for other URLs, Unavailable when it can't be written."""
+    parts = urlsplit(url)
+    path = Path(unquote(parts.path))
+    if parts.netloc or not path.is_absolute():
+        raise Invalid(f"OBJECTS_URL is {url!r}; expected file:///folder.")
+    objects = FileObjects(path)
+    objects.prepare()
+    return objects
 
 
 class FileObjects:
-    """Folders are 0700 and files 0600. A read checks the whole object against the hash in its key where it has one."""
+    """Folders are 0700 and files 0600. Every read checks the whole object, also one of a part."""
+
+    kind: Final = "files"
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -39,6 +49,12 @@ class FileObjects:
     async def load(self, key: str, *, max_bytes: int) -> bytes:
         return await asyncio.to_thread(self._load, key, max_bytes)
 
+    async def load_stream(self, key: str) -> AsyncGenerator[bytes]:
+        size = await asyncio.to_thread(self._size, key)
+        async with aclosing(self.load_range(key, start=0, end=size)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
     async def load_range(self, key: str, *, start: int, end: int) -> AsyncGenerator[bytes]:
         file = await asyncio.to_thread(self._open_checked, key)
         try:
@@ -48,6 +64,15 @@ class FileObjects:
                 yield chunk
         finally:
             file.close()
+
+    async def load_page(self, prefix: str = "", *, cursor: str | None = None, limit: int = MAX_OBJECTS) -> ObjectPage:
+        check_limit(limit)
+        return await asyncio.to_thread(self._load_page, prefix, cursor or "", limit)
+
+    async def try_presign(self, key: str, *, content_type: str, disposition: str, lifetime_s: int) -> str | None:
+        """None: a file has no URL."""
+        check_key(key)
+        return None
 
     async def delete(self, keys: Sequence[str]) -> int:
         return await asyncio.to_thread(self._delete, keys)
@@ -69,8 +94,7 @@ class FileObjects:
 
     def _save(self, key: str, data: bytes) -> None:
         path = self._path(key)
-        if not _is_genuine(path, hashlib.sha256(data).hexdigest()):
-            raise Invalid(f"The bytes are not those that {key} names.")
+        check_bytes(key, data)
         with _failures(), self._written(data) as temporary:
             self._make_folder(path.parent)
             try:
@@ -99,17 +123,47 @@ class FileObjects:
             if size > max_bytes:
                 raise Invalid(f"{key} has {size} bytes; at most {max_bytes} are read.")
             data = file.read()
-        if not _is_genuine(self._path(key), hashlib.sha256(data).hexdigest()):
-            raise AlteredObject(key)
+        check_genuine(key, hashlib.sha256(data).hexdigest())
         return data
 
     def _open_checked(self, key: str) -> BufferedReader:
         file = self._open(key)
+        try:
+            with _failures():
+                check_genuine(key, hashlib.file_digest(file, "sha256").hexdigest())
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _size(self, key: str) -> int:
+        with self._open(key) as file, _failures():
+            return os.fstat(file.fileno()).st_size
+
+    def _load_page(self, prefix: str, cursor: str, limit: int) -> ObjectPage:
         with _failures():
-            if _is_genuine(self._path(key), hashlib.file_digest(file, "sha256").hexdigest()):
-                return file
-        file.close()
-        raise AlteredObject(key)
+            found = tuple(islice(self._walk(prefix, cursor), limit + 1))
+        page = found[:limit]
+        return ObjectPage(page, page[-1].key if len(found) > limit else None)
+
+    def _walk(self, prefix: str, cursor: str) -> Iterator[StoredObject]:
+        """What lies behind the cursor, by key. Names have one length, so folders in order are keys in order."""
+        for folder in sorted(os.listdir(self._root)):
+            if folder < cursor.partition("/")[0] or not f"{folder}/".startswith(prefix[: len(folder) + 1]):
+                continue
+            manifests = (f"{MANIFESTS}/{name}" for name in _names(self._root / folder / MANIFESTS))
+            for name in (*_names(self._root / folder), *manifests):
+                key = f"{folder}/{name}"
+                if key > cursor and key.startswith(prefix) and is_key(key) and (found := self._try_stat(key)):
+                    yield found
+
+    def _try_stat(self, key: str) -> StoredObject | None:
+        """None when it was deleted meanwhile."""
+        try:
+            status = (self._root / key).stat()
+        except FileNotFoundError:
+            return None
+        return StoredObject(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
 
     def _open(self, key: str) -> BufferedReader:
         try:
@@ -148,21 +202,15 @@ class FileObjects:
             return
 
     def _path(self, key: str) -> Path:
-        conversation, _, name = key.partition("/")
-        if not is_id(conversation, "conv") or not (_DIGEST.fullmatch(name) or _is_manifest(name)):
-            raise Invalid(f"{key!r} is no object key.")
-        return self._root / conversation / name
+        check_key(key)
+        return self._root / key
 
 
-def _is_manifest(name: str) -> bool:
-    folder, _, file = name.partition("/")
-    turn_id, _, number = file.rpartition(".")
-    return folder == MANIFESTS and is_id(turn_id, "turn") and _NUMBER.fullmatch(number) is not None
-
-
-def _is_genuine(path: Path, sha256: str) -> bool:
-    """Manifests are named by their round: what they hold may change."""
-    return path.parent.name == MANIFESTS or path.name == sha256
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _read(file: BufferedReader, size: int) -> bytes:

@@ -1,19 +1,23 @@
 """Opens the object store that a URL names."""
 
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
+import importlib
+from urllib.parse import urlsplit
 
 from everturn.errors import Invalid
-from everturn.objects.files import FileObjects
 from everturn.ports.objects import Objects
+
+DRIVERS = {"file": "everturn.objects.files:open_files", "s3": "everturn.objects.s3:open_s3"}
+"""By scheme; a driver's module is imported only when it is asked for, because an SDK costs memory and time."""
 
 
 def open_objects(url: str) -> Objects:
-    """`file:///folder` keeps objects as files. Raises Invalid for other URLs, Unavailable when it can't be written."""
-    parts = urlsplit(url)
-    path = Path(unquote(parts.path))
-    if parts.scheme != "file" or parts.netloc or not path.is_absolute():
-        raise Invalid(f"OBJECTS_URL is {url!r}; expected file:///folder.")
-    objects = FileObjects(path)
-    objects.prepare()
-    return objects
+    """`file:///folder` keeps objects as files, `s3://bucket/prefix?endpoint=...` in a bucket.
+
+    Raises Invalid for other URLs, and Unavailable when a folder can't be written; a bucket is asked when it is used.
+    """
+    scheme = urlsplit(url).scheme
+    if scheme not in DRIVERS:
+        # The rest may hold a password of another kind of URL.
+        raise Invalid(f"OBJECTS_URL begins with {scheme!r}; expected file:///folder or s3://bucket/prefix.")
+    module, _, factory = DRIVERS[scheme].partition(":")
+    return getattr(importlib.import_module(module), factory)(url)

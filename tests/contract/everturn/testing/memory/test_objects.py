@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.errors import Unavailable
-from everturn.testing.contracts.objects import ObjectsContract
+from everturn.testing.contracts.objects import Alter, ObjectsContract
 from everturn.testing.memory.objects import MemoryObjects
 
 
@@ -11,6 +11,16 @@ class TestMemoryObjects(ObjectsContract):
     @pytest.fixture
     def objects(self) -> MemoryObjects:
         return MemoryObjects()
+
+    @pytest.fixture
+    def alter(self, objects: MemoryObjects) -> Alter:
+        return objects.stored.__setitem__
+
+    @pytest.fixture
+    def unreachable(self) -> MemoryObjects:
+        away = MemoryObjects()
+        away.down = True
+        return away
 
 
 async def test_while_down_a_check_says_so() -> None:

@@ -1,19 +1,35 @@
 """Objects in memory."""
 
+import hashlib
 from collections.abc import AsyncGenerator, Sequence
+from datetime import UTC, datetime
+from typing import Final
 
 from everturn.errors import Invalid, NotFound, Unavailable
 from everturn.model.ids import ConversationId
-
-CHUNK_BYTES = 256 * 1024
+from everturn.ports.objects import (
+    CHUNK_BYTES,
+    MAX_OBJECTS,
+    AlteredObject,
+    ObjectPage,
+    StoredObject,
+    check_limit,
+)
 
 
 class MemoryObjects:
-    """Implements Objects. `stored` is theirs to change and a test's to read; while `down` every call fails."""
+    """Implements Objects. `stored` is theirs to change and a test's to read; while `down` every call fails.
 
-    def __init__(self) -> None:
+    All are `modified_at` one moment. `signs`: what URLs begin with, if there are any.
+    """
+
+    kind: Final = "memory"
+
+    def __init__(self, *, signs: str = "") -> None:
         self.down = False
         self.stored: dict[str, bytes] = {}
+        self.modified_at = datetime(2026, 1, 1, tzinfo=UTC)
+        self._signs = signs
 
     async def save(self, key: str, data: bytes) -> None:
         await self.check()
@@ -24,13 +40,30 @@ class MemoryObjects:
         data = self._find(key)
         if len(data) > max_bytes:
             raise Invalid(f"{key} has {len(data)} bytes; at most {max_bytes} are read.")
-        return data
+        return _checked(key, data)
+
+    async def load_stream(self, key: str) -> AsyncGenerator[bytes]:
+        await self.check()
+        data = _checked(key, self._find(key))
+        for offset in range(0, len(data), CHUNK_BYTES):
+            yield data[offset : offset + CHUNK_BYTES]
 
     async def load_range(self, key: str, *, start: int, end: int) -> AsyncGenerator[bytes]:
         await self.check()
         data = self._find(key)[start:end]
         for offset in range(0, len(data), CHUNK_BYTES):
             yield data[offset : offset + CHUNK_BYTES]
+
+    async def load_page(self, prefix: str = "", *, cursor: str | None = None, limit: int = MAX_OBJECTS) -> ObjectPage:
+        check_limit(limit)
+        await self.check()
+        keys = sorted(key for key in self.stored if key.startswith(prefix) and key > (cursor or ""))
+        page = tuple(StoredObject(key, len(self.stored[key]), self.modified_at) for key in keys[:limit])
+        return ObjectPage(page, page[-1].key if len(keys) > limit else None)
+
+    async def try_presign(self, key: str, *, content_type: str, disposition: str, lifetime_s: int) -> str | None:
+        await self.check()
+        return f"{self._signs}{key}?type={content_type}&as={disposition}&for={lifetime_s}" if self._signs else None
 
     async def delete(self, keys: Sequence[str]) -> int:
         await self.check()
@@ -47,3 +80,11 @@ class MemoryObjects:
         if key not in self.stored:
             raise NotFound(key)
         return self.stored[key]
+
+
+def _checked(key: str, data: bytes) -> bytes:
+    """Manifests are named by their round, so only what is named by its hash can be told to be altered."""
+    name = key.rpartition("/")[2]
+    if "." not in name and name != hashlib.sha256(data).hexdigest():
+        raise AlteredObject(key)
+    return data
