@@ -14,6 +14,9 @@ from stages.watcher import Watcher
 from everturn_client.errors import ProblemError, Unreachable
 from schedules.steps import (
     CONVERSATIONS,
+    INGRESSES,
+    SERVERS,
+    WORKERS,
     ChangeSignal,
     Cut,
     Drain,
@@ -29,6 +32,7 @@ from schedules.steps import (
 
 SETTLE_S = 90.0
 """How long everything may take to come to rest once nothing is broken any more; a busy machine starts slowly."""
+PARTS = (*SERVERS, *INGRESSES, *WORKERS)
 EXPECTED = frozenset({404, 409, 422, 429, 503})
 """What a request may be answered while parts are down or its turn has ended meanwhile; never a 500."""
 
@@ -157,12 +161,29 @@ class Player:
 
     async def _settle(self) -> None:
         """Let what was begun end, and wait until every promised turn has ended for everybody who watches."""
-        async with asyncio.timeout(SETTLE_S):
-            while self._going:
-                await asyncio.wait(set(self._going))
-            self._links.heal()
-            for n, watchers in enumerate(self._watchers):
-                await self._wait_idle(n, watchers)
+        while self._going:
+            await asyncio.wait(set(self._going))
+        self._links.heal()
+        # Who keeps the parts alive waits ever longer between two starts.
+        for part in PARTS:
+            if self._stage.platform.pid(part) is None:
+                await self._stage.platform.restart(part)
+        try:
+            async with asyncio.timeout(SETTLE_S):
+                for n, watchers in enumerate(self._watchers):
+                    await self._wait_idle(n, watchers)
+        except TimeoutError:
+            raise AssertionError("\n".join(await self._tell_unsettled())) from None
+
+    async def _tell_unsettled(self) -> list[str]:
+        """What each watcher has, and what REST says, of conversations that did not come to rest."""
+        told = [f"not at rest after {SETTLE_S} s:"]
+        for n, conversation_id in enumerate(self._ids):
+            truth = await self._stage.clients[0].fetch(conversation_id)
+            for name, state in [("rest", truth), *((f"watcher {n}", watcher.state) for watcher in self._watchers[n])]:
+                turns = [(turn.turn_id, turn.status) for turn in state.turns] if state else None
+                told.append(f"{conversation_id} {name}: {state and state.conversation.state} {turns}")
+        return told
 
     async def _wait_idle(self, n: int, watchers: list[Watcher]) -> None:
         for watcher in watchers:

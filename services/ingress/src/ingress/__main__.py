@@ -26,6 +26,8 @@ from ingress.settings import IngressSettings
 HEADER_BUFFER_BYTES = 262_144
 """What the HTTP parser takes as headers, so that requests above our own cap still get a problem as answer."""
 KEEP_ALIVE_S = 75
+SEND_BUFFER_BYTES = 65_536
+"""What the kernel keeps (twice) of what a client has not taken; left to itself it grows to megabytes for each."""
 EXIT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -52,6 +54,9 @@ class DrainingServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if not self.should_exit:
+            for listening in self.servers[0].sockets:
+                # A connection has what the socket had that it came in by.
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
             self._announce(self.servers[0].sockets[0].getsockname()[1])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

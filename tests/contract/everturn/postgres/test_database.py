@@ -56,6 +56,32 @@ async def test_a_slow_statement_is_cut_off(roles: Roles) -> None:
             await transaction.execute("SELECT pg_sleep(5)")
 
 
+async def test_a_statement_whose_caller_is_cancelled_may_come_back_and_keeps_its_connection(
+    database: DatabaseUrls,
+) -> None:
+    async with open_database(database.worker, pool_size=1, application_name="test") as opened:
+        async with opened.connection() as connection:
+            pid = await connection.fetchval("SELECT pg_backend_pid()")
+        begun = asyncio.Event()
+
+        async def ask(seconds: float) -> None:
+            async with opened.connection() as connection:
+                begun.set()
+                await connection.fetchval("SELECT pg_sleep($1)", seconds)
+
+        for seconds in (0.02, 30.0):
+            begun.clear()
+            asking = asyncio.create_task(ask(seconds))
+            await begun.wait()
+            await asyncio.sleep(0)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.wait_for(asking, 5)
+
+        async with opened.connection() as connection:
+            assert await connection.fetchval("SELECT pg_backend_pid()") == pid
+
+
 async def test_an_idle_transaction_gives_its_locks_up(roles: Roles, postgres_stage: Stage) -> None:
     receipt = await postgres_stage.say()
 

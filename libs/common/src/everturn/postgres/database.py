@@ -1,9 +1,9 @@
 """The pool of connections to Postgres: transactions in a principal's name, limits on every wait, our error classes."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 import asyncpg
 
@@ -15,6 +15,9 @@ CONNECT_TIMEOUT_S = 5.0
 ACQUIRE_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 5.0
+CANCEL_GRACE_S = 0.1
+"""How long a statement whose caller is cancelled may still come back. Cutting it short costs a connection of its own to
+tell the server, and a wait for that; most statements are done by then."""
 SERVER_SETTINGS = {
     "statement_timeout": "8s",
     "lock_timeout": "2s",
@@ -29,6 +32,7 @@ _PASSING = ("08", "40", "53", "57", "25P03", "25006")
 """SQLSTATE classes that a later try may not meet: connection, rollback, resources, operator; timeout and read-only."""
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 
 class LockTimeout(Unavailable):
@@ -84,7 +88,7 @@ class Database:
         """A connection without a principal: row-level security hides all rows, only functions work."""
         with translated():
             async with self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S) as connection:
-                yield connection
+                yield _Unhurried(connection)
 
     @asynccontextmanager
     async def transaction(
@@ -99,6 +103,47 @@ class Database:
         """Raise Unavailable when the database does not answer."""
         async with self.connection() as connection:
             await connection.fetchval("SELECT 1")
+
+
+class _Unhurried:
+    """A connection whose statements are not cut short at once when their caller is cancelled."""
+
+    def __init__(self, inner: Connection) -> None:
+        self._inner = inner
+
+    async def fetch(self, query: str, *args: object) -> Sequence[Row]:
+        return await _unhurried(self._inner.fetch(query, *args))
+
+    async def fetchrow(self, query: str, *args: object) -> Row | None:
+        return await _unhurried(self._inner.fetchrow(query, *args))
+
+    async def fetchval(self, query: str, *args: object) -> Any:
+        return await _unhurried(self._inner.fetchval(query, *args))
+
+    async def execute(self, query: str, *args: object) -> str:
+        return await _unhurried(self._inner.execute(query, *args))
+
+    async def executemany(self, command: str, args: Sequence[Sequence[object]]) -> None:
+        await _unhurried(self._inner.executemany(command, args))
+
+    def transaction(
+        self, *, isolation: str | None = None, readonly: bool = False
+    ) -> AbstractAsyncContextManager[object]:
+        return self._inner.transaction(isolation=isolation, readonly=readonly)
+
+
+async def _unhurried(statement: Coroutine[Any, Any, T]) -> T:
+    running = asyncio.ensure_future(statement)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running}, timeout=CANCEL_GRACE_S)
+        running.cancel()
+        await asyncio.wait({running})
+        if not running.cancelled():
+            # Nobody hears of its error any more.
+            running.exception()
+        raise
 
 
 async def name_principal(connection: Connection, principal: Principal) -> None:

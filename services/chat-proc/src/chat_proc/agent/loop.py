@@ -121,7 +121,7 @@ class AgentLoop:
 
     async def _end(self, turn: OpenTurn, compaction: TurnCompaction, end: TurnEnd) -> TurnEnd | None:
         ready = await compaction.finish()
-        return await self._try_close(turn, replace(end, writing=ready.plus(end.writing)))
+        return await self._try_close(turn, replace(end, writing=ready.plus(end.writing)), ready)
 
     async def _run_round(
         self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, number: int
@@ -183,8 +183,11 @@ class AgentLoop:
             await turn.commit(writing)
             self._failpoints.hit("turn.after_c2")
 
-    async def _try_close(self, turn: OpenTurn, end: TurnEnd) -> TurnEnd | None:
-        """End the turn; None when something that was said just now opens one more round instead."""
+    async def _try_close(self, turn: OpenTurn, end: TurnEnd, ready: Writing) -> TurnEnd | None:
+        """End the turn; None when something that was said just now opens one more round instead.
+
+        `ready`, a summary that is part of the end's writing, is kept also when the turn goes on.
+        """
         for _ in range(MAX_TRIES):
             news = await _load_news(turn, end)
             final, leftover = end, news
@@ -202,6 +205,8 @@ class AgentLoop:
             except InboxMoved:
                 if end.writing.signals:
                     # What ends the turn may have been taken back: read it again.
+                    if ready.drafts:
+                        await turn.commit(ready)
                     return None
         raise Conflict(f"{MAX_TRIES} signals came while the turn was ending.")
 

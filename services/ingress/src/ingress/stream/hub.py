@@ -23,7 +23,7 @@ MAX_WAITING_HINTS = 10_000
 MAX_BACKOFF_S = 2.0
 REREADS = 3
 FUTURE_FENCES = 16
-"""How far a cursor may be ahead of the rows when the stream is gone; a turn is given up after three takeovers."""
+"""How far a cursor may be ahead of all that is known; a turn is given up after three takeovers."""
 
 _log = structlog.get_logger(__name__)
 
@@ -86,9 +86,8 @@ class Hub:
         rows = await self.rows.load_cursor(principal, conversation_id)
         if after == rows:
             return True
-        # A stream behind its rows has lost events, so the cursor may well have been given out.
-        in_future = after > last if last and last >= rows else after.fence > rows.fence + FUTURE_FENCES
-        if in_future:
+        # A Redis that was restarted, or whose replica took over, may have lost events that were given out already.
+        if after.fence > max(rows, last or ORIGIN).fence + FUTURE_FENCES:
             raise malformed("The cursor lies in the future.")
         return False
 

@@ -13,6 +13,7 @@ from chat_proc.models.estimate import estimate_request
 from chat_proc.timeline.plans import current_plan
 from everturn.model.block_bodies import CompletionBody, RangeSummaryBody
 from everturn.model.blocks import BlockType
+from everturn.model.commits import Commit
 from everturn.model.llm.prompts import TextPart
 from everturn.model.llm.tokens import CharsPerToken
 from everturn.model.signals import SignalKind
@@ -243,6 +244,31 @@ async def test_a_summary_that_is_ready_when_the_turn_ends_is_kept() -> None:
     paused.set()
     await task
 
+    assert (await compactions(bench))[-1][0] == "completed"
+    assert len(summaries_of(bench)) == 1
+    await check_conversation(bench)
+
+
+async def test_a_summary_that_is_ready_is_kept_when_the_cancel_is_taken_back_at_the_end() -> None:
+    never = [Pause(asyncio.Event()), Say(answer("Never."))]
+    bench = build(*(look(n) for n in range(1, 4)), never, answer("Done."), summaries=[SUMMARY], max_tokens=8_500)
+    await bench.say("Read it all.")
+    worker = bench.hire()
+    task = asyncio.create_task(worker.work())
+    await until(lambda: len(bench.model.requests) == 4)
+    for _ in range(2_000):
+        await asyncio.sleep(0)
+
+    async def take_back(commit: Commit) -> None:
+        if commit.close is not None:
+            worker.timelines.before_commit = None
+            await bench.retract(signal_id)
+
+    worker.timelines.before_commit = take_back
+    signal_id = await bench.signal(SignalKind.CANCEL)
+    await asyncio.wait_for(task, 20)
+
+    assert bench.exits[0].outcome is Outcome.COMPLETED
     assert (await compactions(bench))[-1][0] == "completed"
     assert len(summaries_of(bench)) == 1
     await check_conversation(bench)
