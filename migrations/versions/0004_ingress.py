@@ -17,6 +17,8 @@ DEFINER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "find_credential_cutoff": ("everturn_ingress",),
     "project_feedback_totals": ("everturn_ingress",),
     "project_judged_conversations": ("everturn_ingress",),
+    "queue_depth": ("everturn_ingress",),
+    "take_place": ("everturn_ingress",),
 }
 """Functions that run as everturn_dispatch, and who may call them."""
 

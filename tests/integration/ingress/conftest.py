@@ -86,6 +86,10 @@ def ingress_env(
         "OBJECTS_URL": tmp_path_factory.mktemp("objects").as_uri(),
         "LOG_LEVEL": "info",
         "SIGNING_SECRET": "0123456789abcdef0123456789abcdef",
+        # Most modules have no worker, and their turns only gather.
+        "QUEUE_MAX": "100000",
+        "QUEUE_MAX_UNATTENDED": "100000",
+        "TENANT_QUEUED_MAX": "100000",
     }
 
 

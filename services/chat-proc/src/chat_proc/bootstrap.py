@@ -51,6 +51,7 @@ from chat_proc.turn.titling import TitleCalls
 from chat_proc.worker.drain import Worker
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
+from chat_proc.worker.pace import Pace
 from chat_proc.worker.presence import PresenceTask
 from chat_proc.worker.slots import Slots
 from chat_proc.worker.sweeper import Sweeper
@@ -137,6 +138,7 @@ class Drivers:
     objects: Objects
     embedder: Embedder
     presence: PresenceTask
+    pace: Pace
 
 
 @asynccontextmanager
@@ -172,10 +174,10 @@ async def open_worker(
         offered = offer_tools(build_tool_ports(database, objects), sandbox, programs, more=more)
         loop = build_loop(settings, config, models, offered, stragglers, objects=objects, memories=memories)
         titles = TitleCalls(models.try_model("title"), load_topic("title"))
-        presence = PresenceTask(
-            wire.presences, build_presence(secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots)
-        )
-        drivers = Drivers(database, wire, objects, embedder, presence)
+        pace = Pace()
+        own = build_presence(secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots)
+        presence = PresenceTask(wire.presences, own, pace)
+        drivers = Drivers(database, wire, objects, embedder, presence, pace)
         worker = build_worker(settings, owner, drivers, loop, titles)
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
         search = embedder.name, embedder_why, embedder.lexical_only
@@ -375,6 +377,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         heartbeat=heartbeat,
         runner=TurnRunner(parts),
         slots=Slots(settings.worker_slots),
+        pace=drivers.pace,
         failpoints=failpoints,
         ring_indexer=indexer.ring,
     )

@@ -19,7 +19,9 @@ from everturn.ports.event_stream import EventErasure, EventReader
 from everturn.ports.feedback import FeedbackBook
 from everturn.ports.inbox import Inbox
 from everturn.ports.life.exports import Exports
+from everturn.ports.limits.queue import Queue
 from everturn.ports.limits.token_buckets import TokenBuckets
+from everturn.ports.limits.waiting_rooms import WaitingRooms
 from everturn.ports.memory.embedder import Embedder
 from everturn.ports.memory.search import SnippetFinder
 from everturn.ports.memory.user_memories import MemoryBook
@@ -27,9 +29,10 @@ from everturn.ports.objects import Objects
 from everturn.ports.runs.presences import Presences
 from everturn.ports.turns import Turns
 from ingress.admission.edge import Edge
-from ingress.admission.gate import WorkGate
 from ingress.admission.limits.front import build_front
 from ingress.admission.metrics import IngressMetrics
+from ingress.admission.queue.fleet import FleetWatch
+from ingress.admission.queue.gate import QueueCaps, WorkGate
 from ingress.admission.responses import PROBLEM_SCHEMA
 from ingress.admission.slots import StreamSlots
 from ingress.admission.validation import problem_of_validation
@@ -101,6 +104,8 @@ class Parts:
     finder: SnippetFinder
     embedder: Embedder
     buckets: TokenBuckets
+    rooms: WaitingRooms
+    queue: Queue
 
 
 def build_app(parts: Parts) -> FastAPI:
@@ -176,12 +181,25 @@ def _build_chat(parts: Parts) -> ChatService:
     return ChatService(
         inbox=parts.inbox,
         wires=parts.wires,
-        gate=WorkGate(parts.wires.doorbells, queue_max=settings.queue_max),
+        gate=_build_gate(parts),
         intake=intake,
         ids=parts.ids,
         clock=parts.clock,
         metrics=parts.metrics,
         event_kinds=settings.taken_events,
+    )
+
+
+def _build_gate(parts: Parts) -> WorkGate:
+    settings = parts.settings
+    return WorkGate(
+        doorbells=parts.wires.doorbells,
+        queue=parts.queue,
+        rooms=parts.rooms,
+        fleet=FleetWatch(parts.presences, monotonic=parts.clock.monotonic),
+        caps=QueueCaps(settings.queue_max, settings.queue_max_unattended, settings.tenant_queued_max),
+        metrics=parts.metrics,
+        monotonic=parts.clock.monotonic,
     )
 
 

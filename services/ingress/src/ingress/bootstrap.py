@@ -31,6 +31,7 @@ DRIVERS = {
     "wire": "everturn.redis.wire:open_wire",
     "objects": "everturn.objects.opening:open_objects",
     "conversations": "everturn.postgres.conversations:PostgresConversations",
+    "queue": "everturn.postgres.runs.queue:PostgresQueue",
     "inbox": "everturn.postgres.inbox:PostgresInbox",
     "turns": "everturn.postgres.turns:PostgresTurns",
     "feedback": "everturn.postgres.feedback:PostgresFeedback",
@@ -64,7 +65,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             auth=build_gate(settings, load_driver("credentials")(database), clock),
             antivirus=build_antivirus(settings),
             conversations=load_driver("conversations")(database),
-            inbox=load_driver("inbox")(database),
+            inbox=load_driver("inbox")(database, tenant_max=settings.tenant_queued_max),
             turns=load_driver("turns")(database),
             feedback=load_driver("feedback")(database),
             exports=load_driver("exports")(database),
@@ -82,6 +83,8 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             finder=load_driver("finder")(database),
             embedder=build_embedder(settings),
             buckets=wire.token_buckets,
+            rooms=wire.waiting_rooms,
+            queue=load_driver("queue")(database),
         )
 
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from everturn.errors import Conflict, EverturnError, Invalid, NotFound, Unavailable
 from everturn.model.problems import Problem, problem
-from everturn.ports.inbox import InboxFull
+from everturn.ports.inbox import InboxFull, TenantFull
 from everturn.telemetry.metrics import PROBLEMS
 from everturn.wire.cursors import BadCursor, OldCursor
 
@@ -99,6 +99,8 @@ def translate_error(error: EverturnError) -> ProblemError | None:
         case NotFound():
             return absent()
         case InboxFull():
+            return too_many(str(error), retry_after_s=RETRY_AFTER_S)
+        case TenantFull():
             return too_many(str(error), retry_after_s=RETRY_AFTER_S)
         case Conflict():
             return ProblemError(problem("conflict", "The request contradicts the present state", 409, _say(error)))

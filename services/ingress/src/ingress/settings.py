@@ -90,6 +90,18 @@ class IngressSettings(CommonSettings):
     queue_max: int = Field(
         default=1000, ge=1, validation_alias="QUEUE_MAX", description="Waiting turns above which new ones get a 503."
     )
+    queue_max_unattended: int = Field(
+        default=200,
+        ge=1,
+        validation_alias="QUEUE_MAX_UNATTENDED",
+        description="As QUEUE_MAX, while no worker is there.",
+    )
+    tenant_queued_max: int = Field(
+        default=500,
+        ge=1,
+        validation_alias="TENANT_QUEUED_MAX",
+        description="Waiting turns of one tenant on one lane above which new ones get a 429.",
+    )
     streams_max: int = Field(
         default=5000, ge=1, validation_alias="STREAMS_MAX", description="Open event streams of this process."
     )

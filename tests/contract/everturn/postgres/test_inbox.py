@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from everturn.model.identity import Principal
-from everturn.ports.inbox import IdempotencyKey, IncomingMessage, KeyBusy
+from everturn.ports.inbox import IdempotencyKey, IncomingMessage, KeyBusy, TenantFull
 from everturn.ports.timelines import InboxMoved
 from everturn.postgres.inbox import PostgresInbox
 from everturn.testing.contracts.external_events import ExternalEventsContract, TargetsContract
@@ -93,6 +93,18 @@ async def test_a_message_and_the_end_of_the_turn_never_miss_each_other(postgres_
             assert said.signal_id is not None
         else:
             assert said.signal_id is None and said.turn_id != claim.turn_id
+
+
+async def test_of_many_messages_at_once_no_more_wait_than_a_tenant_may(postgres_stage: Stage, roles: Roles) -> None:
+    flood = Principal("flood", "p", "u")
+    inbox = PostgresInbox(roles.ingress, tenant_max=5)
+    stage = replace(postgres_stage, inbox=inbox, principal=flood)
+
+    outcomes = await asyncio.gather(*(stage.say() for _ in range(24)), return_exceptions=True)
+
+    assert sum(isinstance(outcome, TenantFull) for outcome in outcomes) == 19
+    assert await roles.superuser.fetchval("SELECT count(*) FROM conversation WHERE tenant = 'flood'") == 5
+    await replace(stage, principal=Principal("calm-2", "p", "u")).say()
 
 
 async def test_a_tenant_beyond_its_share_waits_without_a_doorbell(postgres_stage: Stage, roles: Roles) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import LANE_WEIGHTS, ClaimLoop, lane_orders
+from chat_proc.worker.pace import Pace
 from chat_proc.worker.slots import Slots
 from everturn.errors import StaleFence, Unavailable
 from everturn.model.identity import Lane, Principal
@@ -137,6 +138,7 @@ class Desk:
         self.bells = Bells()
         self.runner = Runner()
         self.slots = Slots(slots)
+        self.pace = Pace()
         self.indexer_rung = asyncio.Event()
         self.loop = ClaimLoop(
             leases=self.leases,
@@ -145,6 +147,7 @@ class Desk:
             heartbeat=Heartbeat(self.leases, FixedClock(), lease_s=15),
             runner=self.runner,
             slots=self.slots,
+            pace=self.pace,
             failpoints=Failpoints(),
             ring_indexer=self.indexer_rung.set,
         )
@@ -217,6 +220,7 @@ async def test_a_full_worker_claims_no_more_but_cancels_still_get_in(desk: Desk)
     for turn in desk.runner.turns[:2]:
         turn.ends.set()
     await desk.until(lambda: conversation(3) in desk.leases.claimed)
+    assert desk.pace.turn_s is not None
 
 
 async def test_a_database_that_is_away_does_not_end_the_claiming(desk: Desk) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from chat_proc.worker.pace import Pace
 from chat_proc.worker.presence import PresenceTask
 from everturn.ports.runs.presences import WorkerPresence
 from everturn.testing.memory.presences import MemoryPresences
@@ -35,16 +36,25 @@ class Wire(MemoryPresences):
 async def test_a_worker_is_told_of_for_three_renewals() -> None:
     wire = Wire()
 
-    await PresenceTask(wire, OWN, every_s=5.0).renew()
+    await PresenceTask(wire, OWN, Pace(), every_s=5.0).renew()
 
     assert await wire.load_all() == (OWN,)
     assert wire.ttls_s == [15.0]
 
 
+async def test_it_tells_how_long_its_turns_take() -> None:
+    wire, pace = Wire(), Pace()
+    pace.note(12.5)
+
+    await PresenceTask(wire, OWN, pace, every_s=5.0).renew()
+
+    assert [told.turn_s for told in await wire.load_all()] == [12.5]
+
+
 async def test_it_goes_on_through_a_wire_that_is_down_and_one_that_hangs() -> None:
     wire = Wire()
     wire.down = True
-    telling = asyncio.create_task(PresenceTask(wire, OWN, every_s=0.01).run())
+    telling = asyncio.create_task(PresenceTask(wire, OWN, Pace(), every_s=0.01).run())
 
     await wire.wait_asked(2)
     wire.down, wire.hanging = False, True

@@ -11,11 +11,15 @@ from everturn.model.identity import Lane, Principal
 from everturn.model.ids import ConversationId, SignalId, TurnId
 from everturn.model.signals import SignalState
 from everturn.ports.event_stream import Hint
-from everturn.ports.inbox import KeyBusy, Receipt
+from everturn.ports.inbox import KeyBusy, Receipt, TenantFull
+from everturn.ports.limits.queue import QueueDepth
 from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
+from everturn.testing.memory.presences import MemoryPresences
 from everturn.testing.sequential_ids import SequentialIds
-from ingress.admission.gate import WorkGate
 from ingress.admission.metrics import IngressMetrics
+from ingress.admission.queue.fleet import FleetWatch
+from ingress.admission.queue.gate import QueueCaps, WorkGate
 from ingress.attachments.antivirus import NoScan
 from ingress.attachments.intake import FileCaps, IncomingFile, Intake
 from ingress.chat.schemas import MessageIn
@@ -38,7 +42,7 @@ class World:
         self.objects: dict[str, bytes] = {}
         self._depth = depth
         self._wire_down = wire_down
-        metrics = IngressMetrics()
+        self.metrics = metrics = IngressMetrics()
         world: Any = self
         intake = Intake(
             objects=world,
@@ -51,14 +55,26 @@ class World:
         self.service = ChatService(
             inbox=world,
             wires=Wires(world, world, world),
-            gate=WorkGate(world, queue_max=10),
+            gate=self._build_gate(),
             intake=intake,
             ids=SequentialIds(),
             clock=self.clock,
             metrics=metrics,
             event_kinds=frozenset({"form", "alert"}),
         )
-        self.metrics = metrics
+
+    def _build_gate(self) -> WorkGate:
+        world: Any = self
+        presences = MemoryPresences(monotonic=self.clock.monotonic)
+        return WorkGate(
+            doorbells=world,
+            queue=world,
+            rooms=MemoryWaitingRooms(monotonic=self.clock.monotonic),
+            fleet=FleetWatch(presences, monotonic=self.clock.monotonic),
+            caps=QueueCaps(total=10, unattended=10, tenant=100),
+            metrics=self.metrics,
+            monotonic=self.clock.monotonic,
+        )
 
     async def accept_message(self, *_: object) -> Receipt:
         self.clock.advance(2)
@@ -67,8 +83,11 @@ class World:
             raise outcome
         return outcome
 
-    async def depth(self) -> int:
-        return self._depth
+    async def load_depth(self, *_: object) -> QueueDepth:
+        return QueueDepth(self._depth, self._depth, 1)
+
+    async def check(self) -> None:
+        return None
 
     async def ring(self, *what: object) -> None:
         await self._send(what)
@@ -170,3 +189,14 @@ def test_a_target_must_be_a_turns_id() -> None:
     assert parse_turn_id(None) is None
     with pytest.raises(ProblemError):
         refusing("turn_x")
+
+
+async def test_a_tenant_whose_part_filled_meanwhile_is_told_when_to_come_and_leaves_nothing() -> None:
+    world = World(TenantFull("10 turns wait."))
+
+    with pytest.raises(ProblemError) as refused:
+        await world.accept(CSV)
+
+    assert refused.value.status_code == 429
+    assert int((refused.value.headers or {})["Retry-After"]) >= 1
+    assert world.objects == {}

@@ -76,6 +76,14 @@ class InboxFull(Conflict):
     """Too many messages wait for the running turn."""
 
 
+TENANT_QUEUED_MAX = 500
+"""Turns of one tenant that may wait on one lane."""
+
+
+class TenantFull(Conflict):
+    """Too many turns of this tenant wait already."""
+
+
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """What became of a message: a turn of its own (`signal_id` None) or a signal into `turn_id`.
@@ -101,8 +109,8 @@ class Inbox(Protocol):
     ) -> Receipt:
         """Insert a turn (conversation idle) or a signal (busy), and the artifact rows.
 
-        Raises NotFound, KeyReused, KeyBusy (a twin did not commit in 2 s), InboxFull, and Conflict when the target is
-        not the open turn, or no turn of this conversation.
+        Raises NotFound, KeyReused, KeyBusy (a twin did not commit in 2 s), InboxFull, TenantFull, and Conflict when the
+        target is not the open turn, or no turn of this conversation.
         """
         ...
 
@@ -116,7 +124,7 @@ class Inbox(Protocol):
         """Insert a signal into the open turn; cancels have room of their own.
 
         With no turn open a reactive event opens one, and one to be recorded waits for the next; anything else, and an
-        event with a target, raises Conflict. Raises NotFound, InboxFull, KeyReused, KeyBusy.
+        event with a target, raises Conflict. Raises NotFound, InboxFull, TenantFull, KeyReused, KeyBusy.
         """
         ...
 

@@ -11,6 +11,7 @@ from everturn.model.turns import RequestEvent, TurnRequest
 from everturn.model.uploads import UploadPlace, build_attachments
 from everturn.ports.inbox import (
     MAX_OPEN_SIGNALS,
+    TENANT_QUEUED_MAX,
     IdempotencyKey,
     InboxFull,
     IncomingMessage,
@@ -18,6 +19,7 @@ from everturn.ports.inbox import (
     KeyBusy,
     KeyReused,
     Receipt,
+    TenantFull,
 )
 from everturn.postgres.artifacts import append_artifacts
 from everturn.postgres.database import Connection, Database, LockTimeout, Row, translated
@@ -73,11 +75,12 @@ SELECT id, turn_id, kind, payload, state, round, promoted_to, created_at
 
 
 class PostgresInbox:
-    """A tenant's turns beyond `share` on a lane wait without a doorbell until one of them ends."""
+    """A tenant's turns beyond `share` on a lane wait without a doorbell; beyond `tenant_max` none is taken."""
 
-    def __init__(self, database: Database, *, share: int = TENANT_SHARE) -> None:
+    def __init__(self, database: Database, *, share: int = TENANT_SHARE, tenant_max: int = TENANT_QUEUED_MAX) -> None:
         self._database = database
         self._share = share
+        self._tenant_max = tenant_max
 
     async def accept_message(
         self, principal: Principal, message: IncomingMessage, key: IdempotencyKey | None
@@ -200,6 +203,8 @@ class PostgresInbox:
     ) -> Receipt:
         """The events that waited for a turn come first in its request."""
         lane = lane_of(principal.roles)
+        if not await transaction.fetchval("SELECT take_place($1, $2, $3)", principal.tenant, lane, self._tenant_max):
+            raise TenantFull(f"{self._tenant_max} turns wait on the lane {lane.value}.")
         _, waited = read_promoted(await transaction.fetch(_TAKE_PARKED, conversation_id, turn_id))
         await transaction.execute(
             _OPEN_TURN,

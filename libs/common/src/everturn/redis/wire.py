@@ -12,6 +12,7 @@ from everturn.redis.event_writer import RedisEventWriter
 from everturn.redis.presences import RedisPresences
 from everturn.redis.pubsub import RedisHints, RedisInboxBells
 from everturn.redis.token_buckets import RedisTokenBuckets
+from everturn.redis.waiting_rooms import RedisWaitingRooms
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Wire:
     inbox_bells: RedisInboxBells
     presences: RedisPresences
     token_buckets: RedisTokenBuckets
+    waiting_rooms: RedisWaitingRooms
 
 
 @asynccontextmanager
@@ -41,6 +43,7 @@ async def open_wire(url: str, *, name: str) -> AsyncGenerator[Wire]:
             inbox_bells=RedisInboxBells(client),
             presences=RedisPresences(client),
             token_buckets=RedisTokenBuckets(client),
+            waiting_rooms=RedisWaitingRooms(client),
         )
     finally:
         await client.aclose()

@@ -8,6 +8,7 @@ import structlog
 
 from chat_proc.agent.race import Stopped, run_until
 from chat_proc.worker.heartbeat import Heartbeat, HeldTurn
+from chat_proc.worker.pace import Pace
 from chat_proc.worker.slots import Slots
 from everturn.errors import EverturnError, StaleFence, Unavailable
 from everturn.model.identity import Lane
@@ -72,6 +73,7 @@ class ClaimLoop:
         heartbeat: Heartbeat,
         runner: Runner,
         slots: Slots,
+        pace: Pace,
         failpoints: Failpoints,
         ring_indexer: Callable[[], None],
     ) -> None:
@@ -81,6 +83,7 @@ class ClaimLoop:
         self._heartbeat = heartbeat
         self._runner = runner
         self._slots = slots
+        self._pace = pace
         self._failpoints = failpoints
         self._ring_indexer = ring_indexer
         self._turns: dict[asyncio.Task[None], RunningTurn] = {}
@@ -166,6 +169,7 @@ class ClaimLoop:
     async def _run(self, claim: Claim, turn: RunningTurn) -> None:
         conversation_id = claim.lease.conversation_id
         self._heartbeat.hold(conversation_id, turn)
+        began = asyncio.get_running_loop().time()
         try:
             await self._run_alone(turn) if claim.attempt >= SUSPECT_ATTEMPTS else await turn.run()
         except StaleFence:
@@ -176,6 +180,8 @@ class ClaimLoop:
         finally:
             self._heartbeat.drop(conversation_id, turn)
             self._slots.give_back()
+            if claim.turn_id is not None:
+                self._pace.note(asyncio.get_running_loop().time() - began)
             self._ring_indexer()
 
     async def _run_alone(self, turn: RunningTurn) -> None:

@@ -1,10 +1,12 @@
-"""Tells that this worker is there, and what it runs programs in. Nobody waits for it and nothing depends on it."""
+"""Tells that this worker is there, what it runs programs in, and how long its turns take. Nobody waits for it."""
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
 import structlog
 
+from chat_proc.worker.pace import Pace
 from everturn.errors import Unavailable
 from everturn.ports.runs.presences import Presences, WorkerPresence
 
@@ -18,9 +20,10 @@ _log = structlog.get_logger(__name__)
 class PresenceTask:
     """Renews what is told of one worker; `run` is a task of its own."""
 
-    def __init__(self, presences: Presences, own: WorkerPresence, *, every_s: float = EVERY_S) -> None:
+    def __init__(self, presences: Presences, own: WorkerPresence, pace: Pace, *, every_s: float = EVERY_S) -> None:
         self._presences = presences
         self._own = own
+        self._pace = pace
         self._every_s = every_s
 
     async def run(self) -> None:
@@ -33,6 +36,7 @@ class PresenceTask:
         """Once; a wire that is away is told of in the log."""
         try:
             async with asyncio.timeout(self._every_s):
-                await self._presences.save(self._own, ttl_s=RENEWALS_PER_TTL * self._every_s)
+                own = replace(self._own, turn_s=self._pace.turn_s)
+                await self._presences.save(own, ttl_s=RENEWALS_PER_TTL * self._every_s)
         except (Unavailable, TimeoutError) as error:
             _log.warning("presence_not_renewed", error=str(error))

@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import structlog
@@ -18,16 +19,16 @@ from everturn.model.signals import MAX_PAYLOAD_BYTES, ExternalEvent, Signal, Sig
 from everturn.ports.clock import Clock
 from everturn.ports.doorbells import Doorbells
 from everturn.ports.event_stream import Hint, Hints, InboxBells
-from everturn.ports.inbox import Inbox, IncomingMessage, IncomingSignal, KeyBusy, Receipt
+from everturn.ports.inbox import Inbox, IncomingMessage, IncomingSignal, KeyBusy, Receipt, TenantFull
 from everturn.telemetry.metrics import MESSAGES_ACCEPTED
-from ingress.admission.gate import WorkGate
 from ingress.admission.idempotency import build_key
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.paths import load_conversation_id
+from ingress.admission.queue.gate import WorkGate
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
 from ingress.chat.schemas import MessageIn, SignalIn
 from ingress.chat.submission import Submission
-from ingress.errors import ProblemError, too_large, unprocessable
+from ingress.errors import ProblemError, too_large, too_many, unprocessable
 
 TWIN_WAIT_S = 5.0
 """How long a request waits for another one with its Idempotency-Key (api.md)."""
@@ -77,7 +78,7 @@ class ChatService:
         _check_content(form.text, submission.files)
         target = parse_turn_id(form.target_turn_id)
         key = build_key(headers, route=_route(principal, conversation, "messages"), content=_content(submission))
-        await self._gate.admit(new_work=True)
+        await self._gate.admit(principal, new_work=True)
         conversation_id = self._ids.conversation() if conversation == NEW else load_conversation_id(conversation)
         saved = await self._take_files(principal, conversation_id, submission.files)
         message = IncomingMessage(
@@ -91,7 +92,7 @@ class ChatService:
             target_turn_id=target,
             bundle_id=form.bundle_id,
         )
-        return await self._accept(saved, lambda: self._inbox.accept_message(principal, message, key))
+        return await self._accept(principal, saved, lambda: self._inbox.accept_message(principal, message, key))
 
     async def accept_signal(
         self, principal: Principal, conversation_id: ConversationId, submission: Submission[SignalIn], headers: Headers
@@ -105,7 +106,7 @@ class ChatService:
         event = self._read_event(form)
         target = parse_turn_id(form.target_turn_id)
         key = build_key(headers, route=_route(principal, conversation_id, "signals"), content=_content(submission))
-        await self._gate.admit(new_work=event is not None and event.reactive)
+        await self._gate.admit(principal, new_work=event is not None and event.reactive)
         saved = await self._take_files(principal, conversation_id, submission.files)
         signal = IncomingSignal(
             signal_id=self._ids.signal(),
@@ -116,7 +117,8 @@ class ChatService:
             event=event,
             turn_id=self._ids.turn(),
         )
-        return await self._accept(saved, lambda: self._inbox.accept_signal(principal, conversation_id, signal, key))
+        commit = partial(self._inbox.accept_signal, principal, conversation_id, signal, key)
+        return await self._accept(principal, saved, commit)
 
     def _read_event(self, form: SignalIn) -> ExternalEvent | None:
         """Raises a 422 naming the field, or a 413, unless there is an event exactly when the kind says so."""
@@ -139,9 +141,14 @@ class ChatService:
             return SavedFiles(principal, conversation_id, ())
         return await self._intake.save_files(principal, conversation_id, await self._intake.check_files(files))
 
-    async def _accept(self, saved: SavedFiles, commit: Callable[[], Awaitable[Receipt]]) -> Receipt:
+    async def _accept(
+        self, principal: Principal, saved: SavedFiles, commit: Callable[[], Awaitable[Receipt]]
+    ) -> Receipt:
         try:
             receipt = await self._commit(commit)
+        except TenantFull as error:
+            await self._intake.discard(saved)
+            raise too_many(str(error), retry_after_s=await self._gate.load_tenant_wait(principal)) from error
         except BaseException:
             await self._intake.discard(saved)
             raise

@@ -1,14 +1,30 @@
 """The in-memory Inbox keeps the contract that Postgres keeps."""
 
+from dataclasses import replace
+
 import pytest
 
+from everturn.ports.inbox import TenantFull
 from everturn.testing.contracts.external_events import ExternalEventsContract, TargetsContract
 from everturn.testing.contracts.inbox import InboxContract
 from everturn.testing.contracts.receipts import ReceiptsContract
 from everturn.testing.contracts.stage import Stage
+from everturn.testing.memory.inbox import MemoryInbox
+from everturn.testing.memory.platform import MemoryPlatform
 
 
 class TestMemoryInbox(InboxContract, ExternalEventsContract, TargetsContract, ReceiptsContract):
     @pytest.fixture
     def stage(self, memory_stage: Stage) -> Stage:
         return memory_stage
+
+
+async def test_beyond_what_a_tenant_may_nothing_is_stored(memory_stage: Stage, memory_platform: MemoryPlatform) -> None:
+    stage = replace(memory_stage, inbox=MemoryInbox(memory_platform, tenant_max=2))
+    for _ in range(2):
+        await stage.say()
+
+    with pytest.raises(TenantFull):
+        await stage.say()
+
+    assert len(memory_platform.conversations) == 2

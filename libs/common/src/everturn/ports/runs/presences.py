@@ -1,4 +1,4 @@
-"""Which workers are there and what they run programs in, for whoever operates them. Nothing is decided by it."""
+"""Which workers are there, what they run programs in, how fast they are: for operators, and for estimates."""
 
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -19,12 +19,14 @@ class BatteryOutcome:
 @dataclass(frozen=True, slots=True)
 class WorkerPresence:
     """One worker. `sandbox` names its launcher and is empty where it runs no programs; `battery` is None where the
-    escape battery does not gate them. `worker_id` is random and tells nothing of the machine."""
+    escape battery does not gate them. `worker_id` is random and tells nothing of the machine. `turn_s` is how long its
+    turns took lately, None before the first has ended."""
 
     worker_id: str
     sandbox: str
     battery: BatteryOutcome | None
     slots: int
+    turn_s: float | None = None
 
 
 class Presences(Protocol):

@@ -12,12 +12,14 @@ from everturn.model.turns import RequestEvent, Turn, TurnRequest, TurnStatus
 from everturn.model.uploads import UploadPlace, build_attachments
 from everturn.ports.inbox import (
     MAX_OPEN_SIGNALS,
+    TENANT_QUEUED_MAX,
     IdempotencyKey,
     InboxFull,
     IncomingMessage,
     IncomingSignal,
     KeyReused,
     Receipt,
+    TenantFull,
 )
 from everturn.testing.memory.platform import (
     ConversationRow,
@@ -32,8 +34,9 @@ from everturn.testing.memory.platform import (
 class MemoryInbox:
     """Implements Inbox."""
 
-    def __init__(self, platform: MemoryPlatform) -> None:
+    def __init__(self, platform: MemoryPlatform, *, tenant_max: int = TENANT_QUEUED_MAX) -> None:
         self._platform = platform
+        self._tenant_max = tenant_max
 
     async def accept_message(
         self, principal: Principal, message: IncomingMessage, key: IdempotencyKey | None
@@ -41,6 +44,7 @@ class MemoryInbox:
         if (replayed := self._replay(principal, key)) is not None:
             return replayed
         if message.create:
+            self._check_tenant(principal.tenant, lane_of(principal.roles))
             row = ConversationRow(message.conversation_id, principal, message.bundle_id)
             self._platform.conversations[row.id] = row
         row = self._platform.conversation(principal, message.conversation_id)
@@ -124,6 +128,7 @@ class MemoryInbox:
 
     def _open_turn(self, row: ConversationRow, principal: Principal, turn_id: TurnId, request: TurnRequest) -> Receipt:
         lane = lane_of(principal.roles)
+        self._check_tenant(principal.tenant, lane)
         waited: list[RequestEvent] = []
         for parked in self._parked(row):
             waited += build_request_events([parked.signal])
@@ -141,6 +146,11 @@ class MemoryInbox:
         row.state = ConversationState.QUEUED
         row.inbox_seq += 1
         return Receipt(row.id, turn.id, None, None, ring=True, lane=lane)
+
+    def _check_tenant(self, tenant: str, lane: Lane) -> None:
+        rows = [row for row in self._platform.turns.values() if (row.principal.tenant, row.lane) == (tenant, lane)]
+        if sum(row.turn.status is TurnStatus.QUEUED for row in rows) >= self._tenant_max:
+            raise TenantFull(f"{self._tenant_max} turns wait on the lane {lane.value}.")
 
     def _append_signal(self, row: ConversationRow, principal: Principal, incoming: IncomingSignal) -> Receipt:
         turn = self._platform.open_turn(row.id)

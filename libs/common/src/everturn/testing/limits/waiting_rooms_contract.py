@@ -1,0 +1,68 @@
+"""The contract of WaitingRooms as tests; a subclass or its module defines the fixture `rooms`."""
+
+import asyncio
+
+import pytest
+
+from everturn.model.limits.token_bucket import SECOND_US
+from everturn.model.limits.waiting_room import MAX_WAIT_US, PLACES_EACH, RoomLoad
+from everturn.ports.limits.waiting_rooms import WaitingRooms
+
+_FULL = RoomLoad(depth=12, room=10, interval_us=20 * SECOND_US)
+_SLACK_S = 15.0
+"""How long a test may take between two calls."""
+
+
+class WaitingRoomsContract:
+    """What all WaitingRooms keep."""
+
+    async def test_with_room_everybody_is_let_in(self, rooms: WaitingRooms) -> None:
+        entries = [await rooms.enter("r", f"c{n}", RoomLoad(9, 10, SECOND_US)) for n in range(5)]
+
+        assert all(entry.admitted for entry in entries)
+
+    async def test_in_a_full_room_each_is_told_a_time_of_its_own(self, rooms: WaitingRooms) -> None:
+        entries = [await rooms.enter("r", f"c{n}", _FULL) for n in range(3)]
+
+        assert not any(entry.admitted for entry in entries)
+        assert [entry.wait_s for entry in entries] == pytest.approx([60, 80, 100], abs=_SLACK_S)
+
+    async def test_one_caller_holds_few_places_and_is_told_the_last_of_them_again(self, rooms: WaitingRooms) -> None:
+        waits = [(await rooms.enter("r", "eager", _FULL)).wait_s for _ in range(PLACES_EACH + 5)]
+
+        assert waits[-1] == pytest.approx(waits[PLACES_EACH - 1], abs=_SLACK_S)
+        assert (await rooms.enter("r", "other", _FULL)).wait_s == pytest.approx(waits[-1] + 20, abs=_SLACK_S)
+
+    async def test_who_comes_when_told_is_let_in_before_others(self, rooms: WaitingRooms) -> None:
+        load = RoomLoad(10, 10, SECOND_US // 5)
+        told = await rooms.enter("r", "told", load)
+        await asyncio.sleep(told.wait_s)
+
+        other = await rooms.enter("r", "other", load)
+        back = await rooms.enter("r", "told", load)
+        again = await rooms.enter("r", "told", load)
+
+        assert (other.admitted, back.admitted, again.admitted) == (False, True, False)
+
+    async def test_a_place_that_is_due_soon_is_kept_free(self, rooms: WaitingRooms) -> None:
+        await rooms.enter("r", "told", RoomLoad(10, 10, SECOND_US))
+
+        assert not (await rooms.enter("r", "other", RoomLoad(9, 10, SECOND_US))).admitted
+        assert (await rooms.enter("r", "another", RoomLoad(7, 10, SECOND_US))).admitted
+
+    async def test_far_above_its_room_even_who_comes_when_told_waits_again(self, rooms: WaitingRooms) -> None:
+        told = await rooms.enter("r", "told", RoomLoad(10, 10, SECOND_US // 10))
+        await asyncio.sleep(told.wait_s)
+
+        assert not (await rooms.enter("r", "told", RoomLoad(12, 10, SECOND_US))).admitted
+
+    async def test_nobody_is_told_more_than_the_longest_wait(self, rooms: WaitingRooms) -> None:
+        entry = await rooms.enter("r", "c", RoomLoad(1000, 10, 60 * SECOND_US))
+
+        assert entry.wait_s == pytest.approx(MAX_WAIT_US / SECOND_US)
+
+    async def test_rooms_know_nothing_of_each_other(self, rooms: WaitingRooms) -> None:
+        for n in range(3):
+            await rooms.enter("r", f"c{n}", _FULL)
+
+        assert (await rooms.enter("other", "c", _FULL)).wait_s == pytest.approx(60, abs=_SLACK_S)

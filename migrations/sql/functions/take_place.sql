@@ -1,0 +1,12 @@
+-- Whether one more turn of the tenant may wait on the lane. Accepts of one tenant on one lane go through here one after
+-- another, each until its transaction ends, so that no two take the last place.
+CREATE FUNCTION take_place(p_tenant text, p_lane text, p_max integer) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('queue:' || p_lane || ':' || p_tenant, 0));
+    RETURN p_max > (
+        SELECT count(*) FROM (
+            SELECT FROM turn t WHERE t.tenant = p_tenant AND t.lane = p_lane AND t.status = 'queued' LIMIT p_max
+        ) AS waiting);
+END
+$$;

@@ -1,0 +1,51 @@
+"""What the workers that are there can do: how many turns at once, and how long one takes."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from everturn.model.limits.token_bucket import SECOND_US
+from everturn.ports.runs.presences import Presences, WorkerPresence
+
+KEEP_S = 1.0
+"""How old what is known of the workers may be; they tell every 5 s."""
+GUESSED_TURN_S = 10.0
+"""Where no worker has ended a turn yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All live workers together."""
+
+    slots: int
+    turn_s: float
+
+    @property
+    def interval_us(self) -> int:
+        """Between two turns that leave the queue, while all are busy."""
+        return max(1, int(self.turn_s / max(1, self.slots) * SECOND_US))
+
+
+def build_fleet(workers: tuple[WorkerPresence, ...]) -> Fleet:
+    """Sums up the workers; each counts by its slots."""
+    slots = sum(worker.slots for worker in workers)
+    told = [(worker.slots, worker.turn_s) for worker in workers if worker.turn_s is not None]
+    weight = sum(weight for weight, _ in told)
+    return Fleet(slots, sum(weight * turn_s for weight, turn_s in told) / weight if weight else GUESSED_TURN_S)
+
+
+class FleetWatch:
+    """Asks for the workers at most once a second."""
+
+    def __init__(self, presences: Presences, *, monotonic: Callable[[], float]) -> None:
+        self._presences = presences
+        self._monotonic = monotonic
+        self._fleet = Fleet(0, GUESSED_TURN_S)
+        self._asked_at = -math.inf
+
+    async def load(self) -> Fleet:
+        """Raises Unavailable after at most 250 ms."""
+        if self._monotonic() - self._asked_at > KEEP_S:
+            self._fleet = build_fleet(await self._presences.load_all())
+            self._asked_at = self._monotonic()
+        return self._fleet

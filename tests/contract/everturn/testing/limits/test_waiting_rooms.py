@@ -1,0 +1,22 @@
+"""The rooms in memory keep the contract that Redis keeps, and can be down."""
+
+import pytest
+
+from everturn.errors import Unavailable
+from everturn.model.limits.waiting_room import RoomLoad
+from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
+from everturn.testing.limits.waiting_rooms_contract import WaitingRoomsContract
+
+
+class TestMemoryWaitingRooms(WaitingRoomsContract):
+    @pytest.fixture
+    def rooms(self) -> MemoryWaitingRooms:
+        return MemoryWaitingRooms()
+
+
+async def test_while_down_nobody_is_let_in() -> None:
+    rooms = MemoryWaitingRooms()
+    rooms.down = True
+
+    with pytest.raises(Unavailable):
+        await rooms.enter("r", "c", RoomLoad(0, 10, 1))

@@ -1,0 +1,89 @@
+"""Of those who come back exactly when they were told, at least 95 of 100 are let in, whatever the others do."""
+
+import heapq
+import math
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from everturn.model.limits.token_bucket import SECOND_US
+from everturn.model.limits.waiting_room import GRACE_US, MAX_PLACES, MAX_WAIT_US, RoomLoad, Told, enter_room
+
+
+@dataclass
+class Rush:
+    """A queue that workers drain, and clients that come back when told; times in microseconds."""
+
+    rng: random.Random
+    room: int
+    slots: int
+    turn_s: float
+    patience: float = 1.0
+    """How many of those refused come back."""
+    misjudged: float = 1.0
+    """What the estimate is of the real duration of turns."""
+    told: Told = field(default_factory=dict)
+    depth: int = 0
+    busy: list[int] = field(default_factory=list[int])
+    returned: int = 0
+    let_in: int = 0
+    deepest: int = 0
+
+    def run(self, arrivals_s: list[float]) -> None:
+        calls = [(int(at * SECOND_US), f"c{n}", False) for n, at in enumerate(arrivals_s)]
+        heapq.heapify(calls)
+        while calls:
+            now, caller, again = heapq.heappop(calls)
+            self._drain(now)
+            interval_us = int(self.turn_s * self.misjudged / self.slots * SECOND_US)
+            self.told, entry = enter_room(self.told, caller, RoomLoad(self.depth, self.room, interval_us), now)
+            self.returned += again
+            self.let_in += again and entry.admitted
+            self.depth += entry.admitted
+            self.deepest = max(self.deepest, self.depth)
+            if not entry.admitted and self.rng.random() < self.patience:
+                heapq.heappush(calls, (now + max(1, math.ceil(entry.wait_s)) * SECOND_US, caller, True))
+
+    def _drain(self, now: int) -> None:
+        while self.depth and (len(self.busy) < self.slots or self.busy[0] <= now):
+            start = heapq.heappop(self.busy) if len(self.busy) == self.slots else now
+            self.depth -= 1
+            heapq.heappush(self.busy, start + int(self.rng.expovariate(1 / self.turn_s) * SECOND_US))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("factor", "patience", "misjudged"), [(3, 1.0, 1.0), (10, 1.0, 1.0), (5, 0.5, 1.0), (3, 1.0, 1.3), (3, 1.0, 0.9)]
+)
+def test_who_waits_as_told_is_let_in(seed: int, factor: int, patience: float, misjudged: float) -> None:
+    rng = random.Random(seed)
+    rush = Rush(rng, room=200, slots=40, turn_s=2.0, patience=patience, misjudged=misjudged)
+    arrivals = [rng.random() * 60 for _ in range(int(20 * factor * 60 * 0.5))]
+
+    rush.run(arrivals)
+
+    assert rush.returned >= 100
+    assert rush.let_in >= 0.95 * rush.returned
+    assert rush.deepest <= 1.25 * rush.room
+
+
+def test_places_that_nobody_takes_are_given_away_after_a_while() -> None:
+    load = RoomLoad(10, 10, SECOND_US)
+    told: Told = {}
+    for n in range(5):
+        told, _ = enter_room(told, f"c{n}", load, 0)
+
+    told, entry = enter_room(told, "late", RoomLoad(9, 10, SECOND_US), 6 * SECOND_US + GRACE_US)
+
+    assert entry.admitted
+    assert told == {}
+
+
+def test_a_room_holds_no_more_than_it_may() -> None:
+    told: Told = {f"c{n}:0": SECOND_US for n in range(MAX_PLACES)}
+
+    after, entry = enter_room(told, "one more", RoomLoad(10, 10, SECOND_US), 0)
+
+    assert len(after) == MAX_PLACES
+    assert entry.wait_s == MAX_WAIT_US / SECOND_US

@@ -1,0 +1,148 @@
+"""Backpressure from the queue's depth and the workers that are there; every refusal says when to come back."""
+
+from typing import Any
+
+import pytest
+
+from everturn.errors import Unavailable
+from everturn.model.identity import Lane, Principal
+from everturn.ports.limits.queue import QueueDepth
+from everturn.ports.runs.presences import WorkerPresence
+from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
+from everturn.testing.memory.doorbells import MemoryDoorbells
+from everturn.testing.memory.presences import MemoryPresences
+from ingress.admission.metrics import IngressMetrics
+from ingress.admission.queue.fleet import FleetWatch
+from ingress.admission.queue.gate import QueueCaps, WorkGate
+from ingress.errors import ProblemError
+
+ME = Principal("t", "p", "me")
+
+
+class World:
+    """A gate before a queue of a given depth; 100 turns may wait, 20 unattended, 40 of a tenant."""
+
+    def __init__(self, waiting: int = 0, of_tenant: int = 0) -> None:
+        self.depth: QueueDepth | None = QueueDepth(waiting, of_tenant, 2)
+        self.counted = 0
+        self.clock = FixedClock()
+        self.metrics = IngressMetrics()
+        self.doorbells = MemoryDoorbells()
+        self.presences = MemoryPresences(monotonic=self.clock.monotonic)
+        self.rooms = MemoryWaitingRooms(monotonic=self.clock.monotonic)
+        world: Any = self
+        self.gate = WorkGate(
+            doorbells=self.doorbells,
+            queue=world,
+            rooms=self.rooms,
+            fleet=FleetWatch(self.presences, monotonic=self.clock.monotonic),
+            caps=QueueCaps(total=100, unattended=20, tenant=40),
+            metrics=self.metrics,
+            monotonic=self.clock.monotonic,
+        )
+
+    async def load_depth(self, tenant: str, lane: Lane) -> QueueDepth:
+        self.counted += 1
+        if self.depth is None:
+            raise Unavailable("Postgres")
+        return self.depth
+
+    async def attend(self) -> "World":
+        """Ten slots that need 5 s for a turn: one place every half second."""
+        await self.presences.save(WorkerPresence("w", "", None, 10, 5.0), ttl_s=600)
+        return self
+
+    async def refuse(self, principal: Principal = ME) -> tuple[int, int]:
+        """The status and the wait of a refusal."""
+        with pytest.raises(ProblemError) as refused:
+            await self.gate.admit(principal, new_work=True)
+        return refused.value.status_code, int((refused.value.headers or {})["Retry-After"])
+
+    def refusals(self, reason: str) -> float:
+        labels = {"reason": reason, "role": "registered"}
+        return self.metrics.registry.get_sample_value("ingress_refusals_total", labels) or 0
+
+
+async def test_below_its_maximum_work_is_admitted() -> None:
+    world = await World(waiting=99).attend()
+
+    await world.gate.admit(ME, new_work=True)
+
+
+async def test_a_full_queue_is_a_503_with_the_time_until_there_is_room() -> None:
+    world = await World(waiting=109).attend()
+
+    assert await world.refuse() == (503, 5)
+    assert await world.refuse(Principal("t", "p", "other")) == (503, 6)
+    assert world.refusals("queue") == 2
+
+
+async def test_who_comes_when_told_is_admitted_while_others_wait() -> None:
+    world = await World(waiting=100).attend()
+    _, wait_s = await world.refuse()
+
+    world.clock.advance(wait_s)
+
+    await world.gate.admit(ME, new_work=True)
+    assert (await world.refuse(Principal("t", "p", "other")))[0] == 503
+
+
+async def test_many_at_once_are_not_all_let_in_by_one_count() -> None:
+    world = await World(waiting=98).attend()
+
+    for n in range(2):
+        await world.gate.admit(Principal("t", "p", str(n)), new_work=True)
+
+    assert (await world.refuse())[0] == 503
+    assert world.counted == 1
+
+
+async def test_without_workers_fewer_are_taken_and_told_that_nobody_is_there() -> None:
+    world = World(waiting=20)
+
+    with pytest.raises(ProblemError) as refused:
+        await world.gate.admit(ME, new_work=True)
+
+    assert refused.value.headers == {"Retry-After": "30"}
+    assert "no worker" in refused.value.detail
+    assert world.refusals("unattended") == 1
+    await World(waiting=19).gate.admit(ME, new_work=True)
+
+
+async def test_a_tenant_with_its_part_full_is_a_429_while_others_are_admitted() -> None:
+    world = await World(waiting=50, of_tenant=40).attend()
+
+    assert await world.refuse() == (429, 1)
+    assert world.refusals("tenant") == 1
+    world.depth = QueueDepth(50, 10, 2)
+    await world.gate.admit(Principal("light", "p", "u"), new_work=True)
+
+
+async def test_signals_into_running_turns_pass_a_full_queue() -> None:
+    await World(waiting=10_000).gate.admit(ME, new_work=False)
+
+
+@pytest.mark.parametrize("part", ["doorbells", "rooms", "presences", "database"])
+async def test_what_does_not_answer_is_a_503(part: str) -> None:
+    world = World()
+    if part == "database":
+        world.depth = None
+    else:
+        getattr(world, part).down = True
+
+    with pytest.raises(ProblemError) as refused:
+        await world.gate.admit(ME, new_work=part != "doorbells")
+
+    assert refused.value.status_code == 503
+    assert "Retry-After" in (refused.value.headers or {})
+    assert world.refusals("wire") == 1
+
+
+async def test_who_was_refused_in_the_transaction_is_told_the_tenants_interval() -> None:
+    world = await World(waiting=50, of_tenant=40).attend()
+
+    assert await world.gate.load_tenant_wait(ME) == 1
+    world.presences.down = True
+    world.clock.advance(5)
+    assert await world.gate.load_tenant_wait(ME) == 1
