@@ -66,6 +66,7 @@ from ingress.stream import sse, tickets
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
 from ingress.stream.rows import StreamRows
+from ingress.stream.standing import Recheck
 
 TITLE = "Everturn ingress"
 SECURITY_SCHEMES = {
@@ -214,7 +215,8 @@ def _build_streams(parts: Parts) -> sse.StreamEdge:
         queue_bytes=settings.stream_queue_bytes,
     )
     slots = StreamSlots(max_total=settings.streams_max, max_per_user=settings.streams_max_per_user)
-    return sse.StreamEdge(hub=hub, feed=Feed(hub, heartbeat_s=settings.heartbeat_s), slots=slots)
+    recheck = Recheck(parts.auth.recheck, every_s=settings.reauthorize_s, monotonic=parts.clock.monotonic)
+    return sse.StreamEdge(hub=hub, feed=Feed(hub, heartbeat_s=settings.heartbeat_s), slots=slots, recheck=recheck)
 
 
 def _add_error_handlers(app: FastAPI) -> None:

@@ -37,6 +37,10 @@ def test_a_value_whose_key_names_a_secret_is_hidden(key: str) -> None:
         ("postgresql://role:hunter2@host/db", "postgresql://role:***@host/db"),
         ("redis://:hunter2@host:6379/0", "redis://:***@host:6379/0"),
         ("a plain text", "a plain text"),
+        ("GET /c/events?after=1&ticket=evt_abc.def HTTP/1.1", "GET /c/events?after=1&ticket=*** HTTP/1.1"),
+        ("GET /c/events?ticket=odd&after=1", "GET /c/events?ticket=***&after=1"),
+        ("key evk_0123456789abcdef_" + "s" * 43 + " refused", "key evk_*** refused"),
+        ("guest evg_eyJ1c2VyIjoiYSJ9.c2lnbmF0dXJl", "guest evg_***"),
     ],
 )
 def test_a_secret_inside_a_text_is_hidden(text: str, shown: str) -> None:
@@ -55,3 +59,14 @@ def test_a_line_is_json_on_standard_error_with_what_is_bound() -> None:
     assert (started["event"], started["level"], started["conversation_id"]) == ("turn started", "info", "conv_1")
     assert started["password"] == "***"
     assert "ZeroDivisionError" in broke["exception"]
+
+
+def test_what_libraries_log_is_hidden_as_well() -> None:
+    program = (
+        "import logging; from everturn.telemetry.logging import configure_logging; configure_logging('info', 'json');"
+        " logging.getLogger('server.access').info('%s %s', 'GET', '/events?ticket=evt_eyJhIjoxfQ.c2lnbmF0dXJl')"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+
+    assert ran.stderr == "INFO server.access GET /events?ticket=***\n"

@@ -12,6 +12,8 @@ from everturn.telemetry.redaction import Redactor
 
 _SECRET_KEY = re.compile(r"(?i)password|secret|token$|authorization|api_?key|cookie")
 _SECRET_TEXT = re.compile(r"(?i)(bearer\s+|//[^/\s:@]*:)[^\s@/]+")
+_OUR_CREDENTIAL = re.compile(r"(ev[ktg]_)[A-Za-z0-9_.=%-]{16,}|([?&]ticket=)[^&\s\"']+")
+"""API keys, tickets and guest tokens, wherever they stand; a ticket travels in addresses."""
 
 
 def redact_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -20,8 +22,23 @@ def redact_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> Ev
         if _SECRET_KEY.search(key):
             event[key] = "***"
         elif isinstance(value, str):
-            event[key] = _SECRET_TEXT.sub(r"\1***", value)
+            event[key] = _hide(value)
     return event
+
+
+def _hide(text: str) -> str:
+    return _OUR_CREDENTIAL.sub(r"\1\2***", _SECRET_TEXT.sub(r"\1***", text))
+
+
+class HidingFormatter(logging.Formatter):
+    """Writes what libraries log through the standard library, with the same things hidden."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__("%(levelname)s %(name)s %(message)s")
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redactor.redact(_hide(super().format(record)))
 
 
 def build_hiding(redactor: Redactor) -> Processor:
@@ -51,4 +68,6 @@ def configure_logging(level: str, form: Literal["json", "console"], redactor: Re
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(HidingFormatter(redactor or Redactor()))
+    logging.basicConfig(level=level.upper(), handlers=[handler])

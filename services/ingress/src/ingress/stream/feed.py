@@ -12,8 +12,9 @@ from everturn.ports.event_stream import EventReader
 from everturn.telemetry.metrics import STREAM_RESYNCS
 from everturn.wire.events import Ready, ServerShutdown, StreamGap
 from ingress.stream.cursor import Phase
-from ingress.stream.frames import HEARTBEAT, build_batch
+from ingress.stream.frames import HEARTBEAT, UNAUTHORIZED, build_batch
 from ingress.stream.hub import REREADS, Hub
+from ingress.stream.standing import StreamStanding
 from ingress.stream.subscription import Subscription
 
 PAGE_ENTRIES = 200
@@ -45,10 +46,16 @@ class Feed:
         self._unix_now = unix_now
         self._jitter = jitter
 
-    async def chunks(self, client: Subscription) -> AsyncIterator[bytes]:
-        """Frames in few pieces, until the server drains, the credential expires or the conversation is gone."""
+    async def chunks(self, client: Subscription, standing: StreamStanding | None = None) -> AsyncIterator[bytes]:
+        """Frames in few pieces, until the server drains, the credential is no longer good or the conversation is gone.
+
+        `standing` tells whether the caller would still be let in; without it only the expiry counts.
+        """
         yield self._build_ready(client)
-        while not client.ended and not self._expired(client):
+        while not client.ended:
+            if self._expired(client) or (standing is not None and not await standing.holds()):
+                yield UNAUTHORIZED
+                return
             try:
                 chunk = await self._next_chunk(client)
             except NotFound:

@@ -17,6 +17,8 @@ from everturn.wire.events import (
 )
 
 HEARTBEAT = b": ping\n\n"
+UNAUTHORIZED = b": unauthorized: the credential is no longer good; opening the stream again answers 401\n\n"
+"""A comment, because it says nothing about the conversation: clients learn it as the status of their next request."""
 _TERMINAL_TYPES = frozenset(kind.model_fields["type"].default for kind in (ChatComplete, ChatError))
 
 

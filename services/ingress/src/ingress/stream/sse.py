@@ -1,5 +1,6 @@
 """The SSE endpoint: which cursor a client means, and the response that feeds it."""
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, cast
 
 import structlog
@@ -13,10 +14,11 @@ from ingress.admission.paths import ConversationPath
 from ingress.admission.responses import problems
 from ingress.admission.route import StreamRoute
 from ingress.admission.slots import StreamSlots
-from ingress.auth.gate import CallerOf
+from ingress.auth.gate import Caller, CallerOf
 from ingress.errors import malformed
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
+from ingress.stream.standing import Recheck
 from ingress.stream.subscription import Subscription
 
 SEND_TIMEOUT_S = 60
@@ -34,10 +36,15 @@ _STREAM: dict[str, Any] = {
 class StreamEdge:
     """Opens and closes streams over HTTP."""
 
-    def __init__(self, *, hub: Hub, feed: Feed, slots: StreamSlots) -> None:
+    def __init__(self, *, hub: Hub, feed: Feed, slots: StreamSlots, recheck: Recheck) -> None:
         self.hub = hub
         self.feed = feed
         self.slots = slots
+        self._recheck = recheck
+
+    def follow(self, client: Subscription, caller: Caller) -> AsyncIterator[bytes]:
+        """The frames of a stream, as long as its caller would be let in."""
+        return self.feed.chunks(client, self._recheck.begin(caller))
 
     def close(self, client: Subscription) -> None:
         """Give back what an open stream holds."""
@@ -51,9 +58,9 @@ class StreamResponse(EventSourceResponse):
     The library's own ping is off, because the feed fills silences itself without a task per client.
     """
 
-    def __init__(self, edge: StreamEdge, client: Subscription) -> None:
+    def __init__(self, edge: StreamEdge, client: Subscription, caller: Caller) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType] its content is partly untyped
-            edge.feed.chunks(client), ping=0, sep="\n", send_timeout=SEND_TIMEOUT_S
+            edge.follow(client, caller), ping=0, sep="\n", send_timeout=SEND_TIMEOUT_S
         )
         self._edge = edge
         self._client = client
@@ -94,7 +101,7 @@ async def get_events(
     start = read_cursor(last_event_id or after)
     with edge.slots.until_handed_over(caller.principal):
         client = await edge.hub.open(caller.principal, conversation_id, start, caller.expires_at)
-    return StreamResponse(edge, client)
+    return StreamResponse(edge, client, caller)
 
 
 def read_cursor(text: str | None) -> EventCursor | None:

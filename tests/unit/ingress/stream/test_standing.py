@@ -1,0 +1,117 @@
+"""An open stream asks again whether its caller would be let in, and ends when not."""
+
+import asyncio
+from contextlib import aclosing
+from typing import Any, cast
+
+from everturn.errors import Unavailable
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId
+from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.memory.events import MemoryEvents
+from ingress.admission.metrics import IngressMetrics
+from ingress.auth.callers import Caller
+from ingress.errors import unauthorized
+from ingress.stream.feed import Feed
+from ingress.stream.frames import UNAUTHORIZED
+from ingress.stream.hub import Hub
+from ingress.stream.rows import Snapshot, StreamRows
+from ingress.stream.standing import Recheck, StreamStanding
+
+ANN = Caller(Principal("t", "p", "ann"))
+
+
+class Gate:
+    """Answers as told; counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.refusal: Exception | None = None
+        self.hangs = False
+        self.asked = 0
+
+    async def recheck(self, caller: Caller) -> None:
+        assert caller is ANN
+        self.asked += 1
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.refusal:
+            raise self.refusal
+
+
+def begin(gate: Gate, clock: FixedClock) -> StreamStanding:
+    return Recheck(gate.recheck, every_s=60, monotonic=clock.monotonic).begin(ANN)
+
+
+async def test_it_asks_once_in_its_time_and_not_before() -> None:
+    gate, clock = Gate(), FixedClock()
+    standing = begin(gate, clock)
+
+    for _ in range(120):
+        assert await standing.holds()
+        clock.advance(1)
+
+    assert gate.asked == 1
+
+
+async def test_a_refusal_ends_the_stream() -> None:
+    gate, clock = Gate(), FixedClock()
+    standing = begin(gate, clock)
+    gate.refusal = unauthorized("revoked")
+    assert await standing.holds()
+
+    clock.advance(60)
+
+    assert not await standing.holds()
+
+
+async def test_who_can_not_be_asked_about_stays_until_the_next_time() -> None:
+    gate, clock = Gate(), FixedClock()
+    standing = begin(gate, clock)
+    gate.refusal = Unavailable("down")
+    clock.advance(60)
+    assert await standing.holds()
+
+    gate.refusal, gate.hangs = None, True
+    clock.advance(60)
+    assert await standing.holds()
+
+    gate.hangs, gate.refusal = False, unauthorized("revoked")
+    clock.advance(60)
+    assert not await standing.holds()
+
+
+class NoRows(StreamRows):
+    def __init__(self) -> None:
+        nothing = cast(Any, None)
+        super().__init__(conversations=nothing, turns=nothing, inbox=nothing, clock=FixedClock())
+
+    async def check_owner(self, principal: Principal, conversation_id: ConversationId) -> None:
+        """It is theirs."""
+
+    async def load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
+        raise Unavailable("the stream ends before it needs one")
+
+
+async def test_a_client_is_told_by_a_comment_that_its_stream_ends() -> None:
+    gate, clock = Gate(), FixedClock()
+    hub = Hub(reader=MemoryEvents(), hints=cast(Any, None), rows=NoRows(), metrics=IngressMetrics(), queue_bytes=10_000)
+    client = await hub.open(ANN.principal, ConversationId("conv_1"), None, None)
+    standing = begin(gate, clock)
+    gate.refusal = unauthorized("revoked")
+    clock.advance(60)
+
+    async with aclosing(Feed(hub, heartbeat_s=60).chunks(client, standing)) as chunks:
+        sent = [chunk async for chunk in chunks]
+
+    assert sent[0].startswith(b"event: ready")
+    assert sent[1:] == [UNAUTHORIZED]
+
+
+async def test_an_expired_credential_ends_the_stream_the_same_way() -> None:
+    hub = Hub(reader=MemoryEvents(), hints=cast(Any, None), rows=NoRows(), metrics=IngressMetrics(), queue_bytes=10_000)
+    client = await hub.open(ANN.principal, ConversationId("conv_1"), None, 1.0)
+
+    async with aclosing(Feed(hub, heartbeat_s=60, unix_now=lambda: 1.0).chunks(client)) as chunks:
+        sent = [chunk async for chunk in chunks]
+
+    assert sent[-1] == UNAUTHORIZED
