@@ -38,6 +38,7 @@ from ingress.admission.slots import StreamSlots
 from ingress.admission.validation import problem_of_validation
 from ingress.attachments.antivirus import Antivirus
 from ingress.attachments.intake import FileCaps, Intake
+from ingress.attachments.structure.checks import StructureChecks
 from ingress.auth.cors import Cors
 from ingress.auth.gate import AuthGate
 from ingress.chat import endpoints as chat
@@ -86,6 +87,7 @@ class Parts:
     settings: IngressSettings
     auth: AuthGate
     antivirus: Antivirus
+    structure: StructureChecks
     conversations: Conversations
     inbox: Inbox
     turns: Turns
@@ -164,6 +166,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
         "postgres": Part(parts.check_database),
         "redis": Part(parts.wires.doorbells.check),
         "objects": Part(parts.objects.check),
+        "file checks": Part(parts.structure.check_ready, required=False),
         "antivirus": Part(parts.antivirus.check, required=False, note=parts.antivirus.name),
     }
 
@@ -175,6 +178,7 @@ def _build_chat(parts: Parts) -> ChatService:
         objects=parts.objects,
         artifacts=parts.artifacts,
         antivirus=parts.antivirus,
+        structure=parts.structure,
         caps=caps,
         ids=parts.ids,
         metrics=parts.metrics,

@@ -16,6 +16,7 @@ from everturn.ports.memory.embedder import Embedder
 from ingress.admission.metrics import IngressMetrics
 from ingress.app import Parts
 from ingress.attachments.antivirus import Antivirus, choose_antivirus
+from ingress.attachments.structure.checks import open_checks
 from ingress.auth.gate import AuthGate, Ways
 from ingress.auth.guests import Guests
 from ingress.auth.origins import Origins
@@ -59,11 +60,13 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
     async with (
         load_driver("database")(settings.database_url, pool_size=POOL_SIZE, application_name="ingress") as database,
         load_driver("wire")(settings.redis_url, name=process) as wire,
+        open_checks() as structure,
     ):
         yield Parts(
             settings=settings,
             auth=build_gate(settings, load_driver("credentials")(database), clock),
             antivirus=build_antivirus(settings),
+            structure=structure,
             conversations=load_driver("conversations")(database),
             inbox=load_driver("inbox")(database, tenant_max=settings.tenant_queued_max),
             turns=load_driver("turns")(database),

@@ -59,9 +59,9 @@ def gone(detail: str) -> ProblemError:
     return ProblemError(problem("gone", "This is not there any more", 410, detail))
 
 
-def too_large(detail: str) -> ProblemError:
+def too_large(detail: str, *, errors: Sequence[Mapping[str, str]] = ()) -> ProblemError:
     """413: a cap was exceeded."""
-    return ProblemError(problem("too-large", "The request is too large", 413, detail))
+    return ProblemError(problem("too-large", "The request is too large", 413, detail), errors=errors)
 
 
 def too_slow(detail: str) -> ProblemError:
@@ -71,9 +71,10 @@ def too_slow(detail: str) -> ProblemError:
     )
 
 
-def unsupported(detail: str) -> ProblemError:
+def unsupported(detail: str, *, errors: Sequence[Mapping[str, str]] = ()) -> ProblemError:
     """415: a media type that is not taken here."""
-    return ProblemError(problem("unsupported-type", "This type of content is not accepted", 415, detail))
+    answer = problem("unsupported-type", "This type of content is not accepted", 415, detail)
+    return ProblemError(answer, errors=errors)
 
 
 def unprocessable(detail: str, *, errors: Sequence[Mapping[str, str]] = ()) -> ProblemError:
@@ -87,10 +88,12 @@ def too_many(detail: str, *, retry_after_s: int) -> ProblemError:
     return ProblemError(answer, headers={"Retry-After": str(retry_after_s)})
 
 
-def unavailable(detail: str, *, retry_after_s: int = RETRY_AFTER_S) -> ProblemError:
+def unavailable(
+    detail: str, *, retry_after_s: int = RETRY_AFTER_S, errors: Sequence[Mapping[str, str]] = ()
+) -> ProblemError:
     """503: not now."""
     answer = problem("unavailable", "The service can't do this right now", 503, detail)
-    return ProblemError(answer, headers={"Retry-After": str(retry_after_s)})
+    return ProblemError(answer, headers={"Retry-After": str(retry_after_s)}, errors=errors)
 
 
 def translate_error(error: EverturnError) -> ProblemError | None:

@@ -10,11 +10,15 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+from uploads.images import image, png_chunk
+from uploads.office import office
+from uploads.pdfs import pdf
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]
-PNG_HEAD = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde"
-PDF = b"%PDF-1.4\n1 0 obj\n<</Type/Catalog>>\nendobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
+PNG = image("png")
+PDF = pdf()
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
 
 def file(name: str, data: bytes, mime: str = "") -> dict[str, str]:
@@ -31,14 +35,14 @@ async def post(client: httpx2.AsyncClient, *files: dict[str, str], **headers: st
 
 
 async def test_files_of_all_accepted_families_are_kept_and_read_back(client: httpx2.AsyncClient, chat: Any) -> None:
-    sent = {"a.csv": b"a,b\n1,2\n", "b.txt": "grüße".encode(), "c.png": PNG_HEAD, "d.pdf": PDF}
+    sent = {"a.csv": b"a,b\n1,2\n", "b.txt": "grüße".encode(), "c.png": PNG, "d.pdf": PDF, "e.docx": office()}
 
     answer = await post(client, *(file(name, data) for name, data in sent.items()))
 
     assert answer.status_code == 202, answer.text
     kept = (await chat.state(answer.json()["conversation_id"]))["turns"][0]["attachments"]
     assert [item["filename"] for item in kept] == list(sent)
-    assert [item["mime"] for item in kept] == ["text/csv", "text/plain", "image/png", "application/pdf"]
+    assert [item["mime"] for item in kept] == ["text/csv", "text/plain", "image/png", "application/pdf", DOCX]
     for item in kept:
         assert (await client.get(item["url"])).content == sent[item["filename"]]
         assert item["rn"].startswith("ef:default:default:chatbot:upload:dev:conv_")
@@ -52,9 +56,9 @@ async def test_files_of_all_accepted_families_are_kept_and_read_back(client: htt
         (file("x.html", b"<html></html>", "text/html"), 415),
         (file("x.zip", b"PK\x05\x06" + b"\x00" * 18), 415),
         (file("x.png", b"no image"), 415),
-        (file("x.csv", PNG_HEAD), 415),
+        (file("x.csv", PNG), 415),
         (file("x.txt", b"caf\xe9"), 422),
-        (file("x.png", PNG_HEAD + b"x" * 5_000_000), 413),
+        (file("x.png", PNG + b"x" * 5_000_000), 413),
         (file("x.pdf", PDF + b"x" * 10_000_000), 413),
         (file("x.txt", b"x" * 10_000_001), 413),
     ],
@@ -68,14 +72,19 @@ async def test_one_bad_file_refuses_the_message_by_name_and_leaves_nothing(
 
     body = refused(answer, status)
     assert bad["filename"] in body["detail"]
+    assert [error["field"] for error in body["errors"]] == ["body.attachments.1"]
     assert stored(ingress_env) == before
     assert (await client.get(BASE, params={"limit": 100})).text == listed
 
 
 async def test_files_at_their_caps_are_taken(client: httpx2.AsyncClient) -> None:
-    image = PNG_HEAD + b"x" * (5_000_000 - len(PNG_HEAD))
+    comment = png_chunk(b"tEXt", b"k\0" + b"x" * (5_000_000 - len(PNG) - 14))
+    largest = PNG[:33] + comment + PNG[33:]
+    assert len(largest) == 5_000_000
 
-    assert (await post(client, file("x.png", image), file("x.txt", b"x" * 10_000_000))).status_code == 202
+    answer = await post(client, file("x.png", largest), file("x.txt", b"x" * 10_000_000))
+
+    assert answer.status_code == 202, answer.text
 
 
 async def test_a_message_above_its_cap_is_413(client: httpx2.AsyncClient, refused: Refused) -> None:

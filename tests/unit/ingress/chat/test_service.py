@@ -48,6 +48,7 @@ class World:
             objects=world,
             artifacts=world,
             antivirus=NoScan(),
+            structure=world,
             caps=FileCaps(1000, 1000, 1000, 3),
             ids=SequentialIds(),
             metrics=metrics,

@@ -1,23 +1,37 @@
-"""The antivirus: clamd over INSTREAM, and what we say of files when there is none."""
+"""The antivirus: what clamd says of a file, and what we say when there is none. Whoever can't say refuses."""
 
-import asyncio
-import io
-import socket
-import struct
-from typing import Any, Protocol
-from urllib.parse import urlsplit
-
-import clamd
+import time
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Protocol
 
 from everturn.errors import Unavailable
+from ingress.attachments.clamd import Address, ask, parse_address
+from ingress.attachments.slots import WorkSlots
 
 NOT_SCANNED = "not scanned"
-SCAN_TIMEOUT_S = 20
-CONNECT_TIMEOUT_S = 2
+SCAN_TIMEOUT_S = 20.0
+CHECK_TIMEOUT_S = 2.5
+VERSION_KEPT_S = 60.0
+"""A file that newer signatures scanned meanwhile keeps the older version in its verdict, and is scanned again later."""
+SCANS, WAITING = 4, 32
+
+_TOO_DEEP = 120
+"""Archives in archives: far more than clamd unpacks (MaxRecursion is 17 unless set)."""
+_LIMITS = "Heuristics.Limits.Exceeded"
+_ENCRYPTED = "Heuristics.Encrypted"
+_DISHONEST = "clamd says clean of what it did not look into; set AlertExceedsMax yes, and MaxRecursion below 100."
+_SIZE_REPLY = "size limit exceeded"
 
 
 class Infected(Exception):
     """The file is infected."""
+
+
+class Unscannable(Exception):
+    """The antivirus can't look into all of the file."""
 
 
 class Antivirus(Protocol):
@@ -27,7 +41,11 @@ class Antivirus(Protocol):
     why: str
 
     async def scan(self, data: bytes) -> str:
-        """The verdict of a clean file. Raises Infected, and Unavailable when nobody can say."""
+        """The verdict of a clean file. Raises Infected, Unscannable, and Unavailable when nobody can say."""
+        ...
+
+    async def load_verdict(self) -> str:
+        """The verdict that a clean file gets now. Raises Unavailable."""
         ...
 
     async def check(self) -> None:
@@ -42,6 +60,9 @@ class NoScan:
     why = "development mode without CLAMD_URL"
 
     async def scan(self, data: bytes) -> str:
+        return NOT_SCANNED
+
+    async def load_verdict(self) -> str:
         return NOT_SCANNED
 
     async def check(self) -> None:
@@ -59,80 +80,100 @@ class RefuseAll:
     async def scan(self, data: bytes) -> str:
         raise Unavailable(self.why)
 
+    async def load_verdict(self) -> str:
+        raise Unavailable(self.why)
+
     async def check(self) -> None:
         raise Unavailable(self.why)
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    verdict: str
+    until: float
+
+
 class Clamd:
-    """clamd at `tcp://host:port` or `unix:///path`; every call is a connection of its own, in a thread."""
+    """clamd at `tcp://host:port` or `unix:///path`."""
 
     name = "clamd"
+    why = "CLAMD_URL is set"
 
-    def __init__(self, url: str) -> None:
-        self.why = "CLAMD_URL is set"
-        self._address = parse_address(url)
+    def __init__(
+        self, url: str, *, timeout_s: float = SCAN_TIMEOUT_S, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._address: Address = parse_address(url)
+        self._timeout_s = timeout_s
+        self._monotonic = monotonic
+        self._slots = WorkSlots(SCANS, WAITING, "Too many files are being scanned.")
+        self._known = _Known("", 0.0)
 
     async def scan(self, data: bytes) -> str:
-        try:
-            result, version = await asyncio.to_thread(self._scan, data)
-        except (clamd.ClamdError, OSError, UnicodeDecodeError, ValueError) as error:
-            raise Unavailable("The antivirus could not scan the file.") from error
-        status, signature = result.get("stream", ("", None))
-        if status == "FOUND":
-            raise Infected(str(signature))
-        if status != "OK":
-            raise Unavailable("The antivirus gave no verdict.")
-        return f"clean {version}"
+        async with self._slots.take():
+            # First the version, then the scan: a verdict never names newer signatures than those that looked.
+            verdict = await self.load_verdict()
+            check_reply(await ask(self._address, "INSTREAM", timeout_s=self._timeout_s, stream=data))
+        return verdict
+
+    async def load_verdict(self) -> str:
+        if self._monotonic() >= self._known.until:
+            verdict = build_verdict(await ask(self._address, "VERSION", timeout_s=CHECK_TIMEOUT_S))
+            if verdict != self._known.verdict:
+                await self._check_honest()
+            self._known = _Known(verdict, self._monotonic() + VERSION_KEPT_S)
+        return self._known.verdict
 
     async def check(self) -> None:
-        try:
-            answer = await asyncio.to_thread(self._connect().ping)
-        except (clamd.ClamdError, OSError, UnicodeDecodeError) as error:
-            raise Unavailable("clamd does not answer.") from error
-        if answer != "PONG":
+        if await ask(self._address, "PING", timeout_s=CHECK_TIMEOUT_S) != "PONG":
             raise Unavailable("clamd does not answer as it should.")
+        await self.load_verdict()
 
-    def _scan(self, data: bytes) -> tuple[dict[str, tuple[str, str | None]], str]:
-        connection = self._connect()
-        result = connection.instream(io.BytesIO(data))  # pyright: ignore[reportUnknownMemberType] it has no types
-        return result or {}, _version_of(connection.version())
-
-    def _connect(self) -> "_BoundedClamd":
-        return _BoundedClamd(self._address)
-
-
-class _BoundedClamd(clamd.ClamdNetworkSocket):
-    """The library's client with bounded waits.
-
-    The library connects without a limit, and with Python's own timeouts its `send` may send half a chunk; the kernel's
-    timeouts on a blocking socket do neither.
-    """
-
-    def __init__(self, address: tuple[str, int] | str) -> None:
-        self._address = address
-        self.host, self.port = ("unix", 0) if isinstance(address, str) else address
-        self.timeout = SCAN_TIMEOUT_S
-
-    def _init_socket(self) -> None:
-        family = socket.AF_UNIX if isinstance(self._address, str) else socket.AF_INET
-        self.clamd_socket: Any = socket.socket(family, socket.SOCK_STREAM)  # set first: the library closes it always
-        connected = self.clamd_socket
-        connected.settimeout(CONNECT_TIMEOUT_S)
-        connected.connect(self._address)
-        connected.settimeout(None)
-        limit = struct.pack("ll", SCAN_TIMEOUT_S, 0)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+    async def _check_honest(self) -> None:
+        """Without AlertExceedsMax clamd says OK of what it did not look into, so it is given something too deep."""
+        reply = await ask(self._address, "INSTREAM", timeout_s=self._timeout_s, stream=build_too_deep())
+        try:
+            check_reply(reply)
+        except Unscannable:
+            return
+        except Infected as error:
+            raise Unavailable("clamd finds a virus in an empty archive.") from error
+        raise Unavailable(_DISHONEST)
 
 
-def parse_address(url: str) -> tuple[str, int] | str:
-    """`unix:///path` is a path, `tcp://host:port` a pair. Raises ValueError for anything else."""
-    parts = urlsplit(url)
-    if parts.scheme == "unix" and parts.path and not parts.netloc:
-        return parts.path
-    if parts.scheme == "tcp" and parts.hostname and parts.port:
-        return parts.hostname, parts.port
-    raise ValueError("CLAMD_URL must be tcp://host:port or unix:///path.")
+def check_reply(reply: str) -> None:
+    """Raises unless the reply to a stream says that all of it is clean."""
+    said = reply.removeprefix("stream: ")
+    if said == "OK" and said != reply:
+        return
+    if _SIZE_REPLY in said:
+        raise Unscannable("it is larger than what the antivirus takes")
+    signature = said.removesuffix(" FOUND")
+    if signature == said:
+        raise Unavailable("The antivirus gave no verdict.")
+    if signature.startswith(_LIMITS):
+        raise Unscannable("the antivirus can't look into all of it")
+    if signature.startswith(_ENCRYPTED):
+        raise Unscannable("it is encrypted")
+    raise Infected(f"it is infected ({signature})")
+
+
+def build_verdict(version: str) -> str:
+    """`ClamAV 1.4.2/27500/Mon ...` is engine, version of the signatures and their date. Raises Unavailable."""
+    engine, _, rest = version.partition("/")
+    if not engine.startswith("ClamAV"):
+        raise Unavailable("clamd does not say its version.")
+    return " ".join(part for part in ("clean", engine.strip(), rest.split("/")[0].strip()) if part)[:80]
+
+
+def build_too_deep() -> bytes:
+    """A small harmless archive in an archive in an archive, deeper than clamd goes."""
+    inner = b"."
+    for _ in range(_TOO_DEEP):
+        outer = BytesIO()
+        with zipfile.ZipFile(outer, "w") as archive:
+            archive.writestr(zipfile.ZipInfo("a.zip"), inner)
+        inner = outer.getvalue()
+    return inner
 
 
 def choose_antivirus(*, clamd_url: str | None, development: bool, av_scan: str) -> Antivirus:
@@ -144,9 +185,3 @@ def choose_antivirus(*, clamd_url: str | None, development: bool, av_scan: str) 
     if development and not av_scan:
         return NoScan()
     return RefuseAll("CLAMD_URL is not set, so files can't be scanned and are refused.")
-
-
-def _version_of(answer: str) -> str:
-    # `ClamAV 1.0.7/27104/Fri ...` is engine, signature version and date.
-    engine, _, rest = answer.partition("/")
-    return " ".join(part for part in (engine.strip(), rest.split("/")[0].strip()) if part)[:80]

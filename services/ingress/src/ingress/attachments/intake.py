@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from everturn.errors import EverturnError, Unavailable
+from everturn.errors import EverturnError
 from everturn.model.artifacts import object_key
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, Ids
@@ -18,19 +18,25 @@ from everturn.ports.objects import Objects
 from ingress.admission.metrics import IngressMetrics
 from ingress.attachments.antivirus import Antivirus, Infected
 from ingress.attachments.names import name_apart
-from ingress.attachments.sniffing import Kind, NotAcceptable, NotAccepted, Sniffer, decide_kind
-from ingress.errors import ProblemError, too_large, unavailable, unprocessable, unsupported
+from ingress.attachments.refusals import REFUSED, Refused, TooBig, build_refusal
+from ingress.attachments.sniffing import Kind, Sniffer, decide_kind
+from ingress.attachments.structure.checks import StructureChecks
+from ingress.errors import ProblemError, too_large
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingFile:
-    """A file as it was sent; `declared` is the type the client says it has, without parameters, or empty."""
+    """A file as it was sent; `declared` is the type the client says it has, without parameters, or empty.
+
+    `field` is where it stood in the request, as problems name it.
+    """
 
     filename: str
     declared: str
     data: bytes
+    field: str = "files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,7 @@ class Intake:
         objects: Objects,
         artifacts: Artifacts,
         antivirus: Antivirus,
+        structure: StructureChecks,
         caps: FileCaps,
         ids: Ids,
         metrics: IngressMetrics,
@@ -73,6 +80,7 @@ class Intake:
         self._objects = objects
         self._artifacts = artifacts
         self._antivirus = antivirus
+        self._structure = structure
         self._caps = caps
         self._ids = ids
         self._metrics = metrics
@@ -89,27 +97,27 @@ class Intake:
     async def _check_file(self, name: str, file: IncomingFile) -> CheckedFile:
         try:
             kind, sha256 = await asyncio.to_thread(self._inspect, name, file)
-            if len(file.data) > (cap := self._caps.of(kind.family)):
-                raise too_large(f"The file {name!r} has more than {cap} bytes.")
             verdict = await self._antivirus.scan(file.data)
-        except NotAccepted as error:
-            raise self._refused(unsupported(f"The file {name!r} is refused: {error}."), "type") from error
-        except NotAcceptable as error:
-            raise self._refused(unprocessable(f"The file {name!r} is refused: {error}."), "content") from error
-        except Infected as error:
-            _log.warning("infected upload refused", signature=str(error), size=len(file.data))
-            raise self._refused(unprocessable(f"The file {name!r} is infected ({error})."), "infected") from error
-        except Unavailable as error:
-            raise self._refused(unavailable(f"The file {name!r} is refused: {error.detail}"), "antivirus") from error
+            if kind.form is not None:
+                await self._structure.check(kind.form, file.data)
+        except REFUSED as error:
+            raise self._refuse(name, file, error) from error
         return CheckedFile(name, kind.mime, file.data, sha256, verdict)
 
     def _inspect(self, name: str, file: IncomingFile) -> tuple[Kind, str]:
         kind = decide_kind(name, file.declared, self._sniffer.sniff(file.data), file.data)
+        if len(file.data) > (cap := self._caps.of(kind.family)):
+            raise TooBig(f"it has more than {cap} bytes")
         return kind, hashlib.sha256(file.data).hexdigest()
 
-    def _refused(self, refusal: ProblemError, reason: str) -> ProblemError:
-        self._metrics.refused_files.labels(reason=reason).inc()
-        return refusal
+    def _refuse(self, name: str, file: IncomingFile, error: Refused) -> ProblemError:
+        refusal = build_refusal(name, file.field, error)
+        self._metrics.refused_files.labels(reason=refusal.reason).inc()
+        if isinstance(error, Infected):
+            _log.warning("infected upload refused", signature=str(error), size=len(file.data))
+        else:
+            _log.info("upload refused", reason=refusal.reason, size=len(file.data), fault=str(error))
+        return refusal.problem
 
     async def save_files(
         self, principal: Principal, conversation_id: ConversationId, files: Sequence[CheckedFile]

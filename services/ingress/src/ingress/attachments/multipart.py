@@ -105,7 +105,7 @@ class _Collector:
             if name == b"message" and message is None:
                 message = read_json(bytes(part.data), "The part 'message'")
             elif name == b"files" and b"filename" in options:
-                files.append(_build_file(part, options[b"filename"]))
+                files.append(_build_file(part, options[b"filename"], len(files)))
             else:
                 raise unprocessable("A part must be named 'message' (once) or be a file named 'files'.")
         if message is None:
@@ -118,10 +118,11 @@ def _disposition(part: _Part) -> tuple[bytes, dict[bytes, bytes]]:
     return options.get(b"name", b""), options
 
 
-def _build_file(part: _Part, raw_name: bytes) -> IncomingFile:
+def _build_file(part: _Part, raw_name: bytes, index: int) -> IncomingFile:
     declared, _ = parse_options_header(part.headers.get(b"content-type", b""))
     return IncomingFile(
         filename=raw_name.decode("utf-8", errors="replace"),
         declared=declared.decode("latin-1").lower(),
         data=bytes(part.data),
+        field=f"files.{index}",
     )

@@ -8,10 +8,14 @@ import pylibmagic  # isort: skip  # makes its libmagic findable, so it comes bef
 import magic
 
 from ingress.attachments.names import split_extension
+from ingress.attachments.structure.limits import Form
 
 _SNIFFED_BYTES = 262_144
 _UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream"})
-_ZIP_LOOKS = frozenset({"application/zip", "application/gzip", "application/x-7z-compressed", "application/x-rar"})
+_PACKED = frozenset({"application/gzip", "application/x-7z-compressed", "application/x-rar", "text/rtf"})
+"""Which may stand behind text, by their first bytes, and are none; RTF carries objects."""
+_OLE_HEAD = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
 
 
 MAGIC_LIBRARY = pylibmagic.__version__
@@ -28,26 +32,39 @@ class NotAcceptable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """An accepted type: its family decides the cap, its extensions and declared types what may be said of it."""
+    """An accepted type: its family decides the cap, its extensions and declared types what may be said of it, its form
+    how its structure is checked."""
 
     mime: str
     family: str
     extensions: frozenset[str]
     declared: frozenset[str]
+    form: Form | None
 
 
-def _kind(mime: str, family: str, extensions: str, *also: str) -> Kind:
-    return Kind(mime, family, frozenset(f".{name}" for name in extensions.split()), frozenset({mime, *also}))
+def _kind(mime: str, family: str, extensions: str, *also: str, form: Form | None = None) -> Kind:
+    return Kind(mime, family, frozenset(f".{name}" for name in extensions.split()), frozenset({mime, *also}), form)
+
+
+def _office(form: Form, kind: str) -> Kind:
+    mime = f"application/vnd.openxmlformats-officedocument.{kind}"
+    return _kind(mime, "doc", form, "application/zip", "application/x-zip-compressed", form=form)
 
 
 _IMAGES = (
-    _kind("image/jpeg", "image", "jpg jpeg jpe jfif", "image/jpg", "image/pjpeg"),
-    _kind("image/png", "image", "png", "image/x-png"),
-    _kind("image/gif", "image", "gif"),
-    _kind("image/webp", "image", "webp"),
+    _kind("image/jpeg", "image", "jpg jpeg jpe jfif", "image/jpg", "image/pjpeg", form="jpeg"),
+    _kind("image/png", "image", "png", "image/x-png", form="png"),
+    _kind("image/gif", "image", "gif", form="gif"),
+    _kind("image/webp", "image", "webp", form="webp"),
 )
-_PDF = _kind("application/pdf", "doc", "pdf", "application/x-pdf")
+_PDF = _kind("application/pdf", "doc", "pdf", "application/x-pdf", form="pdf")
 _BINARY: Mapping[str, Kind] = {kind.mime: kind for kind in (*_IMAGES, _PDF)}
+_OFFICE = (
+    _office("docx", "wordprocessingml.document"),
+    _office("pptx", "presentationml.presentation"),
+    _office("xlsx", "spreadsheetml.sheet"),
+)
+_OFFICE_BY_EXTENSION: Mapping[str, Kind] = {extension: kind for kind in _OFFICE for extension in kind.extensions}
 
 _TEXT_EXTENSIONS: Mapping[str, str] = {
     ".txt": "text/plain", ".text": "text/plain", ".log": "text/plain", ".md": "text/markdown",
@@ -57,12 +74,16 @@ _TEXT_EXTENSIONS: Mapping[str, str] = {
     ".py": "text/plain", ".sql": "text/plain", ".r": "text/plain", ".tex": "text/plain", ".rst": "text/plain",
     ".js": "text/plain", ".ts": "text/plain", ".java": "text/plain", ".c": "text/plain", ".h": "text/plain",
     ".cpp": "text/plain", ".go": "text/plain", ".rs": "text/plain", ".sh": "text/plain", ".css": "text/plain",
+    ".rb": "text/plain", ".cs": "text/plain", ".kt": "text/plain", ".swift": "text/plain", ".lua": "text/plain",
+    ".diff": "text/plain", ".patch": "text/plain", ".srt": "text/plain", ".vtt": "text/plain", ".ics": "text/plain",
+    ".conf": "text/plain", ".properties": "text/plain", ".proto": "text/plain", ".bib": "text/plain",
+    ".ipynb": "text/plain", ".ndjson": "text/plain", ".geojson": "text/plain", ".tsx": "text/plain",
 }  # fmt: skip
 """Extensions of text files and what we keep them as; code and data are plain text, which no browser runs."""
 _TEXT_DECLARED = frozenset(
     f"application/{name}"
     for name in (
-        *("json", "x-ndjson", "jsonl", "yaml", "x-yaml", "toml", "csv", "vnd.ms-excel"),
+        *("json", "x-ndjson", "jsonl", "yaml", "x-yaml", "toml", "csv", "vnd.ms-excel", "geo+json", "x-ipynb+json"),
         *("javascript", "x-javascript", "typescript", "sql", "x-sh", "x-python-code"),
     )
 )
@@ -90,6 +111,8 @@ def decide_kind(name: str, declared: str, sniffed: str, data: bytes) -> Kind:
         raise NotAcceptable("it is empty")
     if sniffed in _BINARY:
         return _decide_binary(_BINARY[sniffed], extension, declared, data)
+    if extension in _OFFICE_BY_EXTENSION:
+        return _decide_office(_OFFICE_BY_EXTENSION[extension], declared, sniffed, data)
     if extension not in _TEXT_EXTENSIONS and (extension or not sniffed.startswith("text/")):
         raise NotAccepted(f"its type ({sniffed}, {extension or 'no extension'}) is not accepted")
     return _decide_text(extension, declared, sniffed, data)
@@ -105,12 +128,23 @@ def _decide_binary(kind: Kind, extension: str, declared: str, data: bytes) -> Ki
     return kind
 
 
+def _decide_office(kind: Kind, declared: str, sniffed: str, data: bytes) -> Kind:
+    """A package by its first bytes; what is in it, and that it is of this extension, is a matter of its structure."""
+    if data.startswith(_OLE_HEAD) and _ENCRYPTED_PACKAGE in data:
+        raise NotAcceptable("it is encrypted")
+    if not data.startswith(b"PK"):
+        raise NotAccepted(f"its content is {sniffed}, which its extension does not say")
+    if declared not in kind.declared | _UNSPECIFIC:
+        raise NotAccepted(f"it was declared as {declared}, which its extension does not say")
+    return kind
+
+
 def _decide_text(extension: str, declared: str, sniffed: str, data: bytes) -> Kind:
     if sniffed in _ACTIVE_TEXT or declared in _ACTIVE_TEXT:
         raise NotAccepted("HTML, XML and SVG are not accepted")
     if declared not in _UNSPECIFIC | _TEXT_DECLARED and not declared.startswith("text/"):
         raise NotAccepted(f"it was declared as {declared}, which its extension {extension} does not say")
-    if sniffed in _ZIP_LOOKS:
+    if sniffed in _PACKED or data.startswith(b"PK\x03\x04"):
         raise NotAccepted(f"its content is {sniffed}, which its extension {extension} does not say")
     try:
         text = data.decode("utf-8")

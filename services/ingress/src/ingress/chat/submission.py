@@ -76,4 +76,4 @@ def _decode_file(index: int, attachment: AttachmentIn) -> IncomingFile:
         field = f"body.attachments.{index}.data_base64"
         raise unprocessable(f"{field} is not base64.", errors=[{"field": field, "message": "not base64"}]) from error
     declared = attachment.mime.partition(";")[0].strip().lower()
-    return IncomingFile(attachment.filename, declared, data)
+    return IncomingFile(attachment.filename, declared, data, f"body.attachments.{index}")

@@ -1,0 +1,120 @@
+"""The ingress' side of the structure checks: a few checker processes, a bounded queue before them."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Protocol
+
+from everturn.errors import Unavailable
+from ingress.attachments.slots import WorkSlots
+from ingress.attachments.structure.limits import WALL_S, Form, Unsound
+
+CHECKER = (sys.executable, "-I", "-m", "ingress.attachments.structure.checker")
+PROCESSES = 2
+WAITING = 32
+"""Files that wait for a checker; one message has at most 20, which are looked into one after the other."""
+ANSWER_TIMEOUT_S = WALL_S + 10
+"""Beyond the limit that the checker keeps itself: starting it on a busy machine takes its time."""
+_ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
+"""The checker gets nothing of ours, least of all passwords."""
+
+
+class StructureChecks(Protocol):
+    """Looks into files beyond their type."""
+
+    async def check(self, form: Form, data: bytes) -> None:
+        """Raises Unsound, and Unavailable when nobody can look now."""
+        ...
+
+    async def check_ready(self) -> None:
+        """Raise Unavailable when files can't be looked into."""
+        ...
+
+
+class CheckerProcesses:
+    """Implements StructureChecks. Processes start when they are needed, and one that fell out of step is replaced."""
+
+    def __init__(self, *, command: tuple[str, ...] = CHECKER, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        self._command = command
+        self._timeout_s = timeout_s
+        self._slots = WorkSlots(PROCESSES, WAITING, "Too many files are being looked into.")
+        self._idle: list[asyncio.subprocess.Process] = []
+
+    async def check(self, form: Form, data: bytes) -> None:
+        async with self._slots.take(), self._process() as process:
+            fault = await self._ask(process, form, data)
+        if fault:
+            raise Unsound(fault)
+
+    async def check_ready(self) -> None:
+        async with self._slots.take(), self._process():
+            return
+
+    async def close(self) -> None:
+        while self._idle:
+            await _end(self._idle.pop())
+
+    @asynccontextmanager
+    async def _process(self) -> AsyncGenerator[asyncio.subprocess.Process]:
+        process = await self._take()
+        try:
+            yield process
+        except BaseException:
+            # It may still be busy with this file, and its answer would be taken for that to the next one.
+            await _end(process)
+            raise
+        self._idle.append(process)
+
+    async def _take(self) -> asyncio.subprocess.Process:
+        while self._idle:
+            process = self._idle.pop()
+            if process.returncode is None:
+                return process
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                env=_ENVIRONMENT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Unavailable("The file checks can't be started.") from error
+
+    async def _ask(self, process: asyncio.subprocess.Process, form: Form, data: bytes) -> str:
+        if process.stdin is None or process.stdout is None:
+            raise RuntimeError("The checker was started without pipes.")
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                process.stdin.write(json.dumps({"form": form, "size": len(data)}).encode() + b"\n")
+                process.stdin.write(data)
+                await process.stdin.drain()
+                line = await process.stdout.readline()
+        except (OSError, TimeoutError) as error:
+            raise Unavailable("The file checks do not answer.") from error
+        if not line.endswith(b"\n"):
+            raise Unavailable("The file checks ended.")
+        return str(json.loads(line)["fault"])
+
+
+@asynccontextmanager
+async def open_checks() -> AsyncGenerator[CheckerProcesses]:
+    """Checks whose processes end with it."""
+    checks = CheckerProcesses()
+    try:
+        yield checks
+    finally:
+        await checks.close()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """With the fork that may still look into a file: they are one process group."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()

@@ -1,0 +1,117 @@
+"""PDFs: whole, not encrypted, of bounded size when unpacked, and without anything that runs, starts or is carried."""
+
+import io
+import re
+import zlib
+from collections.abc import Iterable
+from typing import Any, cast
+
+import pikepdf
+
+from ingress.attachments.structure.limits import MAX_PAGES, MAX_PDF_UNPACKED_BYTES, Unsound
+
+_TAIL_BYTES = 1024
+"""What may follow the last `%%EOF`, as readers take it."""
+_HEAD_BYTES = 1024
+_CHUNK_BYTES = 2**18
+_HARMLESS = "Resources is missing or invalid; repairing"
+_TOO_MANY = f"it has more than {MAX_PAGES} pages"
+
+_STRING = re.compile(rb"\((?:[^()\\]|\\.)*\)|<[0-9a-fA-F\s]*>", re.DOTALL)
+_NAME = re.compile(rb"/[^\s/<>\[\](){}%]+")
+_FORBIDDEN = {
+    b"/JavaScript": "JavaScript",
+    b"/JS": "JavaScript",
+    b"/Launch": "an action that starts a program",
+    b"/ImportData": "an action that reads files",
+    b"/GoToE": "an embedded file",
+    b"/EmbeddedFile": "an embedded file",
+    b"/EmbeddedFiles": "an embedded file",
+    b"/RichMedia": "an embedded program",
+    b"/XFA": "an XFA form",
+}
+_FILE_SPECS = frozenset({b"/F", b"/UF", b"/Filespec"})
+_IMAGE_FILTERS = frozenset({"/DCTDecode", "/JPXDecode", "/JBIG2Decode", "/CCITTFaxDecode"})
+_FLATE = frozenset({"/FlateDecode", "/Fl"})
+
+
+def check_pdf(data: bytes) -> None:
+    """Raises Unsound, and what the reader raises for content that it can't read."""
+    _check_frame(data)
+    try:
+        # What a reader makes of a damaged file differs from reader to reader, so damage is refused and not mended.
+        opened = pikepdf.open(io.BytesIO(data), attempt_recovery=False, suppress_warnings=True)
+    except pikepdf.PasswordError as error:
+        raise Unsound("it is encrypted") from error
+    except pikepdf.PdfError as error:
+        raise Unsound("it is damaged or cut off") from error
+    with opened as pdf:
+        if pdf.is_encrypted:
+            raise Unsound("it is encrypted")
+        if int(pdf.Root.Pages.get("/Count", 0)) > MAX_PAGES:
+            raise Unsound(_TOO_MANY)
+        _check_objects(cast(Iterable[Any], pdf.objects))
+        # A page without resources is nothing that readers differ on.
+        warnings = cast(list[object], pdf.get_warnings())  # pyright: ignore[reportUnknownMemberType] it has no types
+        if not all(str(warning).endswith(_HARMLESS) for warning in warnings):
+            raise Unsound("it is damaged")
+        # Only now: listing the pages mends their tree, and warns of what it mends.
+        if len(pdf.pages) > MAX_PAGES:
+            raise Unsound(_TOO_MANY)
+
+
+def _check_frame(data: bytes) -> None:
+    if not data.startswith(b"%PDF-") or b"<script" in data[:_HEAD_BYTES].lower():
+        raise Unsound("it is another kind of file as well")
+    end = data.rfind(b"%%EOF")
+    if end < 0:
+        raise Unsound("it is cut off")
+    if len(data) - end > _TAIL_BYTES:
+        raise Unsound("something follows its end")
+
+
+def _check_objects(objects: Iterable[Any]) -> None:
+    unpacked = 0
+    for found in objects:
+        if isinstance(found, pikepdf.Stream):
+            check_names(found.stream_dict.unparse(resolved=True))
+            unpacked += _measure_stream(found, MAX_PDF_UNPACKED_BYTES - unpacked)
+        else:
+            check_names(found.unparse(resolved=True))
+
+
+def check_names(spelled: bytes) -> None:
+    """`spelled` is an object in the one spelling that the library writes: no escapes in names it knows."""
+    names = set(_NAME.findall(_STRING.sub(b" ", spelled)))
+    for name in names & _FORBIDDEN.keys():
+        raise Unsound(f"it holds {_FORBIDDEN[name]}")
+    if b"/EF" in names and names & _FILE_SPECS:
+        raise Unsound("it holds an embedded file")
+
+
+def _measure_stream(stream: Any, left: int) -> int:
+    """Bytes that a stream unpacks to. Raises Unsound above `left`; the limit of memory stands behind."""
+    filters = _load_filters(stream)
+    if any(name in _FLATE for name in filters[1:]) and (filters[0] in _FLATE or filters[-1] in _IMAGE_FILTERS):
+        raise Unsound("it is packed more than once")
+    if not filters or (filters[0] not in _FLATE and filters[-1] in _IMAGE_FILTERS):
+        return 0
+    size = _inflate(stream.read_raw_bytes(), left) if filters[0] in _FLATE else len(stream.read_bytes())
+    if size > left:
+        raise Unsound(f"it unpacks to more than {MAX_PDF_UNPACKED_BYTES} bytes")
+    return size
+
+
+def _load_filters(stream: Any) -> list[str]:
+    named = stream.stream_dict.get("/Filter")
+    if named is None:
+        return []
+    return [str(name) for name in named] if isinstance(named, pikepdf.Array) else [str(named)]
+
+
+def _inflate(packed: bytes, left: int) -> int:
+    inflater, size, waiting = zlib.decompressobj(), 0, packed
+    while waiting and not inflater.eof and size <= left:
+        size += len(inflater.decompress(waiting, _CHUNK_BYTES))
+        waiting = inflater.unconsumed_tail
+    return size

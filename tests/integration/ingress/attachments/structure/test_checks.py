@@ -1,0 +1,97 @@
+"""Checker processes: few, replaced when they end, gone at the end, and with nothing of ours."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from uploads.office import office
+from uploads.pdfs import pdf
+
+from everturn.errors import Unavailable
+from ingress.attachments.structure.checks import PROCESSES, CheckerProcesses, open_checks
+from ingress.attachments.structure.limits import Unsound
+
+
+@pytest.fixture
+async def checks() -> AsyncIterator[CheckerProcesses]:
+    async with open_checks() as opened:
+        yield opened
+    assert children() == []
+
+
+def children() -> list[int]:
+    """Checker processes of this one."""
+    return [
+        int(child) for task in Path("/proc/self/task").iterdir() for child in (task / "children").read_text().split()
+    ]
+
+
+def environment_of(process: int) -> str:
+    return Path(f"/proc/{process}/environ").read_text()
+
+
+async def test_files_are_looked_into_side_by_side_in_few_processes(checks: CheckerProcesses) -> None:
+    found = await asyncio.gather(
+        *(checks.check("pdf", pdf(pages=pages)) for pages in (1, 501, 3, 502, 500)),
+        *(checks.check("docx", office()) for _ in range(5)),
+        return_exceptions=True,
+    )
+
+    assert [type(one) for one in found] == [type(None), Unsound, type(None), Unsound, *[type(None)] * 6]
+    assert len(children()) <= PROCESSES
+
+
+async def test_a_checker_that_ended_is_replaced(checks: CheckerProcesses) -> None:
+    await checks.check_ready()
+    (first,) = children()
+
+    os.kill(first, signal.SIGKILL)
+    outcomes = [await outcome(checks) for _ in range(2)]
+
+    assert outcomes[1] is None
+    assert first not in children()
+
+
+async def outcome(checks: CheckerProcesses) -> str | None:
+    try:
+        return await checks.check("pdf", pdf())
+    except Unavailable as error:
+        return str(error)
+
+
+async def test_a_checker_whose_question_was_given_up_answers_no_other(checks: CheckerProcesses) -> None:
+    await checks.check_ready()
+    (first,) = children()
+    os.kill(first, signal.SIGSTOP)
+
+    asked = asyncio.create_task(checks.check("pdf", pdf(pages=501)))
+    await asyncio.sleep(0)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    await checks.check("pdf", pdf())
+
+    assert first not in children()
+
+
+async def test_a_checker_that_does_not_answer_or_start_is_unavailable() -> None:
+    silent = CheckerProcesses(command=(sys.executable, "-c", "import sys; sys.stdin.read()"), timeout_s=0.5)
+    for checks in (silent, CheckerProcesses(command=("/nowhere",)), CheckerProcesses(command=("/bin/true",))):
+        with pytest.raises(Unavailable):
+            await checks.check("pdf", pdf())
+        await checks.close()
+    assert children() == []
+
+
+async def test_a_checker_knows_none_of_our_settings(checks: CheckerProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://secret")
+
+    await checks.check_ready()
+
+    (child,) = children()
+    await checks.check("pdf", pdf())
+    assert "secret" not in environment_of(child)

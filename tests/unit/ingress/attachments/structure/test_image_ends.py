@@ -1,0 +1,52 @@
+"""Images end where their formats say."""
+
+import pytest
+from uploads.images import gif_and_script, image, png_chunk
+
+from ingress.attachments.structure.image_ends import check_end
+from ingress.attachments.structure.limits import Form, Unsound
+
+FORMS: tuple[Form, ...] = ("png", "jpeg", "gif", "webp")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_image_ends_with_its_file_or_with_padding(form: Form) -> None:
+    check_end(form, image(form))
+    check_end(form, image(form, frames=3))
+    check_end(form, image(form) + b"\0\0")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("tail", [b"*/=1;alert(1)", b"PK\x03\x04", b"\0\0x"])
+def test_what_follows_an_image_is_refused(form: Form, tail: bytes) -> None:
+    with pytest.raises(Unsound, match="follow the image"):
+        check_end(form, image(form) + tail)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_image_that_is_cut_off_anywhere_is_refused(form: Form) -> None:
+    whole = image(form)
+
+    for end in range(16, len(whole)):
+        with pytest.raises(Unsound):
+            check_end(form, whole[:end])
+
+
+def test_images_that_are_programs_or_pages_as_well_are_refused() -> None:
+    jpeg, png = image("jpeg"), image("png")
+    comment = png_chunk(b"tEXt", b"a\0<SCRIPT>alert(1)</SCRIPT>")
+    for form, data in (
+        ("gif", gif_and_script()),
+        ("gif", b"GIF89a" + b"=1;a" + image("gif")[10:]),
+        ("jpeg", jpeg[:4] + b"/*" + jpeg[6:]),
+        ("png", png[:33] + comment + png[33:]),
+        ("png", png[:33] + png_chunk(b"tEXt", b"a\0%PDF-1.4") + png[33:]),
+    ):
+        with pytest.raises(Unsound):
+            check_end(form, data)  # type: ignore[arg-type]
+
+
+def test_further_pictures_behind_a_jpeg_belong_to_it() -> None:
+    check_end("jpeg", image("jpeg") + image("jpeg"))
+    with pytest.raises(Unsound):
+        check_end("jpeg", image("jpeg") + image("jpeg")[:-2])

@@ -1,0 +1,84 @@
+"""Talking to clamd, as far as a socket that speaks its protocol shows it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+
+from everturn.errors import Unavailable
+from ingress.attachments.clamd import ask, parse_address
+
+Address = tuple[str, int]
+Serve = Callable[..., "asyncio.Future[Address]"]
+
+
+class Peer:
+    """Answers one command with `reply` and hangs up; `received` is the stream that came behind the command."""
+
+    def __init__(self, reply: bytes, *, reads: bool) -> None:
+        self.reply = reply
+        self.reads = reads
+        self.received = bytearray()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        command = await reader.readuntil(b"\0")
+        while self.reads and b"INSTREAM" in command and (size := int.from_bytes(await reader.readexactly(4))):
+            self.received += await reader.readexactly(size)
+        writer.write(self.reply)
+        await writer.drain()
+        writer.close()
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Callable[..., object]]:
+    async with AsyncExitStack() as stack:
+
+        async def start(reply: bytes, *, reads: bool = True) -> tuple[Peer, Address]:
+            peer = Peer(reply, reads=reads)
+            server = await asyncio.start_server(peer.answer, "127.0.0.1", 0)
+            await stack.enter_async_context(server)
+            return peer, server.sockets[0].getsockname()
+
+        yield start
+
+
+@pytest.mark.parametrize("url", ["http://x", "tcp://", "tcp://host", "unix://host/x", "unix:", "/run/clamd", ""])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="CLAMD_URL"):
+        parse_address(url)
+
+
+def test_addresses_are_read() -> None:
+    assert parse_address("tcp://127.0.0.1:3310") == ("127.0.0.1", 3310)
+    assert parse_address("unix:///run/clamd.ctl") == "/run/clamd.ctl"
+
+
+async def test_a_stream_arrives_whole(serve: Callable[..., object]) -> None:
+    peer, address = await serve(b"stream: OK\0")  # type: ignore[misc]
+    data = bytes(range(256)) * 4_000
+
+    assert await ask(address, "INSTREAM", timeout_s=20, stream=data) == "stream: OK"
+    assert peer.received == data
+
+
+async def test_a_reply_in_the_middle_of_the_stream_is_heard(serve: Callable[..., object]) -> None:
+    _, address = await serve(b"INSTREAM size limit exceeded. ERROR\0", reads=False)  # type: ignore[misc]
+
+    said = await ask(address, "INSTREAM", timeout_s=20, stream=b"x" * 1000)
+
+    assert "size limit exceeded" in said
+
+
+@pytest.mark.parametrize("reply", [b"", b"stream: OK", b"x" * 10_000])
+async def test_a_reply_without_an_end_is_none(serve: Callable[..., object], reply: bytes) -> None:
+    _, address = await serve(reply)  # type: ignore[misc]
+
+    with pytest.raises(Unavailable):
+        await ask(address, "INSTREAM", timeout_s=20, stream=b"x")
+
+
+async def test_nobody_there_is_no_answer() -> None:
+    for address in (("127.0.0.1", 9), "/nowhere/clamd"):
+        with pytest.raises(Unavailable):
+            await ask(address, "PING", timeout_s=20)
