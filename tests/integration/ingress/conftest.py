@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,11 +14,15 @@ from typing import Any
 import httpx2
 import pytest
 
+from everturn.model.artifacts import manifest_key
 from everturn.model.identity import Principal
 from everturn.model.memory.user_memories import UserMemory, make_memory_id
+from everturn.objects.opening import open_objects
 from everturn.postgres.database import Database, open_database
 from everturn.postgres.memory.user_memories import PostgresUserMemories
 from everturn.redis.wire import Wire, open_wire
+from everturn.timeline.rendering.rebuilding import hash_text
+from everturn.wire.manifests import PREAMBLE_ROUND, Manifest, ManifestSegment, Preamble
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.redis import EmbeddedRedis
 
@@ -187,3 +191,30 @@ def remember(worker_database: Database) -> Callable[..., Awaitable[str]]:
         return memory.id
 
     return save
+
+
+@pytest.fixture
+def keep_context(ingress_env: dict[str, str]) -> Callable[..., Awaitable[None]]:
+    """Keeps the input of a turn's first rounds as a worker does: `rounds` are their texts behind the system text."""
+
+    async def save(conversation: str, turn: str, *rounds: Sequence[str], system: str = "You are helpful.") -> None:
+        objects = open_objects(ingress_env["OBJECTS_URL"])
+        preamble = Preamble(system=system).model_dump_json().encode()
+        await objects.save(manifest_key(conversation, turn, PREAMBLE_ROUND), preamble)
+        for number, texts in enumerate(rounds or [("[ANNOUNCE]",)], start=1):
+            segments = (
+                build_segment("system", system, cache_point=True),
+                *(build_segment("tail", text, text=text) for text in texts),
+            )
+            manifest = Manifest(
+                version=1, turn_id=turn, round=number, model="m", sent_at="2026-03-01T12:00:00.000Z",
+                max_output_tokens=100, tokens=2, segments=segments,
+            )  # fmt: skip
+            await objects.save(manifest_key(conversation, turn, number), manifest.model_dump_json().encode())
+
+    return save
+
+
+def build_segment(origin: Any, said: str, **more: Any) -> ManifestSegment:
+    fields = {"ref": "", "seq": 0, "form": "", "chars": len(said), "tokens": 1, "cache_point": False}
+    return ManifestSegment(origin=origin, sha256=hash_text(said), **(fields | more))

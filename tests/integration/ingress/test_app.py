@@ -53,6 +53,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}/turns/{turn_id}"): None,
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}/turns/{turn_id}/index"): None,
     ("POST", "/conversations/{tenant}/{project}/{conversation_id}/turns-with-feedbacks"): {},
+    ("GET", "/conversations/{tenant}/{project}/{conversation_id}/turns/{turn_id}/rounds/{number}/context"): None,
     ("POST", "/conversations/{tenant}/{project}/{conversation_id}/turns/{turn_id}/feedback"): {"reaction": "ok"},
     ("POST", "/conversations/{tenant}/{project}/{conversation_id}/messages"): {"text": "mine now"},
     ("POST", "/conversations/{tenant}/{project}/{conversation_id}/signals"): {"kind": "cancel"},
@@ -104,7 +105,7 @@ def production(start_ingress: Any) -> Any:
 
 
 @pytest.fixture
-async def owned(production: Any, ingress: Any, remember: Any) -> AsyncIterator[Owned]:
+async def owned(production: Any, ingress: Any, remember: Any, keep_context: Any) -> AsyncIterator[Owned]:
     async with httpx2.AsyncClient(base_url=production.url, timeout=20) as http:
         # The file comes in over the development ingress, because production takes none without an antivirus.
         attachment = {"filename": "a.csv", "data_base64": base64.b64encode(b"secret,1\n").decode()}
@@ -123,6 +124,8 @@ async def owned(production: Any, ingress: Any, remember: Any) -> AsyncIterator[O
         )
         ids["signal_id"] = signal.json()["signal_id"]
         turn = await http.get(f"/conversations/acme/one/{ids['conversation_id']}/turns/{ids['turn_id']}", headers=ann)
+        ids["number"] = "1"
+        await keep_context(ids["conversation_id"], ids["turn_id"])
         ids["memory_id"] = await remember("ann", "The secret is 42.", tenant="acme", project="one")
         ids["artifact_id"] = turn.json()["attachments"][0]["artifact_id"]
         yield Owned(http, ids)

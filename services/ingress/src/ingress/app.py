@@ -47,6 +47,7 @@ from ingress.chat.schemas import AttachmentIn
 from ingress.chat.service import ChatService, Wires
 from ingress.conversations import endpoints as conversations
 from ingress.conversations import turns
+from ingress.conversations.round_context import RoundContexts
 from ingress.conversations.service import ConversationService
 from ingress.errors import ProblemError, problem_response, translate_error
 from ingress.feedback import endpoints as feedback
@@ -154,6 +155,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     )
     app.state.feedback = FeedbackService(parts.feedback, parts.clock)
     app.state.exports = ExportService(parts.exports)
+    app.state.round_contexts = RoundContexts(parts.turns, parts.objects)
     app.state.memory = MemoryService(parts.memories)
     app.state.search = SearchService(
         finder=parts.finder, conversations=parts.conversations, embedder=parts.embedder, clock=parts.clock

@@ -99,6 +99,8 @@ CASES: dict[str, Case] = {
     "Conversations.save": lambda port, ann, who: port.save(who, ann.conversation_id, title="taken", archived=True),
     "Conversations.erase": lambda port, ann, who: port.erase(who, ann.conversation_id),
     "Turns.load_sources": lambda port, ann, who: port.load_sources(who, ann.conversation_id),
+    "Turns.load_ordinal": lambda port, ann, who: port.load_ordinal(who, ann.conversation_id, ann.turn_id),
+    "Turns.load_blocks": lambda port, ann, who: port.load_blocks(who, ann.conversation_id, [1, 2]),
     "Turns.load_page": lambda port, ann, who: port.load_page(who, ann.conversation_id),
     "FeedbackBook.save": lambda port, ann, who: port.save(
         who, ann.conversation_id, Feedback(ann.turn_id, "user", Reaction.OK, "", BEGINNING)
@@ -361,14 +363,16 @@ def definer_functions() -> set[str]:
     return found
 
 
-async def test_definer_functions_belong_to_dispatch_and_pin_their_search_path(roles: Roles) -> None:
+async def test_definer_functions_belong_to_dispatch_and_pin_their_search_path(roles: Roles, repository: Path) -> None:
+    written = (repository / "migrations" / "sql" / "functions").glob("*.sql")
+    definers = [path.stem for path in written if "SECURITY DEFINER" in path.read_text()]
     rows = await roles.superuser.fetch(
         "SELECT proname, pg_get_userbyid(proowner) AS owner, proconfig FROM pg_proc"
         " WHERE pronamespace = 'public'::regnamespace AND prosecdef"
     )
 
     assert {row["proname"] for row in rows} == definer_functions()
-    assert len(rows) == 12
+    assert {row["proname"] for row in rows} == set(definers)
     assert {row["owner"] for row in rows} == {"everturn_dispatch"}
     assert all("search_path=public, pg_temp" in row["proconfig"] for row in rows)
 

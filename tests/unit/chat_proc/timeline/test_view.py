@@ -5,7 +5,6 @@ from typing import Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.timeline.forms import Form
 from chat_proc.timeline.view import Break, TimelineView, VisibleBlock
 from chat_proc.timeline.visibility import BreakCause
 from everturn.model import block_bodies as bodies
@@ -13,6 +12,7 @@ from everturn.model.blocks import BlockType, first_broken_link
 from everturn.model.llm.tokens import CharsPerToken
 from everturn.model.turns import Outcome, TurnUsage
 from everturn.testing.timelines import TimelineBuilder
+from everturn.timeline.rendering.forms import Form
 
 STEPS = ["turn", "round", "signal", "anchor", "summary", "hide", "prune", "history", "checkpoint", "same ref"]
 

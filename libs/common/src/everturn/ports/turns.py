@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from everturn.model.blocks import Block
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.llm.sources import Source
@@ -29,4 +30,14 @@ class Turns(Protocol):
 
     async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
         """The source pool by `sid`, without whole texts; empty where there is none to see."""
+        ...
+
+    async def load_ordinal(self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId) -> int:
+        """The turn's place in this conversation, from 1. Raises NotFound when it is none of its turns."""
+        ...
+
+    async def load_blocks(
+        self, principal: Principal, conversation_id: ConversationId, seqs: Sequence[int]
+    ) -> tuple[Block, ...]:
+        """The blocks with these numbers, in order; those that there are."""
         ...

@@ -4,6 +4,7 @@ Workers read them too, so this is plain SQL: SQLAlchemy would cost every worker 
 from collections.abc import Sequence
 
 from everturn.errors import NotFound
+from everturn.model.blocks import Block
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.llm.sources import Source
@@ -34,6 +35,11 @@ SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
  WHERE conversation_id = $1 AND seq >= $2 AND turn_id = ANY($3)
    AND seq < COALESCE((SELECT first_seq FROM turn WHERE conversation_id = $1 AND ordinal = $4 + 1), 9223372036854775807)
  ORDER BY seq
+"""
+_ORDINAL = "SELECT ordinal FROM turn WHERE id = $1 AND conversation_id = $2"
+_SOME_BLOCKS = """
+SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
+  FROM block WHERE conversation_id = $1 AND seq = ANY($2::bigint[]) ORDER BY seq
 """
 _SIGNALS = """
 SELECT id, turn_id, kind, payload, state, round, promoted_to, created_at
@@ -80,6 +86,19 @@ class PostgresTurns:
     async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
         async with self._database.transaction(principal, readonly=True) as transaction:
             return await load_sources(transaction, conversation_id)
+
+    async def load_ordinal(self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId) -> int:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            ordinal = await transaction.fetchval(_ORDINAL, turn_id, conversation_id)
+        if ordinal is None:
+            raise NotFound(turn_id)
+        return int(ordinal)
+
+    async def load_blocks(
+        self, principal: Principal, conversation_id: ConversationId, seqs: Sequence[int]
+    ) -> tuple[Block, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return tuple(map(read_block, await transaction.fetch(_SOME_BLOCKS, conversation_id, list(seqs))))
 
 
 def _read_ordinal(cursor: str) -> int:

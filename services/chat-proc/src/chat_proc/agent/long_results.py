@@ -8,13 +8,13 @@ from datetime import datetime
 import structlog
 
 from chat_proc.agent.open_turn import OpenTurn
-from chat_proc.timeline.preview import build_preview
 from everturn.errors import EverturnError
 from everturn.model.artifacts import Artifact, ArtifactKind, Rn, object_key
 from everturn.model.block_bodies import StoredText, ToolResultBody
 from everturn.model.ids import ArtifactId, CallId, make_id
 from everturn.model.refs import result_ref
 from everturn.ports.objects import Objects
+from everturn.timeline.rendering.preview import build_preview
 
 _log = structlog.get_logger(__name__)
 

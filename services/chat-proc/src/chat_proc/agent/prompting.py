@@ -9,7 +9,7 @@ from chat_proc.agent.open_turn import OpenTurn
 from chat_proc.agent.workspace_section import WorkspaceSection
 from chat_proc.models.ratios import LearnedRatios
 from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, HotMemory, build_announce
-from chat_proc.timeline.manifest import RequestRecord, build_manifest
+from chat_proc.timeline.manifest import RequestRecord, build_manifest, build_preamble
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.render import PromptRenderer
 from chat_proc.timeline.source_pool import build_source_pool
@@ -23,6 +23,7 @@ from everturn.model.memory.user_memories import UserMemory
 from everturn.ports.language_model import ModelTraits
 from everturn.telemetry.metrics import PROMPT_BREAKS
 from everturn.wire.execution import RunLimits
+from everturn.wire.manifests import PREAMBLE_ROUND
 
 
 class HotsetSource(Protocol):
@@ -79,6 +80,7 @@ class TurnPrompts:
         self._present = Present()
         self._workspace = WorkspaceSection(shared.history, turn)
         self._taken = 0
+        self._preamble_kept = False
         self._hotset: tuple[HotMemory, ...] | str | None = None
         # First as the turn before this one left it, so that what this turn changes of it counts as a break.
         self._take_up_to(len(turn.blocks) - len(turn.turn_blocks))
@@ -122,8 +124,15 @@ class TurnPrompts:
         tail = await self._prepare(place, order)
         request = ModelRequest(self._renderer.render(tail, self._turn.media), max_tokens)
         if place.round > 0:
+            self._keep_preamble()
             self._turn.manifests.keep(place.round, partial(build_manifest, self._record(request, place)))
         return request
+
+    def _keep_preamble(self) -> None:
+        """Once for each worker that runs the turn: what was sent is what this worker's system text was."""
+        if not self._preamble_kept:
+            self._preamble_kept = True
+            self._turn.manifests.keep(PREAMBLE_ROUND, partial(build_preamble, self._shared.system_prompt))
 
     async def _prepare(self, place: RoundPlace, order: str = "") -> tuple[str, str]:
         """SOURCES POOL and ANNOUNCE, with everything loaded that the timeline before them needs."""

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chat_proc.timeline.block_text import MAX_PROMPT_CHARS, render_artifact, render_plan
 from everturn.model.block_bodies import EventBody, FeedbackBody, SignalBody
 from everturn.model.blocks import Block, BlockType
 from everturn.model.ids import TurnId
 from everturn.model.plans import PlanSnapshot
 from everturn.ports.tool import PREVIEW_CHARS
 from everturn.timeline.inert import escape_line, make_inert
+from everturn.timeline.rendering.block_text import MAX_PROMPT_CHARS, render_artifact, render_plan
 from everturn.wire.execution import RunLimits
 
 SHOWN_EVENTS = 4

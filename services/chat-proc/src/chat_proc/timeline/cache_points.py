@@ -6,10 +6,10 @@ A point lies on text that stays: never on a block that was hidden or made light,
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chat_proc.timeline.forms import Form
 from chat_proc.timeline.view import VisibleBlock
 from everturn.model.blocks import BlockType
 from everturn.timeline.next_step import DECISION_TYPES
+from everturn.timeline.rendering.forms import Form
 
 PRE_TAIL_ROUNDS = 4
 """How far behind the tail the second point lies: a change of the last rounds then still hits the cache before them."""

@@ -1,27 +1,20 @@
-"""The manifest of a request: what each part of it comes from, in which form, how long, cached or not; no text of it."""
+"""The manifest of a request: what each part of it comes from, in which form, how long, cached or not.
+
+Of its text only what stands in no block: the tail. The system text is kept once for a turn.
+"""
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Literal
 
 from chat_proc.timeline.view import VisibleBlock
 from everturn.model.llm.prompts import MediaPart, ModelRequest, Part, TextPart
 from everturn.model.llm.tokens import CharsPerToken, estimate_media_tokens
+from everturn.timeline.rendering.rebuilding import hash_text
+from everturn.wire.manifests import Manifest, ManifestSegment, Preamble
 
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One part of the request. `origin` is `system`, `block`, `media` or `tail`; a block's media follow its text."""
-
-    origin: str
-    ref: str
-    seq: int
-    form: str
-    chars: int
-    tokens: int
-    sha256: str
-    cache_point: bool
+_Origin = Literal["system", "block", "media", "tail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +33,26 @@ class RequestRecord:
 
 def build_manifest(record: RequestRecord) -> bytes:
     """JSON; the same for the same request. Tokens are estimates by the ratio as it was known then."""
-    segments = list(_segments(record))
-    head = {
-        "version": 1,
-        "turn_id": record.turn_id,
-        "round": record.round,
-        "model": record.model,
-        "sent_at": record.sent_at,
-        "max_output_tokens": record.request.max_output_tokens,
-        "tokens": sum(segment.tokens for segment in segments),
-    }
-    body = head | {"segments": [asdict(segment) for segment in segments]}
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    segments = tuple(_segments(record))
+    manifest = Manifest(
+        version=1,
+        turn_id=record.turn_id,
+        round=record.round,
+        model=record.model,
+        sent_at=record.sent_at,
+        max_output_tokens=record.request.max_output_tokens,
+        tokens=sum(segment.tokens for segment in segments),
+        segments=segments,
+    )
+    return manifest.model_dump_json(exclude_none=True).encode()
 
 
-def _segments(record: RequestRecord) -> Iterator[Segment]:
+def build_preamble(system_prompt: str) -> bytes:
+    """JSON of what all requests of a turn begin with."""
+    return Preamble(system=system_prompt).model_dump_json().encode()
+
+
+def _segments(record: RequestRecord) -> Iterator[ManifestSegment]:
     for message in record.request.messages:
         if message.role == "system":
             yield from (_segment(part, "system", None, record.ratio) for part in message.parts)
@@ -62,7 +60,7 @@ def _segments(record: RequestRecord) -> Iterator[Segment]:
             yield from _user_segments(message.parts, record)
 
 
-def _user_segments(parts: Sequence[Part], record: RequestRecord) -> Iterator[Segment]:
+def _user_segments(parts: Sequence[Part], record: RequestRecord) -> Iterator[ManifestSegment]:
     item_at = dict(zip(record.starts, record.items, strict=True))
     item: VisibleBlock | None = None
     for at, part in enumerate(parts):
@@ -71,12 +69,29 @@ def _user_segments(parts: Sequence[Part], record: RequestRecord) -> Iterator[Seg
         yield _segment(part, "tail" if item is None else "block", item, record.ratio)
 
 
-def _segment(part: Part, origin: str, item: VisibleBlock | None, ratio: CharsPerToken) -> Segment:
+def _segment(part: Part, origin: _Origin, item: VisibleBlock | None, ratio: CharsPerToken) -> ManifestSegment:
     ref, seq, form = (item.block.ref, item.block.seq, item.form.value) if item is not None else ("", 0, "")
     match part:
         case TextPart(text=text, cache_point=cache_point):
-            digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()
-            return Segment(origin, ref, seq, form, len(text), ratio.tokens_for(len(text)), digest, cache_point)
+            return ManifestSegment(
+                origin=origin,
+                ref=ref,
+                seq=seq,
+                form=form,
+                chars=len(text),
+                tokens=ratio.tokens_for(len(text)),
+                sha256=hash_text(text),
+                cache_point=cache_point,
+                text=text.encode(errors="replace").decode() if origin == "tail" else None,
+            )
         case MediaPart(mime=mime, data=data):
-            tokens = estimate_media_tokens(mime, len(data))
-            return Segment("media", ref, seq, form, 0, tokens, hashlib.sha256(data).hexdigest(), False)
+            return ManifestSegment(
+                origin="media",
+                ref=ref,
+                seq=seq,
+                form=form,
+                chars=0,
+                tokens=estimate_media_tokens(mime, len(data)),
+                sha256=hashlib.sha256(data).hexdigest(),
+                cache_point=False,
+            )

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from chat_proc.timeline.cache_points import CachePoints, choose_cache_points
 from chat_proc.timeline.files import IMAGE_MIMES, PDF_MIME, AttachedMedia, block_media, max_media_bytes
-from chat_proc.timeline.forms import Form
 from chat_proc.timeline.view import Break, TimelineView
 from everturn.model.blocks import Block
 from everturn.model.llm.prompts import MediaPart, Part, PromptMessage, TextPart
 from everturn.model.llm.tokens import CharsPerToken, estimate_media_tokens
 from everturn.ports.language_model import ModelTraits
+from everturn.timeline.rendering.forms import Form
+from everturn.timeline.rendering.rebuilding import UNSEEN
 
 MAX_MEDIA_PARTS = 20
 MAX_MEDIA_BYTES = 20 * 1024 * 1024
@@ -92,7 +93,7 @@ class PromptRenderer:
         item = self.view.items[at]
         shown = block_media(item.block) if item.form is Form.FULL else ()
         unseen = any(not _can_see(self._traits, media.mime) for media in shown)
-        return "(this model can't look at the file; a program can)\n\n" if unseen else ""
+        return UNSEEN if unseen else ""
 
 
 class _MediaBudget:

@@ -8,14 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from chat_proc.timeline.block_text import render_block
 from chat_proc.timeline.files import block_media
-from chat_proc.timeline.forms import Form, render_card, render_memory, render_replaced, render_row, try_light
 from chat_proc.timeline.visibility import BreakCause, Visibility, is_never_shown
-from everturn.model.block_bodies import RangeSummaryBody
 from everturn.model.blocks import Block
 from everturn.model.ids import TurnId
 from everturn.model.llm.tokens import CharsPerToken
+from everturn.timeline.rendering.forms import Form, render_card, render_replaced, render_row, try_light
+from everturn.timeline.rendering.rebuilding import render_full
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +140,10 @@ class TimelineView:
         self.texts_built += 1
         match form:
             case Form.FULL:
-                return VisibleBlock(block, form, _render_full(block))
+                return VisibleBlock(block, form, render_full(block))
             case Form.LIGHT:
                 light = try_light(block)
-                return VisibleBlock(block, Form.FULL if light is None else form, light or _render_full(block))
+                return VisibleBlock(block, Form.FULL if light is None else form, light or render_full(block))
             case Form.ROW:
                 return VisibleBlock(block, form, render_row(block))
             case Form.CARD:
@@ -156,10 +155,6 @@ class TimelineView:
                 raise ValueError("A block that is gone has no text.")
             case _:
                 assert_never(form)
-
-
-def _render_full(block: Block) -> str:
-    return render_memory(block, block.body) if isinstance(block.body, RangeSummaryBody) else render_block(block)
 
 
 def _count_same(before: Sequence[VisibleBlock], after: Sequence[VisibleBlock]) -> int:

@@ -6,13 +6,13 @@ Only three kinds of block change how earlier ones are shown: a hide, a prune not
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from chat_proc.timeline.block_text import MAX_PROMPT_CHARS, MAX_TEXT_CHARS, block_source, shorten
-from chat_proc.timeline.forms import Form
 from everturn.model import block_bodies as bodies
 from everturn.model.blocks import Block, BlockType
 from everturn.model.ids import TurnId
 from everturn.timeline.inert import escape_line
 from everturn.timeline.next_step import PENDING
+from everturn.timeline.rendering.block_text import MAX_PROMPT_CHARS, MAX_TEXT_CHARS, block_source, shorten
+from everturn.timeline.rendering.forms import Form
 
 NEVER_SHOWN = frozenset(
     {

@@ -1,6 +1,8 @@
 """Reading turns back: the state that the event stream builds up, from the rows."""
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query
 
 from everturn.wire.materialized import FetchView
 from everturn.wire.turn_index import TurnIndexView
@@ -10,6 +12,7 @@ from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import Me
 from ingress.conversations.endpoints import Service
+from ingress.conversations.round_context import MAX_ROUND, RoundContextOut, RoundContexts, round_contexts
 from ingress.conversations.schemas import FetchIn, TurnsIn, TurnsOut
 
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["turns"])
@@ -33,6 +36,21 @@ async def get_turn_index(
 ) -> TurnIndexView:
     """What of one turn can be read back: its refs in sections, each with a few words. Built anew for each request."""
     return await service.load_turn_index(me, conversation_id, turn_id)
+
+
+@router.get("/{conversation_id}/turns/{turn_id}/rounds/{number}/context", responses=problems())
+async def get_round_context(
+    *,
+    me: Me,
+    contexts: Annotated[RoundContexts, Depends(round_contexts)],
+    conversation_id: ConversationPath,
+    turn_id: TurnPath,
+    number: Annotated[int, Path(ge=1, le=MAX_ROUND, description="The round, from 1.", examples=[1])],
+    limit: Annotated[int, Query(ge=1, le=1000, description="Parts of a page.")] = 200,
+    cursor: Annotated[str | None, Query(description="The `next_cursor` of the page before.")] = None,
+) -> RoundContextOut:
+    """What the model was sent in a round, part by part: origin, tokens, cache state and text."""
+    return await contexts.load(me, conversation_id, turn_id, number, cursor=cursor, limit=limit)
 
 
 @router.post(

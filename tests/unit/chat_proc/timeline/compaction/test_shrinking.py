@@ -3,7 +3,6 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chat_proc.timeline.block_text import block_source
 from chat_proc.timeline.cache_points import choose_cache_points
 from chat_proc.timeline.compaction.cut import find_summary
 from chat_proc.timeline.compaction.kept import is_intent
@@ -19,6 +18,7 @@ from everturn.model.llm.tokens import CharsPerToken
 from everturn.model.refs import turn_index_ref
 from everturn.testing.long_talks import STEPS, play_talk
 from everturn.testing.timelines import NOW, TimelineBuilder
+from everturn.timeline.rendering.block_text import block_source
 
 LIMITS = ContextLimits(8_000)
 FIXED = 400

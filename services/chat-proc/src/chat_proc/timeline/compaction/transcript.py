@@ -3,12 +3,12 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 
-from chat_proc.timeline.block_text import render_plan, shorten
 from chat_proc.timeline.compaction.sections import TokensOf
-from chat_proc.timeline.preview import drop_base64, try_shape
 from everturn.model import block_bodies as bodies
 from everturn.model.blocks import Block
 from everturn.timeline.inert import escape_line, make_inert
+from everturn.timeline.rendering.block_text import render_plan, shorten
+from everturn.timeline.rendering.preview import drop_base64, try_shape
 
 MAX_RESULT_TOKENS = 3_000
 """Of a result that is told whole; a longer one is told by its shape and a sample. As in the reference system."""

@@ -9,11 +9,11 @@ from chat_proc.timeline.compaction.shown_refs import cut_line, find_refs
 from chat_proc.timeline.compaction.transcript import Hidden
 from chat_proc.timeline.files import block_artifacts
 from chat_proc.timeline.plans import latest_plans
-from chat_proc.timeline.preview import try_shape
 from everturn.model import block_bodies as bodies
 from everturn.model.blocks import Block
 from everturn.model.plans import PlanStatus, StepStatus, render_step
 from everturn.model.refs import turn_index_ref
+from everturn.timeline.rendering.preview import try_shape
 
 MAX_WORDS = 200
 MAX_PREFERENCES = 12

@@ -8,7 +8,6 @@ from importlib.resources import files
 from pydantic import BaseModel, ConfigDict, Field
 
 from chat_proc.timeline.cache_points import first_editable_seq
-from chat_proc.timeline.forms import Form
 from chat_proc.timeline.view import TimelineView, VisibleBlock
 from chat_proc.tools.context.hidable import find_refs, find_shared
 from chat_proc.tools.context.spelling import Named, read_name
@@ -21,6 +20,7 @@ from everturn.model.refs import round_ref
 from everturn.ports.tool import Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
 from everturn.timeline.inert import escape_name
 from everturn.timeline.next_step import DECISION_TYPES
+from everturn.timeline.rendering.forms import Form
 
 MAX_PATHS = 20
 MAX_REPLACEMENT_CHARS = 2_000

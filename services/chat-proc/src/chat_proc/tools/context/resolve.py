@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from chat_proc.timeline.block_text import block_source
 from chat_proc.timeline.files import fold_artifacts
 from chat_proc.timeline.plans import latest_plans
 from chat_proc.tools.context.spelling import FileName, Named, read_name
@@ -19,6 +18,7 @@ from everturn.ports.recall.conversation_reader import ConversationReader
 from everturn.ports.recall.conversation_sources import ConversationSources
 from everturn.ports.tool import ToolContext
 from everturn.timeline.ref_owners import qualify_text
+from everturn.timeline.rendering.block_text import block_source
 from everturn.timeline.turn_index import build_turn_index, render_turn_index
 
 MAX_INDEX_PAGES = 8

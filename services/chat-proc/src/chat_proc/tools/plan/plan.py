@@ -6,7 +6,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from chat_proc.timeline.block_text import render_plan
 from chat_proc.timeline.plans import latest_plans
 from everturn.errors import Conflict, Invalid, NotFound
 from everturn.model.block_bodies import PlanBody
@@ -23,6 +22,7 @@ from everturn.model.plans import (
     replace_plan,
 )
 from everturn.ports.tool import Record, ToolCall, ToolOutcome, ToolSpec
+from everturn.timeline.rendering.block_text import render_plan
 
 
 class PlanParams(BaseModel):

@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from chat_proc.timeline.preview import count_lines
 from chat_proc.tools.file_types import is_text
 from chat_proc.tools.stored_files import Destination, ProducedFile, read_destination, save_file
 from chat_proc.tools.workspace.writing import Channel, Kind, check_room, choose_visibility
@@ -25,6 +24,7 @@ from everturn.model.artifacts import ArtifactKind
 from everturn.model.commits import Effect
 from everturn.ports.objects import Objects
 from everturn.ports.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
+from everturn.timeline.rendering.preview import count_lines
 
 _AROUND = 10
 """Lines before the failing one that the suggested read begins with."""

@@ -2,13 +2,13 @@
 
 import pytest
 
-from chat_proc.timeline.block_text import render_block
 from everturn.model import block_bodies as bodies
 from everturn.model.artifacts import ArtifactKind
 from everturn.model.blocks import BODY_OF, BlockType
 from everturn.model.ids import PlanId, TurnId
 from everturn.model.plans import PlanMoment, new_plan
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+from everturn.timeline.rendering.block_text import render_block
 
 CSV = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
 CSV_LINE = f"[user.attachment.meta {CSV.ref} mime=text/csv size=3 path=turn_1/attachments/sales.csv]"

@@ -7,13 +7,13 @@ import json
 from enum import StrEnum
 from typing import cast
 
-from chat_proc.timeline.block_text import block_source, join_lines, preview, render_block, title_line
-from chat_proc.timeline.compaction.memory_text import tell_memory
-from chat_proc.timeline.preview import drop_base64
 from everturn.model import block_bodies as bodies
 from everturn.model.blocks import Block
 from everturn.model.refs import turn_index_ref
 from everturn.timeline.inert import escape_line, make_inert
+from everturn.timeline.rendering.block_text import block_source, join_lines, preview, render_block, title_line
+from everturn.timeline.rendering.memory_text import tell_memory
+from everturn.timeline.rendering.preview import drop_base64
 
 MAX_LIGHT_TEXT_CHARS = 4_000
 """Of what a person or the model wrote, in a turn that is recent but not intact. This and the next four: seed 000."""

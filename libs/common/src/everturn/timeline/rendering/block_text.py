@@ -4,13 +4,13 @@ import json
 from collections.abc import Iterable
 from typing import cast
 
-from chat_proc.timeline.compaction.memory_text import tell_memory
-from chat_proc.timeline.preview import build_preview
 from everturn.model import block_bodies as bodies
 from everturn.model.artifacts import Artifact
 from everturn.model.blocks import Block, BlockType
 from everturn.model.plans import PlanSnapshot, render_step
 from everturn.timeline.inert import escape_line, make_inert
+from everturn.timeline.rendering.memory_text import tell_memory
+from everturn.timeline.rendering.preview import build_preview
 
 MAX_PROMPT_CHARS = 40_000
 MAX_TEXT_CHARS = 24_000

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.timeline.preview import MAX_SHAPE_CHARS, SHAPE_ITEMS, build_preview, drop_base64, try_shape
+from everturn.timeline.rendering.preview import MAX_SHAPE_CHARS, SHAPE_ITEMS, build_preview, drop_base64, try_shape
 
 REF = "tc:turn_1.call_1.result"
 

@@ -1,11 +1,11 @@
 """How a summary reads."""
 
-from chat_proc.timeline.block_text import block_source
-from chat_proc.timeline.compaction.memory_text import tell_memory
-from chat_proc.timeline.forms import render_memory
 from everturn.model.block_bodies import KeptText, RangeSummaryBody
 from everturn.model.blocks import BlockType
 from everturn.testing.timelines import TimelineBuilder
+from everturn.timeline.rendering.block_text import block_source
+from everturn.timeline.rendering.forms import render_memory
+from everturn.timeline.rendering.memory_text import tell_memory
 
 KEPT = (
     KeptText(ref="su:turn_2.conv.range.summary", kind="conv.range.summary", text="40 turns"),

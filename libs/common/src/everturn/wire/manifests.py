@@ -1,0 +1,51 @@
+"""What a worker keeps of a model's input: a manifest of each round, and once for each turn the text of its system part.
+
+Texts of blocks are in no manifest: they follow from the blocks. What nothing else holds is written down.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+PREAMBLE_ROUND = 0
+"""Stands in a manifest's key for the text that all rounds of a turn begin with."""
+
+
+class ManifestPart(BaseModel):
+    """What all parts share: frozen; a newer worker may write more."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class ManifestSegment(ManifestPart):
+    """One part of the request. A block's media follow its text; `text` is there for the tail only."""
+
+    origin: Literal["system", "block", "media", "tail"]
+    ref: str
+    seq: int
+    form: str
+    chars: int
+    tokens: int
+    sha256: str
+    cache_point: bool
+    text: str | None = None
+
+
+class Manifest(ManifestPart):
+    """The request of one round as it was sent; tokens are estimates."""
+
+    version: Literal[1]
+    turn_id: str
+    round: int
+    model: str
+    sent_at: str
+    max_output_tokens: int
+    tokens: int
+    segments: tuple[ManifestSegment, ...]
+
+
+class Preamble(ManifestPart):
+    """The system text of a turn's requests."""
+
+    version: Literal[1] = 1
+    system: str

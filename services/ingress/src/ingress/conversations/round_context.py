@@ -1,0 +1,225 @@
+"""The exact model input of a round: its manifest, with each text rebuilt from blocks and checked against its hash."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, cast
+
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from everturn.errors import NotFound
+from everturn.model.artifacts import manifest_key
+from everturn.model.blocks import Block
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId, TurnId
+from everturn.ports.objects import Objects
+from everturn.ports.turns import Turns
+from everturn.timeline.rendering.rebuilding import hash_text, try_rebuild_text
+from everturn.wire.cursors import BadCursor, build_cursor, read_cursor
+from everturn.wire.manifests import PREAMBLE_ROUND, Manifest, ManifestSegment, Preamble
+from ingress.errors import absent
+
+MAX_MANIFEST_BYTES = 16_000_000
+MAX_PAGE_CHARS = 2_000_000
+"""Of the texts of one page; the segment that goes beyond is the page's last."""
+MAX_ROUND = 1_000_000
+_CURSOR = "context"
+
+CacheState = Literal["read", "write", "none", "unknown"]
+
+
+class SegmentOut(BaseModel):
+    """One part of the input.
+
+    `cache` is what the provider could do with it: `read` where the round before began with the same parts up to a
+    cache point, `write` up to this request's last cache point, `none` behind it, `unknown` in a turn's first round.
+    `text` is null where it can't be rebuilt, and `note` then says why.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    index: int
+    origin: Literal["system", "block", "media", "tail"]
+    ref: str | None
+    form: str | None
+    chars: int
+    tokens: int
+    sha256: str
+    cache_point: bool
+    cache: CacheState
+    text: str | None
+    note: str | None = None
+
+
+class RoundContextOut(BaseModel):
+    """The request of one round; `tokens` are estimates. `next_cursor` goes on with its parts, null at the end."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    conversation_id: str
+    turn_id: str
+    round: int
+    model: str
+    sent_at: str
+    max_output_tokens: int
+    tokens: int
+    segments_total: int = Field(description="Parts of the whole request.")
+    segments: tuple[SegmentOut, ...]
+    next_cursor: str | None
+
+
+class RoundContexts:
+    """Rows say whose turn it is; only then is an object read."""
+
+    def __init__(self, turns: Turns, objects: Objects) -> None:
+        self._turns = turns
+        self._objects = objects
+
+    async def load(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        turn_id: TurnId,
+        number: int,
+        *,
+        cursor: str | None,
+        limit: int,
+    ) -> RoundContextOut:
+        """One page of a round's input. A 404 for what is not the caller's, and where nothing is kept."""
+        start = 0 if cursor is None else _read_start(cursor)
+        await self._turns.load_ordinal(principal, conversation_id, turn_id)
+        manifest = await self._try_manifest(conversation_id, turn_id, number)
+        if manifest is None:
+            raise absent("Nothing is kept of the input of this round.")
+        before = await self._try_manifest(conversation_id, turn_id, number - 1) if number > 1 else None
+        states = judge_cache(manifest.segments, before.segments if before else None)
+        wanted = manifest.segments[start : start + limit]
+        blocks = await self._turns.load_blocks(principal, conversation_id, [part.seq for part in wanted if part.seq])
+        texts = _Texts(
+            {block.seq: block for block in blocks}, await self._load_system(conversation_id, turn_id, wanted)
+        )
+        segments = _build_page(wanted, states[start:], start, texts)
+        end = start + len(segments)
+        return RoundContextOut(
+            conversation_id=conversation_id,
+            turn_id=turn_id,
+            round=manifest.round,
+            model=manifest.model,
+            sent_at=manifest.sent_at,
+            max_output_tokens=manifest.max_output_tokens,
+            tokens=manifest.tokens,
+            segments_total=len(manifest.segments),
+            segments=segments,
+            next_cursor=build_cursor(_CURSOR, str(end)) if end < len(manifest.segments) else None,
+        )
+
+    async def _try_manifest(self, conversation_id: ConversationId, turn_id: TurnId, number: int) -> Manifest | None:
+        raw = await self._try_object(manifest_key(conversation_id, turn_id, number))
+        try:
+            return None if raw is None else Manifest.model_validate_json(raw)
+        except ValidationError:
+            # Of another version, or damaged: as good as not there.
+            return None
+
+    async def _load_system(
+        self, conversation_id: ConversationId, turn_id: TurnId, wanted: Sequence[ManifestSegment]
+    ) -> str:
+        if not any(part.origin == "system" for part in wanted):
+            return ""
+        raw = await self._try_object(manifest_key(conversation_id, turn_id, PREAMBLE_ROUND))
+        try:
+            return "" if raw is None else Preamble.model_validate_json(raw).system
+        except ValidationError:
+            return ""
+
+    async def _try_object(self, key: str) -> bytes | None:
+        try:
+            return await self._objects.load(key, max_bytes=MAX_MANIFEST_BYTES)
+        except NotFound:
+            return None
+
+
+def round_contexts(request: Request) -> RoundContexts:
+    """The service of this application."""
+    return cast(RoundContexts, request.app.state.round_contexts)
+
+
+def judge_cache(segments: Sequence[ManifestSegment], before: Sequence[ManifestSegment] | None) -> list[CacheState]:
+    """For each part what a cache of prefixes could do with it, the request before this one being the last it saw."""
+    last_point = _last_point(segments)
+    if before is None:
+        return ["unknown" if at <= last_point else "none" for at in range(len(segments))]
+    same = 0
+    while same < min(len(segments), len(before)) and segments[same].sha256 == before[same].sha256:
+        same += 1
+    read = _last_point(before[:same])
+    return ["read" if at <= read else "write" if at <= last_point else "none" for at in range(len(segments))]
+
+
+def _last_point(segments: Sequence[ManifestSegment]) -> int:
+    return max((at for at, part in enumerate(segments) if part.cache_point), default=-1)
+
+
+class _Texts:
+    """Where the texts of a page come from."""
+
+    def __init__(self, blocks: Mapping[int, Block], system: str) -> None:
+        self._blocks = blocks
+        self._system = system
+
+    def rebuild(self, part: ManifestSegment) -> tuple[str | None, str | None]:
+        """The text, or why there is none."""
+        match part.origin:
+            case "tail":
+                return (part.text, None) if part.text is not None else (None, "not kept")
+            case "system":
+                return (self._system, None) if hash_text(self._system) == part.sha256 else (None, "not kept")
+            case "media":
+                return None, "bytes of the file under its ref"
+            case "block":
+                return self._rebuild_block(part)
+
+    def _rebuild_block(self, part: ManifestSegment) -> tuple[str | None, str | None]:
+        block = self._blocks.get(part.seq)
+        if block is None:
+            return None, "the block is gone"
+        if part.form == "replaced":
+            return None, "hidden by react.hide; the block is read under its ref"
+        text = try_rebuild_text(block, part.form, part.sha256)
+        return (text, None) if text is not None else (None, "rendered by another version")
+
+
+def _build_page(
+    wanted: Sequence[ManifestSegment], states: Sequence[CacheState], start: int, texts: _Texts
+) -> tuple[SegmentOut, ...]:
+    page: list[SegmentOut] = []
+    chars = 0
+    for at, (part, state) in enumerate(zip(wanted, states, strict=False), start=start):
+        text, note = texts.rebuild(part)
+        page.append(_build_segment(at, part, state, text, note))
+        chars += len(text or "")
+        if chars >= MAX_PAGE_CHARS:
+            break
+    return tuple(page)
+
+
+def _build_segment(at: int, part: ManifestSegment, state: CacheState, text: str | None, note: str | None) -> SegmentOut:
+    return SegmentOut(
+        index=at,
+        origin=part.origin,
+        ref=part.ref or None,
+        form=part.form or None,
+        chars=part.chars,
+        tokens=part.tokens,
+        sha256=part.sha256,
+        cache_point=part.cache_point,
+        cache=state,
+        text=text,
+        note=note,
+    )
+
+
+def _read_start(cursor: str) -> int:
+    (text,) = read_cursor(cursor, _CURSOR, parts=1)
+    if not (text.isascii() and text.isdigit() and len(text) < 8):
+        raise BadCursor()
+    return int(text)

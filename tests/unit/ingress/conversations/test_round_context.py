@@ -1,0 +1,93 @@
+"""Which parts of a request a provider's cache could serve, and which texts can be rebuilt."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from everturn.model.artifacts import manifest_key
+from everturn.model.blocks import Block, BlockType
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId, TurnId
+from everturn.testing.memory.objects import MemoryObjects
+from everturn.testing.timelines import TimelineBuilder
+from everturn.timeline.rendering.block_text import render_block
+from everturn.timeline.rendering.rebuilding import hash_text
+from everturn.wire.manifests import Manifest, ManifestSegment
+from ingress.conversations.round_context import RoundContexts, judge_cache
+
+ANN = Principal("acme", "support", "ann")
+CONVERSATION = ConversationId("conv_01890a5d-ac96-774b-bcce-b302099a8057")
+TURN = TurnId("turn_01890a5d-ac96-774b-bcce-b302099a8057")
+
+
+def part(text: str, *, point: bool = False, seq: int = 0, form: str = "", origin: str = "block") -> ManifestSegment:
+    return ManifestSegment.model_validate(
+        {
+            "origin": origin, "ref": "ar:x" if seq else "", "seq": seq, "form": form, "chars": len(text), "tokens": 1,
+            "sha256": hash_text(text), "cache_point": point,
+        }
+    )  # fmt: skip
+
+
+def test_what_both_requests_begin_with_is_read_up_to_the_older_ones_cache_point() -> None:
+    before = [part("system", point=True), part("a"), part("b", point=True), part("old announce")]
+    now = [part("system", point=True), part("a"), part("b"), part("c", point=True), part("new announce")]
+
+    assert judge_cache(now, before) == ["read", "read", "read", "write", "none"]
+
+
+def test_a_part_that_changed_is_written_again_with_all_behind_it() -> None:
+    before = [part("system", point=True), part("a"), part("b", point=True)]
+    now = [part("system", point=True), part("hidden"), part("b", point=True)]
+
+    assert judge_cache(now, before) == ["read", "write", "write"]
+
+
+def test_without_a_request_before_nobody_knows() -> None:
+    assert judge_cache([part("a", point=True), part("b")], None) == ["unknown", "none"]
+
+
+class OneTurn:
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self._blocks = blocks
+
+    async def load_ordinal(self, *_: object) -> int:
+        return 1
+
+    async def load_blocks(self, _: Principal, __: ConversationId, seqs: Sequence[int]) -> tuple[Block, ...]:
+        return tuple(block for block in self._blocks if block.seq in seqs)
+
+
+@pytest.fixture
+def prompt() -> Block:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "What is the total?")
+    return next(block for block in timeline.blocks if block.type is BlockType.USER_PROMPT)
+
+
+async def test_each_text_is_rebuilt_or_it_is_said_why_not(prompt: Block) -> None:
+    whole = part(render_block(prompt), seq=prompt.seq, form="full")
+    other = part("as another version wrote it", seq=prompt.seq, form="full")
+    hidden = part("hidden", seq=prompt.seq, form="replaced")
+    gone = part("gone", seq=99, form="full")
+    media, system, tail = part("", origin="media"), part("lost", origin="system"), part("old", origin="tail")
+    segments = (system, whole, other, hidden, gone, media, tail)
+    manifest = Manifest(
+        version=1, turn_id=TURN, round=1, model="m", sent_at="", max_output_tokens=1, tokens=1, segments=segments
+    )
+    objects = MemoryObjects()
+    await objects.save(manifest_key(CONVERSATION, TURN, 1), manifest.model_dump_json().encode())
+
+    contexts = RoundContexts(OneTurn([prompt]), objects)  # type: ignore[arg-type]
+    shown = (await contexts.load(ANN, CONVERSATION, TURN, 1, cursor=None, limit=100)).segments
+
+    assert [each.text for each in shown] == [None, render_block(prompt), None, None, None, None, None]
+    assert [each.note for each in shown] == [
+        "not kept",
+        None,
+        "rendered by another version",
+        "hidden by react.hide; the block is read under its ref",
+        "the block is gone",
+        "bytes of the file under its ref",
+        "not kept",
+    ]
