@@ -10,9 +10,12 @@ revision = "0004"
 down_revision = "0003"
 
 SQL = Path(__file__).parents[1] / "sql"
-SCRIPTS: tuple[str, ...] = ("rest", "keys")
+SCRIPTS: tuple[str, ...] = ("rest", "keys", "life")
 """Files of sql/0004, in the order they run."""
 DEFINER_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "append_fork_blocks": ("everturn_ingress",),
+    "copy_fork_sources": ("everturn_ingress",),
+    "erase_conversation": ("everturn_ingress",),
     "find_api_key": ("everturn_ingress",),
     "find_credential_cutoff": ("everturn_ingress",),
     "project_feedback_totals": ("everturn_ingress",),
@@ -20,7 +23,7 @@ DEFINER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "queue_depth": ("everturn_ingress",),
     "take_place": ("everturn_ingress",),
 }
-"""Functions that run as everturn_dispatch, and who may call them."""
+"""Functions that run as everturn_dispatch, and who may call them; those of sql/0004/functions come before others."""
 
 
 def upgrade() -> None:
@@ -29,7 +32,8 @@ def upgrade() -> None:
     op.execute("GRANT CREATE ON SCHEMA public TO everturn_dispatch")
     op.execute("SET LOCAL ROLE everturn_dispatch")
     for name, callers in DEFINER_FUNCTIONS.items():
-        _run(SQL / "functions" / f"{name}.sql")
+        own = SQL / "0004" / "functions" / f"{name}.sql"
+        _run(own if own.exists() else SQL / "functions" / f"{name}.sql")
         op.execute(f"REVOKE ALL ON FUNCTION {name} FROM PUBLIC")
         op.execute(f"GRANT EXECUTE ON FUNCTION {name} TO {', '.join(callers)}")
     op.execute("RESET ROLE")

@@ -244,6 +244,7 @@ class BenchWorker:
                 leases=self.leases,
                 timelines=self.timelines,
                 writer=self.writer,
+                artifacts=MemoryArtifacts(bench.platform),
                 objects=bench.objects,
                 loop=build_loop(bench, gate, failpoints),
                 announcer=Announcer(

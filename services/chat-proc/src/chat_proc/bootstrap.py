@@ -354,6 +354,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         leases=leases,
         timelines=timelines,
         writer=wire.event_writer,
+        artifacts=PostgresArtifacts(database),
         objects=drivers.objects,
         loop=loop,
         announcer=announcer,

@@ -19,6 +19,7 @@ from everturn.ports.event_stream import EventErasure, EventReader
 from everturn.ports.feedback import FeedbackBook
 from everturn.ports.inbox import Inbox
 from everturn.ports.life.exports import Exports
+from everturn.ports.life.forks import Forks
 from everturn.ports.limits.queue import Queue
 from everturn.ports.limits.token_buckets import TokenBuckets
 from everturn.ports.limits.waiting_rooms import WaitingRooms
@@ -58,6 +59,7 @@ from ingress.health import endpoints as health
 from ingress.health.readiness import Part
 from ingress.life import endpoints as life
 from ingress.life.exporting import ExportService
+from ingress.life.forking import ForkService
 from ingress.memory import endpoints as memory
 from ingress.memory.service import MemoryService
 from ingress.resources import endpoints as resources
@@ -94,6 +96,7 @@ class Parts:
     turns: Turns
     feedback: FeedbackBook
     exports: Exports
+    forks: Forks
     artifacts: Artifacts
     objects: Objects
     wires: Wires
@@ -148,6 +151,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.conversations = ConversationService(
         conversations=parts.conversations,
         turns=parts.turns,
+        artifacts=parts.artifacts,
         objects=parts.objects,
         events=parts.erasure,
         hints=parts.wires.hints,
@@ -155,6 +159,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     )
     app.state.feedback = FeedbackService(parts.feedback, parts.clock)
     app.state.exports = ExportService(parts.exports)
+    app.state.forks = ForkService(parts.forks, parts.ids, parts.clock)
     app.state.round_contexts = RoundContexts(parts.turns, parts.objects)
     app.state.memory = MemoryService(parts.memories)
     app.state.search = SearchService(

@@ -2,10 +2,17 @@
 
 import base64
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 
+from everturn.model.leases import EventCursor
+from everturn.postgres.database import Database
+from everturn.postgres.leases import PostgresLeases
+from everturn.postgres.timelines import PostgresTimelines
+from everturn.testing.contracts.stage import closing
 from everturn.timeline.export_check import check_export
 
 BASE = "/conversations/default/default"
@@ -30,3 +37,61 @@ async def test_only_the_owner_exports(client: httpx2.AsyncClient, chat: Any, ref
     refused(await client.get(f"{BASE}/{conversation}/export", headers={"X-Dev-User": "bob"}), 404)
     refused(await client.get(f"/conversations/default/other/{conversation}/export"), 404)
     refused(await client.get(f"{BASE}/new/export"), 404)
+
+
+def stored_files(objects_url: str, conversation: str) -> list[Path]:
+    everything = Path(urlsplit(objects_url).path).rglob("*")
+    return [path for path in everything if path.is_file() and conversation in str(path)]
+
+
+async def end_turn(worker_database: Database, sent: dict[str, Any]) -> None:
+    """What a worker does, in short: claim the turn and end it."""
+    leases, timelines = PostgresLeases(worker_database, owner="w"), PostgresTimelines(worker_database)
+    claim = await leases.try_claim(sent["conversation_id"])
+    assert claim is not None
+    await timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+    await timelines.save_announced(claim.lease, sent["turn_id"], EventCursor(claim.lease.fence, 9))
+    await leases.release(claim.lease, requeue=False)
+
+
+async def test_a_fork_outlives_its_source_with_its_files(
+    client: httpx2.AsyncClient, chat: Any, worker_database: Database, ingress_env: dict[str, str]
+) -> None:
+    files = [{"filename": "a.csv", "data_base64": base64.b64encode(b"a,b\n").decode()}]
+    sent = await chat.send("hello", attachments=files)
+    await end_turn(worker_database, sent)
+    headers = {"Idempotency-Key": "fork-1"}
+
+    made = [
+        await client.post(f"{BASE}/{sent['conversation_id']}/fork", json={"title": "Again"}, headers=headers)
+        for _ in range(2)
+    ]
+    fork = made[0].json()["conversation_id"]
+    erased = (await client.delete(f"{BASE}/{sent['conversation_id']}")).json()
+
+    assert [answer.status_code for answer in made] == [201, 201], made[0].text
+    assert made[0].json() == made[1].json()
+    assert (made[0].json()["forked_from"], made[0].json()["turns"]) == (sent["conversation_id"], 1)
+    assert (erased["objects"], erased["objects_left"]) == (0, 0)
+    state = await chat.state(fork)
+    assert state["conversation"]["title"] == "Again"
+    (file,) = state["turns"][0]["attachments"]
+    assert (await client.get(file["url"])).content == b"a,b\n"
+    report = check_export((await client.get(f"{BASE}/{fork}/export")).content.splitlines(keepends=True))
+    assert report.end.artifacts == 1
+    last = (await client.delete(f"{BASE}/{fork}")).json()
+    assert last["objects"] == 1
+    assert not stored_files(ingress_env["OBJECTS_URL"], sent["conversation_id"])
+
+
+async def test_what_can_not_be_forked_is_refused(client: httpx2.AsyncClient, chat: Any, refused: Refused) -> None:
+    sent = await chat.send("hello")
+    url = f"{BASE}/{sent['conversation_id']}/fork"
+
+    refused(await client.post(url, json={}), 409)
+    refused(await client.post(url, json={"turn_id": sent["turn_id"]}), 409)
+    refused(await client.post(url, json={"turn_id": "turn_x"}), 404)
+    refused(await client.post(url, json={"title": "a\nb"}), 422)
+    refused(await client.post(url, json={"more": 1}), 422)
+    refused(await client.post(url, json={}, headers={"X-Dev-User": "bob"}), 404)
+    refused(await client.post(url, content=b"{}"), 415)

@@ -107,7 +107,7 @@ class World:
     async def delete(self, keys: tuple[str, ...]) -> int:
         return sum(self.objects.pop(key, None) is not None for key in keys)
 
-    async def load_unreferenced(self, _: Principal, __: ConversationId, keys: list[str]) -> tuple[str, ...]:
+    async def load_unreferenced(self, _: Principal, keys: list[str]) -> tuple[str, ...]:
         return tuple(keys)
 
     async def accept(self, *files: IncomingFile) -> Receipt:

@@ -5,7 +5,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
 from io import BufferedReader
@@ -77,8 +77,8 @@ class FileObjects:
     async def delete(self, keys: Sequence[str]) -> int:
         return await asyncio.to_thread(self._delete, keys)
 
-    async def delete_conversation(self, conversation_id: ConversationId) -> int:
-        return await asyncio.to_thread(self._delete_conversation, conversation_id)
+    async def delete_conversation(self, conversation_id: ConversationId, *, keep: Collection[str] = ()) -> int:
+        return await asyncio.to_thread(self._delete_conversation, conversation_id, frozenset(keep))
 
     async def check(self) -> None:
         await asyncio.to_thread(self._check)
@@ -187,11 +187,12 @@ class FileObjects:
                 _try_remove_folder(path.parent.parent)
         return deleted
 
-    def _delete_conversation(self, conversation_id: ConversationId) -> int:
+    def _delete_conversation(self, conversation_id: ConversationId, keep: frozenset[str]) -> int:
         folder = self._path(object_key(conversation_id, "0" * 64)).parent
         with _failures():
             paths = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
-        return self._delete([str(path.relative_to(self._root)) for path in paths])
+        keys = [str(path.relative_to(self._root)) for path in paths]
+        return self._delete([key for key in keys if key not in keep])
 
     def _make_folder(self, folder: Path) -> None:
         for each in (folder.parent, folder) if folder.name == MANIFESTS else (folder,):

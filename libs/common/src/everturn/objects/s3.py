@@ -4,7 +4,7 @@ import asyncio
 import base64
 import hashlib
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Final, cast
@@ -96,12 +96,13 @@ class S3Objects:
         await self._delete(present)
         return len(present)
 
-    async def delete_conversation(self, conversation_id: ConversationId) -> int:
-        deleted, page = 0, ObjectPage((), "")
+    async def delete_conversation(self, conversation_id: ConversationId, *, keep: Collection[str] = ()) -> int:
+        deleted, page, kept = 0, ObjectPage((), ""), frozenset(keep)
         while page.next_cursor is not None:
             page = await self.load_page(f"{conversation_id}/", cursor=page.next_cursor)
-            await self._delete([found.key for found in page.objects])
-            deleted += len(page.objects)
+            keys = [found.key for found in page.objects if found.key not in kept]
+            await self._delete(keys)
+            deleted += len(keys)
         return deleted
 
     async def check(self) -> None:

@@ -59,10 +59,12 @@ class Artifacts(Protocol):
         """The last turns that left files in the workspace, newest first."""
         ...
 
-    async def load_unreferenced(
-        self, principal: Principal, conversation_id: ConversationId, object_keys: Sequence[str]
-    ) -> tuple[str, ...]:
-        """Which of these keys no artifact row of the conversation names. An unknown conversation names none."""
+    async def load_unreferenced(self, principal: Principal, object_keys: Sequence[str]) -> tuple[str, ...]:
+        """Which of these keys no artifact row names."""
+        ...
+
+    async def load_named_keys(self, principal: Principal, conversation_id: ConversationId) -> frozenset[str]:
+        """The keys of this conversation's objects that artifact rows name: its own rows, and those of forks."""
         ...
 
 

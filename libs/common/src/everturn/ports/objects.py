@@ -1,6 +1,6 @@
 """Objects: bytes by key. Rows name them; the store knows nothing of tenants."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -84,8 +84,8 @@ class Objects(Protocol):
         """Remove objects; missing ones are fine. Returns how many there were."""
         ...
 
-    async def delete_conversation(self, conversation_id: ConversationId) -> int:
-        """Remove all objects of a conversation, also those that no row names. Returns how many there were."""
+    async def delete_conversation(self, conversation_id: ConversationId, *, keep: Collection[str] = ()) -> int:
+        """Remove all objects of a conversation, also those that no row names, but not `keep`. Returns how many."""
         ...
 
     async def check(self) -> None:

@@ -43,8 +43,11 @@ INSERT INTO artifact (conversation_id, tenant, project, user_id, id, turn_id, re
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
 """
 _UNREFERENCED = """
-SELECT key FROM unnest($2::text[]) AS key
- WHERE NOT EXISTS (SELECT FROM artifact WHERE conversation_id = $1 AND object_key = key)
+SELECT key FROM unnest($1::text[]) AS key WHERE NOT EXISTS (SELECT FROM artifact WHERE object_key = key)
+"""
+# The character after the slash ends the range of the keys that begin with it.
+_NAMED = """
+SELECT DISTINCT object_key FROM artifact WHERE object_key >= $1 || '/' AND object_key < $1 || '0'
 """
 
 
@@ -94,12 +97,15 @@ class PostgresArtifacts:
             rows = await transaction.fetch(_WORKSPACE_TURNS, conversation_id, limit)
         return tuple(WorkspaceTurn(row["turn_id"], row["file_count"]) for row in rows)
 
-    async def load_unreferenced(
-        self, principal: Principal, conversation_id: ConversationId, object_keys: Sequence[str]
-    ) -> tuple[str, ...]:
+    async def load_unreferenced(self, principal: Principal, object_keys: Sequence[str]) -> tuple[str, ...]:
         async with self._database.transaction(principal, readonly=True) as transaction:
-            rows = await transaction.fetch(_UNREFERENCED, conversation_id, list(object_keys))
+            rows = await transaction.fetch(_UNREFERENCED, list(object_keys))
         return tuple(row["key"] for row in rows)
+
+    async def load_named_keys(self, principal: Principal, conversation_id: ConversationId) -> frozenset[str]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            rows = await transaction.fetch(_NAMED, conversation_id)
+        return frozenset(row["object_key"] for row in rows)
 
     async def _load(self, principal: Principal, query: str, *args: str) -> Artifact:
         async with self._database.transaction(principal, readonly=True) as transaction:

@@ -16,13 +16,12 @@ from everturn.ports.inbox import (
     InboxFull,
     IncomingMessage,
     IncomingSignal,
-    KeyBusy,
-    KeyReused,
     Receipt,
     TenantFull,
 )
 from everturn.postgres.artifacts import append_artifacts
-from everturn.postgres.database import Connection, Database, LockTimeout, Row, translated
+from everturn.postgres.database import Connection, Database, Row
+from everturn.postgres.life.idempotency import save_response, take_key
 from everturn.postgres.rows import (
     build_payload_json,
     build_receipt_json,
@@ -33,17 +32,6 @@ from everturn.postgres.rows import (
 )
 from everturn.postgres.sweeps import TENANT_SHARE
 
-_TAKE_KEY = """
-INSERT INTO idempotency (tenant, project, user_id, route, key, request_hash, conversation_id, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, clock_timestamp() + interval '24 hours')
-ON CONFLICT (tenant, project, user_id, route, key) DO UPDATE
-   SET request_hash = EXCLUDED.request_hash, conversation_id = EXCLUDED.conversation_id,
-       expires_at = EXCLUDED.expires_at
- WHERE idempotency.expires_at < clock_timestamp()
-RETURNING true
-"""
-_LOAD_KEY = "SELECT request_hash, response FROM idempotency WHERE route = $1 AND key = $2"
-_SAVE_RESPONSE = "UPDATE idempotency SET response = $3, conversation_id = $4 WHERE route = $1 AND key = $2"
 _CREATE = "INSERT INTO conversation (id, tenant, project, user_id, bundle_id) VALUES ($1, $2, $3, $4, $5)"
 _ENTER = """
 UPDATE conversation SET inbox_seq = inbox_seq + 1 WHERE id = $1 RETURNING state, inbox_seq, bundle_id
@@ -86,7 +74,7 @@ class PostgresInbox:
         self, principal: Principal, message: IncomingMessage, key: IdempotencyKey | None
     ) -> Receipt:
         async with self._database.transaction(principal) as transaction:
-            replayed = await _take_key(transaction, principal, message.conversation_id, key)
+            replayed = await _try_replay(transaction, principal, message.conversation_id, key)
             if replayed is not None:
                 return replayed
             if message.create:
@@ -111,7 +99,7 @@ class PostgresInbox:
         key: IdempotencyKey | None,
     ) -> Receipt:
         async with self._database.transaction(principal) as transaction:
-            replayed = await _take_key(transaction, principal, conversation_id, key)
+            replayed = await _try_replay(transaction, principal, conversation_id, key)
             if replayed is not None:
                 return replayed
             conversation = await _enter(transaction, conversation_id)
@@ -310,27 +298,12 @@ async def _load_signal(transaction: Connection, conversation_id: ConversationId,
     return read_signal(row)
 
 
-async def _take_key(
+async def _try_replay(
     transaction: Connection, principal: Principal, conversation_id: ConversationId, key: IdempotencyKey | None
 ) -> Receipt | None:
-    """None when the key is ours now, which a twin then waits for; the first answer when it was used for the same."""
-    if key is None:
-        return None
-    owner = (principal.tenant, principal.project, principal.user_id)
-    try:
-        with translated():
-            taken = await transaction.fetchval(_TAKE_KEY, *owner, key.route, key.key, key.request_hash, conversation_id)
-    except LockTimeout as error:
-        raise KeyBusy() from error
-    if taken:
-        return None
-    row = await transaction.fetchrow(_LOAD_KEY, key.route, key.key)
-    if row is None or row["request_hash"] != key.request_hash:
-        raise KeyReused()
-    return replace(read_receipt(row["response"]), ring=False, replayed=True)
+    response = await take_key(transaction, principal, conversation_id, key)
+    return None if response is None else replace(read_receipt(response), ring=False, replayed=True)
 
 
 async def _save_response(transaction: Connection, key: IdempotencyKey | None, receipt: Receipt) -> None:
-    if key is not None:
-        response = build_receipt_json(receipt)
-        await transaction.execute(_SAVE_RESPONSE, key.route, key.key, response, receipt.conversation_id)
+    await save_response(transaction, key, build_receipt_json(receipt), receipt.conversation_id)

@@ -20,12 +20,14 @@ from chat_proc.turn.opening import add_prune_notice, draft_opening, load_preview
 from chat_proc.turn.patience import Patience
 from chat_proc.turn.titling import TitleCalls
 from everturn.errors import EverturnError, NotFound, StaleFence, Unavailable
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import ORIGIN, Claim, EventCursor
+from everturn.model.ids import TurnId
+from everturn.model.leases import ORIGIN, Claim, EventCursor, Lease
 from everturn.model.problems import problem
+from everturn.ports.artifacts import Artifacts
 from everturn.ports.clock import Clock
 from everturn.ports.event_stream import EventWriter
 from everturn.ports.leases import Leases
+from everturn.ports.life.erasing import delete_erased_objects
 from everturn.ports.objects import Objects
 from everturn.ports.timelines import Timelines
 from everturn.telemetry.failpoints import Failpoints
@@ -54,6 +56,7 @@ class RunnerParts:
     leases: Leases
     timelines: Timelines
     writer: EventWriter
+    artifacts: Artifacts
     objects: Objects
     loop: AgentLoop
     announcer: Announcer
@@ -168,16 +171,17 @@ class ClaimedTurn:
             async with asyncio.timeout(CLEAR_S):
                 await self._parts.timelines.load_title(lease.principal, lease.conversation_id)
         except NotFound:
-            await self._clear_objects(lease.conversation_id)
+            await self._clear_objects(lease)
         except (EverturnError, TimeoutError) as error:
             _log.warning("lost_lease_unexplained", conversation_id=lease.conversation_id, error=str(error))
 
-    async def _clear_objects(self, conversation_id: ConversationId) -> None:
+    async def _clear_objects(self, lease: Lease) -> None:
+        artifacts, objects = self._parts.artifacts, self._parts.objects
         try:
             async with asyncio.timeout(CLEAR_S):
-                await self._parts.objects.delete_conversation(conversation_id)
+                await delete_erased_objects(artifacts, objects, lease.principal, lease.conversation_id)
         except (EverturnError, TimeoutError) as error:
-            _log.error("objects_left_behind", conversation_id=conversation_id, error=str(error))
+            _log.error("objects_left_behind", conversation_id=lease.conversation_id, error=str(error))
 
     async def _try_announce(self, ended_id: TurnId, cursor: EventCursor) -> tuple[EventCursor, bool]:
         """The cursor then, and whether it went well: what can't be told of an ended turn never holds up an open one."""

@@ -159,7 +159,7 @@ class Intake:
         if not candidates:
             return
         try:
-            alone = await self._artifacts.load_unreferenced(saved.principal, saved.conversation_id, candidates)
+            alone = await self._artifacts.load_unreferenced(saved.principal, candidates)
             await self._objects.delete(alone)
         except EverturnError as error:
             # The refusal that brought us here is what the client must hear; the objects stay until the erasure.

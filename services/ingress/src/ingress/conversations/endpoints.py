@@ -8,6 +8,7 @@ from everturn.model.conversations import ConversationState
 from everturn.ports.conversations import ConversationQuery
 from everturn.timeline.conversation_state import build_conversation_view
 from everturn.wire.views import ConversationView
+from ingress.admission.lines import Line
 from ingress.admission.paths import ConversationPath
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
@@ -17,7 +18,6 @@ from ingress.conversations.schemas import (
     ConversationList,
     ConversationPatch,
     ErasedOut,
-    Line,
     State,
 )
 from ingress.conversations.service import ConversationService, conversation_service

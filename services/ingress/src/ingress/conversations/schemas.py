@@ -1,25 +1,13 @@
 """Conversations as clients list, change and read them."""
 
-import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from everturn.wire.views import ConversationView, TurnView
+from ingress.admission.lines import Line
 
-MAX_TITLE_CHARS = 300
 MAX_TURN_IDS = 100
-_BAD_TEXT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-
-
-def check_line(text: str) -> str:
-    """One line of text without control characters."""
-    if _BAD_TEXT.search(text):
-        raise ValueError("must be one line without control characters")
-    return text
-
-
-Line = Annotated[str, StringConstraints(max_length=MAX_TITLE_CHARS), AfterValidator(check_line)]
 BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
 State = Literal["idle", "queued", "running", "error"]
 

@@ -10,8 +10,10 @@ from everturn.errors import EverturnError, NotFound, Unavailable
 from everturn.model.conversations import Conversation
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, Ids, TurnId, is_id
+from everturn.ports.artifacts import Artifacts
 from everturn.ports.conversations import ConversationPage, ConversationQuery, Conversations
 from everturn.ports.event_stream import EventErasure, Hint, Hints
+from everturn.ports.life.erasing import delete_erased_objects
 from everturn.ports.objects import Objects
 from everturn.ports.turns import TurnPage, Turns
 from everturn.timeline.conversation_state import build_state
@@ -35,6 +37,7 @@ class ConversationService:
         *,
         conversations: Conversations,
         turns: Turns,
+        artifacts: Artifacts,
         objects: Objects,
         events: EventErasure,
         hints: Hints,
@@ -42,6 +45,7 @@ class ConversationService:
     ) -> None:
         self._conversations = conversations
         self._turns = turns
+        self._artifacts = artifacts
         self._objects = objects
         self._events = events
         self._hints = hints
@@ -72,7 +76,7 @@ class ConversationService:
         erasure = await self._conversations.erase(principal, conversation_id)
         await self._erase_events(conversation_id)
         await self._tell(conversation_id)
-        objects = await self._delete_objects(conversation_id, erasure.object_keys)
+        objects = await self._delete_objects(principal, conversation_id, erasure.object_keys)
         left = 0 if objects is not None else len(erasure.object_keys)
         return ErasedOut(
             conversation_id=conversation_id, rows=dict(erasure.rows), objects=objects or 0, objects_left=left
@@ -85,11 +89,13 @@ class ConversationService:
             # They run out by themselves an hour after the last one.
             _log.error("events of an erased conversation were not removed", error=str(error))
 
-    async def _delete_objects(self, conversation_id: ConversationId, keys: Sequence[str]) -> int | None:
+    async def _delete_objects(
+        self, principal: Principal, conversation_id: ConversationId, keys: Sequence[str]
+    ) -> int | None:
         # The rows are gone, so nobody can read the objects any more; those that stay are named in the log.
         for _ in range(DELETE_TRIES):
             try:
-                return await self._objects.delete_conversation(conversation_id)
+                return await delete_erased_objects(self._artifacts, self._objects, principal, conversation_id, keys)
             except EverturnError as error:
                 _log.error("objects of an erased conversation were not deleted", keys=list(keys), error=str(error))
         return None

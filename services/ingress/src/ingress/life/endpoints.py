@@ -1,15 +1,18 @@
-"""What becomes of a conversation beyond its turns: export."""
+"""What becomes of a conversation beyond its turns: export, fork."""
 
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 
+from ingress.admission.idempotency import HEADER
 from ingress.admission.paths import ConversationPath
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import Me
 from ingress.life.exporting import ExportService
+from ingress.life.forking import ForkService
+from ingress.life.schemas import ForkIn, ForkOut
 
 JSON_LINES = "application/jsonl"
 router = APIRouter(
@@ -43,4 +46,38 @@ async def export_conversation(
         service.render(me, header),
         media_type=JSON_LINES,
         headers={"Content-Disposition": f'attachment; filename="{conversation_id}.jsonl"', "Cache-Control": "no-store"},
+    )
+
+
+def fork_service(request: Request) -> ForkService:
+    """The service of this application."""
+    return cast(ForkService, request.app.state.forks)
+
+
+_KEY = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "A repeated request with its key gets the same fork again; another body a 422.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+}
+
+
+@router.post("/fork", status_code=201, responses=problems(408, 409, 413, 415), openapi_extra={"parameters": [_KEY]})
+async def fork_conversation(
+    *,
+    request: Request,
+    body: ForkIn,
+    me: Me,
+    service: Annotated[ForkService, Depends(fork_service)],
+    conversation_id: ConversationPath,
+) -> ForkOut:
+    """A new conversation with everything up to the end of a turn. Files are shared, feedback is not copied."""
+    fork = await service.fork(me, conversation_id, body, request.headers)
+    return ForkOut(
+        conversation_id=fork.conversation_id,
+        forked_from=fork.source_id,
+        turn_id=fork.turn_id,
+        turns=fork.turns,
+        blocks=fork.blocks,
     )

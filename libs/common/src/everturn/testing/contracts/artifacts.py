@@ -109,11 +109,13 @@ class ArtifactsContract:
 
     async def test_keys_that_no_row_names_are_told(self, artifacts: Artifacts, stage: Stage) -> None:
         upload = stage.upload()
-        receipt = await stage.say(uploads=(upload,))
+        await stage.say(uploads=(upload,))
 
         keys = [upload.object_key, "conv_x/other"]
 
-        assert await artifacts.load_unreferenced(ANN, receipt.conversation_id, keys) == ("conv_x/other",)
+        assert await artifacts.load_unreferenced(ANN, keys) == ("conv_x/other",)
+        assert await artifacts.load_named_keys(ANN, ConversationId("conv_x")) == {upload.object_key}
+        assert await artifacts.load_named_keys(ANN, ConversationId("conv_")) == frozenset()
 
     async def test_how_much_is_asked_for_at_once_is_bounded(self, artifacts: Artifacts, stage: Stage) -> None:
         conversation_id = stage.ids.conversation()

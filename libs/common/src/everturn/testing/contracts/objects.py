@@ -135,6 +135,16 @@ class KeepingContract:
     async def test_a_store_that_can_be_written_passes_the_check(self, objects: Objects) -> None:
         await objects.check()
 
+    async def test_what_is_to_be_kept_of_a_conversation_stays(self, objects: Objects) -> None:
+        conversation = SequentialIds().conversation()
+        kept, other = (object_key(conversation, hashlib.sha256(data).hexdigest()) for data in (b"a", b"b"))
+        await objects.save(kept, b"a")
+        await objects.save(other, b"b")
+
+        assert await objects.delete_conversation(conversation, keep={kept}) == 1
+
+        assert await objects.load(kept, max_bytes=10) == b"a"
+
     async def test_a_conversation_is_emptied_and_no_other(self, objects: Objects) -> None:
         ids = SequentialIds()
         mine, other, turn = ids.conversation(), ids.conversation(), ids.turn()

@@ -63,11 +63,16 @@ class MemoryArtifacts:
                 counts[turn_id] = counts.get(turn_id, 0) + 1
         return tuple(WorkspaceTurn(turn_id, counts[turn_id]) for turn_id in sorted(counts, reverse=True)[:limit])
 
-    async def load_unreferenced(
-        self, principal: Principal, conversation_id: ConversationId, object_keys: Sequence[str]
-    ) -> tuple[str, ...]:
-        named = {artifact.object_key for artifact in self._rows(principal, conversation_id)}
+    async def load_unreferenced(self, principal: Principal, object_keys: Sequence[str]) -> tuple[str, ...]:
+        named = self._named(principal)
         return tuple(key for key in object_keys if key not in named)
+
+    async def load_named_keys(self, principal: Principal, conversation_id: ConversationId) -> frozenset[str]:
+        return frozenset(key for key in self._named(principal) if key.startswith(f"{conversation_id}/"))
+
+    def _named(self, principal: Principal) -> set[str]:
+        own = [row for row in self._platform.conversations.values() if same_owner(row.principal, principal)]
+        return {artifact.object_key for row in own for artifact in row.artifacts}
 
     def _rows(self, principal: Principal, conversation_id: ConversationId) -> list[Artifact]:
         """Oldest first; what another owner has is nothing."""

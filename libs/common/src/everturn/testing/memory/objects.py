@@ -1,7 +1,7 @@
 """Objects in memory."""
 
 import hashlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -69,8 +69,9 @@ class MemoryObjects:
         await self.check()
         return len([self.stored.pop(key) for key in keys if key in self.stored])
 
-    async def delete_conversation(self, conversation_id: ConversationId) -> int:
-        return await self.delete([key for key in self.stored if key.startswith(f"{conversation_id}/")])
+    async def delete_conversation(self, conversation_id: ConversationId, *, keep: Collection[str] = ()) -> int:
+        own = [key for key in self.stored if key.startswith(f"{conversation_id}/")]
+        return await self.delete([key for key in own if key not in keep])
 
     async def check(self) -> None:
         if self.down:

@@ -1,0 +1,30 @@
+"""Forks as clients ask for them and get them."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ingress.admission.lines import Line
+
+TURN_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"
+
+
+class Wire(BaseModel):
+    """What all bodies share: nothing unknown inside."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class ForkIn(Wire):
+    """Up to the end of which turn, the last ended one without; and the title, that of the original without."""
+
+    turn_id: str | None = Field(default=None, max_length=80, examples=[TURN_EXAMPLE])
+    title: Line | None = Field(default=None, examples=["Another way"])
+
+
+class ForkOut(Wire):
+    """The new conversation, and what it was copied from: `turn_id` is the original's last turn in it."""
+
+    conversation_id: str
+    forked_from: str
+    turn_id: str
+    turns: int
+    blocks: int
