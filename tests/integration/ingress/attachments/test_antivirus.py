@@ -1,0 +1,165 @@
+"""F17: whatever the antivirus can't or doesn't say is no clean file."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from clamd_server import EICAR, STREAM_MAX_BYTES, ClamdServer
+from uploads.office import office
+from uploads.zips import Member, build_zip
+
+from everturn.errors import Unavailable
+from ingress.attachments.antivirus import VERSION_KEPT_S, Clamd, Infected, Unscannable
+
+BASE = "/conversations/default/default"
+Refused = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def own_clamd(tmp_path: Path) -> Iterator[Callable[..., ClamdServer]]:
+    started: list[ClamdServer] = []
+
+    def start(**options: str) -> ClamdServer:
+        folder = tmp_path / str(len(started))
+        folder.mkdir()
+        started.append(ClamdServer(folder, **options).start())
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.kill()
+
+
+def nest(data: bytes, levels: int) -> bytes:
+    for _ in range(levels):
+        data = build_zip([Member("a.zip", data, method=0)])
+    return data
+
+
+async def test_a_clean_file_gets_a_verdict_with_the_engine(clamd: ClamdServer) -> None:
+    antivirus = Clamd(clamd.url)
+
+    verdict = await antivirus.scan(b"words" * 1_000_000)
+
+    assert verdict.startswith("clean ClamAV ")
+    assert verdict == await antivirus.load_verdict()
+    await antivirus.check()
+
+
+@pytest.mark.parametrize(
+    "data", [EICAR, build_zip([Member("a.txt", EICAR)]), office("docx", Member("word/a.txt", EICAR)), nest(EICAR, 3)]
+)
+async def test_an_infected_file_is_found_plain_packed_and_nested(clamd: ClamdServer, data: bytes) -> None:
+    with pytest.raises(Infected, match=r"Test\.Eicar"):
+        await Clamd(clamd.url).scan(data)
+
+
+@pytest.mark.parametrize(
+    "data", [b"x" * (STREAM_MAX_BYTES + 1), nest(EICAR, 40), build_zip([Member("a", b"x" * 99, flags=0x801)])]
+)
+async def test_what_can_not_be_looked_into_whole_is_not_clean(clamd: ClamdServer, data: bytes) -> None:
+    with pytest.raises(Unscannable):
+        await Clamd(clamd.url).scan(data)
+
+
+async def test_a_clamd_that_calls_clean_what_it_did_not_look_into_is_not_trusted(
+    own_clamd: Callable[..., ClamdServer],
+) -> None:
+    lenient = Clamd(own_clamd(AlertExceedsMax="no").url)
+
+    with pytest.raises(Unavailable, match="AlertExceedsMax"):
+        await lenient.scan(b"words")
+    with pytest.raises(Unavailable, match="AlertExceedsMax"):
+        await lenient.check()
+
+
+async def test_a_killed_or_frozen_clamd_is_no_verdict_and_one_that_is_back_is(
+    own_clamd: Callable[..., ClamdServer],
+) -> None:
+    server = own_clamd()
+    antivirus = Clamd(server.url, timeout_s=0.5)
+    await antivirus.check()
+
+    server.freeze()
+    with pytest.raises(Unavailable):
+        await antivirus.scan(b"words")
+    server.kill()
+    with pytest.raises(Unavailable):
+        await antivirus.scan(b"words")
+    with pytest.raises(Unavailable):
+        await antivirus.check()
+    server.start()
+
+    assert (await Clamd(server.url).scan(b"words")).startswith("clean")
+
+
+async def test_the_version_is_asked_for_again_after_its_time(clamd: ClamdServer) -> None:
+    now = 0.0
+    antivirus = Clamd(clamd.url, monotonic=lambda: now)
+    await antivirus.load_verdict()
+
+    clamd.kill()
+    try:
+        assert await antivirus.load_verdict()
+        now = VERSION_KEPT_S
+        with pytest.raises(Unavailable):
+            await antivirus.load_verdict()
+    finally:
+        clamd.start()
+
+
+@pytest.fixture(scope="module")
+def scanning(start_ingress: Callable[..., Any], clamd: ClamdServer) -> Any:
+    return start_ingress(CLAMD_URL=clamd.url)
+
+
+@pytest.fixture
+async def client(scanning: Any) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(base_url=scanning.url, timeout=60) as http:
+        yield http
+    assert scanning.alive(), scanning.log.read_text()[-4000:]
+
+
+async def send(client: httpx2.AsyncClient, name: str, data: bytes) -> httpx2.Response:
+    message = ("message", (None, '{"text": "see"}', "application/json"))
+    return await client.post(f"{BASE}/new/messages", files=[message, ("files", (name, data, ""))])
+
+
+async def test_an_infected_upload_is_refused_logged_and_counted(
+    client: httpx2.AsyncClient, scanning: Any, refused: Refused
+) -> None:
+    body = refused(await send(client, "letter.txt", EICAR), 422)
+
+    assert body["detail"] == "The file 'letter.txt' is refused: it is infected (Test.Eicar.UNOFFICIAL)."
+    assert [error["field"] for error in body["errors"]] == ["files.0"]
+    assert 'ingress_refused_files_total{reason="infected"} 1.0' in (await client.get("/metrics")).text
+    assert "infected upload refused" in scanning.log.read_text()
+
+
+async def test_a_kept_file_says_which_engine_found_it_clean(client: httpx2.AsyncClient) -> None:
+    answer = await send(client, "a.csv", b"a,b\n")
+
+    assert answer.status_code == 202, answer.text
+    fetched = await client.post(f"{BASE}/fetch", json={"conversation_id": answer.json()["conversation_id"]})
+    assert fetched.json()["turns"][0]["attachments"][0]["verdict"].startswith("clean ClamAV ")
+
+
+async def test_without_clamd_uploads_get_a_503_text_goes_on_and_readiness_tells(
+    client: httpx2.AsyncClient, clamd: ClamdServer, refused: Refused
+) -> None:
+    clamd.kill()
+    try:
+        answer = await send(client, "a.csv", b"a,b\n")
+        ready = (await client.get("/readyz")).json()
+        text = await client.post(f"{BASE}/new/messages", json={"text": "hello"})
+    finally:
+        clamd.start()
+
+    assert "a.csv" in refused(answer, 503)["detail"]
+    assert answer.headers["retry-after"]
+    assert ready["status"] == "degraded"
+    assert ready["parts"]["antivirus"]["ok"] is False
+    assert text.status_code == 202
+    assert (await send(client, "a.csv", b"a,b\n")).status_code == 202
