@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from uploads.images import image, png_chunk
-from uploads.office import office
-from uploads.pdfs import pdf
+from uploads.images import gif_and_script, image, png_chunk, png_of
+from uploads.office import office, override, relation
+from uploads.pdfs import encrypted_pdf, flate_zeros, object_stream_bomb, pdf, stream
+from uploads.zips import End, Member, bomb, build_zip
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]
@@ -73,6 +74,71 @@ async def test_one_bad_file_refuses_the_message_by_name_and_leaves_nothing(
     body = refused(answer, status)
     assert bad["filename"] in body["detail"]
     assert [error["field"] for error in body["errors"]] == ["body.attachments.1"]
+    assert stored(ingress_env) == before
+    assert (await client.get(BASE, params={"limit": 100})).text == listed
+
+
+A, OLE = Member("a.xml", b"<a/>"), b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+WORD_MACROS = "application/vnd.ms-word.document.macroEnabled.main+xml"
+XXE = b'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a>&x;</a>'
+LAUGHS = b'<!DOCTYPE a [<!ENTITY x "ha"><!ENTITY y "&x;&x;&x;&x;">]><a>&y;</a>'
+BAD_UPLOADS: dict[str, tuple[str, bytes, int]] = {
+    "gif and program": ("a.gif", gif_and_script(), 422),
+    "gif with a tail": ("a.gif", image("gif") + b"=1;alert(1)", 422),
+    "pdf and zip": ("a.pdf", pdf() + build_zip([A]), 422),
+    "png and zip": ("a.png", image("png") + build_zip([A]), 422),
+    "generic zip": ("a.zip", build_zip([A]), 415),
+    "zip as docx": ("a.docx", build_zip([A]), 422),
+    "docx as xlsx": ("a.xlsx", office("docx"), 422),
+    "docx as png": ("a.png", office("docx"), 415),
+    "docm": ("a.docm", office("docx", main_type=WORD_MACROS), 415),
+    "docm renamed": ("a.docx", office("docx", main_type=WORD_MACROS), 422),
+    "macros": ("a.docx", office("docx", Member("word/vbaProject.bin", b"x")), 422),
+    "xlm": ("a.xlsx", office("xlsx", types=[override("m.xml", "application/vnd.ms-excel.macrosheet+xml")]), 422),
+    "ole": ("a.docx", office("docx", Member("word/embeddings/a.bin", OLE)), 422),
+    "old office": ("a.docx", OLE + bytes(600), 415),
+    "encrypted office": ("a.docx", OLE + bytes(600) + "EncryptedPackage".encode("utf-16-le"), 422),
+    "outside": ("a.docx", office(links=[relation("image", "http://x/a.png", external=True)]), 422),
+    "pdf with a script": ("a.pdf", pdf(catalog=b"/OpenAction<</S/JavaScript/JS(1)>>"), 422),
+    "pdf that starts": ("a.pdf", pdf(catalog=b"/OpenAction<</S/Launch/F(a)>>"), 422),
+    "pdf that carries": ("a.pdf", pdf(stream(b"x", b"/Type/EmbeddedFile")), 422),
+    "pdf bomb": ("a.pdf", pdf(flate_zeros(121 * 2**20)), 422),
+    "object stream bomb": ("a.pdf", object_stream_bomb(100 * 2**20), 422),
+    "501 pages": ("a.pdf", pdf(pages=501), 422),
+    "encrypted pdf": ("a.pdf", encrypted_pdf(), 422),
+    "pdf cut off": ("a.pdf", pdf()[:-40], 422),
+    "overlap": ("a.docx", office("docx", A, Member("b.xml", A.data, local_name="a.xml", at=0)), 422),
+    "nested": ("a.docx", office("docx", Member("word/a.bin", build_zip([A]))), 422),
+    "ratio": ("a.docx", office("docx", bomb("word/a.bin", 100_000_000)), 422),
+    "false directory": ("a.docx", office("docx", end=End(count=1)), 422),
+    "100,000 members": ("a.docx", build_zip([Member(f"{n}", method=0) for n in range(100_000)], End(count=9)), 422),
+    "slip": ("a.docx", office("docx", Member("../../etc/cron.d/x", b"x")), 422),
+    "symlink": ("a.docx", office("docx", Member("word/a", b"/etc/passwd", mode=0o120777)), 422),
+    "two of one name": ("a.docx", office("docx", A, A), 422),
+    "50k png": ("a.png", png_of(50_000, 50_000), 422),
+    "svg with a script": ("a.svg", b"<svg xmlns='http://www.w3.org/2000/svg'><script>1</script></svg>", 415),
+    "svg as text": ("a.txt", b"<?xml version='1.0'?><svg xmlns='http://www.w3.org/2000/svg'/>", 415),
+    "html": ("a.html", b"<!DOCTYPE html><html><body>x</body></html>", 415),
+    "rtf as text": ("a.txt", b"{\\rtf1\\ansi words}", 415),
+    "xxe": ("a.docx", office("docx", body=XXE), 422),
+    "billion laughs": ("a.docx", office("docx", Member("word/a.xml", LAUGHS)), 422),
+    "empty": ("a.docx", b"", 422),
+}
+
+
+@pytest.mark.parametrize("case", BAD_UPLOADS)
+async def test_a_bad_upload_is_refused_and_leaves_nothing(
+    client: httpx2.AsyncClient, refused: Refused, ingress_env: dict[str, str], case: str
+) -> None:
+    name, data, status = BAD_UPLOADS[case]
+    before, listed = stored(ingress_env), (await client.get(BASE, params={"limit": 100})).text
+    parts = [("message", (None, '{"text": "see"}', "application/json")), ("files", ("good.csv", b"a,b\n", "text/csv"))]
+
+    answer = await client.post(f"{BASE}/new/messages", files=[*parts, ("files", (name, data, ""))])
+
+    body = refused(answer, status)
+    assert body["detail"].startswith(f"The file {name!r} is refused: ")
+    assert body["errors"] == [{"field": "files.1", "message": body["detail"]}]
     assert stored(ingress_env) == before
     assert (await client.get(BASE, params={"limit": 100})).text == listed
 

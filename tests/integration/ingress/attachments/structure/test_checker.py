@@ -33,7 +33,7 @@ def test_a_fork_says_what_is_wrong_and_is_gone(form: Form, data: bytes, fault: s
 @pytest.mark.parametrize(
     "data",
     [
-        object_stream_bomb(300 * 2**20),
+        object_stream_bomb(100 * 2**20),
         pdf(stream(zlib.compress(bytes(100_000_000)).hex().encode() + b">", b"/Filter[/ASCIIHexDecode/FlateDecode]")),
     ],
 )
