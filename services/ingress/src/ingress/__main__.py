@@ -16,6 +16,7 @@ from sse_starlette.sse import AppStatus
 
 from everturn.errors import EverturnError
 from everturn.telemetry.logging import configure_logging
+from ingress.admission.limits.connections import bind_protocol
 from ingress.app import Parts, build_app
 from ingress.bootstrap import open_operator, open_parts
 from ingress.operations import verify_export
@@ -74,7 +75,11 @@ async def run_ingress(settings: IngressSettings) -> None:
             app,
             host=settings.host,
             port=settings.port,
-            http="h11",
+            http=bind_protocol(
+                max_connections=settings.connections_max,
+                headers_s=settings.headers_timeout_s,
+                metrics=parts.metrics,
+            ),
             ws="none",
             lifespan="off",
             log_config=None,

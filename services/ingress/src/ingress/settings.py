@@ -21,7 +21,92 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _PLACEHOLDERS = ("secret", "changeme", "change-me", "change_me", "password", "example", "default", "your-")
 
 
-class IngressSettings(CommonSettings):
+class LimitSettings(CommonSettings):
+    """How much is admitted: calls, waiting turns, bytes, connections and streams."""
+
+    rate_limits_writes: str = Field(
+        default="",
+        max_length=500,
+        validation_alias="RATE_LIMITS_WRITES",
+        description="Calls that change something, by role: registered=60/min,paid=off with the units s, min and h; "
+        "off limits nobody; roles not named keep their limits, of which development mode has none.",
+    )
+    rate_limits_reads: str = Field(
+        default="",
+        max_length=500,
+        validation_alias="RATE_LIMITS_READS",
+        description="Calls that only read, by role, written as RATE_LIMITS_WRITES.",
+    )
+    bad_credentials: str = Field(
+        default="300/min",
+        max_length=40,
+        validation_alias="BAD_CREDENTIALS",
+        description="Bad credentials that one address may send, as 300/min; off does not limit them.",
+    )
+    queue_max: int = Field(
+        default=1000, ge=1, validation_alias="QUEUE_MAX", description="Waiting turns above which new ones get a 503."
+    )
+    queue_max_unattended: int = Field(
+        default=200,
+        ge=1,
+        validation_alias="QUEUE_MAX_UNATTENDED",
+        description="As QUEUE_MAX, while no worker is there.",
+    )
+    tenant_queued_max: int = Field(
+        default=500,
+        ge=1,
+        validation_alias="TENANT_QUEUED_MAX",
+        description="Waiting turns of one tenant on one lane above which new ones get a 429.",
+    )
+    bodies_max_bytes: int = Field(
+        default=512_000_000,
+        ge=1024,
+        validation_alias="BODIES_MAX_BYTES",
+        description="Bytes of bodies that this process holds at once; above it 503.",
+    )
+    bodies_max_bytes_per_user: int = Field(
+        default=128_000_000,
+        ge=1024,
+        validation_alias="BODIES_MAX_BYTES_PER_USER",
+        description="As BODIES_MAX_BYTES, of one user; above it 429.",
+    )
+    connections_max: int = Field(
+        default=10_000,
+        ge=1,
+        validation_alias="CONNECTIONS_MAX",
+        description="Open connections of this process; above it 503.",
+    )
+    headers_timeout_s: float = Field(
+        default=15.0,
+        gt=0,
+        le=300,
+        validation_alias="HEADERS_TIMEOUT_S",
+        description="Seconds from a connection's first byte to the last header of its request.",
+    )
+    streams_max: int = Field(
+        default=5000, ge=1, validation_alias="STREAMS_MAX", description="Open event streams of this process."
+    )
+    streams_max_per_user: int = Field(
+        default=32, ge=1, validation_alias="STREAMS_MAX_PER_USER", description="Open event streams of one user here."
+    )
+
+    @property
+    def bad_credentials_limit(self) -> Limit | None:
+        return None if self.bad_credentials == "off" else parse_limit(self.bad_credentials)
+
+    @model_validator(mode="after")
+    def check_limits(self) -> Self:
+        """Refuse limits that can't be read."""
+        try:
+            parse_limits(self.rate_limits_writes, {})
+            parse_limits(self.rate_limits_reads, {})
+            _ = self.bad_credentials_limit
+        except BadLimits as error:
+            raise ValueError(str(error)) from error
+        return self
+
+
+class IngressSettings(LimitSettings):
     """Everything that can be set about one ingress process."""
 
     host: str = Field(default="127.0.0.1", validation_alias="HOST", description="Address to listen on.")
@@ -68,46 +153,6 @@ class IngressSettings(CommonSettings):
         description="Kinds of external events that are taken, separated by commas.",
     )
 
-    rate_limits_writes: str = Field(
-        default="",
-        max_length=500,
-        validation_alias="RATE_LIMITS_WRITES",
-        description="Calls that change something, by role: registered=60/min,paid=off with the units s, min and h; "
-        "off limits nobody; roles not named keep their limits, of which development mode has none.",
-    )
-    rate_limits_reads: str = Field(
-        default="",
-        max_length=500,
-        validation_alias="RATE_LIMITS_READS",
-        description="Calls that only read, by role, written as RATE_LIMITS_WRITES.",
-    )
-    bad_credentials: str = Field(
-        default="300/min",
-        max_length=40,
-        validation_alias="BAD_CREDENTIALS",
-        description="Bad credentials that one address may send, as 300/min; off does not limit them.",
-    )
-    queue_max: int = Field(
-        default=1000, ge=1, validation_alias="QUEUE_MAX", description="Waiting turns above which new ones get a 503."
-    )
-    queue_max_unattended: int = Field(
-        default=200,
-        ge=1,
-        validation_alias="QUEUE_MAX_UNATTENDED",
-        description="As QUEUE_MAX, while no worker is there.",
-    )
-    tenant_queued_max: int = Field(
-        default=500,
-        ge=1,
-        validation_alias="TENANT_QUEUED_MAX",
-        description="Waiting turns of one tenant on one lane above which new ones get a 429.",
-    )
-    streams_max: int = Field(
-        default=5000, ge=1, validation_alias="STREAMS_MAX", description="Open event streams of this process."
-    )
-    streams_max_per_user: int = Field(
-        default=32, ge=1, validation_alias="STREAMS_MAX_PER_USER", description="Open event streams of one user here."
-    )
     stream_queue_bytes: int = Field(
         default=131_072,
         ge=1024,
@@ -205,10 +250,6 @@ class IngressSettings(CommonSettings):
         return frozenset(self.event_kinds.split(",")) - {"followup", "steer", "cancel"}
 
     @property
-    def bad_credentials_limit(self) -> Limit | None:
-        return None if self.bad_credentials == "off" else parse_limit(self.bad_credentials)
-
-    @property
     def has_keys(self) -> bool:
         return any((self.auth_jwks_url, self.auth_public_key, self.auth_secret))
 
@@ -239,16 +280,7 @@ class IngressSettings(CommonSettings):
         self._check_secret("AUTH_SECRET", self.auth_secret)
         self._check_secret("SIGNING_SECRET", self.signing_secret)
         self._check_tokens()
-        self._check_limits()
         return self
-
-    def _check_limits(self) -> None:
-        try:
-            parse_limits(self.rate_limits_writes, {})
-            parse_limits(self.rate_limits_reads, {})
-            _ = self.bad_credentials_limit
-        except BadLimits as error:
-            raise ValueError(str(error)) from error
 
     def _check_secret(self, name: str, secret: SecretStr | None) -> None:
         """A secret from somebody's documentation is none. Development may use what it likes, if it is long enough."""

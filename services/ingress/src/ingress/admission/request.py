@@ -9,10 +9,12 @@ from typing import Any
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
+from ingress.admission.limits.bodies import BodyHold
 from ingress.admission.strict_json import BadJson, parse_strict
 from ingress.errors import malformed, too_large, too_slow, unsupported
 
 _CAP_KEY = "everturn.max_body_bytes"
+_HOLD_KEY = "everturn.body_hold"
 
 
 class AdmittedRequest(Request):
@@ -25,6 +27,7 @@ class AdmittedRequest(Request):
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """The body as it comes. Raises a 413 problem at the first byte too many, whatever Content-Length said."""
         cap, taken = self.scope[_CAP_KEY], 0
+        hold: BodyHold | None = self.scope.get(_HOLD_KEY)
         give_up = asyncio.get_running_loop().time() + self.body_timeout_s
         chunks = super().stream()
         async with aclosing(chunks):
@@ -32,6 +35,8 @@ class AdmittedRequest(Request):
                 taken += len(chunk)
                 if taken > cap:
                     raise too_large(f"The body has more than {cap} bytes.")
+                if hold is not None:
+                    hold.grow(len(chunk))
                 yield chunk
 
     async def _next_chunk(self, chunks: AsyncGenerator[bytes, None], give_up: float) -> bytes | None:
@@ -54,20 +59,30 @@ class AdmittedRequest(Request):
         return self._strict_json
 
 
-def admit_request(request: Request, *, max_body_bytes: int) -> AdmittedRequest:
-    """Wrap a request, after the checks that need no body."""
+def admit_request(request: Request, *, max_body_bytes: int, hold: BodyHold | None = None) -> AdmittedRequest:
+    """Wrap a request, after the checks that need no body. `hold` counts its bytes until `release_body`."""
     request.scope[_CAP_KEY] = max_body_bytes
-    check_length(request, max_body_bytes)
+    announced = check_length(request, max_body_bytes)
+    if hold is not None:
+        hold.check_announced(announced)
+        request.scope[_HOLD_KEY] = hold
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise unsupported("Compressed bodies are not accepted.")
     return AdmittedRequest(request.scope, request.receive)
 
 
-def check_length(request: Request, max_body_bytes: int) -> None:
-    """Refuse an announced length above the cap, before reading (413)."""
+def release_body(request: Request) -> None:
+    """The request has ended; its bytes count no longer."""
+    hold: BodyHold | None = request.scope.get(_HOLD_KEY)
+    if hold is not None:
+        hold.release()
+
+
+def check_length(request: Request, max_body_bytes: int) -> int:
+    """The announced length, 0 without one. Refuses one above the cap, before reading (413)."""
     announced = request.headers.get("content-length", "0")
     if announced.isascii() and announced.isdigit() and len(announced) < 20 and int(announced) <= max_body_bytes:
-        return
+        return int(announced)
     raise too_large(f"The body has more than {max_body_bytes} bytes.")
 
 

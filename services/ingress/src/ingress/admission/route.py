@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 
 from ingress.admission.limits.front import load_front
 from ingress.admission.limits.rates import is_write
-from ingress.admission.request import AdmittedRequest, admit_request, check_json_type
+from ingress.admission.request import AdmittedRequest, admit_request, check_json_type, release_body
 from ingress.auth.gate import AuthGate, Caller, save_caller
 from ingress.errors import unauthorized
 
@@ -23,7 +23,11 @@ class AdmittedRoute(APIRoute):
         endpoint = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
-            return await endpoint(await self.admit(request))
+            admitted = await self.admit(request)
+            try:
+                return await endpoint(admitted)
+            finally:
+                release_body(admitted)
 
         return handle
 
@@ -34,7 +38,8 @@ class AdmittedRoute(APIRoute):
             caller = await self.authenticate(request, gate)
         save_caller(request, caller)
         await front.admit(request, caller.principal, write=is_write(request.method, self.path))
-        admitted = admit_request(request, max_body_bytes=self.max_body_bytes_of(request))
+        hold = front.bodies.open(caller.principal)
+        admitted = admit_request(request, max_body_bytes=self.max_body_bytes_of(request), hold=hold)
         self.check_type(admitted)
         return admitted
 

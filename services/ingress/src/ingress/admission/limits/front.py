@@ -1,4 +1,4 @@
-"""What stands before every request: how often bad credentials may come, and how often a principal may call."""
+"""What stands before every request: how often bad credentials come, how often a principal calls, how much it sends."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -10,6 +10,7 @@ from everturn.model.identity import Principal
 from everturn.model.limits.token_bucket import parse_limits
 from everturn.ports.limits.token_buckets import TokenBuckets
 from ingress.admission.limits.addresses import load_address
+from ingress.admission.limits.bodies import BodyBudget
 from ingress.admission.limits.defaults import READS, WRITES
 from ingress.admission.limits.guessing import CredentialGuard
 from ingress.admission.limits.rates import Fields, RateGate
@@ -22,9 +23,10 @@ FIELDS_KEY = "everturn.rate_limit"
 class Front:
     """The limits of one process, as routes ask for them."""
 
-    def __init__(self, rates: RateGate, guard: CredentialGuard) -> None:
+    def __init__(self, rates: RateGate, guard: CredentialGuard, bodies: BodyBudget) -> None:
         self.rates = rates
         self.guard = guard
+        self.bodies = bodies
 
     @contextmanager
     def authenticating(self, connection: HTTPConnection) -> Generator[None]:
@@ -52,7 +54,11 @@ def build_front(
         metrics=metrics,
         monotonic=monotonic,
     )
-    return Front(rates, CredentialGuard(settings.bad_credentials_limit, metrics=metrics, monotonic=monotonic))
+    bodies = BodyBudget(
+        max_bytes=settings.bodies_max_bytes, max_bytes_per_user=settings.bodies_max_bytes_per_user, metrics=metrics
+    )
+    guard = CredentialGuard(settings.bad_credentials_limit, metrics=metrics, monotonic=monotonic)
+    return Front(rates, guard, bodies)
 
 
 def load_front(connection: HTTPConnection) -> Front:

@@ -1,0 +1,80 @@
+"""How many bytes of bodies may be in memory: of this process, and of one user."""
+
+from collections import Counter
+
+from everturn.model.identity import Principal
+from ingress.admission.limits.defaults import strongest_role
+from ingress.admission.metrics import IngressMetrics
+from ingress.errors import ProblemError, too_many, unavailable
+
+RETRY_AFTER_S = 5
+Owner = tuple[str, str, str]
+
+
+class BodyBudget:
+    """Counts bytes that were read and whose requests have not ended; only this object changes the counts."""
+
+    def __init__(self, *, max_bytes: int, max_bytes_per_user: int, metrics: IngressMetrics) -> None:
+        self._max = max_bytes
+        self._max_per_user = max_bytes_per_user
+        self._metrics = metrics
+        self._held: Counter[Owner] = Counter()
+        self._total = 0
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    def open(self, principal: Principal) -> "BodyHold":
+        """Begin to count one body."""
+        return BodyHold(self, principal)
+
+    def check(self, principal: Principal, more: int) -> None:
+        """Raises a 429 problem for the user's cap, 503 for the process's."""
+        role = strongest_role(principal.roles).value
+        if self._held[_owner(principal)] + more > self._max_per_user:
+            text = f"Your requests hold more than {self._max_per_user} bytes already."
+            raise self._refused("user_bodies", role, too_many(text, retry_after_s=RETRY_AFTER_S))
+        if self._total + more > self._max:
+            text = "This server has no room for another body."
+            raise self._refused("bodies", role, unavailable(text, retry_after_s=RETRY_AFTER_S))
+
+    def add(self, principal: Principal, count: int) -> None:
+        """Count bytes in (or, when negative, out)."""
+        owner = _owner(principal)
+        self._held[owner] += count
+        self._total += count
+        if self._held[owner] <= 0:
+            del self._held[owner]
+
+    def _refused(self, reason: str, role: str, refusal: ProblemError) -> ProblemError:
+        self._metrics.refusals.labels(reason=reason, role=role).inc()
+        return refusal
+
+
+class BodyHold:
+    """The bytes of one request's body."""
+
+    def __init__(self, budget: BodyBudget, principal: Principal) -> None:
+        self._budget = budget
+        self._principal = principal
+        self._bytes = 0
+
+    def check_announced(self, count: int) -> None:
+        """Raises the problems of `BodyBudget.check` when so many bytes have no room already now."""
+        self._budget.check(self._principal, count)
+
+    def grow(self, count: int) -> None:
+        """So many bytes came. Raises the problems of `BodyBudget.check`."""
+        self._budget.check(self._principal, count)
+        self._budget.add(self._principal, count)
+        self._bytes += count
+
+    def release(self) -> None:
+        """The request has ended."""
+        self._budget.add(self._principal, -self._bytes)
+        self._bytes = 0
+
+
+def _owner(principal: Principal) -> Owner:
+    return principal.tenant, principal.project, principal.user_id

@@ -1,0 +1,116 @@
+"""A real ingress closes connections that say nothing or too slowly, and refuses too many of them."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+LIMIT_S = 20
+POST = b"POST /conversations/default/default/new/messages HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.fixture(scope="module")
+def bounded(start_ingress: Callable[..., Any]) -> Any:
+    return start_ingress(HEADERS_TIMEOUT_S="0.5", CONNECTIONS_MAX="10", BODIES_MAX_BYTES_PER_USER="5000")
+
+
+async def connect(ingress: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    parts = urlsplit(ingress.url)
+    return await asyncio.open_connection(parts.hostname, parts.port)
+
+
+async def read_all(reader: asyncio.StreamReader) -> bytes:
+    """What comes until the server closes the connection."""
+    async with asyncio.timeout(LIMIT_S):
+        return await reader.read()
+
+
+async def drip(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """One byte at a time, for ever."""
+    while True:
+        for n in range(len(data)):
+            writer.write(data[n : n + 1])
+            await writer.drain()
+            await asyncio.sleep(0.05)
+
+
+async def test_a_client_that_says_nothing_is_let_go(bounded: Any) -> None:
+    reader, writer = await connect(bounded)
+
+    assert await read_all(reader) == b""
+    writer.close()
+
+
+async def test_headers_that_drip_are_a_408_and_the_end(bounded: Any) -> None:
+    reader, writer = await connect(bounded)
+    dripping = asyncio.create_task(drip(writer, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 10))
+
+    answer = await read_all(reader)
+
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["type"] == "urn:everturn:problem:too-slow"
+    dripping.cancel()
+    writer.close()
+
+
+async def test_the_second_request_of_a_connection_may_not_drip_either(bounded: Any) -> None:
+    reader, writer = await connect(bounded)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    async with asyncio.timeout(LIMIT_S):
+        await reader.readuntil(b'"ok"}')
+
+    writer.write(b"GET /heal")
+
+    assert b"408" in await read_all(reader)
+    writer.close()
+
+
+async def test_the_rest_of_a_refused_body_is_not_waited_for(bounded: Any) -> None:
+    reader, writer = await connect(bounded)
+    writer.write(POST + b"Content-Type: text/plain\r\nContent-Length: 4000\r\n\r\n")
+
+    answer = await read_all(reader)
+
+    assert answer.startswith(b"HTTP/1.1 415")
+    writer.close()
+
+
+async def test_a_connection_at_rest_between_requests_stays(bounded: Any) -> None:
+    async with httpx2.AsyncClient(base_url=bounded.url, timeout=LIMIT_S) as http:
+        first = await http.get("/healthz")
+        stream = first.extensions["network_stream"].get_extra_info("client_addr")
+        reader, writer = await connect(bounded)
+        await read_all(reader)  # longer than headers may take
+        writer.close()
+        second = await http.get("/healthz")
+
+        assert second.extensions["network_stream"].get_extra_info("client_addr") == stream
+
+
+async def test_too_many_connections_are_a_503_and_the_others_go_on(bounded: Any) -> None:
+    async with httpx2.AsyncClient(base_url=bounded.url, timeout=LIMIT_S) as http:
+        await http.get("/healthz")
+        open_ones = [await connect(bounded) for _ in range(9)]
+        reader, writer = await connect(bounded)
+
+        answer = await read_all(reader)
+
+        assert answer.startswith(b"HTTP/1.1 503")
+        assert b"Retry-After: " in answer
+        assert (await http.get("/healthz")).status_code == 200
+        assert 'ingress_refusals_total{reason="connections",role="none"}' in (await http.get("/metrics")).text
+    for _, other in open_ones:
+        other.close()
+    writer.close()
+
+
+async def test_bodies_that_a_user_holds_are_bounded_and_released(bounded: Any, refused: Callable[..., Any]) -> None:
+    path = "/conversations/default/default/new/messages"
+    async with httpx2.AsyncClient(base_url=bounded.url, timeout=LIMIT_S) as http:
+        refused(await http.post(path, json={"text": "x" * 6000}), 429)
+        for _ in range(3):
+            assert (await http.post(path, json={"text": "x" * 4000})).status_code == 202
