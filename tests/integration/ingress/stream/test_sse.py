@@ -200,3 +200,26 @@ async def test_the_streams_of_one_user_are_capped(start_ingress: Any, chat: Any,
                 break
             await asyncio.sleep(0.05)
     assert statuses[-1] == 200
+
+
+async def test_simple_clients_get_the_same_stream_in_a_view_of_their_own(
+    client: httpx2.AsyncClient, chat: Any, worker: Any, refused: Refused
+) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    await worker.claim(conversation)
+    ids = await worker.say(conversation, "a", "b")
+    url = f"{BASE}/{conversation}/events"
+
+    async with client.stream("GET", url, params={"view": "steps", "after": "0-0"}) as response:
+        text = ""
+        async for piece in response.aiter_text():
+            text += piece
+            if ids[-1] in text:
+                break
+
+    assert response.status_code == 200
+    assert "event: ready\n" in text
+    assert f"id: {ids[-1]}\n" in text
+    assert "chat_delta" not in text
+    for view in ("ag-ui", "ai-sdk", "", "STEPS"):
+        refused(await client.get(url, params={"view": view}), 422)

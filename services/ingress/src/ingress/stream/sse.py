@@ -1,7 +1,7 @@
 """The SSE endpoint: which cursor a client means, and the response that feeds it."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import structlog
 from fastapi import APIRouter, Header, Query, Request
@@ -19,10 +19,13 @@ from ingress.errors import malformed
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
 from ingress.stream.standing import Recheck
+from ingress.stream.steps import project_steps
 from ingress.stream.subscription import Subscription
 
 SEND_TIMEOUT_S = 60
 """How long a client may take nothing before its connection is closed; it resumes by its last id."""
+
+View = Literal["native", "steps"]
 
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=StreamRoute, tags=["events"])
 _log = structlog.get_logger(__name__)
@@ -42,9 +45,10 @@ class StreamEdge:
         self.slots = slots
         self._recheck = recheck
 
-    def follow(self, client: Subscription, caller: Caller) -> AsyncIterator[bytes]:
+    def follow(self, client: Subscription, caller: Caller, view: View) -> AsyncIterator[bytes]:
         """The frames of a stream, as long as its caller would be let in."""
-        return self.feed.chunks(client, self._recheck.begin(caller))
+        native = self.feed.chunks(client, self._recheck.begin(caller))
+        return native if view == "native" else project_steps(native)
 
     def close(self, client: Subscription) -> None:
         """Give back what an open stream holds."""
@@ -58,9 +62,9 @@ class StreamResponse(EventSourceResponse):
     The library's own ping is off, because the feed fills silences itself without a task per client.
     """
 
-    def __init__(self, edge: StreamEdge, client: Subscription, caller: Caller) -> None:
+    def __init__(self, edge: StreamEdge, client: Subscription, caller: Caller, view: View) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType] its content is partly untyped
-            edge.follow(client, caller), ping=0, sep="\n", send_timeout=SEND_TIMEOUT_S
+            edge.follow(client, caller, view), ping=0, sep="\n", send_timeout=SEND_TIMEOUT_S
         )
         self._edge = edge
         self._client = client
@@ -92,6 +96,7 @@ async def get_events(
     last_event_id: Annotated[
         str | None, Header(description="As `after`, which it overrules.", examples=["3-17"])
     ] = None,
+    view: Annotated[View, Query(description="`steps` is for simple clients; `native` is everything.")] = "native",
     ticket: Annotated[
         str | None, Query(description="For clients that can send no header; instead of one.", max_length=4096)
     ] = None,
@@ -101,7 +106,7 @@ async def get_events(
     start = read_cursor(last_event_id or after)
     with edge.slots.until_handed_over(caller.principal):
         client = await edge.hub.open(caller.principal, conversation_id, start, caller.expires_at)
-    return StreamResponse(edge, client, caller)
+    return StreamResponse(edge, client, caller, view)
 
 
 def read_cursor(text: str | None) -> EventCursor | None:

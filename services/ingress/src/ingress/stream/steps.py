@@ -1,0 +1,162 @@
+"""The view `steps`: the same stream for simple clients, which want to show what is done, the answer, and the end.
+
+Events are `turn`, `step`, `answer`, `compact`, `phase`, `inject`, `done` and `reset`. Ids are those of the native
+stream, so a client resumes with either view; of several frames made of one event the last has the id, and an event that
+this view does not show leaves its id only.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from everturn.wire import events
+from everturn.wire.events import Envelope, parse_envelope
+from everturn.wire.views import StepView, TextView, TurnView
+from ingress.stream.frames import HEARTBEAT
+
+MAX_REASONING_CHARS = 20_000
+"""Of what is kept of one thought until it ends."""
+Shown = tuple[str, dict[str, Any]]
+
+
+async def project_steps(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The chunks of a native stream as this view shows them."""
+    projector = StepsProjector()
+    async for chunk in chunks:
+        if projected := b"".join(map(projector.project_frame, _split(chunk))):
+            yield projected
+
+
+def _split(chunk: bytes) -> Iterator[bytes]:
+    """Frames hold no empty line but the one at their end."""
+    for frame in chunk.split(b"\n\n"):
+        if frame:
+            yield frame + b"\n\n"
+
+
+class StepsProjector:
+    """One client's stream; it remembers only thoughts that have not ended."""
+
+    def __init__(self) -> None:
+        self._thoughts: dict[tuple[str | None, int | None, int], str] = {}
+
+    def project_frame(self, frame: bytes) -> bytes:
+        """The frames that show this one; empty when nothing does."""
+        if frame == HEARTBEAT:
+            return frame
+        fields = dict(line.split(b": ", 1) for line in frame.rstrip(b"\n").split(b"\n") if b": " in line)
+        head = b"".join(name + b": " + fields[name] + b"\n" for name in (b"id", b"retry") if name in fields)
+        try:
+            shown = list(self.project(parse_envelope(fields[b"data"])))
+        except (KeyError, ValidationError):
+            # Of a newer worker: a view that picks what it shows passes over what it does not know.
+            shown = []
+        if not shown:
+            return head + b"\n" if head else b""
+        *before, last = (_encode(name, data) for name, data in shown)
+        return b"".join(before) + head + last
+
+    def project(self, envelope: Envelope) -> Iterator[Shown]:
+        """Names and payloads of what is shown of an event."""
+        at = {"turn_id": envelope.turn_id}
+        match envelope.data:
+            case events.Ready(cursor=cursor):
+                yield "ready", {"cursor": cursor}
+            case events.ConvStatus(state=state, position=position) if state in ("queued", "running"):
+                yield "phase", {"phase": state, "position": position}
+            case events.ChatStart(turn_id=turn_id, text=text):
+                yield "turn", {"turn_id": turn_id, "text": text}
+            case events.ChatStep() as step:
+                yield "step", {**at, **_build_step(step, envelope.round)}
+            case events.ChatDelta(channel="thinking") as delta:
+                yield from self._project_thought(envelope, delta)
+            case events.ChatDelta(channel="answer") as delta:
+                yield from _project_answer(at, delta)
+            case events.ChatCompaction(status="started"):
+                yield "phase", {**at, "phase": "compacting"}
+            case events.ChatCompaction(status="completed") as done:
+                yield "compact", {**at, "before_tokens": done.before_tokens, "after_tokens": done.after_tokens}
+            case events.ChatSignal(state="applied", kind="followup" | "steer" | "event", text=text):
+                yield "inject", {**at, "type": "inject", "content": text}
+            case events.ChatComplete() | events.ChatError() as end:
+                yield "done", {**at, **_build_end(end)}
+            case events.ChatRewind(turn=turn):
+                yield "reset", {"turn_id": turn.turn_id}
+                yield from _project_turn(turn)
+            case events.StreamSnapshot(state=state):
+                yield "reset", {"turn_id": None}
+                for turn in state.turns:
+                    yield from _project_turn(turn)
+            case events.ServerShutdown(retry_ms=retry_ms):
+                yield "server_shutdown", {"retry_ms": retry_ms}
+            case _:
+                return
+
+    def _project_thought(self, envelope: Envelope, delta: events.ChatDelta) -> Iterator[Shown]:
+        key = (envelope.turn_id, envelope.round, delta.instance)
+        thinking = {"turn_id": envelope.turn_id, "type": "thinking", "iteration": envelope.round}
+        if delta.index == 0:
+            yield "step", {**thinking, "status": "start"}
+        kept = self._thoughts.pop(key, "") + delta.text
+        if delta.completed:
+            yield "step", {**thinking, "status": "done", "reasoning": kept[:MAX_REASONING_CHARS]}
+        else:
+            # One turn runs at a time: what an earlier one left open never ends.
+            self._thoughts = {each: text for each, text in self._thoughts.items() if each[0] == envelope.turn_id}
+            self._thoughts[key] = kept[:MAX_REASONING_CHARS]
+
+
+def _project_answer(at: dict[str, Any], delta: events.ChatDelta) -> Iterator[Shown]:
+    if delta.index == 0:
+        yield "step", {**at, "type": "answer", "status": "start"}
+        yield "answer", {**at, "status": "start"}
+    if delta.text:
+        yield "answer", {**at, "status": "delta", "content": delta.text}
+    if delta.completed:
+        yield "answer", {**at, "status": "done"}
+
+
+def _project_turn(turn: TurnView) -> Iterator[Shown]:
+    """A turn as if it had been followed from its beginning, each text in one piece."""
+    at = {"turn_id": turn.turn_id}
+    yield "turn", {**at, "text": turn.text}
+    for step in turn.steps:
+        yield "step", {**at, **_build_step(step, step.round)}
+    for text in turn.texts:
+        if text.channel == "answer":
+            yield from _project_answer(at, _as_delta(text, completed=text.round <= turn.sealed_round))
+    if turn.outcome or turn.error:
+        end = {"answer": turn.answer, "iterations": turn.rounds, "elapsed": (turn.elapsed_ms or 0) / 1000}
+        usage = turn.usage.model_dump() if turn.usage else None
+        error = turn.error.model_dump(exclude_none=True) if turn.error else None
+        yield "done", {**at, **end, "outcome": turn.outcome, "usage": usage, "error": error}
+
+
+def _as_delta(text: TextView, *, completed: bool) -> events.ChatDelta:
+    return events.ChatDelta(
+        channel="answer", instance=text.instance, index=0, text=text.text, completed=completed, marker=text.marker
+    )
+
+
+def _build_step(step: events.ChatStep | StepView, iteration: int | None) -> dict[str, Any]:
+    fields = {"type": "iteration", "iteration": iteration, "tool_name": step.tool_id or step.title, "step": step.step}
+    if step.status == "started":
+        return {**fields, "status": "start", "tool_args": step.params}
+    elapsed = None if step.duration_ms is None else step.duration_ms / 1000
+    end = {"observation": step.result_preview, "error": step.error, "iter_elapsed": elapsed}
+    return {**fields, "status": "done", **end}
+
+
+def _build_end(end: events.ChatComplete | events.ChatError) -> dict[str, Any]:
+    fields = {"iterations": end.rounds, "usage": end.usage.model_dump(), "elapsed": end.elapsed_ms / 1000}
+    match end:
+        case events.ChatComplete(answer=answer, outcome=outcome):
+            return {**fields, "answer": answer, "outcome": outcome, "error": None}
+        case events.ChatError(problem=problem):
+            return {**fields, "answer": None, "outcome": None, "error": problem.model_dump(exclude_none=True)}
+
+
+def _encode(name: str, data: dict[str, Any]) -> bytes:
+    return b"event: " + name.encode() + b"\ndata: " + orjson.dumps(data) + b"\n\n"

@@ -1,0 +1,154 @@
+"""The view for simple clients: what each event becomes, and that ids stay."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from everturn.model.problems import problem
+from everturn.model.turns import TurnUsage
+from everturn.wire.events import (
+    AnyEvent,
+    ChatComplete,
+    ChatDelta,
+    ChatError,
+    ChatFollowups,
+    ChatRewind,
+    ChatSignal,
+    ChatStart,
+    ChatStep,
+    ConvStatus,
+    Envelope,
+    ServerShutdown,
+    encode_envelope,
+)
+from everturn.wire.views import StepView, TextView, TurnView
+from ingress.stream.frames import HEARTBEAT, encode_frame
+from ingress.stream.steps import StepsProjector, project_steps
+
+
+def frame(data: AnyEvent, cursor: str | None = "1-1", *, retry_ms: int | None = None) -> bytes:
+    envelope = Envelope(
+        id=cursor, type=data.type, ts="2026-03-01T12:00:00.000Z", conversation_id="c", turn_id="t", round=2, data=data
+    )
+    return encode_frame(data.type, encode_envelope(envelope), cursor=cursor, retry_ms=retry_ms)
+
+
+def read(raw: bytes) -> list[tuple[str | None, str | None, Any]]:
+    """Id, event and data of each frame."""
+    found: list[tuple[str | None, str | None, Any]] = []
+    for each in raw.decode().split("\n\n")[:-1]:
+        fields = dict(line.split(": ", 1) for line in each.split("\n"))
+        found.append((fields.get("id"), fields.get("event"), json.loads(fields.get("data", "null"))))
+    return found
+
+
+def show(*data: AnyEvent) -> list[tuple[str, Any]]:
+    projector = StepsProjector()
+    shown = [read(projector.project_frame(frame(each))) for each in data]
+    return [(event, body) for frames in shown for _, event, body in frames if event]
+
+
+def delta(channel: str, index: int, text: str, *, completed: bool = False) -> ChatDelta:
+    return ChatDelta(channel=channel, instance=0, index=index, text=text, completed=completed, marker=channel)
+
+
+def test_a_tool_call_is_an_iteration_with_its_observation() -> None:
+    started = ChatStep(step="call_1", status="started", title="Search", tool_id="web.search", params={"q": "x"})
+    ended = ChatStep(
+        step="call_1", status="error", title="Search", tool_id="web.search", result_preview="no", duration_ms=1500,
+        error="timeout",
+    )  # fmt: skip
+
+    (_, first), (_, last) = show(started, ended)
+
+    assert (first["type"], first["status"], first["iteration"]) == ("iteration", "start", 2)
+    assert (first["tool_name"], first["tool_args"]) == ("web.search", {"q": "x"})
+    assert (last["status"], last["observation"], last["error"], last["iter_elapsed"]) == ("done", "no", "timeout", 1.5)
+
+
+def test_an_answer_begins_grows_and_ends() -> None:
+    shown = show(delta("answer", 0, "Hel"), delta("answer", 1, "lo"), delta("answer", 2, "", completed=True))
+
+    assert [(event, body["status"], body.get("content")) for event, body in shown] == [
+        ("step", "start", None),
+        ("answer", "start", None),
+        ("answer", "delta", "Hel"),
+        ("answer", "delta", "lo"),
+        ("answer", "done", None),
+    ]
+
+
+def test_a_thought_is_told_when_it_ends() -> None:
+    shown = show(
+        delta("thinking", 0, "Let me "), delta("thinking", 1, "see."), delta("thinking", 2, "", completed=True)
+    )
+
+    assert [(body["status"], body.get("reasoning")) for _, body in shown] == [("start", None), ("done", "Let me see.")]
+
+
+def test_a_thought_is_kept_within_bounds() -> None:
+    projector = StepsProjector()
+    for index in range(100):
+        projector.project_frame(frame(delta("thinking", index, "x" * 1_000)))
+
+    (_, _, body), *_ = read(projector.project_frame(frame(delta("thinking", 100, "", completed=True))))
+
+    assert len(body["reasoning"]) == 20_000
+
+
+def test_turn_phase_and_injection_are_told() -> None:
+    signal = ChatSignal(signal_id="s", kind="followup", state="applied", text="Only the north.", round=2)
+    shown = show(ConvStatus(state="queued", position=3), ChatStart(turn_id="t", ordinal=1, text="Hi"), signal)
+
+    assert [event for event, _ in shown] == ["phase", "turn", "inject"]
+    assert shown[0][1] == {"phase": "queued", "position": 3}
+    assert shown[2][1]["content"] == "Only the north."
+
+
+def test_the_end_carries_the_whole_result_or_the_error() -> None:
+    usage = TurnUsage(input_tokens=3, output_tokens=4)
+    done = ChatComplete(outcome="completed", answer="42", rounds=2, usage=usage, elapsed_ms=2500)
+    failed = ChatError(problem=problem("model-failed", "No.", 502), rounds=1, usage=usage, elapsed_ms=10)
+
+    (_, good), (_, bad) = show(done, failed)
+
+    assert (good["answer"], good["iterations"], good["elapsed"], good["error"]) == ("42", 2, 2.5, None)
+    assert good["usage"]["output_tokens"] == 4
+    assert (bad["answer"], bad["error"]["status"]) == (None, 502)
+
+
+def test_a_rewind_begins_the_turn_anew() -> None:
+    step = StepView(step="c", status="completed", title="Echo", round=1, tool_id="demo.echo", result_preview="a")
+    text = TextView(round=2, channel="answer", instance=0, marker="answer", format="markdown", text="So far")
+    turn = TurnView(turn_id="t", ordinal=1, status="running", text="Hi", steps=(step,), texts=(text,), sealed_round=1)
+
+    shown = show(ChatRewind(turn=turn))
+
+    assert [event for event, _ in shown] == ["reset", "turn", "step", "step", "answer", "answer"]
+    assert shown[-1][1]["content"] == "So far"
+
+
+def test_the_last_of_several_frames_has_the_id_and_what_is_not_shown_leaves_it() -> None:
+    projector = StepsProjector()
+
+    several = read(projector.project_frame(frame(delta("answer", 0, "a"), "3-7")))
+    none = projector.project_frame(frame(ChatFollowups(items=("b",)), "3-8"))
+    unknown = projector.project_frame(encode_frame("chat.later", b'{"type":"chat.later"}', cursor="3-9"))
+    hint = projector.project_frame(frame(ConvStatus(state="idle"), None))
+
+    assert [cursor for cursor, _, _ in several] == [None, None, "3-7"]
+    assert (none, unknown, hint) == (b"id: 3-8\n\n", b"id: 3-9\n\n", b"")
+
+
+async def test_chunks_of_many_frames_comments_and_farewells_pass() -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield HEARTBEAT + frame(delta("answer", 0, "line\n\nbreak"), "3-1")
+        yield frame(ConvStatus(state="idle"), None)
+        yield frame(ServerShutdown(retry_ms=700), None, retry_ms=700)
+
+    got = [chunk async for chunk in project_steps(chunks())]
+
+    assert got[0].startswith(HEARTBEAT)
+    assert b'"content":"line\\n\\nbreak"' in got[0]
+    assert b"retry: 700\nevent: server_shutdown" in got[1]
+    assert len(got) == 2
