@@ -1,17 +1,26 @@
 """The application as a whole: its OpenAPI document, and every route against strangers and fuzzed requests."""
 
+import asyncio
 import base64
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import jwt
 import pytest
+
+from everturn.model.identity import Principal
+from everturn.ports.access.credentials import ApiKey
+from everturn.postgres.access.credentials import PostgresCredentialAdmin
+from everturn.postgres.database import open_database
+from everturn_local.servers.databases import DatabaseUrls
+from ingress.auth.keys import build_key_text
 
 SECRET = "a secret that is long enough for HS256"
 PUBLIC = {"/healthz", "/readyz", "/metrics", "/guests/{tenant}/{project}"}
@@ -31,7 +40,9 @@ STRANGERS = {
     "a bad token": ({"Authorization": "Bearer x.y.z"}, 401),
     "an expired token": (bearer("ann", exp=int(time.time()) - 600), 401),
     "the development header": ({"X-Dev-User": "ann"}, 401),
+    "somebody cut off": (bearer("dora", tenant="acme", project="one", iat=int(time.time()) - 60), 401),
 }
+"""Strangers that need something of the running server are made by `strangers`."""
 LISTS_OWN = {
     ("GET", "/conversations/{tenant}/{project}"),
     ("POST", "/conversations/{tenant}/{project}"),
@@ -42,7 +53,9 @@ LISTS_OWN = {
     ("DELETE", "/memory/{tenant}/{project}"),
 }
 """Routes without an id: another user gets an answer of its own, which a test below looks at."""
+OWN_ANSWERS = ("another user", "a guest")
 
+# One line for each route: its body, with the ids of what ann owns, or None. See docs/how-to/add-an-endpoint.md.
 BODIES: dict[tuple[str, str], Any] = {
     ("GET", "/conversations/{tenant}/{project}"): None,
     ("POST", "/conversations/{tenant}/{project}"): {"title": "t"},
@@ -83,12 +96,13 @@ class Owned:
     http: httpx2.AsyncClient
     ids: dict[str, str]
 
-    async def ask(self, route: tuple[str, str], headers: dict[str, str]) -> httpx2.Response:
+    async def ask(self, route: tuple[str, str], headers: dict[str, str], **other: str) -> httpx2.Response:
+        """`other` are ids in place of ann's."""
         method, template = route
-        body = BODIES[route]
-        filled = {name: value.format(**self.ids) for name, value in body.items()} if body else body
+        ids, body = self.ids | other, BODIES[route]
+        filled = {name: value.format(**ids) for name, value in body.items()} if body else body
         kwargs = {} if body is None else {"json": filled}
-        return await self.http.request(method, template.format(**self.ids), headers=headers, **kwargs)
+        return await self.http.request(method, template.format(**ids), headers=headers, **kwargs)
 
     async def state(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         ann = bearer("ann", tenant="acme", project="one")
@@ -101,7 +115,43 @@ class Owned:
 
 @pytest.fixture(scope="module")
 def production(start_ingress: Any) -> Any:
-    return start_ingress(EVERTURN_MODE="production", AUTH_ISSUER="i", AUTH_AUDIENCE="a", AUTH_SECRET=SECRET)
+    return start_ingress(
+        EVERTURN_MODE="production",
+        AUTH_ISSUER="i",
+        AUTH_AUDIENCE="a",
+        AUTH_SECRET=SECRET,
+        ANONYMOUS="1",
+        ANONYMOUS_SCOPES="acme/one",
+        REAUTHORIZE_S="1",
+        STREAM_HEARTBEAT_S="0.2",
+        RATE_LIMITS_WRITES="off",
+        BAD_CREDENTIALS="off",
+    )
+
+
+@pytest.fixture
+async def admin(database: DatabaseUrls) -> AsyncIterator[PostgresCredentialAdmin]:
+    async with open_database(database.owner, pool_size=1, application_name="test-operator") as owner:
+        yield PostgresCredentialAdmin(owner)
+
+
+async def make_key(admin: PostgresCredentialAdmin, user: str) -> tuple[str, dict[str, str]]:
+    """A key of a user of acme/one: its id, and the header."""
+    text, made = build_key_text()
+    owner = Principal("acme", "one", user)
+    await admin.save_key(ApiKey(made.key_id, made.secret_hash, owner, "", datetime.now(UTC)))
+    return made.key_id, {"Authorization": f"Bearer {text}"}
+
+
+@pytest.fixture
+async def strangers(production: Any, admin: PostgresCredentialAdmin) -> dict[str, tuple[dict[str, str], int]]:
+    key_id, revoked = await make_key(admin, "ann")
+    await admin.revoke_key(key_id)
+    await admin.save_cutoff("dora", tenant="acme")
+    async with httpx2.AsyncClient(base_url=production.url) as http:
+        guest = (await http.post("/guests/acme/one")).json()["token"]
+    made = {"a revoked key of ann's": (revoked, 401), "a guest": ({"Authorization": f"Bearer {guest}"}, 404)}
+    return STRANGERS | made
 
 
 @pytest.fixture
@@ -139,16 +189,16 @@ async def test_every_route_has_a_case_for_strangers(client: httpx2.AsyncClient) 
     assert {route for route in routes if route[1] not in PUBLIC} == set(BODIES)
 
 
-@pytest.mark.parametrize("stranger", sorted(STRANGERS))
+@pytest.mark.parametrize("stranger", [*sorted(STRANGERS), "a revoked key of ann's", "a guest"])
 async def test_a_stranger_gets_nothing_from_any_route_and_changes_nothing(
-    owned: Owned, refused: Refused, stranger: str
+    owned: Owned, refused: Refused, strangers: dict[str, tuple[dict[str, str], int]], stranger: str
 ) -> None:
-    headers, status = STRANGERS[stranger]
+    headers, status = strangers[stranger]
     before = await owned.state()
 
     answers: dict[tuple[str, str], httpx2.Response] = {}
     for route in BODIES:
-        if route in LISTS_OWN and stranger == "another user":
+        if route in LISTS_OWN and stranger in OWN_ANSWERS:
             continue
         answers[route] = await owned.ask(route, headers)
 
@@ -158,6 +208,37 @@ async def test_a_stranger_gets_nothing_from_any_route_and_changes_nothing(
         assert "secret" not in str(body)
     assert len({answer.text for answer in answers.values()}) <= 2
     assert await owned.state() == before
+
+
+async def test_an_id_of_anothers_is_absent_also_beside_ids_of_ones_own(owned: Owned, refused: Refused) -> None:
+    bob = bearer("bob2", tenant="acme", project="one")
+    own = (await owned.http.post("/conversations/acme/one/new/messages", json={"text": "b"}, headers=bob)).json()
+    before = await owned.state()
+
+    for route in BODIES:
+        if "{conversation_id}" in route[1] and route[1].count("_id}") > 1:
+            refused(await owned.ask(route, bob, conversation_id=own["conversation_id"]), 404)
+
+    assert await owned.state() == before
+
+
+async def test_a_key_opens_a_stream_and_its_revocation_ends_it(
+    owned: Owned, refused: Refused, admin: PostgresCredentialAdmin
+) -> None:
+    key_id, key = await make_key(admin, "ann")
+    events = f"/conversations/acme/one/{owned.ids['conversation_id']}/events"
+    ticket = (await owned.http.post(events.replace("/events", "/ticket"), headers=key)).json()["ticket"]
+
+    async with asyncio.timeout(50), owned.http.stream("GET", f"{events}?ticket={ticket}") as response:
+        assert response.status_code == 200
+        lines = response.aiter_lines()
+        assert await anext(lines) == "event: ready"
+        await admin.revoke_key(key_id)
+        rest = [line async for line in lines]
+
+    assert [line for line in rest if line][-1].startswith(": unauthorized")
+    refused(await owned.http.get(f"{events}?ticket={ticket}"), 401)
+    refused(await owned.http.get(events, headers=key), 401)
 
 
 async def test_another_user_lists_and_makes_only_its_own(owned: Owned) -> None:

@@ -21,7 +21,7 @@ from ingress.auth.gate import AuthGate, Ways
 from ingress.auth.guests import Guests
 from ingress.auth.origins import Origins
 from ingress.auth.seals import MIN_SECRET_BYTES, Seals
-from ingress.auth.standing import Standing
+from ingress.auth.standing import MAX_AGE_S, Standing
 from ingress.auth.tickets import Tickets
 from ingress.auth.tokens import JwksKeys, KeySource, StaticKey, TokenVerifier
 from ingress.chat.service import Wires
@@ -106,7 +106,7 @@ def build_gate(settings: IngressSettings, credentials: Credentials, clock: Clock
     secret = settings.signing_secret
     seals = Seals(secret.get_secret_value().encode() if secret else os.urandom(MIN_SECRET_BYTES))
     ways = Ways(
-        standing=Standing(credentials, clock),
+        standing=Standing(credentials, clock, max_age_s=min(MAX_AGE_S, settings.reauthorize_s)),
         guests=Guests(seals, clock, scopes=settings.guest_scopes, per_minute=settings.guests_per_minute),
         tickets=Tickets(seals, clock),
         origins=Origins(read_origins(settings.allowed_origins)),

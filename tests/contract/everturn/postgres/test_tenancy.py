@@ -1,7 +1,8 @@
 """Nothing crosses a tenant: a stranger's repository calls find nothing, nor does SQL that forgot its filter."""
 
+import importlib
 import inspect
-import runpy
+import pkgutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -11,6 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+import everturn.ports
 from everturn.errors import NotFound
 from everturn.model.feedback import Feedback, Period, Reaction
 from everturn.model.identity import Principal
@@ -26,9 +28,11 @@ from everturn.ports.life.forks import Forks, ForkWish
 from everturn.ports.memory.index import EmbeddedSnippet, IndexJob, SnippetIndex
 from everturn.ports.memory.search import CatalogQuery, MemorySearch, QueryVector, Scope, SnippetQuery
 from everturn.ports.memory.user_memories import MemoryBook, UserMemories
+from everturn.ports.recall.conversation_reader import ConversationReader
 from everturn.ports.timelines import Timelines
 from everturn.ports.turns import Turns
 from everturn.postgres.artifacts import PostgresArtifacts
+from everturn.postgres.conversation_reader import PostgresConversationReader
 from everturn.postgres.conversations import PostgresConversations
 from everturn.postgres.feedback import PostgresFeedback
 from everturn.postgres.inbox import PostgresInbox
@@ -59,7 +63,14 @@ PORTS = (
     MemorySearch,
     UserMemories,
     MemoryBook,
+    ConversationReader,
 )
+GIVES_NOTHING = {"Conversations.erase", "Forks.fork", "ConversationReader.try_load_plan"}
+"""Calls whose success with what ann has shows nothing, or ends what the others look at."""
+PARTS_OF_OTHERS = {"SnippetFinder", "ConversationSources"}
+"""Ports whose calls are also those of MemorySearch and of Timelines, with the same drivers."""
+ASKED_BEFORE_WHO = {"Credentials"}
+"""What finds out who asks can't be walled by who asks; see access/test_credentials.py."""
 TABLES = (
     "conversation",
     "lease",
@@ -161,6 +172,15 @@ CASES: dict[str, Case] = {
     "MemoryBook.erase": lambda port, ann, who: port.erase(who, remembered("secret").id),
     "MemorySearch.load_catalog": lambda port, ann, who: port.load_catalog(who, CatalogQuery(Scope())),
 }
+CASES |= {
+    "ConversationReader.load_turn_blocks": lambda port, ann, who: port.load_turn_blocks(
+        who, ann.conversation_id, ann.turn_id
+    ),
+    "ConversationReader.try_load_last_block": lambda port, ann, who: port.try_load_last_block(
+        who, ann.conversation_id, ann.turn_id
+    ),
+    "ConversationReader.try_load_plan": lambda port, ann, who: port.try_load_plan(who, ann.conversation_id, "secret"),
+}
 MAKES_ONES_OWN = {"Conversations.create", "UserMemories.save", "MemoryBook.erase_all"}
 """Calls that name nothing of another's."""
 
@@ -172,6 +192,19 @@ def methods_with_principal() -> list[str]:
         for name, method in inspect.getmembers(port, inspect.isfunction)
         if "principal" in inspect.signature(method).parameters
     ]
+
+
+def find_ports() -> set[str]:
+    """All Protocols of `everturn.ports` with a call that takes a principal."""
+    found: set[str] = set()
+    for module in pkgutil.walk_packages(everturn.ports.__path__, "everturn.ports."):
+        for name, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            calls = [call for _, call in inspect.getmembers(kind, inspect.isfunction) if call.__name__ != "__init__"]
+            if getattr(kind, "_is_protocol", False) and any(
+                "principal" in inspect.signature(call).parameters for call in calls
+            ):
+                found.add(name)
+    return found
 
 
 @pytest.fixture
@@ -212,7 +245,12 @@ def ports(roles: Roles) -> dict[str, object]:
         "MemorySearch": PostgresMemorySearch(roles.worker),
         "UserMemories": PostgresUserMemories(roles.worker),
         "MemoryBook": PostgresUserMemories(roles.ingress),
+        "ConversationReader": PostgresConversationReader(roles.worker),
     }
+
+
+def test_every_port_with_a_principal_is_tried() -> None:
+    assert find_ports() == {port.__name__ for port in PORTS} | PARTS_OF_OTHERS | ASKED_BEFORE_WHO
 
 
 def test_every_call_that_takes_a_principal_has_a_case() -> None:
@@ -237,7 +275,7 @@ async def test_a_stranger_finds_nothing_and_changes_nothing(
     assert await snapshot(roles) == before
 
 
-@pytest.mark.parametrize("call", sorted(set(CASES) - {"Conversations.erase", "Forks.fork"}))
+@pytest.mark.parametrize("call", sorted(set(CASES) - GIVES_NOTHING))
 async def test_the_owner_finds_it(call: str, ann: Ann, ports: dict[str, object]) -> None:
     assert await CASES[call](ports[call.partition(".")[0]], ann, ANN) is not None
 
@@ -366,23 +404,14 @@ async def test_every_table_forces_its_policies(roles: Roles) -> None:
     assert {row["relname"] for row in rows if row["forced"]} == {row["relname"] for row in rows} == tables
 
 
-def definer_functions() -> set[str]:
-    """Those that the migrations name."""
-    found: set[str] = set()
-    for path in (Path(__file__).parents[4] / "migrations" / "versions").glob("*.py"):
-        found |= set(runpy.run_path(str(path)).get("DEFINER_FUNCTIONS", ()))
-    return found
-
-
 async def test_definer_functions_belong_to_dispatch_and_pin_their_search_path(roles: Roles, repository: Path) -> None:
-    written = (repository / "migrations" / "sql" / "functions").glob("*.sql")
+    written = (repository / "migrations" / "sql").rglob("functions/*.sql")
     definers = [path.stem for path in written if "SECURITY DEFINER" in path.read_text()]
     rows = await roles.superuser.fetch(
         "SELECT proname, pg_get_userbyid(proowner) AS owner, proconfig FROM pg_proc"
         " WHERE pronamespace = 'public'::regnamespace AND prosecdef"
     )
 
-    assert {row["proname"] for row in rows} == definer_functions()
     assert {row["proname"] for row in rows} == set(definers)
     assert {row["owner"] for row in rows} == {"everturn_dispatch"}
     assert all("search_path=public, pg_temp" in row["proconfig"] for row in rows)
