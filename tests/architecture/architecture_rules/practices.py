@@ -8,7 +8,12 @@ from collections.abc import Iterator, Mapping
 from architecture_rules.sources import ROOT, Module, Violation
 
 EDGES: Mapping[str, frozenset[str]] = {
-    "HTTP handler": frozenset({"services/ingress/src/ingress/admission/edge.py:__call__"}),
+    "HTTP handler": frozenset(
+        {
+            "services/ingress/src/ingress/admission/edge.py:__call__",
+            "services/ingress/src/ingress/sockets/server.py:_run",
+        }
+    ),
     "worker job": frozenset(
         {
             "services/chat-proc/src/chat_proc/worker/loop.py:_run",

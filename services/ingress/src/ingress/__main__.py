@@ -4,10 +4,11 @@ import argparse
 import asyncio
 import json
 import os
+import random
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 
 import uvicorn
@@ -23,6 +24,7 @@ from ingress.operations import verify_export
 from ingress.operations.commands import AnyCommand, Command, OfflineCommand, parse_arguments
 from ingress.operations.credentials import build_keys_command, build_revoke_user_command
 from ingress.settings import IngressSettings
+from ingress.sockets.websocket import BoundedWebSocket
 
 HEADER_BUFFER_BYTES = 262_144
 """What the HTTP parser takes as headers, so that requests above our own cap still get a problem as answer."""
@@ -35,7 +37,9 @@ EXIT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class DrainingServer(uvicorn.Server):
     """Says when it listens, and lets open streams go before it waits for requests to end."""
 
-    def __init__(self, config: uvicorn.Config, *, drain: Callable[[], None], announce: Callable[[int], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, *, drain: Callable[[], Awaitable[None]], announce: Callable[[int], None]
+    ) -> None:
         super().__init__(config)
         self._drain = drain
         self._announce = announce
@@ -61,7 +65,7 @@ class DrainingServer(uvicorn.Server):
             self._announce(self.servers[0].sockets[0].getsockname()[1])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._drain()
+        await self._drain()
         await super().shutdown(sockets)
 
 
@@ -80,7 +84,10 @@ async def run_ingress(settings: IngressSettings) -> None:
                 headers_s=settings.headers_timeout_s,
                 metrics=parts.metrics,
             ),
-            ws="none",
+            ws=BoundedWebSocket,
+            ws_max_size=settings.message_max_bytes,
+            ws_per_message_deflate=False,
+            ws_ping_interval=None,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -90,13 +97,17 @@ async def run_ingress(settings: IngressSettings) -> None:
             timeout_graceful_shutdown=settings.drain_timeout_s,
             h11_max_incomplete_event_size=HEADER_BUFFER_BYTES,
         )
-        server = DrainingServer(
-            config, drain=app.state.hub.drain, announce=lambda port: announce_ready(settings, parts, port)
-        )
+
+        async def drain() -> None:
+            app.state.hub.drain()
+            await app.state.sockets.drain(random.random)
+
+        server = DrainingServer(config, drain=drain, announce=lambda port: announce_ready(settings, parts, port))
         async with asyncio.TaskGroup() as group:
-            hub = group.create_task(app.state.hub.run())
+            background = [group.create_task(app.state.hub.run()), group.create_task(app.state.sockets.run())]
             await server.serve()
-            hub.cancel()
+            for task in background:
+                task.cancel()
 
 
 def announce_ready(settings: IngressSettings, parts: Parts, port: int) -> None:

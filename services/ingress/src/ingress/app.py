@@ -46,6 +46,7 @@ from ingress.chat import endpoints as chat
 from ingress.chat import signals
 from ingress.chat.schemas import AttachmentIn
 from ingress.chat.service import ChatService, Wires
+from ingress.chat.submission import SubmissionCaps
 from ingress.conversations import endpoints as conversations
 from ingress.conversations import turns
 from ingress.conversations.round_context import RoundContexts
@@ -66,6 +67,8 @@ from ingress.resources import endpoints as resources
 from ingress.search import endpoints as search
 from ingress.search.service import SearchService
 from ingress.settings import IngressSettings
+from ingress.sockets.calls import ChatCalls
+from ingress.sockets.server import SocketParts, SocketServer
 from ingress.stream import sse, tickets
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
@@ -137,6 +140,7 @@ def build_app(parts: Parts) -> FastAPI:
         docs.router,
     ):
         app.include_router(router)
+    app.mount("/socket.io", app.state.sockets)
     _add_error_handlers(app)
     app.add_middleware(Edge, metrics=parts.metrics, monotonic=parts.clock.monotonic)
     app.add_middleware(Cors, origins=parts.auth.origins)
@@ -168,6 +172,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.files = resources.FileService(parts.artifacts, parts.objects)
     app.state.streams = _build_streams(parts)
     app.state.hub = app.state.streams.hub
+    app.state.sockets = _build_sockets(app, parts)
     app.state.presences = parts.presences
     app.state.parts = {
         "postgres": Part(parts.check_database),
@@ -228,6 +233,26 @@ def _build_streams(parts: Parts) -> sse.StreamEdge:
     slots = StreamSlots(max_total=settings.streams_max, max_per_user=settings.streams_max_per_user)
     recheck = Recheck(parts.auth.recheck, every_s=settings.reauthorize_s, monotonic=parts.clock.monotonic)
     return sse.StreamEdge(hub=hub, feed=Feed(hub, heartbeat_s=settings.heartbeat_s), slots=slots, recheck=recheck)
+
+
+def _build_sockets(app: FastAPI, parts: Parts) -> SocketServer:
+    settings, streams = parts.settings, app.state.streams
+    caps = SubmissionCaps(text_chars=settings.message_max_text_chars, files=settings.max_files)
+    return SocketServer(
+        SocketParts(
+            auth=parts.auth,
+            front=app.state.front,
+            calls=ChatCalls(app.state.chat, app.state.conversations, caps),
+            hub=streams.hub,
+            feed=streams.feed,
+            slots=streams.slots,
+            metrics=parts.metrics,
+            clock=parts.clock,
+            message_bytes=settings.message_max_bytes,
+            calls_per_s=settings.socket_events_per_s,
+            reauthorize_s=settings.reauthorize_s,
+        )
+    )
 
 
 def _add_error_handlers(app: FastAPI) -> None:

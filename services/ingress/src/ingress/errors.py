@@ -32,6 +32,11 @@ class ProblemError(HTTPException):
         self.answer = answer
         self.errors = errors
 
+    def build_body(self) -> dict[str, Any]:
+        """The problem's members as clients get them."""
+        fields: dict[str, Any] = self.answer.model_dump(exclude_none=True, exclude_defaults=False)
+        return {**fields, "errors": list(self.errors)} if self.errors else fields
+
 
 def malformed(detail: str) -> ProblemError:
     """400: the request can't be read."""
@@ -127,11 +132,8 @@ def _say(error: EverturnError) -> str:
 def problem_response(error: ProblemError) -> Response:
     """The HTTP response of a problem, counted."""
     PROBLEMS.labels(type=error.answer.type.rpartition(":")[2], status=str(error.answer.status)).inc()
-    fields: dict[str, Any] = error.answer.model_dump(exclude_none=True, exclude_defaults=False)
-    if error.errors:
-        fields["errors"] = list(error.errors)
     return Response(
-        orjson.dumps(fields),
+        orjson.dumps(error.build_body()),
         status_code=error.answer.status,
         media_type=PROBLEM_MIME,
         headers=dict(error.headers or {}),

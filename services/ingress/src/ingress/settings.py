@@ -89,6 +89,12 @@ class LimitSettings(CommonSettings):
     streams_max_per_user: int = Field(
         default=32, ge=1, validation_alias="STREAMS_MAX_PER_USER", description="Open event streams of one user here."
     )
+    socket_events_per_s: float = Field(
+        default=20.0,
+        gt=0,
+        validation_alias="SOCKET_EVENTS_PER_S",
+        description="Events that one Socket.IO client may send in a second, and three times as many at once.",
+    )
 
     @property
     def bad_credentials_limit(self) -> Limit | None:

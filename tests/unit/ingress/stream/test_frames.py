@@ -1,10 +1,20 @@
 """SSE frames: their bytes, and the filter of second terminal events."""
 
+import json
+
 from everturn.model.leases import EventCursor
 from everturn.model.turns import TurnUsage
 from everturn.ports.event_stream import EncodedEvent, Entry
-from everturn.wire.events import ChatComplete, ChatDelta, Envelope, Ready, ServerShutdown, encode_envelope
-from ingress.stream.frames import TerminalFilter, build_batch, build_frame, encode_frame, try_terminal_turn
+from everturn.wire.events import ChatComplete, ChatDelta, ConvTitle, Envelope, Ready, ServerShutdown, encode_envelope
+from ingress.stream.frames import (
+    HEARTBEAT,
+    TerminalFilter,
+    build_batch,
+    build_frame,
+    encode_frame,
+    split_frames,
+    try_terminal_turn,
+)
 
 
 def ended(n: int, turn_id: str = "turn_1") -> EncodedEvent:
@@ -70,3 +80,14 @@ def test_the_filter_forgets_the_oldest_turns() -> None:
 def test_a_terminal_event_that_we_cannot_read_is_passed_on() -> None:
     assert try_terminal_turn(EncodedEvent(EventCursor(1, 1), "chat.complete", b'{"newer": true}')) is None
     assert try_terminal_turn(EncodedEvent(EventCursor(1, 1), "chat.delta", b"{}")) is None
+
+
+def test_frames_can_be_taken_apart_again() -> None:
+    hint = build_frame(ConvTitle(title="a\n\ndata: b"), conversation_id="c", ts="t")
+    event = encode_frame("chat.delta", b'{"a":1}', cursor="1-2", retry_ms=5)
+
+    sent = split_frames(HEARTBEAT + hint + event)
+
+    assert [each.name for each in sent] == ["conv_title", "chat_delta"]
+    assert json.loads(sent[0].payload)["data"]["title"] == "a\n\ndata: b"
+    assert sent[1].payload == b'{"a":1}'

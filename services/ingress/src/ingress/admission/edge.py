@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from everturn.model.problems import problem
 from ingress.admission.limits.front import FIELDS_KEY
@@ -25,6 +26,9 @@ class Edge:
         self._monotonic = monotonic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._serve_socket(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -41,6 +45,18 @@ class Edge:
             if watch.begun:
                 raise
             await problem_response(internal_error())(scope, receive, watch.send)
+
+    async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = try_refuse_headers(scope)
+        if refusal:
+            await WebSocket(scope, receive, send).send_denial_response(problem_response(refusal))
+            return
+        try:
+            await self._app(scope, receive, send)
+        except Exception:
+            self._metrics.unhandled.inc()
+            _log.exception("unhandled error in a socket")
+            raise
 
 
 def try_refuse_headers(scope: Scope) -> ProblemError | None:

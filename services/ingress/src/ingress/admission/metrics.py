@@ -48,3 +48,19 @@ class IngressMetrics:
         self.wire_losses = Counter(
             "ingress_wire_losses_total", "Times the live wire was lost.", ["part"], registry=self.registry
         )
+        self._add_sockets()
+
+    def _add_sockets(self) -> None:
+        self.sockets = Gauge("ingress_sockets", "Open sockets.", registry=self.registry)
+        self.socket_calls = Counter(
+            "ingress_socket_calls_total", "Calls that came over sockets.", ["event"], registry=self.registry
+        )
+        self.socket_events = Counter(
+            "ingress_socket_events_total", "Events that were sent over sockets.", registry=self.registry
+        )
+        self.socket_refusals = Counter(
+            "ingress_socket_refusals_total",
+            "Handshakes, calls and sockets refused, by status or cause.",
+            ["cause"],
+            registry=self.registry,
+        )

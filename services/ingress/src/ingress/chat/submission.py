@@ -38,6 +38,13 @@ class Submission(Generic[Form]):
 async def read_submission(request: AdmittedRequest, form: type[Form], caps: SubmissionCaps) -> Submission[Form]:
     """Raises problems: 400 unreadable, 413 too large, 415 neither JSON nor multipart, 422 not a `form`."""
     fields, files = await _read_body(request, caps)
+    return await check_submission(fields, files, form, caps)
+
+
+async def check_submission(
+    fields: Any, files: tuple[IncomingFile, ...], form: type[Form], caps: SubmissionCaps
+) -> Submission[Form]:
+    """What was read, however it came, as a submission. Raises problems: 413 too large, 422 not a `form`."""
     try:
         checked = form.model_validate(fields)
     except ValidationError as error:

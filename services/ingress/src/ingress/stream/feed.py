@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 import structlog
 
@@ -46,7 +46,7 @@ class Feed:
         self._unix_now = unix_now
         self._jitter = jitter
 
-    async def chunks(self, client: Subscription, standing: StreamStanding | None = None) -> AsyncIterator[bytes]:
+    async def chunks(self, client: Subscription, standing: StreamStanding | None = None) -> AsyncGenerator[bytes]:
         """Frames in few pieces, until the server drains, the credential is no longer good or the conversation is gone.
 
         `standing` tells whether the caller would still be let in; without it only the expiry counts.
@@ -146,10 +146,15 @@ class Feed:
         return self._rows.build_frame(client.stream.conversation_id, Ready(cursor=cursor))
 
     def _build_farewell(self, client: Subscription) -> bytes:
-        low, high = RETRY_MS
-        retry_ms = int(low + (high - low) * self._jitter())
+        retry_ms = pick_retry_ms(self._jitter())
         data = ServerShutdown(retry_ms=retry_ms)
         return self._rows.build_frame(client.stream.conversation_id, data, retry_ms=retry_ms)
 
     def _expired(self, client: Subscription) -> bool:
         return client.expires_at is not None and client.expires_at <= self._unix_now()
+
+
+def pick_retry_ms(share: float) -> int:
+    """When a client of a closing server comes back; `share` is from 0 to 1."""
+    low, high = RETRY_MS
+    return int(low + (high - low) * share)

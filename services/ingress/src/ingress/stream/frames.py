@@ -79,6 +79,24 @@ def build_frame(
     return encode_frame(data.type, encode_envelope(envelope), cursor=cursor, retry_ms=retry_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class SentEvent:
+    """One event of a chunk of frames, for another wire than SSE."""
+
+    name: str
+    payload: bytes
+
+
+def split_frames(chunk: bytes) -> list[SentEvent]:
+    """The events in a chunk that `encode_frame` made; comments are left out."""
+    events: list[SentEvent] = []
+    for frame in chunk.split(b"\n\n"):
+        head, found, payload = frame.partition(b"\ndata: ")
+        if found:
+            events.append(SentEvent(head.rpartition(b"event: ")[2].decode(), payload))
+    return events
+
+
 def try_terminal_turn(event: EncodedEvent) -> str | None:
     """The turn that this event ends; None for all other events."""
     if event.type not in _TERMINAL_TYPES:

@@ -1,0 +1,112 @@
+"""What clients can ask over a socket: each call does what the REST endpoint does, through the same services."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import Headers
+
+from everturn.model.identity import Principal
+from everturn.timeline.conversation_state import build_conversation_view
+from ingress.admission.idempotency import HEADER
+from ingress.admission.paths import load_conversation_id
+from ingress.admission.validation import problem_of_validation
+from ingress.attachments.intake import IncomingFile
+from ingress.auth.gate import Caller
+from ingress.chat.endpoints import build_accepted
+from ingress.chat.schemas import AcceptedOut, MessageIn, SignalIn
+from ingress.chat.service import ChatService
+from ingress.chat.submission import Form, Submission, SubmissionCaps, check_submission
+from ingress.conversations.service import ConversationService
+from ingress.errors import unprocessable
+from ingress.sockets.schemas import FileIn, SubmitIn, TargetIn, drop_fields
+
+Checked = TypeVar("Checked", bound=BaseModel)
+Payload = dict[str, Any]
+Answer = tuple[int, BaseModel]
+RunCall = Callable[[Caller, Payload], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCalls:
+    """The calls that need no socket."""
+
+    chat: ChatService
+    conversations: ConversationService
+    caps: SubmissionCaps
+
+    def table(self) -> Mapping[str, RunCall]:
+        """The calls by event name."""
+        return {
+            "chat_message": self.send_message,
+            "chat_signal": self.send_signal,
+            "conv_status.get": self.load_status,
+        }
+
+    async def send_message(self, caller: Caller, payload: Payload) -> Answer:
+        """As POST .../messages."""
+        me, envelope = caller.principal, check_form(SubmitIn, payload)
+        submission = await self._read(payload, envelope, MessageIn)
+        key = build_headers(envelope.idempotency_key)
+        receipt = await self.chat.accept_message(me, envelope.conversation_id, submission, key)
+        return _accepted(me, receipt)
+
+    async def send_signal(self, caller: Caller, payload: Payload) -> Answer:
+        """As POST .../signals."""
+        me, envelope = caller.principal, check_form(SubmitIn, payload)
+        submission = await self._read(payload, envelope, SignalIn)
+        conversation_id = load_conversation_id(envelope.conversation_id)
+        key = build_headers(envelope.idempotency_key)
+        receipt = await self.chat.accept_signal(me, conversation_id, submission, key)
+        return _accepted(me, receipt)
+
+    async def load_status(self, caller: Caller, payload: Payload) -> Answer:
+        """As GET .../{conversation_id}."""
+        conversation_id = load_conversation_id(check_form(TargetIn, payload).conversation_id)
+        return 200, build_conversation_view(await self.conversations.load(caller.principal, conversation_id))
+
+    async def _read(self, payload: Payload, envelope: SubmitIn, form: type[Form]) -> Submission[Form]:
+        fields = drop_fields(payload, SubmitIn)
+        check_no_bytes(fields)
+        files = await asyncio.to_thread(lambda: tuple(_build_file(file) for file in envelope.files))
+        return await check_submission(fields, files, form, self.caps)
+
+
+def check_form(form: type[Checked], payload: Payload) -> Checked:
+    """The payload as a form. Raises a 422 problem that names the field."""
+    try:
+        return form.model_validate(payload)
+    except ValidationError as error:
+        raise problem_of_validation(error.errors(), "body") from error
+
+
+def check_no_bytes(value: object, place: str = "body") -> None:
+    """Refuse attachments anywhere but in `files` (422)."""
+    match value:
+        case bytes():
+            raise unprocessable(f"{place} is binary; only files[].data may be.")
+        case dict():
+            for key, item in cast(dict[str, object], value).items():
+                check_no_bytes(item, f"{place}.{key[:60]}")
+        case list():
+            for index, item in enumerate(cast(list[object], value)):
+                check_no_bytes(item, f"{place}.{index}")
+        case _:
+            return
+
+
+def build_headers(idempotency_key: str | None) -> Headers:
+    """The headers of a REST request with this key; what can't stand in a header is refused there."""
+    if idempotency_key is None:
+        return Headers()
+    return Headers(raw=[(HEADER.encode(), idempotency_key.encode())])
+
+
+def _build_file(file: FileIn) -> IncomingFile:
+    return IncomingFile(file.filename, file.mime.partition(";")[0].strip().lower(), file.data)
+
+
+def _accepted(principal: Principal, receipt: Any) -> tuple[int, AcceptedOut]:
+    return 202, build_accepted(principal, receipt)

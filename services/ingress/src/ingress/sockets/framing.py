@@ -1,0 +1,139 @@
+"""What clients may send over a socket, taken apart: Engine.IO 4 and Socket.IO 5 packets, without I/O.
+
+Everything is read here before the library sees it, because the library trusts what it gets.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, cast
+
+from everturn.errors import EverturnError
+from ingress.admission.strict_json import BadJson, parse_strict
+
+MAX_ACK_ID = 2**53 - 1
+"""The largest number that JavaScript counts to."""
+MAX_NAMESPACE_CHARS = 100
+_HEAD = re.compile(r"(?:(?P<files>[0-9]{1,9})-)?(?:(?P<namespace>/[^,]*)(?:,|$))?(?P<id>[0-9]{1,16})?", re.ASCII)
+
+
+class BadFrame(EverturnError):
+    """The frame is no packet that a client may send."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """The answer to our ping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The client closes its session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The client asks for a namespace and says who it is."""
+
+    namespace: str
+    auth: object
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An event; `ack` is the number under which the client waits for an answer."""
+
+    name: str
+    ack: int | None
+    attachments: int
+
+
+Packet = Pong | Leave | Join | Call
+
+
+def parse_packet(text: str) -> Packet:
+    """Read one text frame. Raises BadFrame."""
+    match text[:1]:
+        case "3":
+            return Pong()
+        case "1":
+            return Leave()
+        case "4":
+            return _parse_message(text[1:])
+        case _:
+            raise BadFrame("it is no packet of a client")
+
+
+def _parse_message(text: str) -> Packet:
+    kind = text[:1]
+    head = _HEAD.match(text, 1)
+    if head is None:
+        raise BadFrame("it has no head")
+    namespace = (head["namespace"] or "/").partition("?")[0]
+    if len(namespace) > MAX_NAMESPACE_CHARS:
+        raise BadFrame("its namespace is too long")
+    rest = text[head.end() :]
+    match kind:
+        case "0":
+            return Join(namespace, _parse_data(rest) if rest else None)
+        case "1":
+            return Leave()
+        case "2" | "5":
+            _check_namespace(namespace)
+            return _parse_call(head, rest, binary=kind == "5")
+        case _:
+            raise BadFrame("it is no packet of a client")
+
+
+def _check_namespace(namespace: str) -> None:
+    if namespace != "/":
+        raise BadFrame("there is only the namespace /")
+
+
+def _parse_call(head: re.Match[str], rest: str, *, binary: bool) -> Call:
+    attachments = int(head["files"] or 0)
+    if (head["files"] is not None) != binary:
+        raise BadFrame("only a binary event counts attachments")
+    ack = int(head["id"]) if head["id"] is not None else None
+    if ack is not None and ack > MAX_ACK_ID:
+        raise BadFrame("its number is too large")
+    data = _parse_data(rest)
+    if not isinstance(data, list) or not data:
+        raise BadFrame("an event is a list that begins with its name")
+    parts = cast(list[object], data)
+    if not isinstance(parts[0], str):
+        raise BadFrame("an event is a list that begins with its name")
+    _check_placeholders(parts, attachments)
+    return Call(parts[0], ack, attachments)
+
+
+def _parse_data(text: str) -> Any:
+    try:
+        return parse_strict(text.encode("utf-8", "surrogatepass"))
+    except BadJson as error:
+        raise BadFrame(f"its data is not acceptable JSON: {error.detail}") from error
+
+
+def _check_placeholders(data: list[object], attachments: int) -> None:
+    """Each attachment stands at exactly one place; else one upload could be copied a thousand times."""
+    numbers = sorted(_find_placeholders(data))
+    if numbers != list(range(attachments)):
+        raise BadFrame("its placeholders do not fit its attachments")
+
+
+def _find_placeholders(value: object) -> list[int]:
+    match value:
+        case dict():
+            fields = cast(dict[str, object], value)
+            if fields.get("_placeholder"):
+                return [_read_number(fields.get("num"))]
+            return [number for item in fields.values() for number in _find_placeholders(item)]
+        case list():
+            return [number for item in cast(list[object], value) for number in _find_placeholders(item)]
+        case _:
+            return []
+
+
+def _read_number(number: object) -> int:
+    if type(number) is not int or number < 0:
+        raise BadFrame("a placeholder has no number")
+    return number

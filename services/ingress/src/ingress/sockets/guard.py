@@ -1,0 +1,200 @@
+"""What one client's frames do, decided before the library gets them: order, size, number and rate, without I/O."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import assert_never
+
+from ingress.errors import ProblemError, absent, too_large, too_many
+from ingress.sockets.framing import BadFrame, Call, Join, Leave, Packet, Pong, parse_packet
+
+MAX_JOIN_CHARS = 16_384
+"""Bytes that a client may send before it has said who it is; a token has at most half of them."""
+MAX_SKIPPED = 100
+"""Attachments above the cap that are read and dropped, so that the answer can say why."""
+BURST_S = 3
+"""How many seconds' worth of calls may come at once."""
+MAX_REFUSED = 100
+"""Calls above the rate that are answered with 429 before the client is let go."""
+MAX_OPEN_CALLS = 16
+"""Calls of a socket that run, or whose answer was not read yet."""
+LARGE_BYTES = 1_000_000
+"""While calls with so many bytes run, the socket takes no other one: each may hold a whole message in memory."""
+
+
+class Phase(Enum):
+    """NEW has to join, JOINING waits for the answer, JOINED may call."""
+
+    NEW = auto()
+    JOINING = auto()
+    JOINED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """The library gets it. `name` and `size` in bytes are there for a call that is now whole."""
+
+    name: str | None = None
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Nobody gets it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Nobody gets it; the client is told why, if it waits for an answer."""
+
+    ack: int | None
+    why: ProblemError
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseJoin:
+    """There is no such namespace."""
+
+    namespace: str
+    why: ProblemError
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The client is let go, with a WebSocket close code and a reason."""
+
+    code: int
+    reason: str
+    cause: str
+    """A word for the counter."""
+
+
+Verdict = Pass | Drop | Refuse | RefuseJoin | Close
+
+
+@dataclass(frozen=True, slots=True)
+class SocketCaps:
+    """What one socket may do."""
+
+    message_bytes: int
+    files: int
+    calls_per_s: float
+    calls: frozenset[str]
+
+
+class SocketGuard:
+    """Judges one client's frames. Who runs a call and sends its answer counts `open_bytes` and `open_calls` down."""
+
+    def __init__(self, caps: SocketCaps, now: Callable[[], float]) -> None:
+        self.phase = Phase.NEW
+        self.open_calls = 0
+        self.open_bytes = 0
+        self._caps = caps
+        self._now = now
+        self._tokens = self._burst = caps.calls_per_s * BURST_S
+        self._filled_at = now()
+        self._refused = 0
+        self._call: Call | None = None
+        self._due = 0
+        self._skipping = 0
+        self._bytes = 0
+
+    def judge(self, frame: str | bytes) -> Verdict:
+        """What to do with the next frame."""
+        if isinstance(frame, bytes):
+            return self._judge_attachment(frame)
+        if self._due or self._skipping:
+            return Close(1002, "An attachment was due.", "malformed")
+        if self.phase is not Phase.JOINED and len(frame) > MAX_JOIN_CHARS:
+            return Close(1009, "Too large before the connection.", "oversized")
+        try:
+            packet = parse_packet(frame)
+        except BadFrame as error:
+            # A close reason has at most 123 bytes.
+            return Close(1002, f"Malformed packet: {error.detail}".encode()[:120].decode(errors="ignore"), "malformed")
+        return self._judge_packet(packet, frame)
+
+    def _judge_packet(self, packet: Packet, frame: str) -> Verdict:
+        match packet:
+            case Pong():
+                return Pass() if self._take_token() else self._count_refusal(None)
+            case Leave():
+                return Close(1000, "The client left.", "left")
+            case Join():
+                return self._judge_join(packet)
+            case Call():
+                return self._judge_call(packet, len(frame.encode()))
+            case _:
+                assert_never(packet)
+
+    def _judge_join(self, join: Join) -> Verdict:
+        if join.namespace != "/":
+            return RefuseJoin(join.namespace, absent("There is only the namespace /."))
+        if self.phase is not Phase.NEW:
+            return Close(1008, "Connected already.", "malformed")
+        self.phase = Phase.JOINING
+        return Pass()
+
+    def _judge_call(self, call: Call, size: int) -> Verdict:
+        if self.phase is not Phase.JOINED:
+            return Close(1008, "Connect first.", "malformed")
+        if call.attachments > MAX_SKIPPED:
+            return Close(1009, "Too many attachments.", "oversized")
+        refusal = self._try_refuse(call, size)
+        if refusal:
+            self._skipping = call.attachments
+            return refusal
+        if call.ack is not None:
+            self.open_calls += 1
+        if not call.attachments:
+            return self._pass_whole(call, size)
+        self._call, self._due, self._bytes = call, call.attachments, size
+        return Pass()
+
+    def _try_refuse(self, call: Call, size: int) -> Verdict | None:
+        if not self._take_token():
+            return self._count_refusal(call.ack)
+        if self.open_calls >= MAX_OPEN_CALLS:
+            return Refuse(call.ack, too_many(f"{MAX_OPEN_CALLS} calls are open already.", retry_after_s=1))
+        if self.open_bytes >= LARGE_BYTES:
+            return Refuse(call.ack, too_many("A large message is being checked.", retry_after_s=1))
+        if call.name not in self._caps.calls:
+            return Refuse(call.ack, absent("There is no such event."))
+        if call.attachments > self._caps.files:
+            return Refuse(call.ack, too_large(f"A message may have {self._caps.files} files."))
+        if size > self._caps.message_bytes:
+            return Refuse(call.ack, too_large(f"The message has more than {self._caps.message_bytes} bytes."))
+        return None
+
+    def _judge_attachment(self, data: bytes) -> Verdict:
+        if self._skipping:
+            self._skipping -= 1
+            return Drop()
+        if not self._due or self._call is None:
+            return Close(1002, "An attachment without its event.", "malformed")
+        self._due -= 1
+        self._bytes += len(data)
+        if self._bytes > self._caps.message_bytes:
+            return Close(1009, f"The message has more than {self._caps.message_bytes} bytes.", "oversized")
+        return Pass() if self._due else self._pass_whole(self._call, self._bytes)
+
+    def _pass_whole(self, call: Call, size: int) -> Pass:
+        self.open_bytes += size
+        return Pass(call.name, size)
+
+    def _take_token(self) -> bool:
+        now = self._now()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._caps.calls_per_s)
+        self._filled_at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        if self._tokens > self._burst / 2:
+            self._refused = 0
+        return True
+
+    def _count_refusal(self, ack: int | None) -> Verdict:
+        self._refused += 1
+        if self._refused > MAX_REFUSED:
+            return Close(1008, "Too many events.", "flood")
+        return Refuse(ack, too_many("Too many events at once.", retry_after_s=1))

@@ -1,0 +1,52 @@
+"""python-socketio as far as it is used here, with types."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, cast
+
+import socketio
+from socketio.exceptions import ConnectionRefusedError
+from starlette.types import Receive, Scope, Send
+
+PING_INTERVAL_S = 25
+PING_TIMEOUT_S = 20
+
+_log = logging.getLogger("everturn.socketio")
+# Below errors it logs what it receives, tokens included.
+_log.setLevel(logging.ERROR)
+
+
+class Library(Protocol):
+    """The sessions, pings and answers of Socket.IO clients."""
+
+    def on(self, event: str, handler: Callable[..., Awaitable[Any]]) -> None: ...
+
+    async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+def build_library(*, max_bytes: int) -> Library:
+    """A server for WebSocket alone: with long polling a client's requests would have to reach the same node.
+
+    Origins are checked by us, before it is asked; no client manager is needed, because nothing is sent to rooms.
+    """
+    return cast(
+        Library,
+        socketio.AsyncServer(
+            async_mode="asgi",
+            transports=["websocket"],
+            allow_upgrades=False,
+            http_compression=False,
+            cors_allowed_origins=[],
+            monitor_clients=False,
+            ping_interval=PING_INTERVAL_S,
+            ping_timeout=PING_TIMEOUT_S,
+            max_http_buffer_size=max_bytes,
+            logger=_log,  # pyright: ignore[reportArgumentType] a logger is taken too, as its documentation says
+            engineio_logger=_log,
+        ),
+    )
+
+
+def refuse_connection(message: str, data: dict[str, Any]) -> Exception:
+    """What a connect handler raises so that the client's `connect_error` shows `data`."""
+    return ConnectionRefusedError(message, data)

@@ -1,0 +1,87 @@
+"""What clients send over a socket beside the forms of REST, and what they are told about their session."""
+
+from typing import Any
+
+from pydantic import ConfigDict, Field
+
+from everturn.model.identity import Role
+from ingress.chat.schemas import Wire
+
+MAX_NAME_CHARS = 128
+
+
+class AuthIn(Wire):
+    """Who connects: what REST has in a header and in the path."""
+
+    tenant: str = Field(default="default", max_length=MAX_NAME_CHARS)
+    project: str = Field(default="default", max_length=MAX_NAME_CHARS)
+    token: str | None = Field(default=None, max_length=16_000)
+
+
+class FileIn(Wire):
+    """A file as binary attachment."""
+
+    filename: str = Field(min_length=1, max_length=1024)
+    mime: str = Field(default="", max_length=255)
+    data: bytes
+
+
+class SubmitIn(Wire):
+    """What a submission has beside the form of REST, which is the rest of its fields."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    conversation_id: str = Field(max_length=80)
+    idempotency_key: str | None = Field(default=None, max_length=202)
+    files: tuple[FileIn, ...] = Field(default=(), max_length=100, strict=False)
+
+
+class TargetIn(Wire):
+    """A conversation."""
+
+    conversation_id: str = Field(max_length=80)
+
+
+class SubscribeIn(TargetIn):
+    """A conversation, and the event id to go on after; `0-0` begins with the oldest event kept."""
+
+    after: str | None = Field(default=None, max_length=80)
+
+
+class SubscribedOut(Wire):
+    """The conversation's events come from here on, `ready` first."""
+
+    conversation_id: str
+    after: str | None
+
+
+class UnsubscribedOut(Wire):
+    """No more events of this conversation come."""
+
+    conversation_id: str
+
+
+class LimitsOut(Wire):
+    """What this socket may do."""
+
+    message_bytes: int
+    text_chars: int
+    files: int
+    subscriptions: int
+    events_per_s: float
+
+
+class SessionInfo(Wire):
+    """Who the client is here. `expires_at` is the Unix time at which its credential ends."""
+
+    user_id: str
+    tenant: str
+    project: str
+    roles: tuple[Role, ...]
+    expires_at: float | None
+    limits: LimitsOut
+
+
+def drop_fields(payload: dict[str, Any], form: type[SubmitIn]) -> dict[str, Any]:
+    """The fields of a submission that belong to the form of REST."""
+    return {name: value for name, value in payload.items() if name not in form.model_fields}

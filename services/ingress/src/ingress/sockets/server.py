@@ -1,0 +1,298 @@
+"""Socket.IO at /socket.io/: who may connect, which call goes where, and how all sockets end."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar, cast
+from urllib.parse import parse_qs
+
+import structlog
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from everturn.errors import EverturnError
+from everturn.ports.clock import Clock, iso
+from ingress.admission.edge import internal_error
+from ingress.admission.limits.addresses import load_address
+from ingress.admission.limits.front import Front
+from ingress.admission.metrics import IngressMetrics
+from ingress.admission.slots import StreamSlots
+from ingress.auth.gate import AuthGate, Caller
+from ingress.errors import (
+    ProblemError,
+    malformed,
+    problem_response,
+    translate_error,
+    unauthorized,
+    unavailable,
+    unprocessable,
+)
+from ingress.sockets.calls import Answer, ChatCalls, Payload, check_form
+from ingress.sockets.connection import Connection
+from ingress.sockets.guard import SocketCaps, SocketGuard
+from ingress.sockets.library import build_library, refuse_connection
+from ingress.sockets.packets import build_answer, build_problem, build_refusal, render_own
+from ingress.sockets.schemas import AuthIn, LimitsOut, SessionInfo
+from ingress.sockets.subscriptions import MAX_SUBSCRIPTIONS, Subscriptions
+from ingress.sockets.websocket import load_line
+from ingress.stream.feed import Feed, pick_retry_ms
+from ingress.stream.hub import Hub
+
+JOIN_TIMEOUT_S = 10
+"""From the WebSocket's opening until the client has said who it is."""
+MAX_JOINING = 500
+"""Sockets that have not said who they are; the others don't count."""
+SWEEP_S = 1
+QUIET_S = 5
+"""What running calls get when the server drains; a client that gets no answer repeats with its idempotency key."""
+RESTART = 1012
+MAX_CALL_S = 300
+WRITING = frozenset({"chat_message", "chat_signal"})
+
+_KEY = "everturn.socket"
+_log = structlog.get_logger(__name__)
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class SocketParts:
+    """What sockets share with the endpoints over HTTP."""
+
+    auth: AuthGate
+    front: Front
+    calls: ChatCalls
+    hub: Hub
+    feed: Feed
+    slots: StreamSlots
+    metrics: IngressMetrics
+    clock: Clock
+    message_bytes: int
+    calls_per_s: float
+    reauthorize_s: float
+
+
+@dataclass(slots=True, eq=False)
+class _Session:
+    """A connection with what it follows; `http` is its handshake."""
+
+    http: HTTPConnection
+    connection: Connection
+    subscriptions: Subscriptions
+
+
+class SocketServer:
+    """The ASGI application of all sockets of this process."""
+
+    def __init__(self, parts: SocketParts) -> None:
+        self._parts = parts
+        self._table = parts.calls.table()
+        self._open: set[_Session] = set()
+        self._sessions: dict[str, _Session] = {}
+        self._draining = False
+        names = {*self._table, "conv_subscribe", "conv_unsubscribe"}
+        self._caps = SocketCaps(parts.message_bytes, parts.calls.caps.files, parts.calls_per_s, frozenset(names))
+        self._library = build_library(max_bytes=parts.message_bytes)
+        self._library.on("connect", self._connect)
+        self._library.on("disconnect", self._forget)
+        for name in names:
+            self._library.on(name, partial(self._call, name))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = self._try_refuse(scope)
+        if refusal is None:
+            await self._serve(scope, receive, send)
+            return
+        self._parts.metrics.socket_refusals.labels(cause=str(refusal.answer.status)).inc()
+        if scope["type"] == "websocket":
+            await WebSocket(scope, receive, send).send_denial_response(problem_response(refusal))
+        else:
+            await problem_response(refusal)(scope, receive, send)
+
+    def _try_refuse(self, scope: Scope) -> ProblemError | None:
+        """A handshake that is not taken: 400 for another transport or version, 503 when there is no room."""
+        query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=100, separator="&")
+        if scope["type"] != "websocket" or query.get("transport") != ["websocket"]:
+            return malformed('Socket.IO is served over WebSocket only; set transports: ["websocket"].')
+        if query.get("EIO") != ["4"] or "sid" in query or "j" in query:
+            return malformed("Socket.IO clients of version 3 or later are served.")
+        if self._draining:
+            return unavailable("This server is shutting down.")
+        if sum(not session.connection.joined for session in self._open) >= MAX_JOINING:
+            return unavailable("Too many sockets are connecting.")
+        return None
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        line, clock = load_line(scope), self._parts.clock
+        guard = SocketGuard(self._caps, clock.monotonic)
+        connection = Connection(
+            receive,
+            send,
+            line=line,
+            guard=guard,
+            metrics=self._parts.metrics,
+            max_bytes=self._parts.message_bytes,
+        )
+        async with asyncio.TaskGroup() as group:
+            following = Subscriptions(connection, hub=self._parts.hub, feed=self._parts.feed, group=group)
+            session = scope[_KEY] = _Session(HTTPConnection(scope), connection, following)
+            self._open.add(session)
+            self._parts.metrics.sockets.inc()
+            deadline = asyncio.get_running_loop().call_later(
+                JOIN_TIMEOUT_S, lambda: None if connection.joined else line.abort()
+            )
+            try:
+                await self._library.handle_request(scope, connection.receive, connection.send)
+            finally:
+                deadline.cancel()
+                self._release(session)
+                following.end()
+        # A call that was begun is finished, as a request is whose client went away.
+        await connection.wait_quiet(MAX_CALL_S)
+
+    def _release(self, session: _Session) -> None:
+        self._open.discard(session)
+        self._parts.metrics.sockets.dec()
+        session.connection.closed = True
+        if session.connection.caller:
+            self._parts.slots.give_back(session.connection.caller.principal)
+
+    async def _connect(self, sid: str, environ: dict[str, Any], auth: object) -> None:
+        """The library's question whether a client may join."""
+        session = cast(_Session, environ["asgi.scope"][_KEY])
+        refusal = await self._run(self._admit(session, auth))
+        if isinstance(refusal, ProblemError):
+            self._parts.metrics.socket_refusals.labels(cause=str(refusal.answer.status)).inc()
+            raise refuse_connection(refusal.detail, build_problem(refusal))
+        self._sessions[sid] = session
+
+    async def _admit(self, session: _Session, auth: object) -> None:
+        """Raises problems: 401, 403, 404, 422, 429, 503."""
+        connection = session.connection
+        who = check_form(AuthIn, cast(Payload, {} if auth is None else auth))
+        with self._parts.front.guard.watching(load_address(session.http), who.token or ""):
+            caller = await self._authenticate(session.http.headers, who)
+        await self._parts.front.admit(session.http, caller.principal, write=False)
+        if connection.closed or self._draining:
+            raise unavailable("The socket is closed.")
+        self._parts.slots.take(caller.principal)
+        connection.caller = caller
+        connection.session_info = self._describe(caller).model_dump(mode="json")
+
+    async def _authenticate(self, headers: Headers, who: AuthIn) -> Caller:
+        """The token may stand in the handshake's header instead, for clients that are no browsers."""
+        gate, token = self._parts.auth, who.token
+        scheme, _, value = headers.get("authorization", "").partition(" ")
+        if scheme:
+            if token is not None or scheme.lower() != "bearer" or len(headers.getlist("authorization")) > 1:
+                raise unauthorized("Send one token.")
+            token = value.strip()
+        return await gate.authenticate_socket(token, headers, tenant=who.tenant, project=who.project)
+
+    def _describe(self, caller: Caller) -> SessionInfo:
+        me, caps = caller.principal, self._parts.calls.caps
+        limits = LimitsOut(
+            message_bytes=self._caps.message_bytes,
+            text_chars=caps.text_chars,
+            files=caps.files,
+            subscriptions=MAX_SUBSCRIPTIONS,
+            events_per_s=self._caps.calls_per_s,
+        )
+        return SessionInfo(
+            user_id=me.user_id,
+            tenant=me.tenant,
+            project=me.project,
+            roles=tuple(sorted(me.roles)),
+            expires_at=caller.expires_at,
+            limits=limits,
+        )
+
+    async def _forget(self, sid: str, reason: object = None) -> None:
+        self._sessions.pop(sid, None)
+
+    async def _call(self, name: str, sid: str, *payload: object) -> dict[str, Any]:
+        """Answer a call: the status and body that REST would give."""
+        session = self._sessions.get(sid)
+        if session is None:
+            return build_refusal(unavailable("The socket is closed."))
+        size = session.connection.begin_call()
+        try:
+            answer = await self._run(self._admit_call(session, name, payload))
+        finally:
+            session.connection.end_call(size)
+        if isinstance(answer, ProblemError):
+            return build_refusal(answer)
+        status, body = answer
+        return build_answer(status, body.model_dump(mode="json"))
+
+    async def _admit_call(self, session: _Session, name: str, payload: tuple[object, ...]) -> Answer:
+        caller = session.connection.caller
+        if caller is None:
+            raise unauthorized("The socket has not joined.")
+        await self._parts.front.admit(session.http, caller.principal, write=name in WRITING)
+        if len(payload) != 1 or not isinstance(payload[0], dict):
+            raise unprocessable("A call has one object as payload.")
+        fields = cast(Payload, payload[0])
+        match name:
+            case "conv_subscribe":
+                return await session.subscriptions.subscribe(fields)
+            case "conv_unsubscribe":
+                return await session.subscriptions.unsubscribe(fields)
+            case _:
+                return await self._table[name](caller, fields)
+
+    async def _run(self, work: Awaitable[Result]) -> Result | ProblemError:
+        """The edge of sockets: what goes wrong becomes the answer to the one call."""
+        try:
+            return await work
+        except ProblemError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - the edge of sockets
+            translated = translate_error(error) if isinstance(error, EverturnError) else None
+            if translated is None:
+                self._parts.metrics.unhandled.inc()
+                _log.exception("unhandled error in a socket's call")
+            return translated or internal_error()
+
+    async def run(self) -> None:
+        """Let go the sockets whose credential ends or is revoked, until cancelled."""
+        checked_at = self._parts.clock.monotonic()
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now = self._parts.clock.now().timestamp()
+            due = self._parts.clock.monotonic() - checked_at >= self._parts.reauthorize_s
+            checked_at = self._parts.clock.monotonic() if due else checked_at
+            for session in [*self._sessions.values()]:
+                refusal = await self._try_end(session.connection, now, reauthorize=due)
+                if refusal:
+                    self._parts.metrics.socket_refusals.labels(cause="expired").inc()
+                    # It takes seconds with a client that does not read, and the others must not wait for it.
+                    session.subscriptions.start(session.connection.dismiss(build_refusal(refusal)))
+
+    async def _try_end(self, connection: Connection, now: float, *, reauthorize: bool) -> ProblemError | None:
+        """Why the socket must end; None while it may stay. An issuer that can't be asked ends none."""
+        expires_at = connection.caller.expires_at if connection.caller else None
+        if expires_at is not None and expires_at <= now:
+            return unauthorized("The credential has expired.")
+        if not reauthorize or connection.closed or connection.caller is None:
+            return None
+        refusal = await self._run(self._parts.auth.recheck(connection.caller))
+        return refusal if refusal and refusal.answer.status < 500 else None
+
+    async def drain(self, jitter: Callable[[], float]) -> None:
+        """Take no more sockets; tell the open ones when to come back, and close them."""
+        self._draining = True
+        sessions = [*self._open]
+        if sessions:
+            await asyncio.wait([asyncio.create_task(self._bid_farewell(session, jitter)) for session in sessions])
+
+    async def _bid_farewell(self, session: _Session, jitter: Callable[[], float]) -> None:
+        await session.connection.wait_quiet(QUIET_S)
+        if session.subscriptions.count:
+            await session.subscriptions.wait_ended(QUIET_S)
+        ts, retry_ms = iso(self._parts.clock.now()), pick_retry_ms(jitter())
+        farewell = {"type": "server.shutdown", "ts": ts, "data": {"retry_ms": retry_ms}}
+        last = [render_own("server_shutdown", farewell)] if session.connection.joined else []
+        await session.connection.close(RESTART, "The server is shutting down.", last=last)

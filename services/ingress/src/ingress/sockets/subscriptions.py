@@ -1,0 +1,117 @@
+"""Following conversations over a socket: one feed for each, the same as an SSE client has."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from everturn.model.ids import ConversationId
+from ingress.admission.paths import load_conversation_id
+from ingress.errors import absent, too_many
+from ingress.sockets.calls import Answer, Payload, check_form
+from ingress.sockets.connection import Connection
+from ingress.sockets.packets import build_refusal, render_event, render_own
+from ingress.sockets.schemas import SubscribedOut, SubscribeIn, TargetIn, UnsubscribedOut
+from ingress.stream.feed import Feed
+from ingress.stream.frames import split_frames
+from ingress.stream.hub import Hub
+from ingress.stream.sse import read_cursor
+from ingress.stream.subscription import Subscription
+
+MAX_SUBSCRIPTIONS = 32
+"""Of one socket; each has a bounded queue."""
+
+
+class Subscriptions:
+    """Opens and ends the feeds of one socket, whose tasks belong to `group`."""
+
+    def __init__(self, connection: Connection, *, hub: Hub, feed: Feed, group: asyncio.TaskGroup) -> None:
+        self._connection = connection
+        self._hub = hub
+        self._feed = feed
+        self._group = group
+        self._open: dict[ConversationId, asyncio.Task[None]] = {}
+        self._changing = asyncio.Lock()
+
+    @property
+    def count(self) -> int:
+        return len(self._open)
+
+    async def subscribe(self, payload: Payload) -> Answer:
+        """Follow a conversation from a cursor on; a second time begins anew from the new cursor."""
+        form = check_form(SubscribeIn, payload)
+        conversation_id = load_conversation_id(form.conversation_id)
+        start = read_cursor(form.after)
+        caller = self._connection.caller
+        if caller is None:
+            raise absent()
+        async with self._changing:
+            if conversation_id not in self._open and len(self._open) >= MAX_SUBSCRIPTIONS:
+                raise too_many(f"{MAX_SUBSCRIPTIONS} conversations are followed already.", retry_after_s=1)
+            client = await self._hub.open(caller.principal, conversation_id, start, caller.expires_at)
+            await self._stop(conversation_id)
+            self._start(conversation_id, client)
+        return 200, SubscribedOut(conversation_id=conversation_id, after=form.after)
+
+    async def unsubscribe(self, payload: Payload) -> Answer:
+        """Follow a conversation no more."""
+        conversation_id = load_conversation_id(check_form(TargetIn, payload).conversation_id)
+        async with self._changing:
+            if conversation_id not in self._open:
+                raise absent("This socket does not follow the conversation.")
+            await self._stop(conversation_id)
+        return 200, UnsubscribedOut(conversation_id=conversation_id)
+
+    def _start(self, conversation_id: ConversationId, client: Subscription) -> None:
+        if self._connection.closed:
+            self._hub.close(client)
+            return
+        self._open[conversation_id] = self._group.create_task(self._run(conversation_id, client))
+
+    async def _stop(self, conversation_id: ConversationId) -> None:
+        task = self._open.pop(conversation_id, None)
+        if task:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _run(self, conversation_id: ConversationId, client: Subscription) -> None:
+        """Feed the socket until it closes, the server drains or the conversation is gone."""
+        try:
+            # A client that went away is no error: its socket ends by itself.
+            with contextlib.suppress(OSError):
+                async with contextlib.aclosing(self._feed.chunks(client)) as chunks:
+                    async for chunk in chunks:
+                        await self._connection.send_events(render_event(event) for event in split_frames(chunk))
+                if not self._hub.draining and not has_expired(client):
+                    await self._tell_end(conversation_id)
+        finally:
+            self._hub.close(client)
+            if self._open.get(conversation_id) is asyncio.current_task():
+                del self._open[conversation_id]
+
+    async def _tell_end(self, conversation_id: ConversationId) -> None:
+        gone = {"conversation_id": conversation_id, **build_refusal(absent())}
+        await self._connection.send_events([render_own("conv_unsubscribed", gone)])
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something that ends with the socket."""
+        if self._connection.closed:
+            work.close()
+        else:
+            self._group.create_task(work)
+
+    def end(self) -> None:
+        """The socket is gone."""
+        for task in self._open.values():
+            task.cancel()
+
+    async def wait_ended(self, timeout_s: float) -> None:
+        """Wait until all feeds have said farewell, but not longer."""
+        if self._open:
+            await asyncio.wait(list(self._open.values()), timeout=timeout_s)
+
+
+def has_expired(client: Subscription) -> bool:
+    """Whether its credential has ended, which ends the whole socket."""
+    return client.expires_at is not None and client.expires_at <= time.time()

@@ -1,0 +1,69 @@
+"""Socket.IO against a real ingress: connecting, calling, following."""
+
+from typing import Any
+
+BASE = "/conversations/default/default"
+
+
+async def test_a_client_is_told_who_it_is_and_what_it_may_do(socket: Any) -> None:
+    name, info = await socket.next()
+
+    assert name == "session_info"
+    assert (info["user_id"], info["tenant"], info["project"]) == ("dev", "default", "default")
+    assert info["limits"]["files"] == 20
+
+
+async def test_a_message_over_a_socket_is_the_message_over_rest(socket: Any, chat: Any) -> None:
+    answer = await socket.call("chat_message", {"conversation_id": "new", "text": "hello"})
+
+    assert answer["status"] == 202
+    state = await chat.state(answer["body"]["conversation_id"])
+    assert [turn["text"] for turn in state["turns"]] == ["hello"]
+    assert answer["body"]["turn_id"] == state["turns"][0]["turn_id"]
+
+
+async def test_files_come_as_attachments_through_the_same_checks(socket: Any, chat: Any) -> None:
+    files = [{"filename": "a.csv", "mime": "text/csv", "data": b"name,sum\na,1\n"}]
+
+    taken = await socket.call("chat_message", {"conversation_id": "new", "text": "sum", "files": files})
+    refused = await socket.call(
+        "chat_message",
+        {
+            "conversation_id": "new",
+            "text": "x",
+            "files": [{"filename": "a.zip", "mime": "", "data": b"PK\x03\x04" + bytes(40)}],
+        },
+    )
+
+    (turn,) = (await chat.state(taken["body"]["conversation_id"]))["turns"]
+    assert [file["filename"] for file in turn["attachments"]] == ["a.csv"]
+    assert refused["status"] == refused["body"]["status"] == 415
+    assert "a.zip" in refused["body"]["detail"]
+
+
+async def test_a_retry_over_rest_gets_the_answer_that_the_socket_got(socket: Any, chat: Any) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    payload = {"conversation_id": conversation, "text": "again", "kind": "followup", "idempotency_key": "key-1"}
+    headers = {"Idempotency-Key": "key-1"}
+
+    first = await socket.call("chat_message", payload)
+    rest = await chat.http.post(
+        f"{BASE}/{conversation}/messages", json={"text": "again", "kind": "followup"}, headers=headers
+    )
+    other = await chat.http.post(f"{BASE}/{conversation}/messages", json={"text": "other"}, headers=headers)
+
+    assert rest.json() == first["body"]
+    assert rest.status_code == first["status"] == 202
+    assert other.status_code == 422
+
+
+async def test_events_of_a_followed_conversation_come_in_order(socket: Any, chat: Any, worker: Any) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    await worker.claim(conversation)
+    ids = await worker.say(conversation, "a", "b", "c")
+
+    answer = await socket.call("conv_subscribe", {"conversation_id": conversation, "after": ids[0]})
+    later = await worker.say(conversation, "d")
+
+    assert answer == {"status": 200, "body": {"conversation_id": conversation, "after": ids[0]}}
+    assert [(await socket.until("chat_delta"))["id"] for _ in range(3)] == [*ids[1:], *later]

@@ -1,0 +1,85 @@
+"""Following conversations: replay, order, and the ends of a subscription."""
+
+from typing import Any
+
+FOREIGN = "conv_01890a5d-ac96-774b-bcce-b302099a8057"
+
+
+async def test_a_socket_and_a_stream_from_the_same_cursor_get_the_same_events(
+    socket: Any, chat: Any, follow: Any, worker: Any
+) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    await worker.claim(conversation)
+    ids = [each for n in range(20) for each in await worker.say(conversation, f"{n}a", f"{n}b")]
+
+    for cut in (None, ids[0], ids[7], "0-0"):
+        payload = {"conversation_id": conversation} | ({"after": cut} if cut else {})
+        await socket.call("conv_subscribe", payload)
+        live = (await worker.say(conversation, "live"))[0]
+        over_socket = [event async for event in read_socket(socket, live)]
+        async with follow(conversation, **({"after": cut} if cut else {})) as stream:
+            over_sse = [event async for event in read_stream(stream, live)]
+        await socket.call("conv_unsubscribe", {"conversation_id": conversation})
+
+        assert over_socket == over_sse
+
+
+async def read_socket(socket: Any, last: str) -> Any:
+    """Names and ids up to the event `last`, hints left out."""
+    while True:
+        name, envelope = await socket.next()
+        if name in ("ready", "stream_snapshot") or envelope.get("id"):
+            yield name, envelope.get("id"), envelope["data"].get("text")
+        if envelope.get("id") == last:
+            return
+
+
+async def read_stream(stream: Any, last: str) -> Any:
+    while True:
+        frame = await stream.next()
+        if frame.data and (frame.event in ("ready", "stream_snapshot") or frame.data.id):
+            yield frame.event, frame.data.id, getattr(frame.data.data, "text", None)
+        if frame.id == last:
+            return
+
+
+async def test_foreign_conversations_and_bad_cursors_are_refused_as_over_sse(
+    socket: Any, sockets: Any, chat: Any
+) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    stranger = await sockets().connect(headers={"X-Dev-User": "stranger"})
+
+    foreign = await stranger.call("conv_subscribe", {"conversation_id": conversation})
+    absent = await socket.call("conv_subscribe", {"conversation_id": FOREIGN})
+    bad = await socket.call("conv_subscribe", {"conversation_id": conversation, "after": "x"})
+    future = await socket.call("conv_subscribe", {"conversation_id": conversation, "after": "999-1"})
+
+    assert [each["status"] for each in (foreign, absent, bad, future)] == [404, 404, 400, 400]
+    assert foreign == absent
+
+
+async def test_a_conversation_that_is_not_followed_can_not_be_left(socket: Any, chat: Any) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+
+    assert (await socket.call("conv_unsubscribe", {"conversation_id": conversation}))["status"] == 404
+
+
+async def test_only_so_many_conversations_are_followed_at_once(sockets: Any, chat: Any) -> None:
+    base = "/conversations/default/default"
+    made = [(await chat.http.post(base, json={})).json()["conversation_id"] for _ in range(33)]
+    socket = await sockets().connect()
+
+    statuses = [(await socket.call("conv_subscribe", {"conversation_id": each}))["status"] for each in made]
+
+    assert statuses == [200] * 32 + [429]
+
+
+async def test_an_erased_conversation_is_followed_no_more(socket: Any, chat: Any) -> None:
+    conversation = (await chat.http.post("/conversations/default/default", json={})).json()["conversation_id"]
+    await socket.call("conv_subscribe", {"conversation_id": conversation})
+    await socket.until("stream_snapshot")
+
+    await chat.http.delete(f"/conversations/default/default/{conversation}")
+
+    end = await socket.until("conv_unsubscribed")
+    assert (end["conversation_id"], end["status"]) == (conversation, 404)

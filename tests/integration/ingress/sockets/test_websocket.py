@@ -1,0 +1,112 @@
+"""The WebSocket itself, spoken without a Socket.IO client: what no official client would send."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+ROUTE = "/socket.io/?EIO=4&transport=websocket"
+NO_SUBSCRIPTION = '421["conv_unsubscribe",{"conversation_id":"conv_01890a5d-ac96-774b-bcce-b302099a8057"}]'
+
+
+class Raw:
+    """A WebSocket, read frame by frame."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self.socket = socket
+
+    async def join(self) -> "Raw":
+        assert (await self.next()).startswith("0{")
+        await self.socket.send_str("40{}")
+        assert (await self.next()).startswith("40{")
+        assert (await self.next()).startswith('42["session_info"')
+        return self
+
+    async def next(self) -> str:
+        return await self.socket.receive_str(timeout=15)
+
+    async def closed(self) -> int:
+        """The close code; what comes before is dropped."""
+        while (message := await self.socket.receive(timeout=15)).type is aiohttp.WSMsgType.TEXT:
+            continue
+        assert message.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR), message
+        return self.socket.close_code or 1006
+
+
+@pytest.fixture
+async def web(ingress: Any) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(base_url=ingress.url) as session:
+        yield session
+
+
+@pytest.mark.parametrize(
+    ("frames", "code"),
+    [
+        (["x"], 1002),
+        (["5"], 1002),
+        (['42["m",{}]' + "]" * 100], 1002),
+        (["42" + "[" * 5000], 1002),
+        (['42["\\u0000"]'], 1002),
+        (['431[["no call of ours"]]'], 1002),
+        (["40{}"], 1008),
+        ([b"no event before"], 1002),
+        (['451-["chat_message",{"_placeholder":true,"num":7}]'], 1002),
+        (['45999-["chat_message"]'], 1002),
+        (['451-["chat_message",{"_placeholder":true,"num":0}]', "3"], 1002),
+        (["3"] * 200, 1008),
+    ],
+)
+async def test_what_is_no_packet_ends_that_one_socket(
+    web: aiohttp.ClientSession, socket: Any, client: Any, frames: list[str | bytes], code: int
+) -> None:
+    async with web.ws_connect(ROUTE) as opened:
+        raw = await Raw(opened).join()
+        for frame in frames:
+            await (raw.socket.send_bytes(frame) if isinstance(frame, bytes) else raw.socket.send_str(frame))
+        assert await raw.closed() == code
+
+    assert (await socket.call("conv_status.get", {"conversation_id": "x"}))["status"] == 404
+    assert "ingress_unhandled_errors_total 0.0" in (await client.get("/metrics")).text
+
+
+async def test_a_frame_before_the_connection_is_small(web: aiohttp.ClientSession) -> None:
+    async with web.ws_connect(ROUTE) as opened:
+        raw = Raw(opened)
+        await raw.next()
+        await raw.socket.send_str("40" + "x" * 70_000)
+        assert await raw.closed() == 1009
+
+
+async def test_files_above_the_cap_are_answered_and_the_socket_goes_on(web: aiohttp.ClientSession) -> None:
+    places = ",".join(f'{{"_placeholder":true,"num":{n}}}' for n in range(21))
+    async with web.ws_connect(ROUTE) as opened:
+        raw = await Raw(opened).join()
+        await raw.socket.send_str(f'4521-5["chat_message",{places}]')
+        for _ in range(21):
+            await raw.socket.send_bytes(b"x")
+        await raw.socket.send_str(NO_SUBSCRIPTION)
+        assert (await raw.next()).startswith('435[{"status":413')
+        assert (await raw.next()).startswith('431[{"status":404')
+
+
+@pytest.mark.parametrize(
+    "query", ["EIO=4&transport=polling", "EIO=3&transport=websocket", "EIO=4&transport=websocket&sid=x"]
+)
+async def test_other_transports_and_versions_are_refused_with_a_problem(
+    web: aiohttp.ClientSession, refused: Any, client: Any, query: str
+) -> None:
+    refused(await client.get(f"/socket.io/?{query}"), 400)
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refusal:
+        await web.ws_connect(f"/socket.io/?{query}")
+
+    assert refusal.value.status == 400
+
+
+async def test_other_websockets_and_large_headers_are_refused(web: aiohttp.ClientSession) -> None:
+    with pytest.raises(aiohttp.WSServerHandshakeError) as elsewhere:
+        await web.ws_connect("/elsewhere")
+    with pytest.raises(aiohttp.WSServerHandshakeError) as large:
+        await web.ws_connect(ROUTE, headers={"x-large": "x" * 40_000})
+
+    assert (elsewhere.value.status, large.value.status) == (403, 431)

@@ -1,0 +1,88 @@
+"""Frames of clients: what is read, and what is no packet."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingress.sockets.framing import BadFrame, Call, Join, Leave, Pong, parse_packet
+
+
+@pytest.mark.parametrize(
+    ("frame", "packet"),
+    [
+        ("3", Pong()),
+        ("1", Leave()),
+        ("41", Leave()),
+        ("40", Join("/", None)),
+        ('40{"token":"t"}', Join("/", {"token": "t"})),
+        ('40/other,{"token":"t"}', Join("/other", {"token": "t"})),
+        ("40/other?a=b,", Join("/other", None)),
+        ('42["chat_message",{"text":"x"}]', Call("chat_message", None, 0)),
+        ('427["chat_message",{"text":"x"}]', Call("chat_message", 7, 0)),
+        ('451-7["m",{"f":{"_placeholder":true,"num":0}}]', Call("m", 7, 1)),
+        (
+            '452-["m",{"a":{"_placeholder":true,"num":1},"b":[{"_placeholder":true,"num":0}]}]',
+            Call("m", None, 2),
+        ),
+    ],
+)
+def test_packets_of_clients_are_read(frame: str, packet: object) -> None:
+    assert parse_packet(frame) == packet
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "",
+        "0",
+        "2probe",
+        "5",
+        "6",
+        "bAAAA",
+        "x",
+        "4",
+        "43[]",
+        "431[1]",
+        "44{}",
+        "461-1[]",
+        "4",
+        "42",
+        "42[]",
+        "42{}",
+        "42[1]",
+        '42["m"',
+        '42["m",NaN]',
+        '42["m",1e999]',
+        '42["m","\\u0000"]',
+        '42["m","\\ud800"]',
+        '42["m","\ud800"]',
+        '42["m",{"a":1,"a":2}]',
+        "42" + "[" * 10_000,
+        '4299999999999999999["m"]',
+        '42/other,["m"]',
+        '421-["m"]',
+        '45["m"]',
+        '451-["m"]',
+        '450-["m",{"_placeholder":true,"num":0}]',
+        '451-["m",{"_placeholder":true,"num":1}]',
+        '451-["m",{"_placeholder":true,"num":-1}]',
+        '451-["m",{"_placeholder":true,"num":"0"}]',
+        '451-["m",{"_placeholder":true}]',
+        '451-["m",{"_placeholder":true,"num":0},{"_placeholder":true,"num":0}]',
+        '45999999999999-["m"]',
+        "40/" + "n" * 200 + ",",
+    ],
+)
+def test_everything_else_is_refused(frame: str) -> None:
+    with pytest.raises(BadFrame):
+        parse_packet(frame)
+
+
+@given(st.text(max_size=60) | st.from_regex(r"\A4[0-6]\d{0,3}-?(/\w*,?)?\d{0,20}.{0,20}\Z"))
+def test_no_text_does_anything_but_be_read_or_refused(frame: str) -> None:
+    try:
+        packet = parse_packet(frame)
+    except BadFrame:
+        return
+
+    assert isinstance(packet, Pong | Leave | Join | Call)
