@@ -78,21 +78,21 @@ class ChatService:
         _check_content(form.text, submission.files)
         target = parse_turn_id(form.target_turn_id)
         key = build_key(headers, route=_route(principal, conversation, "messages"), content=_content(submission))
-        await self._gate.admit(principal, new_work=True)
-        conversation_id = self._ids.conversation() if conversation == NEW else load_conversation_id(conversation)
-        saved = await self._take_files(principal, conversation_id, submission.files)
-        message = IncomingMessage(
-            conversation_id=conversation_id,
-            create=conversation == NEW,
-            text=form.text,
-            uploads=saved.uploads,
-            turn_id=self._ids.turn(),
-            signal_id=self._ids.signal(),
-            kind=SignalKind(form.kind) if form.kind else None,
-            target_turn_id=target,
-            bundle_id=form.bundle_id,
-        )
-        return await self._accept(principal, saved, lambda: self._inbox.accept_message(principal, message, key))
+        async with self._gate.admitting(principal, new_work=True):
+            conversation_id = self._ids.conversation() if conversation == NEW else load_conversation_id(conversation)
+            saved = await self._take_files(principal, conversation_id, submission.files)
+            message = IncomingMessage(
+                conversation_id=conversation_id,
+                create=conversation == NEW,
+                text=form.text,
+                uploads=saved.uploads,
+                turn_id=self._ids.turn(),
+                signal_id=self._ids.signal(),
+                kind=SignalKind(form.kind) if form.kind else None,
+                target_turn_id=target,
+                bundle_id=form.bundle_id,
+            )
+            return await self._accept(principal, saved, lambda: self._inbox.accept_message(principal, message, key))
 
     async def accept_signal(
         self, principal: Principal, conversation_id: ConversationId, submission: Submission[SignalIn], headers: Headers
@@ -106,19 +106,19 @@ class ChatService:
         event = self._read_event(form)
         target = parse_turn_id(form.target_turn_id)
         key = build_key(headers, route=_route(principal, conversation_id, "signals"), content=_content(submission))
-        await self._gate.admit(principal, new_work=event is not None and event.reactive)
-        saved = await self._take_files(principal, conversation_id, submission.files)
-        signal = IncomingSignal(
-            signal_id=self._ids.signal(),
-            kind=SignalKind(form.kind),
-            text=form.text,
-            uploads=saved.uploads,
-            target_turn_id=target,
-            event=event,
-            turn_id=self._ids.turn(),
-        )
-        commit = partial(self._inbox.accept_signal, principal, conversation_id, signal, key)
-        return await self._accept(principal, saved, commit)
+        async with self._gate.admitting(principal, new_work=event is not None and event.reactive):
+            saved = await self._take_files(principal, conversation_id, submission.files)
+            signal = IncomingSignal(
+                signal_id=self._ids.signal(),
+                kind=SignalKind(form.kind),
+                text=form.text,
+                uploads=saved.uploads,
+                target_turn_id=target,
+                event=event,
+                turn_id=self._ids.turn(),
+            )
+            commit = partial(self._inbox.accept_signal, principal, conversation_id, signal, key)
+            return await self._accept(principal, saved, commit)
 
     def _read_event(self, form: SignalIn) -> ExternalEvent | None:
         """Raises a 422 naming the field, or a 413, unless there is an event exactly when the kind says so."""

@@ -146,3 +146,14 @@ async def test_who_was_refused_in_the_transaction_is_told_the_tenants_interval()
     world.presences.down = True
     world.clock.advance(5)
     assert await world.gate.load_tenant_wait(ME) == 1
+
+
+async def test_what_is_being_stored_counts_until_it_is() -> None:
+    world = await World(waiting=99).attend()
+
+    async with world.gate.admitting(ME, new_work=True):
+        world.clock.advance(1)
+        assert (await world.refuse(Principal("t", "p", "other")))[0] == 503
+    world.clock.advance(20)
+
+    await world.gate.admit(Principal("t", "p", "another"), new_work=True)
