@@ -17,6 +17,7 @@ DEFINER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "copy_fork_sources": ("everturn_ingress",),
     "erase_conversation": ("everturn_ingress",),
     "find_api_key": ("everturn_ingress",),
+    "find_orphan_objects": ("everturn_ingress",),
     "find_credential_cutoff": ("everturn_ingress",),
     "project_feedback_totals": ("everturn_ingress",),
     "project_judged_conversations": ("everturn_ingress",),

@@ -77,6 +77,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/conversations/{tenant}/{project}/{conversation_id}/ticket"): None,
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}/export"): None,
     ("GET", "/files/{tenant}/{project}/{artifact_id}"): None,
+    ("POST", "/by-rn"): {"rn": "{rn}"},
     ("POST", "/conversations/{tenant}/{project}/search"): {"query": "secret"},
     ("POST", "/conversations/{tenant}/{project}/feedback/conversations-in-period"): {
         "from": "2026-01-01T00:00:00Z",
@@ -178,6 +179,7 @@ async def owned(production: Any, ingress: Any, remember: Any, keep_context: Any)
         await keep_context(ids["conversation_id"], ids["turn_id"])
         ids["memory_id"] = await remember("ann", "The secret is 42.", tenant="acme", project="one")
         ids["artifact_id"] = turn.json()["attachments"][0]["artifact_id"]
+        ids["rn"] = turn.json()["attachments"][0]["rn"]
         yield Owned(http, ids)
 
 

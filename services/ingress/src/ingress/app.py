@@ -63,7 +63,9 @@ from ingress.life.exporting import ExportService
 from ingress.life.forking import ForkService
 from ingress.memory import endpoints as memory
 from ingress.memory.service import MemoryService
+from ingress.resources import by_rn
 from ingress.resources import endpoints as resources
+from ingress.resources.service import FileService
 from ingress.search import endpoints as search
 from ingress.search.service import SearchService
 from ingress.settings import IngressSettings
@@ -136,6 +138,7 @@ def build_app(parts: Parts) -> FastAPI:
         tickets.router,
         guests.router,
         resources.router,
+        by_rn.router,
         health.router,
         docs.router,
     ):
@@ -169,7 +172,9 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.search = SearchService(
         finder=parts.finder, conversations=parts.conversations, embedder=parts.embedder, clock=parts.clock
     )
-    app.state.files = resources.FileService(parts.artifacts, parts.objects)
+    app.state.files = FileService(
+        parts.artifacts, parts.objects, metrics=parts.metrics, redirects=parts.settings.files_redirect
+    )
     app.state.streams = _build_streams(parts)
     app.state.hub = app.state.streams.hub
     app.state.sockets = _build_sockets(app, parts)
@@ -177,7 +182,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.parts = {
         "postgres": Part(parts.check_database),
         "redis": Part(parts.wires.doorbells.check),
-        "objects": Part(parts.objects.check),
+        "objects": Part(parts.objects.check, note=parts.objects.kind),
         "file checks": Part(parts.structure.check_ready, required=False),
         "antivirus": Part(parts.antivirus.check, required=False, note=parts.antivirus.name),
     }

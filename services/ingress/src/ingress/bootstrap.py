@@ -25,12 +25,14 @@ from ingress.auth.standing import MAX_AGE_S, Standing
 from ingress.auth.tickets import Tickets
 from ingress.auth.tokens import JwksKeys, KeySource, StaticKey, TokenVerifier
 from ingress.chat.service import Wires
+from ingress.resources.sweeping import SweepParts
 from ingress.settings import IngressSettings, load_operator_url, read_origins
 
 DRIVERS = {
     "database": "everturn.postgres.database:open_database",
     "wire": "everturn.redis.wire:open_wire",
     "objects": "everturn.objects.opening:open_objects",
+    "object_rows": "everturn.postgres.life.object_rows:PostgresObjectRows",
     "conversations": "everturn.postgres.conversations:PostgresConversations",
     "queue": "everturn.postgres.runs.queue:PostgresQueue",
     "inbox": "everturn.postgres.inbox:PostgresInbox",
@@ -99,6 +101,14 @@ async def open_operator() -> AsyncGenerator[CredentialAdmin]:
     url = load_operator_url()
     async with load_driver("database")(url, pool_size=1, application_name="operator") as database:
         yield load_driver("credential_admin")(database)
+
+
+@asynccontextmanager
+async def open_sweep(settings: IngressSettings) -> AsyncGenerator[SweepParts]:
+    """What the sweeper of objects works with."""
+    async with load_driver("database")(settings.database_url, pool_size=1, application_name="sweeper") as database:
+        objects = load_driver("objects")(settings.objects_url)
+        yield SweepParts(objects, load_driver("object_rows")(database), SystemClock())
 
 
 def build_gate(settings: IngressSettings, credentials: Credentials, clock: Clock) -> AuthGate:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from everturn.errors import Conflict, EverturnError, Invalid, NotFound, Unavailable
 from everturn.model.problems import Problem, problem
 from everturn.ports.inbox import InboxFull, TenantFull
+from everturn.ports.objects import AlteredObject
 from everturn.telemetry.metrics import PROBLEMS
 from everturn.wire.cursors import BadCursor, OldCursor
 
@@ -118,6 +119,8 @@ def translate_error(error: EverturnError) -> ProblemError | None:
             return gone(str(error))
         case Invalid():
             return unprocessable(_say(error))
+        case AlteredObject():
+            return ProblemError(problem("altered", "The stored file is not what was stored", 502, ""))
         case Unavailable():
             return unavailable("A part of the service does not answer.")
         case _:

@@ -152,6 +152,12 @@ class IngressSettings(LimitSettings):
         default=20, ge=1, le=100, validation_alias="MESSAGE_MAX_FILES", description="Files of one message."
     )
 
+    files_redirect: bool = Field(
+        default=False,
+        validation_alias="FILES_REDIRECT",
+        description="1 sends clients to the bucket for files, by URLs that are good for a minute; S3 only, unchecked.",
+    )
+
     event_kinds: str = Field(
         default="form,wizard,alert",
         pattern=r"^[a-z][a-z0-9_]{0,39}(,[a-z][a-z0-9_]{0,39})*$",

@@ -14,6 +14,7 @@ import pytest
 
 import everturn.ports
 from everturn.errors import NotFound
+from everturn.model.artifacts import Rn, parse_rn
 from everturn.model.feedback import Feedback, Period, Reaction
 from everturn.model.identity import Principal
 from everturn.model.ids import ArtifactId, ConversationId, SignalId, TurnId
@@ -107,6 +108,7 @@ class Ann:
     signal_id: SignalId
     artifact_id: ArtifactId
     object_key: str
+    rn: Rn
 
 
 Case = Callable[[Any, Ann, Principal], Awaitable[object]]
@@ -129,6 +131,7 @@ CASES: dict[str, Case] = {
         who, Period(BEGINNING - LONG, BEGINNING + LONG), project=False, limit=9, after=None
     ),
     "Artifacts.load": lambda port, ann, who: port.load(who, ann.artifact_id),
+    "Artifacts.load_by_rn": lambda port, ann, who: port.load_by_rn(who, ann.rn),
     "Artifacts.load_by_ref": lambda port, ann, who: port.load_by_ref(who, ann.conversation_id, SECRET_REF),
     "Artifacts.load_by_refs": lambda port, ann, who: port.load_by_refs(who, ann.conversation_id, [SECRET_REF]),
     "Artifacts.load_tree": lambda port, ann, who: port.load_tree(who, ann.conversation_id, "fi:secret."),
@@ -222,12 +225,14 @@ async def ann(postgres_stage: Stage, roles: Roles) -> Ann:
         ANN, receipt.conversation_id, Feedback(receipt.turn_id, "user", Reaction.OK, "secret", BEGINNING)
     )
     row = await roles.superuser.fetchrow(
-        "UPDATE artifact SET ref = $2 WHERE conversation_id = $1 RETURNING id, object_key",
+        "UPDATE artifact SET ref = $2 WHERE conversation_id = $1 RETURNING id, object_key, rn",
         receipt.conversation_id,
         SECRET_REF,
     )
     assert row is not None and followup.signal_id is not None
-    return Ann(receipt.conversation_id, receipt.turn_id, followup.signal_id, row["id"], row["object_key"])
+    return Ann(
+        receipt.conversation_id, receipt.turn_id, followup.signal_id, row["id"], row["object_key"], parse_rn(row["rn"])
+    )
 
 
 @pytest.fixture

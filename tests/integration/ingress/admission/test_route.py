@@ -23,6 +23,7 @@ ENDPOINTS = [
     ("POST", f"{BASE}/{CONVERSATION}/signals"),
     ("PATCH", f"{BASE}/{CONVERSATION}/signals/{SIGNAL}"),
     ("POST", f"{BASE}/fetch"),
+    ("POST", "/by-rn"),
     ("POST", f"{BASE}/{CONVERSATION}/turns/{TURN}/feedback"),
     ("POST", f"{BASE}/{CONVERSATION}/turns-with-feedbacks"),
 ]

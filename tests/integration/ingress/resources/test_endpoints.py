@@ -69,3 +69,28 @@ async def test_a_download_can_be_asked_for(client: httpx2.AsyncClient, url: str)
     answer = await client.get(f"{url}?download")
 
     assert answer.headers["content-disposition"].startswith("attachment;")
+
+
+async def test_a_head_says_what_a_get_would_say(client: httpx2.AsyncClient, url: str, refused: Refused) -> None:
+    whole, got = await client.head(url), await client.get(url)
+    part = await client.head(url, headers={"Range": "bytes=5-7"})
+    same = await client.head(url, headers={"If-None-Match": whole.headers["etag"]})
+
+    ignored = {"date", "ratelimit", "ratelimit-policy"}
+    assert (whole.status_code, whole.content) == (200, b"")
+    assert {name: value for name, value in whole.headers.items() if name not in ignored} == {
+        name: value for name, value in got.headers.items() if name not in ignored
+    }
+    assert (part.status_code, part.headers["content-length"]) == (206, "3")
+    assert same.status_code == 304
+    assert (await client.head(url, headers={"X-Dev-User": "bob"})).status_code == 404
+    assert (await client.head(url, headers={"Origin": "http://evil.example"})).status_code == 403
+
+
+@pytest.mark.parametrize("ranges", ["bytes=0-1,4-5", "bytes=0-0, -1", "bytes=5-2", "lines=1-2", "bytes=a-b", ""])
+async def test_several_or_senseless_ranges_get_the_whole_file(
+    client: httpx2.AsyncClient, url: str, ranges: str
+) -> None:
+    answer = await client.get(url, headers={"Range": ranges})
+
+    assert (answer.status_code, answer.content) == (200, CONTENT)

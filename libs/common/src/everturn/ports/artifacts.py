@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from everturn.errors import Invalid
-from everturn.model.artifacts import Artifact
+from everturn.model.artifacts import Artifact, Rn
 from everturn.model.identity import Principal
 from everturn.model.ids import ArtifactId, ConversationId, TurnId
 
@@ -29,6 +29,10 @@ class Artifacts(Protocol):
     """
 
     async def load(self, principal: Principal, artifact_id: ArtifactId) -> Artifact: ...
+
+    async def load_by_rn(self, principal: Principal, rn: Rn) -> Artifact:
+        """The newest file of this rn. One that names another tenant, project or user is NotFound."""
+        ...
 
     async def load_by_ref(self, principal: Principal, conversation_id: ConversationId, ref: str) -> Artifact: ...
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from everturn.errors import NotFound
-from everturn.model.artifacts import Artifact
+from everturn.model.artifacts import Artifact, Rn
 from everturn.model.identity import Principal
 from everturn.model.ids import ArtifactId, ConversationId
 from everturn.ports.artifacts import WorkspaceTurn, check_page, end_of_prefix
@@ -12,6 +12,9 @@ from everturn.postgres.rows import read_artifact, storable
 
 # Newest by commit: calls of one millisecond have ids in any order. The id decides among rows of one commit.
 _BY_ID = "SELECT * FROM artifact WHERE id = $1"
+_BY_RN = """
+SELECT * FROM artifact WHERE conversation_id = $1 AND rn = $2 AND NOT removed ORDER BY created_at DESC, id DESC LIMIT 1
+"""
 _BY_REF = """
 SELECT * FROM artifact WHERE conversation_id = $1 AND ref = $2 AND NOT removed ORDER BY created_at DESC, id DESC LIMIT 1
 """
@@ -59,6 +62,9 @@ class PostgresArtifacts:
 
     async def load(self, principal: Principal, artifact_id: ArtifactId) -> Artifact:
         return await self._load(principal, _BY_ID, artifact_id)
+
+    async def load_by_rn(self, principal: Principal, rn: Rn) -> Artifact:
+        return await self._load(principal, _BY_RN, rn.conversation_id, str(rn))
 
     async def load_by_ref(self, principal: Principal, conversation_id: ConversationId, ref: str) -> Artifact:
         return await self._load(principal, _BY_REF, conversation_id, ref)

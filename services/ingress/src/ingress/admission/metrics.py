@@ -38,6 +38,12 @@ class IngressMetrics:
         self.refused_files = Counter(
             "ingress_refused_files_total", "Files refused, by reason.", ["reason"], registry=self.registry
         )
+        self.unread_files = Counter(
+            "ingress_unread_files_total",
+            "Files whose content was altered, or whose store failed.",
+            ["reason"],
+            registry=self.registry,
+        )
         self.unrung = Counter(
             "ingress_unrung_total", "Accepted work whose doorbell or hint could not be sent.", registry=self.registry
         )

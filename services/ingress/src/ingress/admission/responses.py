@@ -20,6 +20,7 @@ _REASONS = {
     429: "Too many at once; `Retry-After` says when.",
     431: "The headers are too large.",
     500: "An error of ours.",
+    502: "The stored file is not what was stored.",
     503: "Not now; `Retry-After` says when.",
 }
 _ALWAYS = (400, 401, 403, 404, 422, 429, 431, 500, 503)

@@ -58,6 +58,28 @@ class AdmittedRoute(APIRoute):
             check_json_type(request)
 
 
+class BodyScopedRoute(AdmittedRoute):
+    """A route whose tenant and project stand in its body, which is small and read once the credential is known good."""
+
+    def read_scope(self, body: Any) -> tuple[str, str]:
+        """Tenant and project by the body. Raises a 422 problem."""
+        raise NotImplementedError
+
+    async def admit(self, request: Request) -> AdmittedRequest:
+        """As of all routes, in another order: the credential, the body, then whether they go together."""
+        gate, front = cast(AuthGate, request.app.state.auth), load_front(request)
+        with front.authenticating(request):
+            await gate.check_credential(request.headers)
+        admitted = admit_request(request, max_body_bytes=SMALL_BODY_BYTES)
+        self.check_type(admitted)
+        tenant, project = self.read_scope(await admitted.json())
+        with front.authenticating(request):
+            caller = await gate.authenticate(request.headers, tenant=tenant, project=project)
+        save_caller(request, caller)
+        await front.admit(request, caller.principal, write=is_write(request.method, self.path))
+        return admitted
+
+
 class SubmitRoute(AdmittedRoute):
     """A route that takes messages with files: larger bodies; the submission reader checks their type."""
 

@@ -18,9 +18,9 @@ from ingress.auth.origins import Origins
 from ingress.auth.standing import Standing
 from ingress.auth.tickets import Ticket, Tickets
 from ingress.auth.tokens import Claims, TokenVerifier
-from ingress.errors import absent, unauthorized
+from ingress.errors import ProblemError, absent, unauthorized
 
-__all__ = ["AuthGate", "Caller", "CallerOf", "Me", "Ways", "load_caller", "save_caller"]
+__all__ = ["AuthGate", "Caller", "CallerOf", "Me", "MeInBody", "Ways", "load_caller", "save_caller"]
 _SCOPE_KEY = "everturn.caller"
 
 
@@ -60,6 +60,15 @@ class AuthGate:
         if len(credentials) > 1 or scheme.lower() != "bearer" or not token.strip():
             raise unauthorized("Send one Authorization header with one bearer token.")
         return await self.authenticate_token(token.strip(), headers, tenant=tenant, project=project)
+
+    async def check_credential(self, headers: Headers) -> None:
+        """The credential alone, before it is known what it is for. Raises 401, and 403 from the development checks."""
+        try:
+            await self.authenticate(headers, tenant="", project="")
+        except ProblemError as refusal:
+            # Good for no tenant without a name, which is all that a 404 says here.
+            if refusal.status_code != 404:
+                raise
 
     async def authenticate_token(self, token: str | None, headers: Headers, *, tenant: str, project: str) -> Caller:
         """The caller with this token: an API key, a guest's token, or one of the issuer's. Raises as `authenticate`."""
@@ -157,6 +166,11 @@ def load_caller(
     return caller
 
 
+def load_principal_in_body(request: Request) -> Principal:
+    """The principal of a request whose tenant and project stand in its body; its route has compared them."""
+    return cast(Caller, request.scope[_SCOPE_KEY]).principal
+
+
 def load_principal(caller: Annotated[Caller, Depends(load_caller)]) -> Principal:
     """The principal of an admitted request."""
     return caller.principal
@@ -164,3 +178,4 @@ def load_principal(caller: Annotated[Caller, Depends(load_caller)]) -> Principal
 
 CallerOf = Annotated[Caller, Depends(load_caller)]
 Me = Annotated[Principal, Depends(load_principal)]
+MeInBody = Annotated[Principal, Depends(load_principal_in_body)]

@@ -1,17 +1,12 @@
 """Files: the content of attachments and of what turns produced."""
 
-from collections.abc import AsyncIterator
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from everturn.model.artifacts import Artifact
-from everturn.model.identity import Principal
-from everturn.model.ids import ArtifactId
 from everturn.model.problems import problem
-from everturn.ports.artifacts import Artifacts
-from everturn.ports.objects import Objects
 from ingress.admission.paths import ArtifactPath
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
@@ -19,6 +14,7 @@ from ingress.auth.gate import Me
 from ingress.errors import ProblemError
 from ingress.resources.disposition import SANDBOX_POLICY, build_disposition, content_type
 from ingress.resources.ranges import NotSatisfiable, Slice, try_read_range
+from ingress.resources.service import CuttingResponse, FileService, file_service
 
 router = APIRouter(prefix="/files/{tenant}/{project}", route_class=AdmittedRoute, tags=["files"])
 _CONTENT: dict[str, Any] = {
@@ -27,62 +23,65 @@ _CONTENT: dict[str, Any] = {
 }
 
 
-class FileService:
-    """Finds files by their rows and reads their objects."""
-
-    def __init__(self, artifacts: Artifacts, objects: Objects) -> None:
-        self._artifacts = artifacts
-        self._objects = objects
-
-    async def load(self, principal: Principal, artifact_id: ArtifactId) -> Artifact:
-        """The row of one of the caller's files."""
-        return await self._artifacts.load(principal, artifact_id)
-
-    async def open(self, artifact: Artifact, piece: Slice) -> AsyncIterator[bytes]:
-        """The bytes of a file; errors of the store show before the response begins."""
-        chunks = self._objects.load_range(artifact.object_key, start=piece.start, end=piece.end)
-        first = await anext(chunks, b"")
-
-        async def rest() -> AsyncIterator[bytes]:
-            yield first
-            async for chunk in chunks:
-                yield chunk
-
-        return rest()
-
-
-def file_service(request: Request) -> FileService:
-    """The service of this application."""
-    return cast(FileService, request.app.state.files)
+_REDIRECT: dict[str, Any] = {
+    "description": "The file is at `Location`, for a minute; only where the operator has set it so.",
+    "headers": {"Location": {"schema": {"type": "string", "format": "uri"}}},
+}
+Files = Annotated[FileService, Depends(file_service)]
+Download = Annotated[str | None, Query(description="Present: as a download, whatever the type.")]
 
 
 @router.get(
     "/{artifact_id}",
     response_class=Response,
-    responses={**problems(416), 200: _CONTENT, 206: {**_CONTENT, "description": "The range asked for."}},
+    responses={
+        **problems(416, 502),
+        200: _CONTENT,
+        206: {**_CONTENT, "description": "The range asked for."},
+        307: _REDIRECT,
+    },
 )
 async def get_file(
-    request: Request,
-    me: Me,
-    files: Annotated[FileService, Depends(file_service)],
-    artifact_id: ArtifactPath,
-    download: Annotated[str | None, Query(description="Present: as a download, whatever the type.")] = None,
+    request: Request, me: Me, files: Files, artifact_id: ArtifactPath, download: Download = None
 ) -> Response:
-    """A file's content. One byte range is served; types that could run in a browser come as downloads."""
+    """A file's content. One byte range is served; types that could run in a browser come as downloads.
+
+    A whole file is checked: before the end of an altered one the connection breaks off. A range has no hash to check.
+    """
     artifact = await files.load(me, artifact_id)
-    headers = _build_headers(artifact, download=download is not None)
+    headers, piece = _read_request(request, artifact, download=download is not None)
+    if piece is None:
+        return Response(status_code=304, headers=headers)
+    if url := await files.try_redirect(artifact, download=download is not None):
+        return Response(status_code=307, headers={"Location": url, "Cache-Control": "no-store"})
+    status = 206 if "Content-Range" in headers else 200
+    return CuttingResponse(await files.open(artifact, piece), status_code=status, headers=headers)
+
+
+@router.head("/{artifact_id}", include_in_schema=False)
+async def head_file(
+    request: Request, me: Me, files: Files, artifact_id: ArtifactPath, download: Download = None
+) -> Response:
+    """What GET would say of the file, from its row; the store is not asked."""
+    headers, piece = _read_request(request, await files.load(me, artifact_id), download=download is not None)
+    if piece is None:
+        return Response(status_code=304, headers=headers)
+    return Response(status_code=206 if "Content-Range" in headers else 200, headers=headers)
+
+
+def _read_request(request: Request, artifact: Artifact, *, download: bool) -> tuple[dict[str, str], Slice | None]:
+    """The headers of the answer and the bytes asked for; None when the client has them already."""
+    headers = _build_headers(artifact, download=download)
     tag = headers["ETag"]
     if request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers=headers)
+        return headers, None
     asked = request.headers.get("range") if request.headers.get("if-range", tag) == tag else None
     piece = _read_range(asked, artifact.size)
-    if piece is None:
-        status, piece = 200, Slice(0, artifact.size)
-    else:
-        status = 206
+    if piece is not None:
         headers["Content-Range"] = f"bytes {piece.start}-{piece.end - 1}/{artifact.size}"
+    piece = piece or Slice(0, artifact.size)
     headers["Content-Length"] = str(piece.end - piece.start)
-    return StreamingResponse(await files.open(artifact, piece), status_code=status, headers=headers)
+    return headers, piece
 
 
 def _build_headers(artifact: Artifact, *, download: bool) -> dict[str, str]:

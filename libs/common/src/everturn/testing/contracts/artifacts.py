@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from everturn.errors import Invalid, NotFound
-from everturn.model.artifacts import Artifact, ArtifactKind
+from everturn.model.artifacts import Artifact, ArtifactKind, parse_rn
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.refs import file_ref
 from everturn.ports.artifacts import MAX_PAGE, Artifacts, WorkspaceTurn
@@ -53,6 +53,19 @@ class ArtifactsContract:
 
         assert await artifacts.load(ANN, attachment.id) == attachment
         assert await artifacts.load_by_ref(ANN, receipt.conversation_id, attachment.ref) == attachment
+
+    async def test_a_file_is_found_by_its_rn_and_by_nobody_else(self, artifacts: Artifacts, stage: Stage) -> None:
+        receipt = await stage.say(uploads=(stage.upload(),))
+        (attachment,) = (await stage.timelines.load_turn(ANN, turn_of(receipt))).request.attachments
+        rn = parse_rn(attachment.rn)
+
+        assert await artifacts.load_by_rn(ANN, rn) == attachment
+
+        for stranger in STRANGERS:
+            with pytest.raises(NotFound):
+                await artifacts.load_by_rn(stranger, rn)
+        with pytest.raises(NotFound):
+            await artifacts.load_by_rn(ANN, replace(rn, path="other"))
 
     async def test_a_ref_names_the_newest_of_its_files(self, artifacts: Artifacts, stage: Stage) -> None:
         conversation_id, (old, new) = await save_rows(stage, "fi:t.files/a", "fi:t.files/a", _1={"size": 2**40})

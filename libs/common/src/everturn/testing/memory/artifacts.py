@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from everturn.errors import NotFound
-from everturn.model.artifacts import Artifact, ArtifactKind
+from everturn.model.artifacts import Artifact, ArtifactKind, Rn
 from everturn.model.identity import Principal
 from everturn.model.ids import ArtifactId, ConversationId, TurnId
 from everturn.ports.artifacts import WorkspaceTurn, check_page, end_of_prefix
@@ -22,6 +22,12 @@ class MemoryArtifacts:
             if artifact.id == artifact_id:
                 return artifact
         raise NotFound(artifact_id)
+
+    async def load_by_rn(self, principal: Principal, rn: Rn) -> Artifact:
+        rows = self._rows(principal, ConversationId(rn.conversation_id))
+        for artifact in reversed([row for row in rows if row.rn == str(rn) and not row.removed]):
+            return artifact
+        raise NotFound(str(rn))
 
     async def load_by_ref(self, principal: Principal, conversation_id: ConversationId, ref: str) -> Artifact:
         for artifact in await self.load_by_refs(principal, conversation_id, [ref]):

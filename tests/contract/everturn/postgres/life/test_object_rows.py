@@ -1,0 +1,36 @@
+"""Which keys no row of any tenant names."""
+
+import pytest
+
+from everturn.errors import Invalid
+from everturn.model.artifacts import manifest_key
+from everturn.ports.life.object_rows import MAX_KEYS
+from everturn.postgres.life.object_rows import PostgresObjectRows
+from everturn.testing.contracts.stage import ANN, Stage, turn_of
+from everturn.testing.database_roles import Roles
+
+
+@pytest.fixture
+def rows(roles: Roles) -> PostgresObjectRows:
+    return PostgresObjectRows(roles.ingress)
+
+
+async def test_what_a_row_of_anybody_names_is_no_orphan(postgres_stage: Stage, rows: PostgresObjectRows) -> None:
+    receipt = await postgres_stage.say(uploads=(postgres_stage.upload(),))
+    (attachment,) = (await postgres_stage.timelines.load_turn(ANN, turn_of(receipt))).request.attachments
+    kept = manifest_key(receipt.conversation_id, turn_of(receipt), 1)
+    lost = [
+        f"{receipt.conversation_id}/{'0' * 64}",
+        manifest_key(receipt.conversation_id, postgres_stage.ids.turn(), 1),
+        manifest_key(postgres_stage.ids.conversation(), turn_of(receipt), 1),
+    ]
+
+    found = await rows.load_orphans([attachment.object_key, kept, *lost])
+
+    assert sorted(found) == sorted(lost)
+
+
+async def test_a_question_has_a_bound(rows: PostgresObjectRows) -> None:
+    assert await rows.load_orphans([]) == ()
+    with pytest.raises(Invalid):
+        await rows.load_orphans(["x"] * (MAX_KEYS + 1))
