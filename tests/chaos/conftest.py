@@ -18,6 +18,9 @@ ENVIRONMENT = {
     "LEASE_S": "3",
     "STREAM_HEARTBEAT_S": "1",
     "DRAIN_TIMEOUT_S": "10",
+    "STREAMS_MAX_PER_USER": "200",
+    "RATE_LIMITS_READS": "registered=off,privileged=off",
+    "RATE_LIMITS_WRITES": "registered=off,privileged=off",
 }
 TIMINGS = Timings(connect_s=2.0, answer_s=20.0, silence_s=4.0, max_delay_s=1.0, attempts=8)
 """A client that comes back quickly."""

@@ -10,7 +10,7 @@ from faults.chaos import Chaos
 from schedules.player import Player
 from schedules.steps import build_schedule
 
-pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
 FIXED_SEEDS = (3, 8, 21)
 

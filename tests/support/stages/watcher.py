@@ -22,6 +22,7 @@ class Watcher:
     client: EverturnClient
     conversation_id: str
     cuts: random.Random | None = None
+    after: str | None = None
     state: StateView | None = None
     seen: list[Envelope] = field(default_factory=lambda: [])
     reconnects: int = 0
@@ -30,7 +31,7 @@ class Watcher:
 
     async def run(self) -> None:
         """Follow until cancelled, or until the client gives up: `wait_until` raises that."""
-        last_id: str | None = None
+        last_id = self.after
         try:
             while True:
                 last_id = await self._run_connection(last_id)

@@ -13,7 +13,11 @@ from everturn.errors import Unavailable
 
 CALL_LIMIT_S = 0.25
 """Accepting a message may wait no longer before it says 503."""
+RING_LIMIT_S = 1.0
+"""A bell is rung after the commit, when the answer is certain: a busy machine gets time for it."""
 PUBLISH_LIMIT_S = 2.0
+"""For what a worker does in the background. With a limit that a busy machine can't keep, connecting anew each time,
+nothing would come through any more, and the sweeper is what everybody relies on then."""
 GRACE_S = 2.0
 """How much longer than asked a waiting call may take before the server counts as gone."""
 POOL_SIZE = 32

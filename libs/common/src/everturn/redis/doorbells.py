@@ -7,17 +7,17 @@ from redis.asyncio import Redis
 
 from everturn.model.identity import Lane
 from everturn.model.ids import ConversationId
-from everturn.redis.calls import CALL_LIMIT_S, GRACE_S, limited
+from everturn.redis.calls import CALL_LIMIT_S, GRACE_S, PUBLISH_LIMIT_S, RING_LIMIT_S, limited
 
 
 class RedisDoorbells:
-    """A wait keeps a connection of the client busy; everything else takes at most 250 ms."""
+    """A wait keeps a connection of the client busy; the depth, asked before accepting, takes at most 250 ms."""
 
     def __init__(self, client: Redis) -> None:
         self._client: Any = client
 
     async def ring(self, lane: Lane, conversation_id: ConversationId) -> None:
-        async with limited(CALL_LIMIT_S):
+        async with limited(RING_LIMIT_S):
             await self._client.rpush(_key(lane), conversation_id)
 
     async def next_ring(self, lanes: Sequence[Lane], *, timeout_s: float) -> ConversationId | None:
@@ -33,7 +33,7 @@ class RedisDoorbells:
         return sum(lengths)
 
     async def check(self) -> None:
-        async with limited(CALL_LIMIT_S):
+        async with limited(PUBLISH_LIMIT_S):
             await self._client.ping()
 
 

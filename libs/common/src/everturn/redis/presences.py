@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from redis.asyncio import Redis
 
 from everturn.ports.runs.presences import MAX_WORKERS, WorkerPresence
-from everturn.redis.calls import CALL_LIMIT_S, limited
+from everturn.redis.calls import PUBLISH_LIMIT_S, limited
 
 _INDEX: Final = "workers"
 _PRESENCE: Final = TypeAdapter(WorkerPresence)
@@ -29,14 +29,14 @@ class RedisPresences:
 
     async def save(self, presence: WorkerPresence, *, ttl_s: float) -> None:
         ttl_ms = max(1, round(ttl_s * 1000))
-        async with limited(CALL_LIMIT_S), self._client.pipeline(transaction=True) as pipeline:
+        async with limited(PUBLISH_LIMIT_S), self._client.pipeline(transaction=True) as pipeline:
             pipeline.set(_key(presence.worker_id), _PRESENCE.dump_json(presence), px=ttl_ms)
             pipeline.zadd(_INDEX, {presence.worker_id: self._now()})
             pipeline.zremrangebyrank(_INDEX, 0, -MAX_WORKERS - 1)
             await pipeline.execute()
 
     async def load_all(self) -> tuple[WorkerPresence, ...]:
-        async with limited(CALL_LIMIT_S):
+        async with limited(PUBLISH_LIMIT_S):
             ids: list[bytes] = await self._client.zrange(_INDEX, -MAX_WORKERS, -1)
             kept: list[bytes | None] = await self._client.mget([_key(one.decode()) for one in ids]) if ids else []
         found = [presence for text in kept if text is not None and (presence := _try_parse(text))]

@@ -1,0 +1,47 @@
+"""F24: a turn that kills every worker that runs it is given up, and nobody else has to suffer for it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from stages.stage import Stage
+
+from everturn_local.supervision.platform import Platform
+
+pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+GIVEN_UP_S = 120.0
+"""Three leases, as many restarts with growing pauses, and the sweeper's own pauses, on a busy machine."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def poisoned(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    """Every worker dies in the first tool that it runs, also one that was started again."""
+    script = Path(__file__).with_name("scripts.toml")
+    env = {"EVERTURN_MODEL": f"scripted:{script}", "LEASE_S": "2", "FAILPOINT": "turn.in_tool:1:kill"}
+    home = tmp_path_factory.mktemp("poison")
+    async with Platform(home, ingresses=1, workers=2, env=env, durable=False) as platform:
+        stage = Stage(platform)
+        yield stage
+        await stage.quit()
+
+
+async def test_a_turn_that_kills_every_worker_is_given_up_and_others_are_answered(poisoned: Stage) -> None:
+    client = poisoned.clients[0]
+    deadly = await client.send_message("new", "script:write please")
+    watcher = poisoned.watch(deadly.conversation_id)
+    others = [await client.send_message("new", "script:plain please") for _ in range(4)]
+    watching = [poisoned.watch(each.conversation_id) for each in others]
+
+    given_up = await watcher.wait_ended(deadly.turn_id, GIVEN_UP_S)
+
+    assert given_up.status == "failed"
+    assert given_up.error is not None
+    assert given_up.error.type.endswith("turn-given-up")
+    for each, other in zip(others, watching, strict=True):
+        assert (await other.wait_ended(each.turn_id)).answer == "A plain answer."
+        await poisoned.check_history(each.conversation_id, other)
+    later = await client.send_message(deadly.conversation_id, "script:plain please")
+    assert (await watcher.wait_ended(later.turn_id)).status == "completed"
+    await poisoned.check_history(deadly.conversation_id, watcher)

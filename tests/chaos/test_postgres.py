@@ -1,0 +1,101 @@
+"""F7: Postgres is restarted, killed, paused or full while turns run; every test ends with the history checker."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from faults.chaos import Chaos
+
+from everturn_client.backoff import Timings
+from everturn_client.client import EverturnClient
+from everturn_client.errors import ProblemError, Unreachable
+from everturn_local.servers.databases import DATABASE, INGRESS, WORKER
+
+pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+PAUSE_S = 10.0
+ENDED_S = 80.0
+"""A pause costs a lease and a takeover; each message said meanwhile is one more round or turn."""
+ONCE = Timings(connect_s=2.0, answer_s=12.0, attempts=1)
+"""A client that tells at once what it was answered."""
+
+
+async def restart(chaos: Chaos) -> None:
+    await chaos.platform.restart("postgres")
+
+
+async def kill(chaos: Chaos) -> None:
+    chaos.platform.auto_restart = True
+    await chaos.platform.kill_and_wait("postgres")
+
+
+async def pause(chaos: Chaos) -> None:
+    """The server with all its sessions."""
+    sessions = load_children(chaos.platform.pid("postgres"))
+    for sig, wait_s in ((signal.SIGSTOP, PAUSE_S), (signal.SIGCONT, 0)):
+        chaos.platform.kill("postgres", sig)
+        for session in sessions:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(session, sig)
+        await asyncio.sleep(wait_s)
+
+
+def load_children(pid: int | None) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+async def fill(chaos: Chaos) -> None:
+    """No role may connect any more, and those who are in are thrown out."""
+    roles = f"'{INGRESS}', '{WORKER}'"
+    limits = "".join(f"ALTER ROLE {role} CONNECTION LIMIT 0;" for role in (INGRESS, WORKER))
+    ended = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename IN ({roles});"
+    await asyncio.to_thread(chaos.platform.postgres.run_sql, limits + ended, database=DATABASE)
+    assert await ask(chaos, "new") == 503
+    freed = "".join(f"ALTER ROLE {role} CONNECTION LIMIT -1;" for role in (INGRESS, WORKER))
+    await asyncio.to_thread(chaos.platform.postgres.run_sql, freed, database=DATABASE)
+
+
+async def ask(chaos: Chaos, conversation_id: str) -> int:
+    """How one message is answered, without a second try."""
+    async with EverturnClient(chaos.stage.clients[0].base_url, timings=ONCE) as client:
+        try:
+            await client.send_message(conversation_id, "script:plain please")
+        except ProblemError as error:
+            return error.problem.status
+        except Unreachable:
+            return 0
+    return 202
+
+
+@pytest.mark.parametrize("fault", [restart, kill, pause, fill])
+async def test_what_was_accepted_is_answered_whatever_becomes_of_postgres(
+    chaos: Chaos, fault: Callable[[Chaos], Awaitable[None]]
+) -> None:
+    running = await chaos.stage.clients[0].send_message("new", "script:slow please")
+    watchers = [chaos.stage.watch(running.conversation_id), chaos.stage.watch(running.conversation_id, ingress=1)]
+    await watchers[0].wait_text(running.turn_id, "thinking")
+
+    breaking = asyncio.create_task(fault(chaos))
+    answers: list[int] = []
+    while not breaking.done():
+        answers.append(await ask(chaos, running.conversation_id))
+        await asyncio.wait({breaking}, timeout=1.0)
+    await breaking
+    later = await chaos.stage.clients[1].send_message(running.conversation_id, "script:plain please")
+
+    for watcher in watchers:
+        await watcher.wait_ended(running.turn_id, ENDED_S)
+        await watcher.wait_ended(later.turn_id, ENDED_S)
+        await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
+    assert set(answers) <= {0, 202, 503}
+    state = await chaos.stage.check_history(running.conversation_id, *watchers)
+    said = sum(1 + len(turn.signals) for turn in state.turns) - sum(
+        1 for turn in state.turns for signal in turn.signals if signal.state == "promoted"
+    )
+    # A lost answer may have been a yes; a yes is never lost.
+    assert 2 + answers.count(202) <= said <= 2 + answers.count(202) + answers.count(0) + answers.count(503)
+    await chaos.stage.close()

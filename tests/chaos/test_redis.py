@@ -1,0 +1,100 @@
+"""F4 to F6: Redis is restarted, comes back with an old file, stalls or is full; every test ends with the checker."""
+
+import shutil
+import signal
+import time
+
+import httpx2
+import pytest
+from faults.chaos import Chaos
+from redis import Redis
+
+pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+REFUSED_WITHIN_S = 2.0
+"""What is promised; deadlines in tests get three times that."""
+
+
+async def test_a_restart_with_its_file_is_a_pause(chaos: Chaos) -> None:
+    sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
+    watchers = [chaos.stage.watch(sent.conversation_id), chaos.stage.watch(sent.conversation_id, ingress=1, cuts=5)]
+    await watchers[0].wait_text(sent.turn_id, "answer")
+
+    await chaos.platform.restart("redis")
+    turn = await watchers[0].wait_ended(sent.turn_id)
+
+    assert turn.status == "completed"
+    await chaos.stage.check_history(sent.conversation_id, *watchers)
+    await chaos.stage.close()
+
+
+async def test_after_a_failover_to_a_stale_replica_ids_increase_and_no_end_is_lost(chaos: Chaos) -> None:
+    redis, folder = chaos.platform.redis, chaos.platform.home.redis / "appendonlydir"
+    ended = await chaos.stage.clients[0].send_message("new", "script:plain please")
+    steady = chaos.stage.watch(ended.conversation_id)
+    await steady.wait_ended(ended.turn_id)
+    stale = folder.with_name("stale")
+    with Redis.from_url(redis.url) as client:
+        client.config_set("appendfsync", "always")
+        shutil.copytree(folder, stale)
+    second = await chaos.stage.clients[0].send_message(ended.conversation_id, "script:plain please")
+    await steady.wait_ended(second.turn_id)
+    await steady.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
+    running = await chaos.stage.clients[0].send_message(ended.conversation_id, "script:slow please")
+    await steady.wait_text(running.turn_id, "answer")
+    held = steady.seen[-1].id or ""
+
+    await chaos.platform.stop_part("redis")
+    shutil.rmtree(folder)
+    stale.rename(folder)
+    await chaos.platform.restart("redis")
+    resumed = chaos.stage.watch(ended.conversation_id, ingress=1, after=held)
+    fresh = chaos.stage.watch(ended.conversation_id, ingress=1)
+    turn = await fresh.wait_ended(running.turn_id)
+
+    assert turn.status == "completed"
+    await resumed.wait_ended(running.turn_id)
+    await fresh.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
+    await chaos.stage.check_history(ended.conversation_id, steady, resumed, fresh)
+    await chaos.stage.close()
+
+
+async def test_a_stalled_redis_is_told_in_time_and_nothing_is_half_accepted(chaos: Chaos) -> None:
+    sent = await chaos.stage.clients[0].send_message("new", "script:plain please")
+    watcher = chaos.stage.watch(sent.conversation_id)
+    await watcher.wait_ended(sent.turn_id)
+
+    chaos.platform.kill("redis", signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        async with httpx2.AsyncClient(base_url=chaos.links.urls[0], trust_env=False) as http:
+            path = f"/conversations/default/default/{sent.conversation_id}/messages"
+            refused = await http.post(path, json={"text": "script:plain please"}, timeout=20)
+        took_s = time.monotonic() - began
+    finally:
+        chaos.platform.kill("redis", signal.SIGCONT)
+
+    assert refused.status_code == 503
+    assert int(refused.headers["retry-after"]) >= 1
+    assert took_s < 3 * REFUSED_WITHIN_S
+    state = await chaos.stage.check_history(sent.conversation_id, watcher)
+    assert [turn.turn_id for turn in state.turns] == [sent.turn_id]
+    await chaos.stage.close()
+
+
+async def test_a_full_redis_delays_what_was_accepted_and_loses_nothing(chaos: Chaos) -> None:
+    sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
+    watcher = chaos.stage.watch(sent.conversation_id)
+    await watcher.wait_text(sent.turn_id, "thinking")
+
+    with Redis.from_url(chaos.platform.redis.url) as redis:
+        redis.config_set("maxmemory", 1)
+        accepted = await chaos.stage.clients[1].send_message(sent.conversation_id, "script:plain please")
+        redis.config_set("maxmemory", 0)
+    turn = await watcher.wait_ended(sent.turn_id)
+    await watcher.wait_ended(accepted.turn_id)
+
+    assert turn.status == "completed"
+    state = await chaos.stage.check_history(sent.conversation_id, watcher)
+    assert accepted.turn_id in {turn.turn_id for turn in state.turns}
+    await chaos.stage.close()

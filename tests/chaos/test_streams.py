@@ -1,0 +1,153 @@
+"""F3, F8, F9, F10 and F25: ingresses that die or drain with many streams, clients that are cut or never read."""
+
+import asyncio
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from faults.chaos import Chaos
+from redis import Redis
+from stages.watcher import Watcher
+
+pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+STREAMS = 45
+SILENT = 40
+MAX_SILENT_KIB = 512
+"""What a client that never reads may cost in the process, with room for noise; the promise is half of it."""
+
+
+async def follow_all(chaos: Chaos, conversation_ids: list[str], count: int) -> list[Watcher]:
+    """So many clients on the first ingress, all with their first snapshot."""
+    watchers = [chaos.stage.watch(conversation_ids[n % len(conversation_ids)]) for n in range(count)]
+    for watcher in watchers:
+        await watcher.wait_until(lambda w: w.state is not None)
+    return watchers
+
+
+async def test_the_clients_of_a_killed_ingress_come_back_elsewhere_and_miss_nothing(chaos: Chaos) -> None:
+    sent = [await chaos.stage.clients[0].send_message("new", "script:slow please") for _ in range(3)]
+    watchers = await follow_all(chaos, [each.conversation_id for each in sent], STREAMS)
+    await watchers[0].wait_text(sent[0].turn_id, "answer")
+    front, elsewhere = chaos.links.front["ingress-1"], chaos.links.front["ingress-2"]
+    home = front.target
+
+    chaos.platform.auto_restart = True
+    front.target = elsewhere.target
+    await chaos.platform.kill_and_wait("ingress-1")
+
+    for n, watcher in enumerate(watchers):
+        await watcher.wait_ended(sent[n % 3].turn_id)
+    front.target = home
+    for n, each in enumerate(sent):
+        await chaos.stage.check_history(each.conversation_id, *watchers[n::3][:5])
+    for watcher in watchers:
+        assert watcher.failure is None
+    await chaos.stage.close()
+
+
+async def test_a_draining_ingress_sends_its_clients_away_and_refuses_nobody_with_an_error(chaos: Chaos) -> None:
+    sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
+    watchers = await follow_all(chaos, [sent.conversation_id], 10)
+    await watchers[0].wait_text(sent.turn_id, "thinking")
+
+    # What balances the load sends new connections elsewhere; open ones are let go by the ingress itself.
+    front, home = chaos.links.front["ingress-1"], chaos.links.front["ingress-1"].target
+    front.target = chaos.links.front["ingress-2"].target
+    draining = asyncio.create_task(chaos.platform.restart("ingress-1"))
+    said = [
+        chaos.stage.clients[n % 2].send_message(sent.conversation_id, f"script:plain please, number {n}")
+        for n in range(8)
+    ]
+    accepted = await asyncio.gather(*said)
+    await asyncio.wait_for(draining, 90)
+    front.target = home
+
+    for watcher in watchers:
+        await watcher.wait_ended(sent.turn_id)
+        for each in accepted:
+            await watcher.wait_ended(each.turn_id)
+        await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
+    await chaos.stage.check_history(sent.conversation_id, *watchers[:4])
+    await chaos.stage.close()
+
+
+async def test_fifty_cuts_later_a_client_has_the_same_as_one_that_was_never_cut(chaos: Chaos) -> None:
+    sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
+    steady = chaos.stage.watch(sent.conversation_id, ingress=1)
+    cut = [chaos.stage.watch(sent.conversation_id, cuts=seed) for seed in range(6)]
+    front = chaos.links.front["ingress-1"]
+
+    for _ in range(10):
+        seen = len(steady.seen)
+        await steady.wait_until(lambda w, seen=seen: len(w.seen) > seen or _has_ended(w, sent.turn_id))
+        front.cut()
+    await steady.wait_ended(sent.turn_id)
+
+    for watcher in cut:
+        await watcher.wait_ended(sent.turn_id)
+    assert sum(watcher.reconnects for watcher in cut) + 10 * len(cut) >= 50
+    await chaos.stage.check_history(sent.conversation_id, steady, *cut)
+    await chaos.stage.close()
+
+
+async def test_a_client_that_was_away_for_longer_than_events_are_kept_gets_the_state_again(chaos: Chaos) -> None:
+    sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
+    first = chaos.stage.watch(sent.conversation_id)
+    await first.wait_text(sent.turn_id, "thinking")
+    held = next(envelope.id for envelope in reversed(first.seen) if envelope.id)
+    await first.wait_ended(sent.turn_id)
+    with Redis.from_url(chaos.platform.redis.url) as redis:
+        redis.xtrim(f"events:{{{sent.conversation_id}}}", maxlen=1, approximate=False)
+
+    back = chaos.stage.watch(sent.conversation_id, ingress=1, after=held)
+    await back.wait_ended(sent.turn_id)
+
+    assert [envelope.type for envelope in back.seen][:3] == ["ready", "stream.gap", "stream.snapshot"]
+    await chaos.stage.check_history(sent.conversation_id, first, back)
+    await chaos.stage.close()
+
+
+async def test_clients_that_never_read_cost_little_and_hold_up_nobody(chaos: Chaos) -> None:
+    big = await chaos.stage.clients[0].send_message("new", "script:plain " + "x" * 50_000)
+    watcher = chaos.stage.watch(big.conversation_id)
+    await watcher.wait_ended(big.turn_id)
+    pid = chaos.platform.pid("ingress-1")
+    assert pid is not None
+    before_kib = load_resident_kib(pid)
+
+    with ExitStack() as silent:
+        for _ in range(SILENT):
+            silent.enter_context(connect_silent(chaos, big.conversation_id))
+        for _ in range(12):
+            sent = await chaos.stage.clients[1].send_message(big.conversation_id, "script:plain " + "y" * 50_000)
+            await watcher.wait_ended(sent.turn_id)
+            await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
+        grown_kib = load_resident_kib(pid) - before_kib
+
+    assert grown_kib < SILENT * MAX_SILENT_KIB
+    await chaos.stage.check_history(big.conversation_id, watcher)
+    await chaos.stage.close()
+
+
+def connect_silent(chaos: Chaos, conversation_id: str) -> socket.socket:
+    """Asks the first ingress itself for a stream, and reads nothing of it."""
+    target = chaos.links.front["ingress-1"].target
+    assert target is not None
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(target)
+    path = f"/conversations/default/default/{conversation_id}/events"
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: {target[0]}\r\n\r\n".encode())
+    return client
+
+
+def load_resident_kib(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+
+
+def _has_ended(watcher: Watcher, turn_id: str) -> bool:
+    turn = watcher.turn(turn_id)
+    return turn is not None and turn.status not in ("queued", "running")
