@@ -19,11 +19,12 @@ from ingress.attachments.antivirus import Antivirus, choose_antivirus
 from ingress.attachments.structure.checks import open_checks
 from ingress.auth.gate import AuthGate, Ways
 from ingress.auth.guests import Guests
+from ingress.auth.jwks import JwksFetch, JwksKeys
 from ingress.auth.origins import Origins
 from ingress.auth.seals import MIN_SECRET_BYTES, Seals
 from ingress.auth.standing import MAX_AGE_S, Standing
 from ingress.auth.tickets import Tickets
-from ingress.auth.tokens import JwksKeys, KeySource, StaticKey, TokenVerifier
+from ingress.auth.tokens import KeySource, StaticKey, TokenVerifier
 from ingress.chat.service import Wires
 from ingress.resources.sweeping import SweepParts
 from ingress.settings import IngressSettings, load_operator_url, read_origins
@@ -149,7 +150,7 @@ def build_verifier(settings: IngressSettings) -> TokenVerifier | None:
 
 def _build_keys(settings: IngressSettings) -> KeySource:
     if settings.auth_jwks_url:
-        return JwksKeys(settings.auth_jwks_url)
+        return JwksKeys(JwksFetch(settings.auth_jwks_url))
     if settings.auth_public_key:
         return StaticKey.from_pem(settings.auth_public_key)
     if settings.auth_secret is None:

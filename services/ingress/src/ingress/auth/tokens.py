@@ -1,6 +1,5 @@
 """Bearer tokens: which keys verify them, and what their claims say about the caller."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -13,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from everturn.model.identity import Role
 from ingress.auth.names import is_user_name
-from ingress.errors import unauthorized, unavailable
+from ingress.errors import unauthorized
 
 LEEWAY_S = 60
 MAX_TOKEN_CHARS = 8192
@@ -60,22 +59,6 @@ class StaticKey:
 
     async def load_key(self, token: str) -> tuple[str, Any]:
         return self._type, self._key
-
-
-class JwksKeys:
-    """The issuer's key set, fetched in a thread and cached; an unknown `kid` refetches at most every 30 s."""
-
-    def __init__(self, url: str) -> None:
-        self._client = jwt.PyJWKClient(url, lifespan=300, timeout=5, cooldown_duration=30)
-
-    async def load_key(self, token: str) -> tuple[str, Any]:
-        try:
-            key = await asyncio.to_thread(self._client.get_signing_key_from_jwt, token)
-        except jwt.PyJWKClientConnectionError as error:
-            raise unavailable("The issuer's keys can't be fetched.") from error
-        except jwt.PyJWTError as error:
-            raise unauthorized("The token names no key of the issuer.") from error
-        return str(key.key_type), key.key
 
 
 class TokenVerifier:
