@@ -53,6 +53,7 @@ from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
 from chat_proc.worker.pace import Pace
 from chat_proc.worker.presence import PresenceTask
+from chat_proc.worker.retention import RetentionJob
 from chat_proc.worker.slots import Slots
 from chat_proc.worker.sweeper import Sweeper
 from everturn.embeddings.choice import choose_embedder
@@ -69,6 +70,7 @@ from everturn.postgres.artifacts import PostgresArtifacts
 from everturn.postgres.conversation_reader import PostgresConversationReader
 from everturn.postgres.database import Database, open_database
 from everturn.postgres.leases import PostgresLeases
+from everturn.postgres.life.retention import PostgresRetention
 from everturn.postgres.memory.index import PostgresSnippetIndex
 from everturn.postgres.memory.search import PostgresMemorySearch
 from everturn.postgres.memory.user_memories import PostgresUserMemories
@@ -383,8 +385,14 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         ring_indexer=indexer.ring,
     )
     sweeper = Sweeper(sweeps, wire.doorbells, clock, lease_s=settings.lease_s)
-    tasks = claim_loop, heartbeat, sweeper, indexer
+    tasks = claim_loop, heartbeat, sweeper, indexer, build_retention(settings, drivers)
     return Worker(*tasks, presence=drivers.presence, deadline_s=settings.drain_timeout_s)
+
+
+def build_retention(settings: WorkerSettings, drivers: Drivers) -> RetentionJob:
+    database, days = drivers.database, settings.retention_days
+    retention, artifacts = PostgresRetention(database), PostgresArtifacts(database)
+    return RetentionJob(retention, drivers.wire.event_writer, artifacts, drivers.objects, days=days)
 
 
 def _now_ms() -> int:

@@ -139,6 +139,13 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         validation_alias="CACHE_TTL_SECONDS",
         description="Pause in a conversation after which older turns are shown short; 0 shows them as they are.",
     )
+    retention_days: int = Field(
+        default=0,
+        ge=0,
+        le=36_500,
+        validation_alias="RETENTION_DAYS",
+        description="Days without activity after which a conversation is erased; 0 keeps it for ever.",
+    )
     web_fetch: bool = Field(
         default=True, validation_alias="WEB_FETCH", description="Whether public web pages may be read."
     )

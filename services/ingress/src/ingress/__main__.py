@@ -19,11 +19,12 @@ from everturn.errors import EverturnError
 from everturn.telemetry.logging import configure_logging
 from ingress.admission.limits.connections import bind_protocol
 from ingress.app import Parts, build_app
-from ingress.bootstrap import open_operator, open_parts, open_sweep
+from ingress.bootstrap import open_operator, open_parts, open_remains, open_sweep
 from ingress.operations import verify_export
 from ingress.operations.commands import AnyCommand, Command, OfflineCommand, parse_arguments
 from ingress.operations.credentials import build_keys_command, build_revoke_user_command
 from ingress.operations.sweep_objects import build_sweep_command
+from ingress.operations.verify_erasure import build_verify_erasure
 from ingress.settings import IngressSettings
 from ingress.sockets.websocket import BoundedWebSocket
 
@@ -135,6 +136,7 @@ async def run_serve(settings: IngressSettings, _: argparse.Namespace) -> int:
 COMMANDS: dict[str, AnyCommand] = {
     "serve": Command("Serve requests until SIGTERM; this is what happens without a command.", run_serve),
     "verify-export": OfflineCommand(verify_export.HELP, verify_export.verify_export, verify_export.add_arguments),
+    "verify-erasure": build_verify_erasure(open_remains),
     "sweep-objects": build_sweep_command(open_sweep),
     "keys": build_keys_command(open_operator),
     "revoke-user": build_revoke_user_command(open_operator),

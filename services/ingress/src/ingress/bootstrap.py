@@ -9,9 +9,10 @@ from typing import Any
 
 from everturn.embeddings.choice import choose_embedder
 from everturn.embeddings.opening import is_minilm_installed, open_embedder
-from everturn.model.ids import RandomIds
+from everturn.model.ids import ConversationId, RandomIds
 from everturn.ports.access.credentials import CredentialAdmin, Credentials
 from everturn.ports.clock import Clock, SystemClock
+from everturn.ports.life.remains import Remains, find_remains
 from everturn.ports.memory.embedder import Embedder
 from ingress.admission.metrics import IngressMetrics
 from ingress.app import Parts
@@ -40,6 +41,7 @@ DRIVERS = {
     "turns": "everturn.postgres.turns:PostgresTurns",
     "feedback": "everturn.postgres.feedback:PostgresFeedback",
     "forks": "everturn.postgres.life.forks:PostgresForks",
+    "remains": "everturn.postgres.life.remains:PostgresRemainingRows",
     "exports": "everturn.postgres.life.exports:PostgresExports",
     "artifacts": "everturn.postgres.artifacts:PostgresArtifacts",
     "memories": "everturn.postgres.memory.user_memories:PostgresUserMemories",
@@ -94,6 +96,17 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             rooms=wire.waiting_rooms,
             queue=load_driver("queue")(database),
         )
+
+
+@asynccontextmanager
+async def open_remains(settings: IngressSettings, conversation_id: ConversationId) -> AsyncGenerator[Remains]:
+    """What is left of an erased conversation."""
+    async with (
+        load_driver("database")(settings.database_url, pool_size=1, application_name="verify-erasure") as database,
+        load_driver("wire")(settings.redis_url, name=f"verify-erasure:{os.getpid()}") as wire,
+    ):
+        rows, objects = load_driver("remains")(database), load_driver("objects")(settings.objects_url)
+        yield await find_remains(rows, wire.event_reader, objects, conversation_id)
 
 
 @asynccontextmanager

@@ -37,8 +37,9 @@ class Desk:
     def __init__(self, *, deadline_s: float = 8.1) -> None:
         self.claiming, self.heartbeat, self.sweeper, self.indexer = Part(), Part(), Part(), Part()
         self.parts = self.claiming, self.heartbeat, self.sweeper, self.indexer
-        self.presence = Part()
-        self.worker = Worker(*self.parts, presence=self.presence, deadline_s=deadline_s, margin_s=8.0)  # type: ignore[arg-type]
+        self.presence, self.retention = Part(), Part()
+        self.rest = {"presence": self.presence, "retention": self.retention}
+        self.worker = Worker(*self.parts, **self.rest, deadline_s=deadline_s, margin_s=8.0)  # type: ignore[arg-type]
         self.ready = asyncio.Event()
 
     async def run(self, stop) -> None:
@@ -59,6 +60,7 @@ async def test_a_drain_lets_turns_hand_over_and_ends() -> None:
     assert desk.sweeper.told == ["run", "cancelled"]
     assert desk.indexer.told == ["run", "drain"]
     assert desk.presence.told == ["run", "cancelled"]
+    assert desk.retention.told == ["run", "cancelled"]
 
 
 async def test_what_does_not_hand_over_in_time_is_cut_short() -> None:
@@ -82,7 +84,7 @@ async def test_an_index_job_that_takes_longer_than_the_drain_is_left_to_another_
 async def test_what_does_not_even_obey_is_cancelled() -> None:
     desk = Desk()
     desk.claiming.hands_over = desk.claiming.obeys = False
-    desk.worker = Worker(*desk.parts, presence=desk.presence, deadline_s=0.1, margin_s=0.05)  # type: ignore[arg-type]
+    desk.worker = Worker(*desk.parts, **desk.rest, deadline_s=0.1, margin_s=0.05)  # type: ignore[arg-type]
 
     await desk.run(desk.worker.stop)
 

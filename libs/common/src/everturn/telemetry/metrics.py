@@ -26,3 +26,5 @@ SANDBOXES_DISCARDED = Counter(
     "everturn_sandboxes_discarded", "Sandboxes booted ahead that no run got, by why.", ["why"]
 )
 SANDBOX_BOOTS_FAILED = Counter("everturn_sandbox_boots_failed", "Sandboxes that did not boot ahead of a run.")
+CONVERSATIONS_EXPIRED = Counter("everturn_conversations_expired", "Conversations erased because nothing happened.")
+ROWS_EXPIRED = Counter("everturn_rows_expired", "Rows removed because they ran out or were too old.", ["table"])

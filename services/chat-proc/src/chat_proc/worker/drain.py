@@ -10,6 +10,7 @@ from chat_proc.memory.indexer import Indexer
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
 from chat_proc.worker.presence import PresenceTask
+from chat_proc.worker.retention import RetentionJob
 from chat_proc.worker.sweeper import Sweeper
 
 _log = structlog.get_logger(__name__)
@@ -29,6 +30,7 @@ class Worker:
         heartbeat: Heartbeat,
         sweeper: Sweeper,
         indexer: Indexer,
+        retention: RetentionJob,
         *,
         presence: PresenceTask,
         deadline_s: float = DEADLINE_S,
@@ -38,6 +40,7 @@ class Worker:
         self._heartbeat = heartbeat
         self._sweeper = sweeper
         self._indexer = indexer
+        self._retention = retention
         self._presence = presence
         self._deadline_s = deadline_s
         self._margin_s = margin_s
@@ -56,12 +59,14 @@ class Worker:
             beating = tasks.create_task(self._heartbeat.run())
             sweeping = tasks.create_task(self._sweeper.run())
             indexing = tasks.create_task(self._indexer.run())
+            expiring = tasks.create_task(self._retention.run())
             telling = tasks.create_task(self._presence.run())
             claiming = tasks.create_task(self._claim_loop.run())
             on_ready()
             await self._stopping.wait()
             _log.info("draining", deadline_s=self._deadline_s)
             sweeping.cancel()
+            expiring.cancel()
             self._indexer.drain()
             self._claim_loop.drain()
             await asyncio.wait({claiming}, timeout=self._deadline_s - self._margin_s)

@@ -1,0 +1,52 @@
+"""Every table that names conversations is looked into, and an erasure leaves nothing in any."""
+
+from dataclasses import replace
+
+from everturn.model.commits import Effect, EffectChange, EffectState, UsageEvent
+from everturn.model.feedback import Feedback, Reaction
+from everturn.model.ids import CallId, ConversationId
+from everturn.model.llm.source_pool import SourceDraft, merge_sources
+from everturn.model.signals import SignalKind
+from everturn.ports.inbox import IdempotencyKey
+from everturn.ports.memory.index import EmbeddedSnippet, IndexJob
+from everturn.postgres.conversations import PostgresConversations
+from everturn.postgres.life.remains import PostgresRemainingRows
+from everturn.postgres.memory.index import PostgresSnippetIndex
+from everturn.testing.contracts.memory_search import ENCODER, point, said
+from everturn.testing.contracts.stage import ANN, Stage, commit, think, turn_of
+from everturn.testing.database_roles import Roles
+from everturn.testing.fixed_clock import BEGINNING
+
+
+async def test_an_erasure_leaves_no_row_in_any_table(roles: Roles, postgres_stage: Stage) -> None:
+    stage, rows = postgres_stage, PostgresRemainingRows(roles.ingress)
+    receipt = await stage.say("all", uploads=(stage.upload(),), key=IdempotencyKey("m", "remains", "h"))
+    conversation_id = receipt.conversation_id
+    claim = await stage.claim(conversation_id)
+    await stage.signal(conversation_id, SignalKind.STEER, "so")
+    sources = merge_sources({}, [SourceDraft("A", "https://example.org", text="x")]).changes
+    usage = UsageEvent("m", "decision", 1, 1, 0, 0, 0.1, estimated=False)
+    effect = EffectChange(CallId("call_1"), "t.x", "h", Effect.PURE, EffectState.COMMITTED)
+    full = replace(commit(claim, think(claim, "x")), sources=sources, usage=(usage,), effects=(effect,))
+    await stage.timelines.commit(claim.lease, full)
+    await stage.give_feedback(ANN, conversation_id, Feedback(turn_of(receipt), "user", Reaction.OK, "", BEGINNING))
+    job = IndexJob(ANN, conversation_id, turn_of(receipt), 1)
+    embedded = EmbeddedSnippet(said("x"), point(1.0))
+    await PostgresSnippetIndex(roles.worker).save_snippets(ANN, job, [embedded], encoder=ENCODER)
+    before = await rows.count_rows(conversation_id)
+
+    await PostgresConversations(roles.ingress).erase(ANN, conversation_id)
+
+    after = await rows.count_rows(conversation_id)
+    assert [table for table, count in before.items() if count == 0] == []
+    assert [table for table, count in after.items() if count] == []
+    assert set(after) >= {"block", "turn", "lease", "snippet", "idempotency", "conversation"}
+
+
+async def test_objects_that_rows_name_are_told_across_owners(roles: Roles, postgres_stage: Stage) -> None:
+    upload = postgres_stage.upload()
+    await postgres_stage.say("x", uploads=(upload,))
+
+    rows = PostgresRemainingRows(roles.ingress)
+
+    assert upload.object_key in await rows.load_named_objects(ConversationId("conv_x"))

@@ -1,0 +1,45 @@
+"""What the operator reads, and the exit status."""
+
+import argparse
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from everturn.model.ids import ConversationId
+from everturn.ports.life.remains import Remains
+from everturn.testing.sequential_ids import SequentialIds
+from ingress.operations.verify_erasure import build_verify_erasure
+from ingress.settings import IngressSettings
+
+GONE = SequentialIds().conversation()
+
+
+async def run(remains: Remains, conversation: str = GONE) -> int:
+    @asynccontextmanager
+    async def find(_: IngressSettings, conversation_id: ConversationId) -> AsyncIterator[Remains]:
+        assert conversation_id == GONE
+        yield remains
+
+    settings = IngressSettings.model_construct()
+    return await build_verify_erasure(find).run(settings, argparse.Namespace(conversation=conversation))
+
+
+async def test_nothing_left_is_told_as_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    status = await run(Remains({}, False, (), ("k",)))
+
+    assert (status, capsys.readouterr().out) == (
+        0,
+        f"CLEAN nothing is left of {GONE}\n1 objects stay for its forks\n",
+    )
+
+
+async def test_what_is_left_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    status = await run(Remains({"turn": 2}, True, ("key",), ()))
+
+    assert (status, capsys.readouterr().out) == (1, f"LEFT of {GONE}:\nturn: 2 rows\nevents\nobject key\n")
+
+
+async def test_what_is_no_id_is_not_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await run(Remains({}, False, (), ()), "conv_x") == 2
+    assert capsys.readouterr().err
