@@ -16,8 +16,9 @@ from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.redis import EmbeddedRedis
 
 NEW = "/conversations/default/default/new/messages"
-ROOM = 20
-INTERVAL_S = 0.1
+ROOM = 40
+INTERVAL_S = 0.25
+CLIENTS = 24
 STALLED_LIMIT_S = 6
 """Three times what a client may be kept waiting while Redis stalls (F6)."""
 Refused = Callable[..., dict[str, Any]]
@@ -98,7 +99,7 @@ async def test_while_redis_is_out_of_memory_a_message_is_a_503_and_nothing_is_st
 
 
 async def run_fleet(rows: asyncpg.Connection) -> None:
-    """A fleet that ends a turn every tenth of a second, also where this machine is slow."""
+    """A fleet that ends a turn every quarter of a second, also where this machine is slow."""
     loop = asyncio.get_running_loop()
     began, ended = loop.time(), 0
     while True:
@@ -117,8 +118,8 @@ async def test_of_those_who_wait_exactly_as_told_95_in_100_are_let_in(
 ) -> None:
     async with open_wire(own_redis.url, name="fleet") as wire:
         await wire.presences.save(WorkerPresence("w", "", None, 10, 10 * INTERVAL_S), ttl_s=600)
+    await asyncio.gather(*(http.post(NEW, json={"text": "Fill."}) for _ in range(ROOM)))
     await asyncio.sleep(1.1)  # what the ingress knows of the workers may be a second old
-    await rows.execute("UPDATE turn SET status = 'cancelled', announced_at = now() WHERE status = 'queued'")
     returned: list[int] = []
 
     async def come(n: int) -> int:
@@ -131,10 +132,9 @@ async def test_of_those_who_wait_exactly_as_told_95_in_100_are_let_in(
         return answer.status_code
 
     fleet = asyncio.create_task(run_fleet(rows))
-    first = await asyncio.gather(*(come(n) for n in range(3 * ROOM)))
+    first = await asyncio.gather(*(come(n) for n in range(CLIENTS)))
     fleet.cancel()
 
-    assert set(first) == {202, 503}
-    assert len(returned) >= ROOM
+    assert first.count(503) == len(returned) >= CLIENTS / 2
     assert returned.count(202) >= 0.95 * len(returned)
     assert await rows.fetchval("SELECT count(*) FROM turn WHERE status = 'queued'") <= 1.25 * ROOM
