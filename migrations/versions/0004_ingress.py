@@ -10,7 +10,7 @@ revision = "0004"
 down_revision = "0003"
 
 SQL = Path(__file__).parents[1] / "sql"
-SCRIPTS: tuple[str, ...] = ("rest", "keys", "life")
+SCRIPTS: tuple[str, ...] = ("rest", "keys", "life", "attachments")
 """Files of sql/0004, in the order they run."""
 DEFINER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "append_fork_blocks": ("everturn_ingress",),

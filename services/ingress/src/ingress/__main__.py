@@ -19,10 +19,11 @@ from everturn.errors import EverturnError
 from everturn.telemetry.logging import configure_logging
 from ingress.admission.limits.connections import bind_protocol
 from ingress.app import Parts, build_app
-from ingress.bootstrap import open_operator, open_parts, open_remains, open_sweep
+from ingress.bootstrap import open_operator, open_parts, open_remains, open_rescan, open_sweep
 from ingress.operations import verify_export
 from ingress.operations.commands import AnyCommand, Command, OfflineCommand, parse_arguments
 from ingress.operations.credentials import build_keys_command, build_revoke_user_command
+from ingress.operations.scanning import build_rescan_command, build_revoke_command
 from ingress.operations.sweep_objects import build_sweep_command
 from ingress.operations.verify_erasure import build_verify_erasure
 from ingress.settings import IngressSettings
@@ -140,6 +141,8 @@ COMMANDS: dict[str, AnyCommand] = {
     "sweep-objects": build_sweep_command(open_sweep),
     "keys": build_keys_command(open_operator),
     "revoke-user": build_revoke_user_command(open_operator),
+    "rescan": build_rescan_command(open_rescan),
+    "revoke": build_revoke_command(open_rescan),
 }
 
 

@@ -17,6 +17,7 @@ from everturn.ports.memory.embedder import Embedder
 from ingress.admission.metrics import IngressMetrics
 from ingress.app import Parts
 from ingress.attachments.antivirus import Antivirus, choose_antivirus
+from ingress.attachments.rescan import Rescan
 from ingress.attachments.structure.checks import open_checks
 from ingress.auth.gate import AuthGate, Ways
 from ingress.auth.guests import Guests
@@ -31,6 +32,7 @@ from ingress.resources.sweeping import SweepParts
 from ingress.settings import IngressSettings, load_operator_url, read_origins
 
 DRIVERS = {
+    "scans": "everturn.postgres.files.scans:PostgresScans",
     "database": "everturn.postgres.database:open_database",
     "wire": "everturn.redis.wire:open_wire",
     "objects": "everturn.objects.opening:open_objects",
@@ -123,6 +125,15 @@ async def open_sweep(settings: IngressSettings) -> AsyncGenerator[SweepParts]:
     async with load_driver("database")(settings.database_url, pool_size=1, application_name="sweeper") as database:
         objects = load_driver("objects")(settings.objects_url)
         yield SweepParts(objects, load_driver("object_rows")(database), SystemClock())
+
+
+@asynccontextmanager
+async def open_rescan(settings: IngressSettings) -> AsyncGenerator[Rescan]:
+    """What `rescan` and `revoke` work with. Raises Invalid where DATABASE_OWNER_URL is not set."""
+    url = load_operator_url()
+    async with load_driver("database")(url, pool_size=1, application_name="rescan") as database:
+        objects = load_driver("objects")(settings.objects_url)
+        yield Rescan(load_driver("scans")(database), objects, build_antivirus(settings))
 
 
 def build_gate(settings: IngressSettings, credentials: Credentials, clock: Clock) -> AuthGate:

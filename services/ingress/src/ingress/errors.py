@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from everturn.errors import Conflict, EverturnError, Invalid, NotFound, Unavailable
 from everturn.model.problems import Problem, problem
+from everturn.ports.artifacts import Revoked
 from everturn.ports.inbox import InboxFull, TenantFull
 from everturn.ports.objects import AlteredObject
 from everturn.telemetry.metrics import PROBLEMS
@@ -105,6 +106,8 @@ def unavailable(
 def translate_error(error: EverturnError) -> ProblemError | None:
     """The answer to an error of the platform; None when it is our own fault."""
     match error:
+        case Revoked():
+            return gone("It was found to be harmful and was taken away.")
         case NotFound():
             return absent()
         case InboxFull():

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from everturn.errors import Invalid
+from everturn.errors import Invalid, NotFound
 from everturn.model.artifacts import Artifact, Rn
 from everturn.model.identity import Principal
 from everturn.model.ids import ArtifactId, ConversationId, TurnId
@@ -21,8 +21,14 @@ class WorkspaceTurn:
     file_count: int
 
 
+class Revoked(NotFound):
+    """This file was found to be harmful after it was stored, and was taken away."""
+
+
 class Artifacts(Protocol):
     """All calls see only the principal's own files; another's id is NotFound.
+
+    What was revoked is Revoked where one file is meant, and left out where many are.
 
     Where a ref names several files, the newest is meant. A row that says `removed` takes its ref out of listings; by
     its ref the file before it is still found.

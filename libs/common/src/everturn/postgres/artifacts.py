@@ -6,7 +6,7 @@ from everturn.errors import NotFound
 from everturn.model.artifacts import Artifact, Rn
 from everturn.model.identity import Principal
 from everturn.model.ids import ArtifactId, ConversationId
-from everturn.ports.artifacts import WorkspaceTurn, check_page, end_of_prefix
+from everturn.ports.artifacts import Revoked, WorkspaceTurn, check_page, end_of_prefix
 from everturn.postgres.database import Connection, Database
 from everturn.postgres.rows import read_artifact, storable
 
@@ -23,6 +23,7 @@ SELECT found.* FROM unnest($2::text[]) AS wanted
  CROSS JOIN LATERAL (
        SELECT * FROM artifact
         WHERE conversation_id = $1 AND ref = wanted AND NOT removed ORDER BY created_at DESC, id DESC LIMIT 1) AS found
+ WHERE found.revoked_at IS NULL
 """
 _TREE = """
 SELECT * FROM (
@@ -30,15 +31,15 @@ SELECT * FROM (
          FROM artifact
         WHERE conversation_id = $1 AND ref COLLATE "C" >= $2 AND ref COLLATE "C" < $3 AND ref COLLATE "C" > $4
         ORDER BY ref COLLATE "C", created_at DESC, id DESC) AS newest
- WHERE NOT removed ORDER BY ref COLLATE "C" LIMIT $5
+ WHERE NOT removed AND revoked_at IS NULL ORDER BY ref COLLATE "C" LIMIT $5
 """
 _WORKSPACE_TURNS = """
 SELECT turn_id, count(*) AS file_count FROM (
-       SELECT DISTINCT ON (turn_id, ref COLLATE "C") turn_id, removed
+       SELECT DISTINCT ON (turn_id, ref COLLATE "C") turn_id, removed, revoked_at
          FROM artifact
         WHERE conversation_id = $1 AND kind = 'file'
         ORDER BY turn_id DESC, ref COLLATE "C", created_at DESC, id DESC) AS newest
- WHERE NOT removed GROUP BY turn_id ORDER BY turn_id DESC LIMIT $2
+ WHERE NOT removed AND revoked_at IS NULL GROUP BY turn_id ORDER BY turn_id DESC LIMIT $2
 """
 _INSERT = """
 INSERT INTO artifact (conversation_id, tenant, project, user_id, id, turn_id, ref, rn, kind, filename, path, mime, size,
@@ -46,11 +47,12 @@ INSERT INTO artifact (conversation_id, tenant, project, user_id, id, turn_id, re
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
 """
 _UNREFERENCED = """
-SELECT key FROM unnest($1::text[]) AS key WHERE NOT EXISTS (SELECT FROM artifact WHERE object_key = key)
+SELECT key FROM unnest($1::text[]) AS key
+ WHERE NOT EXISTS (SELECT FROM artifact WHERE object_key = key AND revoked_at IS NULL)
 """
 # The character after the slash ends the range of the keys that begin with it.
 _NAMED = """
-SELECT DISTINCT object_key FROM artifact WHERE object_key >= $1 || '/' AND object_key < $1 || '0'
+SELECT DISTINCT object_key FROM artifact WHERE object_key >= $1 || '/' AND object_key < $1 || '0' AND revoked_at IS NULL
 """
 
 
@@ -118,6 +120,8 @@ class PostgresArtifacts:
             row = await transaction.fetchrow(query, *args)
         if row is None:
             raise NotFound(args[-1])
+        if row["revoked_at"] is not None:
+            raise Revoked(args[-1])
         return read_artifact(row)
 
 

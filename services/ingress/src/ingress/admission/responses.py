@@ -12,7 +12,7 @@ _REASONS = {
     404: "There is no such thing for this caller; also the answer to what belongs to others.",
     408: "The body did not come in time.",
     409: "The request contradicts the present state.",
-    410: "The cursor is too old; begin the list again.",
+    410: "It was there once: a cursor that is too old, or a file that was taken away.",
     413: "The body, a file or a text is above its cap.",
     415: "The type of the content is not accepted.",
     416: "The range lies outside the file.",

@@ -35,7 +35,7 @@ Download = Annotated[str | None, Query(description="Present: as a download, what
     "/{artifact_id}",
     response_class=Response,
     responses={
-        **problems(416, 502),
+        **problems(410, 416, 502),
         200: _CONTENT,
         206: {**_CONTENT, "description": "The range asked for."},
         307: _REDIRECT,

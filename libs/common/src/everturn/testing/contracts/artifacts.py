@@ -127,7 +127,7 @@ class ArtifactsContract:
         keys = [upload.object_key, "conv_x/other"]
 
         assert await artifacts.load_unreferenced(ANN, keys) == ("conv_x/other",)
-        assert await artifacts.load_named_keys(ANN, ConversationId("conv_x")) == {upload.object_key}
+        assert upload.object_key in await artifacts.load_named_keys(ANN, ConversationId("conv_x"))
         assert await artifacts.load_named_keys(ANN, ConversationId("conv_")) == frozenset()
 
     async def test_how_much_is_asked_for_at_once_is_bounded(self, artifacts: Artifacts, stage: Stage) -> None:

@@ -6,7 +6,7 @@ from everturn.errors import NotFound
 from everturn.model.artifacts import Artifact, ArtifactKind, Rn
 from everturn.model.identity import Principal
 from everturn.model.ids import ArtifactId, ConversationId, TurnId
-from everturn.ports.artifacts import WorkspaceTurn, check_page, end_of_prefix
+from everturn.ports.artifacts import Revoked, WorkspaceTurn, check_page, end_of_prefix
 from everturn.testing.memory.platform import MemoryPlatform, same_owner
 
 
@@ -20,6 +20,8 @@ class MemoryArtifacts:
         own = [row for row in self._platform.conversations.values() if same_owner(row.principal, principal)]
         for artifact in (artifact for row in own for artifact in row.artifacts):
             if artifact.id == artifact_id:
+                if self._is_revoked(artifact):
+                    raise Revoked(artifact_id)
                 return artifact
         raise NotFound(artifact_id)
 
@@ -40,7 +42,8 @@ class MemoryArtifacts:
         check_page(len(set(refs)) or 1)
         there = [artifact for artifact in self._rows(principal, conversation_id) if not artifact.removed]
         newest = {artifact.ref: artifact for artifact in there}
-        return tuple(newest[ref] for ref in dict.fromkeys(refs) if ref in newest)
+        found = (newest[ref] for ref in dict.fromkeys(refs) if ref in newest)
+        return tuple(artifact for artifact in found if not self._is_revoked(artifact))
 
     async def load_tree(
         self,
@@ -55,7 +58,8 @@ class MemoryArtifacts:
         end_of_prefix(ref_prefix)
         newest = {artifact.ref: artifact for artifact in self._rows(principal, conversation_id)}
         wanted = sorted(ref for ref in newest if ref.startswith(ref_prefix) and ref > after)
-        return tuple(newest[ref] for ref in wanted if not newest[ref].removed)[:limit]
+        there = (newest[ref] for ref in wanted if not (newest[ref].removed or self._is_revoked(newest[ref])))
+        return tuple(there)[:limit]
 
     async def load_workspace_turns(
         self, principal: Principal, conversation_id: ConversationId, *, limit: int = 5
@@ -65,7 +69,7 @@ class MemoryArtifacts:
         newest = {(artifact.turn_id, artifact.ref): artifact for artifact in rows if artifact.kind is ArtifactKind.FILE}
         counts: dict[TurnId, int] = {}
         for (turn_id, _), artifact in newest.items():
-            if not artifact.removed:
+            if not (artifact.removed or self._is_revoked(artifact)):
                 counts[turn_id] = counts.get(turn_id, 0) + 1
         return tuple(WorkspaceTurn(turn_id, counts[turn_id]) for turn_id in sorted(counts, reverse=True)[:limit])
 
@@ -78,7 +82,11 @@ class MemoryArtifacts:
 
     def _named(self, principal: Principal) -> set[str]:
         own = [row for row in self._platform.conversations.values() if same_owner(row.principal, principal)]
-        return {artifact.object_key for row in own for artifact in row.artifacts}
+        rows = (artifact for row in own for artifact in row.artifacts)
+        return {artifact.object_key for artifact in rows if not self._is_revoked(artifact)}
+
+    def _is_revoked(self, artifact: Artifact) -> bool:
+        return artifact.object_key in self._platform.revoked
 
     def _rows(self, principal: Principal, conversation_id: ConversationId) -> list[Artifact]:
         """Oldest first; what another owner has is nothing."""

@@ -88,6 +88,7 @@ class MemoryPlatform:
         self.signals: dict[SignalId, SignalRow] = {}
         self.effects: dict[tuple[TurnId, CallId], EffectChange] = {}
         self.usage: list[tuple[TurnId, UsageEvent]] = []
+        self.revoked: set[str] = set()
         self.keys: dict[tuple[str, str, str, str, str], UsedKey] = {}
 
     def conversation(self, principal: Principal, conversation_id: ConversationId) -> ConversationRow:

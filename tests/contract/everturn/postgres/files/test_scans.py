@@ -1,0 +1,39 @@
+"""Scans in Postgres keep the contract, and no service may revoke."""
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from everturn.postgres.artifacts import PostgresArtifacts
+from everturn.postgres.database import open_database
+from everturn.postgres.files.scans import PostgresScans
+from everturn.testing.contracts.stage import Stage
+from everturn.testing.database_roles import Roles
+from everturn.testing.files.scans_contract import ScansContract
+from everturn_local.servers.databases import DatabaseUrls
+
+
+class TestPostgresScans(ScansContract):
+    @pytest.fixture
+    def stage(self, postgres_stage: Stage) -> Stage:
+        return postgres_stage
+
+    @pytest.fixture
+    async def scans(self, database: DatabaseUrls) -> AsyncIterator[PostgresScans]:
+        async with open_database(database.owner, pool_size=1, application_name="test-operator") as owner:
+            yield PostgresScans(owner)
+
+    @pytest.fixture
+    def artifacts(self, roles: Roles) -> PostgresArtifacts:
+        return PostgresArtifacts(roles.worker)
+
+
+@pytest.mark.parametrize("role", ["ingress", "worker"])
+@pytest.mark.parametrize("change", ["revoked_at = NULL", "verdict = 'clean'"])
+async def test_no_service_may_revoke_or_change_a_verdict(roles: Roles, role: str, change: str) -> None:
+    database = roles.ingress if role == "ingress" else roles.worker
+
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        async with database.connection() as connection:
+            await connection.execute(f"UPDATE artifact SET {change}")

@@ -1,0 +1,23 @@
+"""Scans in memory keep the contract."""
+
+import pytest
+
+from everturn.testing.contracts.stage import Stage
+from everturn.testing.files.scans import MemoryScans
+from everturn.testing.files.scans_contract import ScansContract
+from everturn.testing.memory.artifacts import MemoryArtifacts
+from everturn.testing.memory.platform import MemoryPlatform
+
+
+class TestMemoryScans(ScansContract):
+    @pytest.fixture
+    def stage(self, memory_stage: Stage) -> Stage:
+        return memory_stage
+
+    @pytest.fixture
+    def scans(self, memory_platform: MemoryPlatform) -> MemoryScans:
+        return MemoryScans(memory_platform)
+
+    @pytest.fixture
+    def artifacts(self, memory_platform: MemoryPlatform) -> MemoryArtifacts:
+        return MemoryArtifacts(memory_platform)

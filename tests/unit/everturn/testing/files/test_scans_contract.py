@@ -1,0 +1,33 @@
+"""Scans that revoke nothing break the contract."""
+
+import pytest
+
+from everturn.testing.contracts.stage import Stage
+from everturn.testing.files.scans import MemoryScans
+from everturn.testing.files.scans_contract import ScansContract
+from everturn.testing.memory.artifacts import MemoryArtifacts
+from everturn.testing.memory.inbox import MemoryInbox
+from everturn.testing.memory.leases import MemoryLeases
+from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.memory.timelines import MemoryTimelines
+from everturn.testing.sequential_ids import SequentialIds
+
+
+class Forgetful(MemoryScans):
+    async def revoke(self, object_key: str) -> int:
+        return 1
+
+
+async def nothing(*_: object) -> None:
+    """This contract asks for neither leases that end nor feedback."""
+
+
+async def test_scans_that_revoke_nothing_are_noticed() -> None:
+    platform = MemoryPlatform()
+    lease, rival = MemoryLeases(platform, owner="worker-1"), MemoryLeases(platform, owner="worker-2")
+    stage = Stage(MemoryInbox(platform), lease, rival, MemoryTimelines(platform), SequentialIds(), nothing, nothing)
+
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        await ScansContract().test_a_revoked_file_is_read_by_nobody(
+            Forgetful(platform), MemoryArtifacts(platform), stage
+        )
