@@ -8,7 +8,7 @@ LOCAL := $(BIN)/python -P -m everturn_local
 SOURCES := libs services clients deploy tests migrations bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test chaos check fmt migrate doctor clean lock bench images
+.PHONY: help setup run fuzz test chaos check fmt migrate doctor clean lock bench images
 
 help: ## List the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ migrate: setup ## Bring the local database up to date
 
 doctor: setup ## Tell what works on this machine and what to do about the rest
 	@$(LOCAL) doctor
+
+fuzz: setup ## Ask the API for long what its document allows: EXAMPLES=500 SEED=1
+	@FUZZ_EXAMPLES=$(or $(EXAMPLES),500) FUZZ_SEED=$(or $(SEED),1) FUZZ_LIMIT_S=7200 FUZZ_PHASES=examples,coverage,fuzzing \
+		$(BIN)/pytest -q -s tests/integration/ingress/test_app.py -k fuzzed
 
 bench: setup ## Run the benchmarks; each prints a ratio and its goal
 	@for script in bench/*.py; do [ -e "$$script" ] || continue; $(BIN)/python -P "$$script" || exit 1; done

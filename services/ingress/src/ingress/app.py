@@ -30,6 +30,7 @@ from everturn.ports.objects import Objects
 from everturn.ports.runs.presences import Presences
 from everturn.ports.turns import Turns
 from ingress.admission.edge import Edge
+from ingress.admission.examples import add_examples
 from ingress.admission.limits.front import build_front
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue.fleet import FleetWatch
@@ -44,7 +45,7 @@ from ingress.auth.cors import Cors
 from ingress.auth.gate import AuthGate
 from ingress.chat import endpoints as chat
 from ingress.chat import signals
-from ingress.chat.schemas import AttachmentIn
+from ingress.chat.schemas import MessageIn, SignalIn
 from ingress.chat.service import ChatService, Wires
 from ingress.chat.submission import SubmissionCaps
 from ingress.conversations import endpoints as conversations
@@ -78,6 +79,7 @@ from ingress.stream.rows import StreamRows
 from ingress.stream.standing import Recheck
 
 TITLE = "Everturn ingress"
+SCHEMA_REF = "#/components/schemas/{model}"
 SECURITY_SCHEMES = {
     "bearer": {
         "type": "http",
@@ -301,8 +303,11 @@ class _OpenApi:
             components = document.setdefault("components", {})
             schemas = components.setdefault("schemas", {})
             schemas["Problem"] = PROBLEM_SCHEMA
-            schemas["AttachmentIn"] = AttachmentIn.model_json_schema()
+            for form in (MessageIn, SignalIn):
+                # Their endpoints read the body themselves, so the generator has not seen what the forms are made of.
+                schemas.update(form.model_json_schema(ref_template=SCHEMA_REF).get("$defs", {}))
             components["securitySchemes"] = SECURITY_SCHEMES
             document["security"] = [{"bearer": []}, {}]
+            add_examples(document)
             self._app.openapi_schema = document
         return self._app.openapi_schema
