@@ -10,6 +10,7 @@ from everturn_local.doctor import (
     build_finding,
     inspect_disk,
     inspect_home,
+    inspect_objects,
     inspect_port,
     inspect_postgres,
     inspect_python,
@@ -78,3 +79,14 @@ def test_an_open_home_is_a_problem(settings: LocalSettings):
     settings.everturn_home.chmod(0o755)
 
     assert "chmod 700" in inspect_home(settings).remedy
+
+
+def test_a_store_of_files_is_told_and_tried(settings: LocalSettings, tmp_path: Path):
+    folder = settings.model_copy(update={"objects_url": tmp_path.joinpath("kept").as_uri()})
+    absent = settings.model_copy(update={"objects_url": "s3://b?endpoint=http://127.0.0.1:9&region=x&timeout=2"})
+    wrong = settings.model_copy(update={"objects_url": "s3://key:hidden-word@b"})
+
+    assert inspect_objects(settings).fact.startswith("files in ")
+    assert inspect_objects(folder).remedy == ""
+    assert "keep-files-in-s3" in inspect_objects(absent).remedy
+    assert "hidden-word" not in str(inspect_objects(wrong))

@@ -1,5 +1,6 @@
 """`make doctor`: one page of facts about this machine and this home, each ok or with what to do."""
 
+import asyncio
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from everturn.errors import EverturnError
+from everturn.objects.opening import open_objects
 from everturn_local.escapes import BatteryFailed, Escapes, run_escapes
 from everturn_local.home import Home, HomeInUseError, run_lock
 from everturn_local.ports import is_port_free
@@ -151,6 +153,18 @@ def inspect_home(settings: LocalSettings) -> Finding:
     return Finding("home", f"{root} (mode {mode:o})", f"chmod 700 {root}" if mode & 0o067 else "")
 
 
+def inspect_objects(settings: LocalSettings) -> Finding:
+    """A folder of the home, or the store that OBJECTS_URL names, which is written to."""
+    if not settings.objects_url:
+        return Finding("objects", f"files in {Home(settings.everturn_home.absolute()).objects}")
+    try:
+        store = open_objects(settings.objects_url)
+        asyncio.run(store.check())
+    except EverturnError as error:
+        return Finding("objects", str(error), "set OBJECTS_URL and its keys as docs/how-to/keep-files-in-s3.md tells")
+    return Finding("objects", f"{store.kind} at {settings.objects_url}")
+
+
 def _is_running(settings: LocalSettings) -> bool:
     home = Home(settings.everturn_home.absolute())
     if not home.lock_file.exists():
@@ -173,4 +187,5 @@ CHECKS: list[Check] = [
     inspect_disk,
     inspect_port,
     inspect_home,
+    inspect_objects,
 ]

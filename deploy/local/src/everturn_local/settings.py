@@ -30,6 +30,7 @@ class LocalSettings(BaseSettings):
         default=Path("~/.cache/everturn"), description="Folder for downloads of `make images`; may be deleted."
     )
     host: str = Field(default="127.0.0.1", description="Address the ingress listens on.")
+    objects_url: str = Field(default="", description="Where files are kept; empty for a folder of the home.")
     port: int = Field(default=8080, ge=0, le=65_535, description="Port of the first ingress; 0 picks a free one.")
 
 

@@ -60,3 +60,13 @@ def test_where_the_operator_keeps_the_batterys_result_is_left_alone():
     (worker,) = build_specs(replace(AROUND, env={"BATTERY_REPORT": ""}), Layout("127.0.0.1", [], 1))
 
     assert worker.env["BATTERY_REPORT"] == ""
+
+
+def test_files_lie_in_the_home_unless_the_caller_names_another_store():
+    layout = Layout("127.0.0.1", [1], 1)
+
+    at_home = build_specs(replace(AROUND, env={"OBJECTS_URL": ""}), layout)
+    in_a_bucket = build_specs(replace(AROUND, env={"OBJECTS_URL": "s3://files"}), layout)
+
+    assert {spec.env["OBJECTS_URL"] for spec in at_home} == {"file:///h/objects"}
+    assert {spec.env["OBJECTS_URL"] for spec in in_a_bucket} == {"s3://files"}

@@ -82,7 +82,8 @@ def _build_spec(around: Surroundings, name: str, *, module: str, own: Mapping[st
         "EVERTURN_MODE": "development",
         **{name: value for name, value in around.env.items() if not name.startswith("DOCKER_")},
         "REDIS_URL": around.redis_url,
-        "OBJECTS_URL": around.home.objects_url,
+        # The only server of the caller's that services here may use: files can lie in a bucket.
+        "OBJECTS_URL": around.env.get("OBJECTS_URL") or around.home.objects_url,
         **own,
     }
     # -P keeps the current folder off the import path: a file named json.py there must not be loaded.
