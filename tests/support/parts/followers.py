@@ -1,0 +1,87 @@
+"""Many followers of one conversation in one process: cheap clients over SSE and over sockets, which keep ids only."""
+
+import asyncio
+import re
+import resource
+from urllib.parse import urlsplit
+
+import aiohttp
+
+BATCH = 50
+"""Clients that connect at once."""
+_ID = re.compile(rb'"id":"(\d+-\d+)","type":"chat\.delta"')
+
+
+def allow_files(count: int) -> None:
+    """Let this process and those it starts have so many open files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))
+
+
+class Followers:
+    """Clients of one ingress that follow one conversation from a cursor on."""
+
+    def __init__(self, url: str, conversation: str, after: str) -> None:
+        self._url = url
+        self._conversation = conversation
+        self._after = after
+        self._clients: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self._web = aiohttp.ClientSession(base_url=url, connector=aiohttp.TCPConnector(limit=0))
+        self._sockets: list[aiohttp.ClientWebSocketResponse] = []
+
+    async def open_streams(self, count: int) -> None:
+        for _ in range(0, count, BATCH):
+            self._clients += await asyncio.gather(*(self._open_stream() for _ in range(BATCH)))
+
+    async def open_sockets(self, count: int) -> None:
+        for _ in range(0, count, BATCH):
+            self._sockets += await asyncio.gather(*(self._open_socket() for _ in range(BATCH)))
+
+    async def _open_stream(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        address = urlsplit(self._url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        path = f"/conversations/default/default/{self._conversation}/events?after={self._after}"
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 "), head
+        await reader.readuntil(b"event: ready")
+        return reader, writer
+
+    async def _open_socket(self) -> aiohttp.ClientWebSocketResponse:
+        socket = await self._web.ws_connect("/socket.io/?EIO=4&transport=websocket", autoping=True)
+        await socket.receive_str()
+        await socket.send_str("40{}")
+        while not (await socket.receive_str()).startswith("40"):
+            continue
+        payload = f'{{"conversation_id":"{self._conversation}","after":"{self._after}"}}'
+        await socket.send_str(f'421["conv_subscribe",{payload}]')
+        while not (await socket.receive_str()).startswith('42["ready"'):
+            continue
+        return socket
+
+    async def collect(self, last: str) -> list[list[str]]:
+        """For each client the ids of the events it got, up to `last`."""
+        streams = (self._read_stream(reader, last) for reader, _ in self._clients)
+        sockets = (self._read_socket(socket, last) for socket in self._sockets)
+        return list(await asyncio.gather(*streams, *sockets))
+
+    async def _read_stream(self, reader: asyncio.StreamReader, last: str) -> list[str]:
+        ids: list[str] = []
+        while not ids or ids[-1] != last:
+            ids += [found.decode() for found in _ID.findall(await reader.readline())]
+        return ids
+
+    async def _read_socket(self, socket: aiohttp.ClientWebSocketResponse, last: str) -> list[str]:
+        ids: list[str] = []
+        while not ids or ids[-1] != last:
+            frame = await socket.receive_str()
+            if frame == "2":
+                await socket.send_str("3")
+            ids += [found.decode() for found in _ID.findall(frame.encode())]
+        return ids
+
+    async def close(self) -> None:
+        for _, writer in self._clients:
+            writer.close()
+        await self._web.close()
