@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import httpx2
+
 BASE = "/conversations/default/default"
 
 
@@ -67,3 +69,30 @@ async def test_events_of_a_followed_conversation_come_in_order(socket: Any, chat
 
     assert answer == {"status": 200, "body": {"conversation_id": conversation, "after": ids[0]}}
     assert [(await socket.until("chat_delta"))["id"] for _ in range(3)] == [*ids[1:], *later]
+
+
+async def test_pages_and_credentials_pass_the_same_checks_as_over_http(sockets: Any, start_ingress: Any) -> None:
+    production = start_ingress(
+        EVERTURN_MODE="production",
+        AUTH_ISSUER="i",
+        AUTH_AUDIENCE="a",
+        AUTH_SECRET="a secret that is long enough for HS256",
+        ALLOWED_ORIGINS="https://chat.example",
+        ANONYMOUS="1",
+    )
+    async with httpx2.AsyncClient(base_url=production.url, timeout=20) as http:
+        guest = (await http.post("/guests/default/default")).json()
+    stranger, listed = {"Origin": "https://evil.example"}, {"Origin": "https://chat.example"}
+    here = {"tenant": "default", "project": "default"}
+
+    let_in = await sockets(production.url).connect(headers=listed, token=guest["token"], **here)
+
+    assert (await let_in.next())[1]["user_id"] == guest["user_id"]
+    for headers, auth, status in (
+        (stranger, {"token": guest["token"], **here}, 403),
+        (listed, here, 401),
+        (listed, {"token": guest["token"] + "x", **here}, 401),
+        (listed, {"token": "evk_0123456789abcdef_" + "a" * 43, **here}, 401),
+        (listed, {"token": guest["token"], **here, "tenant": "other"}, 404),
+    ):
+        assert (await sockets(production.url).refused(headers=headers, **auth))["status"] == status
