@@ -12,7 +12,7 @@ from uploads.office import office
 from uploads.pdfs import pdf
 
 from everturn.errors import Unavailable
-from ingress.attachments.structure.checks import PROCESSES, CheckerProcesses, open_checks
+from ingress.attachments.structure.checks import CHECKER, PROCESSES, CheckerProcesses, open_checks
 from ingress.attachments.structure.limits import Unsound
 
 
@@ -24,10 +24,10 @@ async def checks() -> AsyncIterator[CheckerProcesses]:
 
 
 def children() -> list[int]:
-    """Checker processes of this one."""
-    return [
-        int(child) for task in Path("/proc/self/task").iterdir() for child in (task / "children").read_text().split()
-    ]
+    """Checker processes of this one, which has servers of other tests as well."""
+    tasks = Path("/proc/self/task").iterdir()
+    found = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    return [child for child in found if CHECKER[-1].encode() in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 def environment_of(process: int) -> str:
@@ -79,7 +79,8 @@ async def test_a_checker_whose_question_was_given_up_answers_no_other(checks: Ch
 
 
 async def test_a_checker_that_does_not_answer_or_start_is_unavailable() -> None:
-    silent = CheckerProcesses(command=(sys.executable, "-c", "import sys; sys.stdin.read()"), timeout_s=0.5)
+    waits = (sys.executable, "-c", "import sys; sys.stdin.read()", CHECKER[-1])
+    silent = CheckerProcesses(command=waits, timeout_s=0.5)
     for checks in (silent, CheckerProcesses(command=("/nowhere",)), CheckerProcesses(command=("/bin/true",))):
         with pytest.raises(Unavailable):
             await checks.check("pdf", pdf())
