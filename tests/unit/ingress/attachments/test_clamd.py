@@ -22,7 +22,7 @@ class Peer:
         self.received = bytearray()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        command = await reader.readuntil(b"\0")
+        command = await reader.readuntil(b"\n")
         while self.reads and b"INSTREAM" in command and (size := int.from_bytes(await reader.readexactly(4))):
             self.received += await reader.readexactly(size)
         writer.write(self.reply)
@@ -55,7 +55,7 @@ def test_addresses_are_read() -> None:
 
 
 async def test_a_stream_arrives_whole(serve: Callable[..., object]) -> None:
-    peer, address = await serve(b"stream: OK\0")  # type: ignore[misc]
+    peer, address = await serve(b"stream: OK\n")  # type: ignore[misc]
     data = bytes(range(256)) * 4_000
 
     assert await ask(address, "INSTREAM", timeout_s=20, stream=data) == "stream: OK"
@@ -63,7 +63,7 @@ async def test_a_stream_arrives_whole(serve: Callable[..., object]) -> None:
 
 
 async def test_a_reply_in_the_middle_of_the_stream_is_heard(serve: Callable[..., object]) -> None:
-    _, address = await serve(b"INSTREAM size limit exceeded. ERROR\0", reads=False)  # type: ignore[misc]
+    _, address = await serve(b"INSTREAM size limit exceeded. ERROR\n", reads=False)  # type: ignore[misc]
 
     said = await ask(address, "INSTREAM", timeout_s=20, stream=b"x" * 1000)
 

@@ -1,9 +1,12 @@
-"""clamd on the wire: one connection per command, one limit for all of it."""
+"""clamd on the wire: the `clamd` package, made to end in time, to send whole streams and to take whole replies only."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+import socket
+from contextlib import closing, suppress
+from typing import Any, cast
 from urllib.parse import urlsplit
+
+import clamd
 
 from everturn.errors import Unavailable
 
@@ -28,36 +31,60 @@ def parse_address(url: str) -> Address:
 
 async def ask(address: Address, command: str, *, timeout_s: float, stream: bytes | None = None) -> str:
     """The reply to one command, with `stream` sent behind it. Raises Unavailable when there is none in time."""
+    line = _Line(address, timeout_s)
     try:
-        async with asyncio.timeout(timeout_s), _connection(address) as (reader, writer):
-            # clamd refuses a stream that is too long in the middle and says so before it hangs up.
-            with suppress(ConnectionError):
-                await _send(writer, command, stream)
-            reply = await reader.readuntil(b"\0")
-    except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        async with asyncio.timeout(timeout_s):
+            return await asyncio.to_thread(line.ask, command, stream)
+    except (clamd.ClamdError, OSError, TimeoutError, UnicodeDecodeError) as error:
         raise Unavailable(_SILENT) from error
-    return reply.removesuffix(b"\0").decode(errors="replace").strip()
-
-
-@asynccontextmanager
-async def _connection(address: Address) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    async with asyncio.timeout(CONNECT_TIMEOUT_S):
-        if isinstance(address, str):
-            reader, writer = await asyncio.open_unix_connection(address, limit=_MAX_REPLY_BYTES)
-        else:
-            reader, writer = await asyncio.open_connection(*address, limit=_MAX_REPLY_BYTES)
-    try:
-        yield reader, writer
     finally:
-        writer.transport.abort()
+        # A thread that still waits there ends with it.
+        line.hang_up()
 
 
-async def _send(writer: asyncio.StreamWriter, command: str, stream: bytes | None) -> None:
-    writer.write(f"z{command}\0".encode())
-    if stream is not None:
+class _Line(clamd.ClamdNetworkSocket):
+    """One connection for one command.
+
+    The package connects without a limit, sends a piece of a stream without looking how much of it went out, and takes
+    the beginning of a reply for all of it: the methods below do these three otherwise.
+    """
+
+    def __init__(self, address: Address, timeout_s: float) -> None:
+        self._address = address
+        self._timeout_s = timeout_s
+        self.clamd_socket = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
+
+    def ask(self, command: str, stream: bytes | None) -> str:
+        """Blocks, for each of its steps at most as long as the limit."""
+        with closing(self.clamd_socket):
+            self._init_socket()
+            # clamd refuses a stream that is too long in the middle and says so before it hangs up.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                cast("Any", self)._send_command(command)  # it has no types
+                self._send_stream(stream)
+            return self._recv_response()
+
+    def hang_up(self) -> None:
+        """May be called from another thread, and more than once."""
+        with suppress(OSError):
+            self.clamd_socket.shutdown(socket.SHUT_RDWR)
+
+    def _init_socket(self) -> None:
+        self.clamd_socket.settimeout(min(CONNECT_TIMEOUT_S, self._timeout_s))
+        self.clamd_socket.connect(self._address)
+        self.clamd_socket.settimeout(self._timeout_s)
+
+    def _send_stream(self, stream: bytes | None) -> None:
+        if stream is None:
+            return
         for start in range(0, len(stream), _CHUNK_BYTES):
             piece = stream[start : start + _CHUNK_BYTES]
-            writer.write(len(piece).to_bytes(4) + piece)
-            await writer.drain()
-        writer.write(bytes(4))
-    await writer.drain()
+            self.clamd_socket.sendall(len(piece).to_bytes(4) + piece)
+        self.clamd_socket.sendall(bytes(4))
+
+    def _recv_response(self) -> str:
+        with self.clamd_socket.makefile("rb") as replies:
+            reply = replies.readline(_MAX_REPLY_BYTES)
+        if not reply.endswith(b"\n"):
+            raise clamd.ConnectionError(_SILENT)
+        return reply.decode().strip()
