@@ -7,6 +7,7 @@ const socket = io(url, { transports: ["websocket"], reconnectionDelay: 50, recon
 let after;
 
 socket.on("connect_error", (error) => say({ connect_error: error.data ?? error.message }));
+socket.on("disconnect", (reason) => say({ disconnected: reason }));
 socket.on("session_info", (info) => say({ session_info: info }));
 for (const name of ["ready", "stream_snapshot", "chat_delta"]) {
   socket.on(name, (event) => {

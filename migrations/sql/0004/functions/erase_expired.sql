@@ -13,6 +13,7 @@ BEGIN
          WHERE c.last_activity_at < clock_timestamp() - p_age AND c.state IN ('idle', 'error')
            AND NOT EXISTS (SELECT FROM turn t WHERE t.conversation_id = c.id
                            AND (t.status IN ('queued', 'running') OR t.announced_at IS NULL))
+           AND NOT EXISTS (SELECT FROM signal s WHERE s.conversation_id = c.id AND s.state = 'accepted')
          ORDER BY c.last_activity_at LIMIT p_limit
            FOR UPDATE OF c SKIP LOCKED
     LOOP

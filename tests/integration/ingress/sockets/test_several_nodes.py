@@ -76,8 +76,8 @@ async def test_a_bad_credential_is_refused_with_its_problem(strict: Any, sockets
 
 async def test_a_token_opens_a_socket_until_it_expires(strict: Any, sockets: Any) -> None:
     # Tokens are taken for a minute after their end, because clocks differ.
-    brief = await sockets(strict.url).connect(token=build_token(expires_in_s=-57))
     lasting = await sockets(strict.url).connect(headers={"Authorization": f"Bearer {build_token()}"})
+    brief = await sockets(strict.url).connect(token=build_token(expires_in_s=-50))
 
     info = await brief.until("session_info")
     end = await brief.until("session_end")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 import asyncpg
@@ -137,13 +137,22 @@ async def _unhurried(statement: Coroutine[Any, Any, T]) -> T:
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
+        await _end_statement(running)
+        raise
+
+
+async def _end_statement(running: asyncio.Future[Any]) -> None:
+    """Returns when it has ended, also where its caller is cancelled once more: its connection serves one at a time."""
+    try:
         await asyncio.wait({running}, timeout=CANCEL_GRACE_S)
+    finally:
         running.cancel()
-        await asyncio.wait({running})
+        while not running.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({running})
         if not running.cancelled():
             # Nobody hears of its error any more.
             running.exception()
-        raise
 
 
 async def name_principal(connection: Connection, principal: Principal) -> None:

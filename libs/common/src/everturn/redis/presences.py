@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from redis.asyncio import Redis
 
 from everturn.ports.runs.presences import MAX_WORKERS, WorkerPresence
-from everturn.redis.calls import PUBLISH_LIMIT_S, limited
+from everturn.redis.calls import CALL_LIMIT_S, PUBLISH_LIMIT_S, limited
 
 _INDEX: Final = "workers"
 _PRESENCE: Final = TypeAdapter(WorkerPresence)
@@ -21,7 +21,10 @@ _log = structlog.get_logger(__name__)
 
 
 class RedisPresences:
-    """Each call takes at most 250 ms. `now` orders workers by their last renewal and forgets nobody."""
+    """Reading takes at most 250 ms, because accepting a message waits for it; saving at most 2 s.
+
+    `now` orders workers by their last renewal and forgets nobody.
+    """
 
     def __init__(self, client: Redis, *, now: Callable[[], float] = time.time) -> None:
         self._client: Any = client
@@ -36,7 +39,7 @@ class RedisPresences:
             await pipeline.execute()
 
     async def load_all(self) -> tuple[WorkerPresence, ...]:
-        async with limited(PUBLISH_LIMIT_S):
+        async with limited(CALL_LIMIT_S):
             ids: list[bytes] = await self._client.zrange(_INDEX, -MAX_WORKERS, -1)
             kept: list[bytes | None] = await self._client.mget([_key(one.decode()) for one in ids]) if ids else []
         found = [presence for text in kept if text is not None and (presence := _try_parse(text))]

@@ -43,6 +43,7 @@ from ingress.stream.hub import Hub
 
 JOIN_TIMEOUT_S = 10
 """From the WebSocket's opening until the client has said who it is."""
+MAX_QUERY_FIELDS = 100
 MAX_JOINING = 500
 """Sockets that have not said who they are; the others don't count."""
 SWEEP_S = 1
@@ -113,7 +114,10 @@ class SocketServer:
 
     def _try_refuse(self, scope: Scope) -> ProblemError | None:
         """A handshake that is not taken: 400 for another transport or version, 503 when there is no room."""
-        query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=100, separator="&")
+        try:
+            query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=MAX_QUERY_FIELDS, separator="&")
+        except ValueError:
+            return malformed(f"The query has more than {MAX_QUERY_FIELDS} fields.")
         if scope["type"] != "websocket" or query.get("transport") != ["websocket"]:
             return malformed('Socket.IO is served over WebSocket only; set transports: ["websocket"].')
         if query.get("EIO") != ["4"] or "sid" in query or "j" in query:

@@ -64,7 +64,7 @@ async def test_words_that_everybody_uses_all_the_time_are_passed_over(desk: Memo
 
 
 @pytest.mark.parametrize("role", ["ingress", "worker"])
-async def test_only_the_worker_may_search_and_nobody_may_ask_the_graph(role: str, roles: Roles) -> None:
+async def test_only_the_worker_takes_turns_to_index_and_nobody_may_ask_the_graph(role: str, roles: Roles) -> None:
     rights = {
         name: await roles.superuser.fetchval(
             "SELECT has_function_privilege($1, p.oid, 'EXECUTE') FROM pg_proc p WHERE p.proname = $2",
@@ -74,8 +74,7 @@ async def test_only_the_worker_may_search_and_nobody_may_ask_the_graph(role: str
         for name in ("search_snippets", "nearest_snippets", "claim_unindexed")
     }
 
-    worker = role == "worker"
-    assert rights == {"search_snippets": worker, "nearest_snippets": False, "claim_unindexed": worker}
+    assert rights == {"search_snippets": True, "nearest_snippets": False, "claim_unindexed": role == "worker"}
 
 
 async def fill(roles: Roles, principal: Principal, count: int) -> None:

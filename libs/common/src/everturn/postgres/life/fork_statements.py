@@ -35,21 +35,23 @@ SELECT * FROM (
 """
 BLOCK_COLUMNS = ("turn_id", "round", "type", "ref", "call_id", "body", "ts")
 APPEND = "SELECT append_fork_blocks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
-# The events of an ended turn were told where it ran; its texts are indexed anew, for the fork.
+# The events of an ended turn were told where it ran, and its model calls are on the ledger there. Its texts are indexed
+# anew, for the fork.
 COPY_TURN = """
 INSERT INTO turn (id, conversation_id, tenant, project, user_id, ordinal, first_seq, status, lane, roles, request,
-                  outcome, usage, error, announced_at, created_at, started_at, ended_at)
+                  outcome, error, announced_at, created_at, started_at, ended_at)
 SELECT $2, $3, tenant, project, user_id, ordinal, first_seq, status, lane, roles, $4,
-       outcome, usage, error, clock_timestamp(), created_at, started_at, ended_at
+       outcome, error, clock_timestamp(), created_at, started_at, ended_at
   FROM turn WHERE id = $1
 """
 ARTIFACTS_OF_SOURCE = "SELECT id FROM artifact WHERE conversation_id = $1 ORDER BY id"
 ARTIFACTS = "SELECT id, turn_id, ref, rn, path FROM artifact WHERE id = ANY($1) ORDER BY id"
 COPY_ARTIFACTS = """
 INSERT INTO artifact (id, conversation_id, tenant, project, user_id, turn_id, ref, rn, kind, filename, path, mime, size,
-                      sha256, object_key, visibility, verdict, description, created_at, removed)
+                      sha256, object_key, visibility, verdict, description, created_at, removed, revoked_at)
 SELECT n.id, $1, a.tenant, a.project, a.user_id, n.turn_id, n.ref, n.rn, a.kind, a.filename, n.path, a.mime, a.size,
-       a.sha256, a.object_key, a.visibility, a.verdict, a.description, a.created_at, a.removed
+       a.sha256, a.object_key, a.visibility, a.verdict, a.description, a.created_at, a.removed,
+       a.revoked_at
   FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
        AS n (old, id, turn_id, ref, rn, path)
   JOIN artifact a ON a.id = n.old
