@@ -13,8 +13,6 @@ from ingress.auth.gate import AuthGate, Caller, save_caller
 from ingress.errors import unauthorized
 
 SMALL_BODY_BYTES = 262_144
-SCOPED_BODY_BYTES = 32_768
-"""An rn has at most 8,192 characters, of which JSON may make three times as many bytes."""
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 
 
@@ -72,7 +70,7 @@ class BodyScopedRoute(AdmittedRoute):
         gate, front = cast(AuthGate, request.app.state.auth), load_front(request)
         with front.authenticating(request):
             await gate.check_credential(request.headers)
-        admitted = admit_request(request, max_body_bytes=SCOPED_BODY_BYTES)
+        admitted = admit_request(request, max_body_bytes=SMALL_BODY_BYTES)
         self.check_type(admitted)
         tenant, project = self.read_scope(await admitted.json())
         with front.authenticating(request):
