@@ -8,10 +8,10 @@ from chat_proc.workspace.history import ArtifactHistory
 from everturn.model.identity import Principal
 from everturn.model.ids import CallId, ConversationId
 from everturn.ports.tool import ToolCall, ToolContext
-from everturn.testing.memory.artifacts import MemoryArtifacts
-from everturn.testing.memory.objects import MemoryObjects
-from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.files.artifacts import MemoryArtifacts
+from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+from everturn.testing.turns.platform import MemoryPlatform
 
 CSV = b"month,amount\nJan,10\nFeb,20\nJan,5\n"
 PROGRAM = """

@@ -13,14 +13,14 @@ from everturn.postgres.feedback import PostgresFeedback
 from everturn.postgres.inbox import PostgresInbox
 from everturn.postgres.leases import PostgresLeases
 from everturn.postgres.timelines import PostgresTimelines
-from everturn.testing.contracts.stage import Stage
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.memory.inbox import MemoryInbox
-from everturn.testing.memory.leases import MemoryLeases
-from everturn.testing.memory.platform import MemoryPlatform
-from everturn.testing.memory.timelines import MemoryTimelines
 from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.turns.inbox import MemoryInbox
+from everturn.testing.turns.leases import MemoryLeases
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
+from everturn.testing.turns.timelines import MemoryTimelines
 from everturn_local.servers.databases import DatabaseUrls
 
 

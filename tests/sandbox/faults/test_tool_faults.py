@@ -10,9 +10,9 @@ from chat_proc.tools.code.capability import build_capability
 from everturn.model.ids import CallId, ConversationId, TurnId
 from everturn.ports.tool import ToolCall, ToolContext, ToolOutcome
 from everturn.telemetry.redaction import Redactor
-from everturn.testing.memory.live_turn import RecordingTurn
 from everturn.testing.stored_files import OWNER
 from everturn.testing.timelines import NOW
+from everturn.testing.turns.live_turn import RecordingTurn
 
 SECRET = "sk-live-0123456789abcdef"
 HUGE = "x" * (100 << 20)

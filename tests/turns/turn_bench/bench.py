@@ -41,18 +41,18 @@ from everturn.ports.inbox import IncomingMessage, IncomingSignal, Receipt
 from everturn.ports.tool import Tool
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.redaction import Redactor
+from everturn.testing.files.artifacts import MemoryArtifacts
+from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.memory.artifacts import MemoryArtifacts
-from everturn.testing.memory.conversation_reader import MemoryConversationReader
-from everturn.testing.memory.doorbells import MemoryDoorbells
-from everturn.testing.memory.events import MemoryEvents
-from everturn.testing.memory.inbox import MemoryInbox
-from everturn.testing.memory.leases import MemoryLeases
-from everturn.testing.memory.objects import MemoryObjects
-from everturn.testing.memory.platform import ConversationRow, MemoryPlatform
-from everturn.testing.memory.timelines import MemoryTimelines
+from everturn.testing.recall.conversation_reader import MemoryConversationReader
 from everturn.testing.scripted_model import Script, ScriptedModel
 from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.streams.doorbells import MemoryDoorbells
+from everturn.testing.streams.events import MemoryEvents
+from everturn.testing.turns.inbox import MemoryInbox
+from everturn.testing.turns.leases import MemoryLeases
+from everturn.testing.turns.platform import ConversationRow, MemoryPlatform
+from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.timeline.conversation_state import build_state
 from everturn.timeline.turn_events import build_signal_event
 from everturn.timeline.view_parts import build_signal_view

@@ -20,9 +20,9 @@ from everturn.ports.language_model import LanguageModel, ModelPiece, ModelTraits
 from everturn.ports.sweeps import Ring
 from everturn.ports.turns import TurnPage, TurnRecord
 from everturn.testing.fixed_clock import BEGINNING
-from everturn.testing.memory.events import MemoryEvents
-from everturn.testing.memory.platform import MemoryPlatform
-from everturn.testing.memory.timelines import MemoryTimelines
+from everturn.testing.streams.events import MemoryEvents
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.timelines import MemoryTimelines
 
 Hook = Callable[[Commit], Awaitable[None]]
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from chat_proc.tools.code.answering import ProgramParts, ProgramTools
 from everturn.model.commits import Effect
 from everturn.ports.tool import Tool, ToolCall, ToolOutcome, ToolSpec
-from everturn.testing.memory.effects import MemoryEffects
-from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.runs.effects import MemoryEffects
+from everturn.testing.turns.platform import MemoryPlatform
 
 Act = Callable[[ToolCall], ToolOutcome]
 

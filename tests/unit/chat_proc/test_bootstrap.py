@@ -26,11 +26,11 @@ from chat_proc.settings import BadConfig, OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from everturn.ports.sandbox import SandboxUnavailable
 from everturn.telemetry.failpoints import Failpoints
-from everturn.testing.memory.artifacts import MemoryArtifacts
-from everturn.testing.memory.conversation_reader import MemoryConversationReader
-from everturn.testing.memory.objects import MemoryObjects
-from everturn.testing.memory.platform import MemoryPlatform
-from everturn.testing.memory.timelines import MemoryTimelines
+from everturn.testing.files.artifacts import MemoryArtifacts
+from everturn.testing.files.objects import MemoryObjects
+from everturn.testing.recall.conversation_reader import MemoryConversationReader
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.timelines import MemoryTimelines
 
 TOOL_PORTS = ToolPorts(
     MemoryObjects(),

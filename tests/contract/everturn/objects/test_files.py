@@ -10,7 +10,7 @@ import pytest
 from everturn.errors import Invalid, Unavailable
 from everturn.objects.files import FileObjects
 from everturn.ports.objects import AlteredObject
-from everturn.testing.contracts.objects import Alter, ObjectsContract, key_of
+from everturn.testing.files.objects_contract import Alter, ObjectsContract, key_of
 
 
 @pytest.fixture

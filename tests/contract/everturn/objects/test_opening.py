@@ -6,7 +6,7 @@ import pytest
 
 from everturn.errors import Invalid
 from everturn.objects.opening import open_objects
-from everturn.testing.contracts.objects import key_of
+from everturn.testing.files.objects_contract import key_of
 
 
 async def test_a_file_url_names_a_folder_which_is_made(tmp_path: Path) -> None:

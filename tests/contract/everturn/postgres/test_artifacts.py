@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from everturn.postgres.artifacts import PostgresArtifacts
-from everturn.testing.contracts.artifacts import ArtifactsContract, build_row
-from everturn.testing.contracts.stage import ANN, Stage, commit, think
 from everturn.testing.database_roles import Roles
+from everturn.testing.files.artifacts_contract import ArtifactsContract, build_row
+from everturn.testing.turns.stage import ANN, Stage, commit, think
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from everturn.model.llm.source_pool import SourceDraft, merge_sources
 from everturn.model.signals import SignalKind
 from everturn.ports.timelines import InboxMoved
 from everturn.postgres.commits import holds_blocks_only
-from everturn.testing.contracts.stage import ANN, Stage, closing, commit, think
 from everturn.testing.database_roles import Roles
+from everturn.testing.turns.stage import ANN, Stage, closing, commit, think
 
 USAGE = UsageEvent("m", "decision", 10, 5, 3, 1, 0.25, True)
 

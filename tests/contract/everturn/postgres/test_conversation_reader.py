@@ -3,9 +3,9 @@
 import pytest
 
 from everturn.postgres.conversation_reader import PostgresConversationReader
-from everturn.testing.contracts.conversation_reader import ConversationReaderContract
-from everturn.testing.contracts.stage import Stage
 from everturn.testing.database_roles import Roles
+from everturn.testing.recall.conversation_reader_contract import ConversationReaderContract
+from everturn.testing.turns.stage import Stage
 
 
 class TestPostgresConversationReader(ConversationReaderContract):

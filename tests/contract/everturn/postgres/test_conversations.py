@@ -12,10 +12,10 @@ from everturn.model.ids import ConversationId
 from everturn.ports.conversations import ConversationQuery
 from everturn.ports.inbox import IdempotencyKey
 from everturn.postgres.conversations import PostgresConversations
-from everturn.testing.contracts.stage import ANN, Stage, closing, commit, think
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
 from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.turns.stage import ANN, Stage, closing, commit, think
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 
 from everturn.errors import Invalid, Unavailable
 from everturn.postgres.database import LockTimeout, open_database, translated
-from everturn.testing.contracts.stage import ANN, Stage
 from everturn.testing.database_roles import Roles
+from everturn.testing.turns.stage import ANN, Stage
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.postgres import EmbeddedPostgres
 

@@ -10,9 +10,9 @@ from everturn.model.feedback import Feedback, Reaction
 from everturn.model.leases import Claim
 from everturn.ports.feedback import MAX_MACHINE_JUDGEMENTS
 from everturn.postgres.feedback import PostgresFeedback
-from everturn.testing.contracts.stage import ANN, Stage, commit, write
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
+from everturn.testing.turns.stage import ANN, Stage, commit, write
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from everturn.model.identity import Principal
 from everturn.ports.inbox import IdempotencyKey, IncomingMessage, KeyBusy, TenantFull
 from everturn.ports.timelines import InboxMoved
 from everturn.postgres.inbox import PostgresInbox
-from everturn.testing.contracts.external_events import ExternalEventsContract, TargetsContract
-from everturn.testing.contracts.inbox import InboxContract
-from everturn.testing.contracts.receipts import ReceiptsContract
-from everturn.testing.contracts.stage import ANN, Stage, closing
 from everturn.testing.database_roles import Roles
+from everturn.testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
+from everturn.testing.turns.inbox_contract import InboxContract
+from everturn.testing.turns.receipts_contract import ReceiptsContract
+from everturn.testing.turns.stage import ANN, Stage, closing
 
 
 class TestPostgresInbox(InboxContract, ExternalEventsContract, TargetsContract, ReceiptsContract):

@@ -6,9 +6,9 @@ import pytest
 
 from everturn.errors import StaleFence
 from everturn.model.leases import Claim
-from everturn.testing.contracts.leases import LeasesContract
-from everturn.testing.contracts.stage import Stage, closing, commit, think
 from everturn.testing.database_roles import Roles
+from everturn.testing.turns.leases_contract import LeasesContract
+from everturn.testing.turns.stage import Stage, closing, commit, think
 
 
 class TestPostgresLeases(LeasesContract):

@@ -7,9 +7,9 @@ import pytest
 
 from everturn.model.llm.source_pool import MAX_TEXT_CHARS, SourceDraft, merge_sources
 from everturn.postgres.conversations import PostgresConversations
-from everturn.testing.contracts.sources import SourcesContract
-from everturn.testing.contracts.stage import ANN, Stage, commit, think
 from everturn.testing.database_roles import Roles
+from everturn.testing.recall.conversation_sources_contract import SourcesContract
+from everturn.testing.turns.stage import ANN, Stage, commit, think
 
 LONG_URL = "https://a.example/" + "x" * 4000
 

@@ -10,8 +10,8 @@ from everturn.model.ids import ConversationId
 from everturn.ports.sweeps import Ring
 from everturn.postgres.inbox import PostgresInbox
 from everturn.postgres.sweeps import PostgresSweeps
-from everturn.testing.contracts.stage import Stage, closing
 from everturn.testing.database_roles import Roles
+from everturn.testing.turns.stage import Stage, closing
 
 
 @pytest.fixture

@@ -44,11 +44,11 @@ from everturn.postgres.memory.search import PostgresMemorySearch
 from everturn.postgres.memory.user_memories import PostgresUserMemories
 from everturn.postgres.timelines import PostgresTimelines
 from everturn.postgres.turns import PostgresTurns
-from everturn.testing.contracts.memory_search import ENCODER, point, said
-from everturn.testing.contracts.stage import ANN, STRANGERS, Stage, commit, think
-from everturn.testing.contracts.user_memories import remembered
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
+from everturn.testing.memory.search_contract import ENCODER, point, said
+from everturn.testing.memory.user_memories_contract import remembered
+from everturn.testing.turns.stage import ANN, STRANGERS, Stage, commit, think
 from everturn_local.servers.databases import DatabaseUrls
 
 PORTS = (

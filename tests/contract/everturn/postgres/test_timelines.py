@@ -2,8 +2,8 @@
 
 import pytest
 
-from everturn.testing.contracts.stage import Stage
-from everturn.testing.contracts.timelines import RecentBlocksContract, TimelinesContract
+from everturn.testing.turns.stage import Stage
+from everturn.testing.turns.timelines_contract import RecentBlocksContract, TimelinesContract
 
 
 class TestPostgresTimelines(TimelinesContract, RecentBlocksContract):

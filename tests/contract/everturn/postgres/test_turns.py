@@ -10,9 +10,9 @@ from everturn.model.feedback import Feedback, Reaction
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import EventCursor
 from everturn.postgres.turns import PostgresTurns
-from everturn.testing.contracts.stage import ANN, Stage, closing, commit, think
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
+from everturn.testing.turns.stage import ANN, Stage, closing, commit, think
 
 
 @pytest.fixture(params=["ingress", "worker"])

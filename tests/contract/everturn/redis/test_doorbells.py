@@ -6,8 +6,8 @@ from everturn.errors import Unavailable
 from everturn.model.identity import Lane
 from everturn.redis.doorbells import RedisDoorbells
 from everturn.redis.wire import Wire, open_wire
-from everturn.testing.contracts.doorbells import DoorbellsContract
 from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.streams.doorbells_contract import DoorbellsContract
 
 
 class TestRedisDoorbells(DoorbellsContract):

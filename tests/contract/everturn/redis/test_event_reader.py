@@ -9,8 +9,8 @@ from everturn.errors import Unavailable
 from everturn.model.leases import ORIGIN, EventCursor
 from everturn.redis.calls import build_client
 from everturn.redis.wire import Wire, open_wire
-from everturn.testing.contracts.events import Follows, entry
 from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.streams.events_contract import Follows, entry
 
 
 async def test_one_follower_hears_hundreds_of_conversations(wire: Wire) -> None:

@@ -9,8 +9,8 @@ from everturn.redis.calls import build_client
 from everturn.redis.entries import stream_key
 from everturn.redis.event_writer import KEEP_S, MAX_ENTRIES
 from everturn.redis.wire import Wire, open_wire
-from everturn.testing.contracts.events import Events, EventsContract, entry
 from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.streams.events_contract import Events, EventsContract, entry
 
 
 class TestRedisEvents(EventsContract):

@@ -5,8 +5,8 @@ from everturn.redis.calls import build_client
 from everturn.redis.entries import stream_key
 from everturn.redis.last_id import load_last_id
 from everturn.redis.wire import Wire
-from everturn.testing.contracts.events import entry
 from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.streams.events_contract import entry
 
 
 async def test_the_last_id_outlives_the_entries(wire: Wire, redis_url: str) -> None:

@@ -12,7 +12,7 @@ from everturn.model.leases import EventCursor
 from everturn.postgres.database import Database
 from everturn.postgres.leases import PostgresLeases
 from everturn.postgres.timelines import PostgresTimelines
-from everturn.testing.contracts.stage import closing
+from everturn.testing.turns.stage import closing
 from everturn.timeline.export_check import check_export
 
 BASE = "/conversations/default/default"

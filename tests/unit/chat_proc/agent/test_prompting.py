@@ -10,7 +10,7 @@ from everturn.model.memory.user_memories import UserMemory
 from everturn.model.turns import TurnStatus
 from everturn.ports.language_model import ModelUsage
 from everturn.telemetry.metrics import PROMPT_BREAKS
-from everturn.testing.contracts.user_memories import remembered
+from everturn.testing.memory.user_memories_contract import remembered
 from everturn.testing.scripted_model import Finish, Say
 
 

@@ -14,9 +14,9 @@ from everturn.model.block_bodies import AnchorBody
 from everturn.model.identity import Principal
 from everturn.ports.memory.index import EmbeddedSnippet, IndexJob
 from everturn.telemetry.failpoints import Failpoints
-from everturn.testing.contracts.user_memories import remembered
 from everturn.testing.memory.snippets import MemorySnippets
 from everturn.testing.memory.user_memories import MemoryUserMemories
+from everturn.testing.memory.user_memories_contract import remembered
 
 
 async def test_a_turn_begins_with_the_hottest_memories() -> None:

@@ -15,7 +15,7 @@ from everturn.model.ids import ConversationId, TurnId
 from everturn.ports.memory.embedder import EmbedderUnavailable, Vector
 from everturn.ports.memory.index import EmbeddedSnippet, IndexJob
 from everturn.telemetry.failpoints import Failpoints
-from everturn.testing.memory.objects import MemoryObjects
+from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.timelines import TimelineBuilder, build_file
 
 ANN = Principal("acme", "main", "ann")

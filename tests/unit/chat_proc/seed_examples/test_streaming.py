@@ -12,8 +12,8 @@ from chat_proc.channels.composite import CompositeJsonArtifactStreamer
 from chat_proc.channels.specs import ChannelSpec, ChannelSubscribers
 from chat_proc.channels.streaming import stream_with_channels
 from everturn.ports.language_model import LanguageModel
-from everturn.testing.memory.timelines import MemoryTimelines
 from everturn.testing.scripted_model import ScriptedModel
+from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.timeline.materialized import build_derived_artifacts
 
 system_msg = {"role": "system", "content": "You answer in channels."}

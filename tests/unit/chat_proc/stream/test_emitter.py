@@ -10,7 +10,7 @@ from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import ORIGIN, EventCursor
 from everturn.ports.event_stream import Entry
 from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.memory.events import MemoryEvents
+from everturn.testing.streams.events import MemoryEvents
 from everturn.wire.events import ChatDelta, ChatRewind, ConvTitle, Envelope, parse_envelope
 from everturn.wire.views import TurnView
 

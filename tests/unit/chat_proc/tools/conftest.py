@@ -13,14 +13,14 @@ from chat_proc.tools.offered import ToolPorts
 from everturn.model.block_bodies import CheckoutBody
 from everturn.model.ids import CallId, ConversationId
 from everturn.ports.tool import NO_SOURCE_POOL, LiveTurn, SourcePool, Tool, ToolCall, ToolContext, ToolOutcome
-from everturn.testing.memory.artifacts import MemoryArtifacts
-from everturn.testing.memory.conversation_reader import MemoryConversationReader
-from everturn.testing.memory.live_turn import RecordingTurn
-from everturn.testing.memory.objects import MemoryObjects
-from everturn.testing.memory.platform import MemoryPlatform
-from everturn.testing.memory.timelines import MemoryTimelines
+from everturn.testing.files.artifacts import MemoryArtifacts
+from everturn.testing.files.objects import MemoryObjects
+from everturn.testing.recall.conversation_reader import MemoryConversationReader
 from everturn.testing.stored_files import OWNER, StoredFiles
 from everturn.testing.timelines import NOW, TimelineBuilder
+from everturn.testing.turns.live_turn import RecordingTurn
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.timelines import MemoryTimelines
 
 Play = Callable[..., Awaitable[ToolOutcome]]
 CallTool = Callable[..., Awaitable[ToolOutcome]]

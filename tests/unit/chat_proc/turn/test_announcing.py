@@ -9,8 +9,8 @@ from everturn.errors import Unavailable
 from everturn.model.identity import Lane
 from everturn.model.leases import Lease
 from everturn.ports.language_model import ModelFailed
-from everturn.testing.memory.leases import MemoryLeases
 from everturn.testing.scripted_model import Fail
+from everturn.testing.turns.leases import MemoryLeases
 from everturn.wire.events import ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle
 
 

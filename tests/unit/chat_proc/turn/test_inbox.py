@@ -10,8 +10,8 @@ from everturn.model.identity import Principal
 from everturn.model.ids import SignalId, TurnId
 from everturn.model.signals import Signal, SignalKind, SignalState
 from everturn.testing.fixed_clock import BEGINNING
-from everturn.testing.memory.platform import MemoryPlatform
-from everturn.testing.memory.timelines import MemoryTimelines
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.timelines import MemoryTimelines
 
 ANN, TURN = Principal("acme", "main", "ann"), TurnId("turn_1")
 

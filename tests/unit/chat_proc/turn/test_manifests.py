@@ -6,7 +6,7 @@ from collections.abc import Callable
 from chat_proc.turn.manifests import MAX_WAITING, ManifestKeeper
 from everturn.model.ids import ConversationId, TurnId
 from everturn.telemetry.metrics import MANIFESTS_LOST
-from everturn.testing.memory.objects import MemoryObjects
+from everturn.testing.files.objects import MemoryObjects
 
 CONVERSATION, TURN = ConversationId("conv_1"), TurnId("turn_1")
 

@@ -23,8 +23,8 @@ from everturn.model.feedback import Feedback, Reaction
 from everturn.model.ids import ConversationId, SignalId, TurnId
 from everturn.model.signals import ExternalEvent
 from everturn.model.turns import RequestEvent, Turn, TurnRequest, TurnStatus
+from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.fixed_clock import BEGINNING
-from everturn.testing.memory.objects import MemoryObjects
 from everturn.testing.stories import make_artifact
 from everturn.testing.timelines import TimelineBuilder
 from everturn.wire.views import FileView

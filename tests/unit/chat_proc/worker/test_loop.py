@@ -14,7 +14,7 @@ from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import ORIGIN, Claim, Lease
 from everturn.telemetry.failpoints import Failpoints
 from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.memory.doorbells import MemoryDoorbells
+from everturn.testing.streams.doorbells import MemoryDoorbells
 
 ANN = Principal("acme", "main", "ann")
 

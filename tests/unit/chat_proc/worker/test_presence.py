@@ -5,7 +5,7 @@ import asyncio
 from chat_proc.worker.pace import Pace
 from chat_proc.worker.presence import PresenceTask
 from everturn.ports.runs.presences import WorkerPresence
-from everturn.testing.memory.presences import MemoryPresences
+from everturn.testing.runs.presences import MemoryPresences
 
 OWN = WorkerPresence("w", "bubblewrap", None, 4)
 LIMIT_S = 10

@@ -8,11 +8,11 @@ from everturn.model.artifacts import object_key
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
 from everturn.ports.life.retention import Expired
+from everturn.testing.files.artifacts import MemoryArtifacts
+from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.memory.artifacts import MemoryArtifacts
-from everturn.testing.memory.objects import MemoryObjects
-from everturn.testing.memory.platform import MemoryPlatform
 from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.turns.platform import MemoryPlatform
 
 ANN = Principal("acme", "support", "ann")
 IDS = SequentialIds()

@@ -8,7 +8,7 @@ from everturn.model.identity import Lane
 from everturn.model.ids import ConversationId
 from everturn.ports.sweeps import Ring
 from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.memory.doorbells import MemoryDoorbells
+from everturn.testing.streams.doorbells import MemoryDoorbells
 
 RING = Ring(ConversationId("conv_1"), Lane.PAID)
 

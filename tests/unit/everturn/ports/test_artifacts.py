@@ -4,7 +4,7 @@ import pytest
 
 from everturn.ports.artifacts import Artifacts
 from everturn.postgres.artifacts import PostgresArtifacts
-from everturn.testing.memory.artifacts import MemoryArtifacts
+from everturn.testing.files.artifacts import MemoryArtifacts
 from everturn.testing.port_shape import find_differences
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from everturn.ports.doorbells import Doorbells
 from everturn.redis.doorbells import RedisDoorbells
-from everturn.testing.memory.doorbells import MemoryDoorbells
 from everturn.testing.port_shape import find_differences
+from everturn.testing.streams.doorbells import MemoryDoorbells
 
 
 @pytest.mark.parametrize("driver", [RedisDoorbells, MemoryDoorbells])

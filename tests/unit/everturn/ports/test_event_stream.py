@@ -8,8 +8,8 @@ from everturn.ports.event_stream import EventReader, EventsLost, EventWriter, Hi
 from everturn.redis.event_reader import RedisEventReader
 from everturn.redis.event_writer import RedisEventWriter
 from everturn.redis.pubsub import RedisHints, RedisInboxBells
-from everturn.testing.memory.events import MemoryEvents
 from everturn.testing.port_shape import find_differences
+from everturn.testing.streams.events import MemoryEvents
 
 
 def test_a_hint_about_the_state_names_no_signal() -> None:

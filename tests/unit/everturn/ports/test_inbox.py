@@ -8,8 +8,8 @@ from everturn.model.ids import ConversationId, SignalId, TurnId
 from everturn.model.signals import SignalKind
 from everturn.ports.inbox import Inbox, IncomingMessage, IncomingSignal, KeyBusy, KeyReused, Receipt
 from everturn.postgres.inbox import PostgresInbox
-from everturn.testing.memory.inbox import MemoryInbox
 from everturn.testing.port_shape import find_differences
+from everturn.testing.turns.inbox import MemoryInbox
 
 
 def test_a_message_matters_as_a_turn_unless_told_otherwise() -> None:

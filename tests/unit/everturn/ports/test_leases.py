@@ -4,8 +4,8 @@ import pytest
 
 from everturn.ports.leases import Leases
 from everturn.postgres.leases import PostgresLeases
-from everturn.testing.memory.leases import MemoryLeases
 from everturn.testing.port_shape import find_differences
+from everturn.testing.turns.leases import MemoryLeases
 
 
 @pytest.mark.parametrize("driver", [PostgresLeases, MemoryLeases])

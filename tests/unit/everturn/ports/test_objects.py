@@ -5,7 +5,7 @@ import pytest
 from everturn.objects.files import FileObjects
 from everturn.objects.s3 import S3Objects
 from everturn.ports.objects import Objects
-from everturn.testing.memory.objects import MemoryObjects
+from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.port_shape import find_differences
 
 

@@ -5,8 +5,8 @@ import pytest
 from everturn.errors import Conflict
 from everturn.ports.timelines import InboxMoved, OutOfOrder, Timelines
 from everturn.postgres.timelines import PostgresTimelines
-from everturn.testing.memory.timelines import MemoryTimelines
 from everturn.testing.port_shape import find_differences
+from everturn.testing.turns.timelines import MemoryTimelines
 
 
 def test_a_moved_inbox_says_where_it_is_now() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn.model.blocks import GENESIS_HASH
-from everturn.testing.life.exports import build_export
+from everturn.testing.turns.exports import build_export
 from everturn.timeline.export_check import ExportBroken, check_export
 from everturn.timeline.export_lines import ExportWriter
 from everturn.wire.export import EXPORT_LINE, BlockLine, BrokenLine, ExportLine

@@ -3,7 +3,7 @@
 import json
 
 from everturn.model.blocks import GENESIS_HASH
-from everturn.testing.life.exports import build_export
+from everturn.testing.turns.exports import build_export
 from everturn.timeline.export_lines import ExportWriter, chain_line
 from everturn.wire.export import BrokenLine
 

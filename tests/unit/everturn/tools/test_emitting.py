@@ -6,9 +6,9 @@ from pydantic import BaseModel
 from everturn.errors import Conflict, Invalid
 from everturn.model.ids import CallId, ConversationId, TurnId
 from everturn.ports.tool import ToolCall, ToolContext
-from everturn.testing.memory.live_turn import RecordingTurn
 from everturn.testing.stored_files import OWNER
 from everturn.testing.timelines import NOW
+from everturn.testing.turns.live_turn import RecordingTurn
 from everturn.tools.emitting import MAX_DATA_BYTES, MAX_EVENTS, MAX_TEXT_CHARS, ToolEvents
 from everturn.wire.events import ChatTool
 

@@ -15,7 +15,7 @@ from everturn.ports.inbox import KeyBusy, Receipt, TenantFull
 from everturn.ports.limits.queue import QueueDepth
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
-from everturn.testing.memory.presences import MemoryPresences
+from everturn.testing.runs.presences import MemoryPresences
 from everturn.testing.sequential_ids import SequentialIds
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue.fleet import FleetWatch

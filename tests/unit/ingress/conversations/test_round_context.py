@@ -8,7 +8,7 @@ from everturn.model.artifacts import manifest_key
 from everturn.model.blocks import Block, BlockType
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
-from everturn.testing.memory.objects import MemoryObjects
+from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.timelines import TimelineBuilder
 from everturn.timeline.rendering.block_text import render_block
 from everturn.timeline.rendering.rebuilding import hash_text

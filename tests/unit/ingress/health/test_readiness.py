@@ -4,7 +4,7 @@ import asyncio
 
 from everturn.errors import Unavailable
 from everturn.ports.runs.presences import BatteryOutcome, WorkerPresence
-from everturn.testing.memory.presences import MemoryPresences
+from everturn.testing.runs.presences import MemoryPresences
 from ingress.health import readiness
 from ingress.health.readiness import Part, check_parts
 

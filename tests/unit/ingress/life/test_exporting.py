@@ -4,7 +4,7 @@ from everturn.errors import Unavailable
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
 from everturn.ports.life.exports import ExportPage, Section
-from everturn.testing.life.exports import CONVERSATION, build_export
+from everturn.testing.turns.exports import CONVERSATION, build_export
 from everturn.timeline.export_check import check_export
 from everturn.wire.export import EXPORT_LINE, BlockLine, FeedbackLine, HeaderLine
 from ingress.life.exporting import ExportService

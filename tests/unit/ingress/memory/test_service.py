@@ -4,8 +4,8 @@ import pytest
 
 from everturn.errors import NotFound
 from everturn.model.identity import Principal
-from everturn.testing.contracts.user_memories import remembered
 from everturn.testing.memory.user_memories import MemoryUserMemories
+from everturn.testing.memory.user_memories_contract import remembered
 from everturn.wire.cursors import BadCursor, build_cursor
 from ingress.memory.service import MemoryService
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from everturn.testing.contracts.objects import key_of
+from everturn.testing.files.objects import MemoryObjects
+from everturn.testing.files.objects_contract import key_of
 from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.memory.objects import MemoryObjects
 from ingress.operations.sweep_objects import build_sweep_command
 from ingress.resources.sweeping import SweepParts
 

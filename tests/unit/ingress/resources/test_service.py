@@ -8,7 +8,7 @@ import pytest
 from everturn.errors import NotFound, Unavailable
 from everturn.model.artifacts import Artifact
 from everturn.ports.objects import CHUNK_BYTES, AlteredObject
-from everturn.testing.memory.objects import MemoryObjects
+from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.stored_files import OWNER, StoredFiles
 from ingress.admission.metrics import IngressMetrics
 from ingress.resources.ranges import Slice

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from everturn.testing.contracts.objects import key_of
+from everturn.testing.files.objects import MemoryObjects
+from everturn.testing.files.objects_contract import key_of
 from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.memory.objects import MemoryObjects
 from ingress.resources.sweeping import SweepParts, run_sweep
 
 OLD, KNOWN = key_of(b"old"), key_of(b"known")

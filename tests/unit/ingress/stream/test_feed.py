@@ -10,7 +10,7 @@ from everturn.model.ids import ConversationId
 from everturn.model.leases import EventCursor
 from everturn.ports.event_stream import EncodedEvent, Entry
 from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.memory.events import MemoryEvents
+from everturn.testing.streams.events import MemoryEvents
 from ingress.admission.metrics import IngressMetrics
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub

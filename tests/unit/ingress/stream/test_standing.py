@@ -8,7 +8,7 @@ from everturn.errors import Unavailable
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
 from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.memory.events import MemoryEvents
+from everturn.testing.streams.events import MemoryEvents
 from ingress.admission.metrics import IngressMetrics
 from ingress.auth.callers import Caller
 from ingress.errors import unauthorized

@@ -3,10 +3,10 @@
 from everturn.model.artifacts import Artifact, ArtifactKind
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
-from everturn.testing.memory.artifacts import MemoryArtifacts
-from everturn.testing.memory.objects import MemoryObjects
-from everturn.testing.memory.platform import ConversationRow, MemoryPlatform
+from everturn.testing.files.artifacts import MemoryArtifacts
+from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.timelines import build_file
+from everturn.testing.turns.platform import ConversationRow, MemoryPlatform
 
 OWNER = Principal("acme", "main", "ann")
 

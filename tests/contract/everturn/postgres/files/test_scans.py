@@ -8,9 +8,9 @@ import pytest
 from everturn.postgres.artifacts import PostgresArtifacts
 from everturn.postgres.database import open_database
 from everturn.postgres.files.scans import PostgresScans
-from everturn.testing.contracts.stage import Stage
 from everturn.testing.database_roles import Roles
 from everturn.testing.files.scans_contract import ScansContract
+from everturn.testing.turns.stage import Stage
 from everturn_local.servers.databases import DatabaseUrls
 
 

@@ -9,8 +9,8 @@ from everturn.model.signals import ExternalEvent, SignalKind
 from everturn.ports.life import exports as port
 from everturn.ports.life.exports import Section
 from everturn.postgres.life.exports import PostgresExports
-from everturn.testing.contracts.stage import ANN, STRANGERS, Stage, closing, commit, think
 from everturn.testing.database_roles import Roles
+from everturn.testing.turns.stage import ANN, STRANGERS, Stage, closing, commit, think
 from everturn.timeline.export_check import check_export
 from everturn.timeline.export_lines import ExportWriter
 from everturn.wire.export import BlockLine, SignalLine

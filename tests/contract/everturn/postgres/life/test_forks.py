@@ -19,8 +19,8 @@ from everturn.postgres.conversations import PostgresConversations
 from everturn.postgres.life.forks import PostgresForks
 from everturn.postgres.timelines import PostgresTimelines
 from everturn.postgres.turns import PostgresTurns
-from everturn.testing.contracts.stage import ANN, STRANGERS, Stage, closing, commit, think, turn_of
 from everturn.testing.database_roles import Roles
+from everturn.testing.turns.stage import ANN, STRANGERS, Stage, closing, commit, think, turn_of
 
 
 async def talk(stage: Stage, count: int = 2) -> tuple[ConversationId, list[TurnId]]:

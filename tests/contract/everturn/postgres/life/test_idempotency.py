@@ -4,8 +4,8 @@ import pytest
 
 from everturn.ports.inbox import IdempotencyKey, KeyReused
 from everturn.postgres.life.idempotency import save_response, take_key
-from everturn.testing.contracts.stage import ANN, Stage
 from everturn.testing.database_roles import Roles
+from everturn.testing.turns.stage import ANN, Stage
 
 KEY = IdempotencyKey("fork", "key-1", "hash")
 

@@ -6,8 +6,8 @@ from everturn.errors import Invalid
 from everturn.model.artifacts import manifest_key
 from everturn.ports.life.object_rows import MAX_KEYS
 from everturn.postgres.life.object_rows import PostgresObjectRows
-from everturn.testing.contracts.stage import ANN, Stage, turn_of
 from everturn.testing.database_roles import Roles
+from everturn.testing.turns.stage import ANN, Stage, turn_of
 
 
 @pytest.fixture

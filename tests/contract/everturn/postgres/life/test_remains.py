@@ -12,10 +12,10 @@ from everturn.ports.memory.index import EmbeddedSnippet, IndexJob
 from everturn.postgres.conversations import PostgresConversations
 from everturn.postgres.life.remains import PostgresRemainingRows
 from everturn.postgres.memory.index import PostgresSnippetIndex
-from everturn.testing.contracts.memory_search import ENCODER, point, said
-from everturn.testing.contracts.stage import ANN, Stage, commit, think, turn_of
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
+from everturn.testing.memory.search_contract import ENCODER, point, said
+from everturn.testing.turns.stage import ANN, Stage, commit, think, turn_of
 
 
 async def test_an_erasure_leaves_no_row_in_any_table(roles: Roles, postgres_stage: Stage) -> None:

@@ -11,8 +11,8 @@ from everturn.ports.inbox import IdempotencyKey
 from everturn.postgres.conversations import PostgresConversations
 from everturn.postgres.life.remains import PostgresRemainingRows
 from everturn.postgres.life.retention import PostgresRetention
-from everturn.testing.contracts.stage import ANN, Stage
 from everturn.testing.database_roles import Roles
+from everturn.testing.turns.stage import ANN, Stage
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 
 from everturn.postgres.memory.index import PostgresSnippetIndex
 from everturn.postgres.memory.search import PostgresMemorySearch
-from everturn.testing.contracts.memory_search import MemoryDesk
-from everturn.testing.contracts.stage import Stage
 from everturn.testing.database_roles import Roles
+from everturn.testing.memory.search_contract import MemoryDesk
+from everturn.testing.turns.stage import Stage
 
 _people = itertools.count(1)
 

@@ -3,8 +3,8 @@
 from everturn.ports.memory.index import EmbeddedSnippet, SnippetIndex
 from everturn.postgres.conversations import PostgresConversations
 from everturn.postgres.memory.index import PostgresSnippetIndex
-from everturn.testing.contracts.memory_search import ENCODER, MemoryDesk, SnippetIndexContract, point, said
 from everturn.testing.database_roles import Roles
+from everturn.testing.memory.search_contract import ENCODER, MemoryDesk, SnippetIndexContract, point, said
 from everturn.testing.port_shape import find_differences
 
 

@@ -8,7 +8,8 @@ from everturn.model.identity import Principal
 from everturn.ports.memory.search import MemorySearch, Scope
 from everturn.postgres.memory.lexemes import build_lexemes
 from everturn.postgres.memory.search import PostgresMemorySearch
-from everturn.testing.contracts.memory_search import (
+from everturn.testing.database_roles import Roles
+from everturn.testing.memory.search_contract import (
     ENCODER,
     CatalogContract,
     MemoryDesk,
@@ -17,7 +18,6 @@ from everturn.testing.contracts.memory_search import (
     point,
     said,
 )
-from everturn.testing.database_roles import Roles
 from everturn.testing.port_shape import find_differences
 
 

@@ -3,9 +3,9 @@
 from everturn.model.block_bodies import CompletionBody, PromptBody, ThinkingBody
 from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.postgres.memory import texts
-from everturn.testing.contracts.memory_search import MemoryDesk
-from everturn.testing.contracts.stage import TS, commit
 from everturn.testing.database_roles import Roles
+from everturn.testing.memory.search_contract import MemoryDesk
+from everturn.testing.turns.stage import TS, commit
 
 
 async def test_texts_are_read_up_to_a_number_of_bytes(desk: MemoryDesk, roles: Roles) -> None:

@@ -11,10 +11,15 @@ from everturn.model.identity import Principal
 from everturn.model.ids import TurnId
 from everturn.ports.memory.user_memories import MemoryBook, UserMemories
 from everturn.postgres.memory.user_memories import PostgresUserMemories
-from everturn.testing.contracts.stage import Stage, turn_of
-from everturn.testing.contracts.user_memories import BeginTurn, MemoryBookContract, UserMemoriesContract, remembered
 from everturn.testing.database_roles import Roles
+from everturn.testing.memory.user_memories_contract import (
+    BeginTurn,
+    MemoryBookContract,
+    UserMemoriesContract,
+    remembered,
+)
 from everturn.testing.port_shape import find_differences
+from everturn.testing.turns.stage import Stage, turn_of
 
 _people = itertools.count(1)
 

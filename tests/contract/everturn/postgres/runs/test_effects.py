@@ -5,9 +5,9 @@ import pytest
 from everturn.model.commits import Effect, EffectState
 from everturn.postgres.conversations import PostgresConversations
 from everturn.postgres.runs.effects import PostgresEffects
-from everturn.testing.contracts.effects import EffectsContract, build_key
-from everturn.testing.contracts.stage import ANN, Stage
 from everturn.testing.database_roles import Roles
+from everturn.testing.runs.effects_contract import EffectsContract, build_key
+from everturn.testing.turns.stage import ANN, Stage
 
 
 @pytest.fixture

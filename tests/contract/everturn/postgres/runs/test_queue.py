@@ -3,9 +3,9 @@
 import pytest
 
 from everturn.postgres.runs.queue import PostgresQueue
-from everturn.testing.contracts.stage import Stage
 from everturn.testing.database_roles import Roles
 from everturn.testing.limits.queue_contract import QueueContract
+from everturn.testing.turns.stage import Stage
 
 
 class TestPostgresQueue(QueueContract):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from everturn.testing.contracts.stage import Stage
+from everturn.testing.files.artifacts import MemoryArtifacts
 from everturn.testing.files.scans import MemoryScans
 from everturn.testing.files.scans_contract import ScansContract
-from everturn.testing.memory.artifacts import MemoryArtifacts
-from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
 
 
 class TestMemoryScans(ScansContract):

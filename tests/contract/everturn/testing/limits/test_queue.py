@@ -2,10 +2,10 @@
 
 import pytest
 
-from everturn.testing.contracts.stage import Stage
 from everturn.testing.limits.queue import MemoryQueue
 from everturn.testing.limits.queue_contract import QueueContract
-from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
 
 
 class TestMemoryQueue(QueueContract):

@@ -2,15 +2,15 @@
 
 import pytest
 
-from everturn.testing.contracts.memory_search import (
+from everturn.testing.memory.search_contract import (
     CatalogContract,
     MemoryDesk,
     MemorySearchContract,
     SnippetIndexContract,
 )
-from everturn.testing.contracts.stage import Stage
-from everturn.testing.memory.platform import MemoryPlatform
 from everturn.testing.memory.snippets import MemorySnippets
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
 
 
 class TestMemorySnippets(SnippetIndexContract, MemorySearchContract, CatalogContract):

@@ -6,8 +6,8 @@ import pytest
 
 from everturn.model.identity import Principal
 from everturn.model.ids import TurnId
-from everturn.testing.contracts.user_memories import BeginTurn, MemoryBookContract, UserMemoriesContract
 from everturn.testing.memory.user_memories import MemoryUserMemories
+from everturn.testing.memory.user_memories_contract import BeginTurn, MemoryBookContract, UserMemoriesContract
 
 
 @pytest.fixture

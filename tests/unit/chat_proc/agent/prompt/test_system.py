@@ -18,12 +18,12 @@ from everturn.embeddings.hashed import HashedEmbedder
 from everturn.model.llm.decisions import Action
 from everturn.ports.sandbox import Sandbox, SandboxUnavailable
 from everturn.ports.tool import ToolSpec
-from everturn.testing.memory.artifacts import MemoryArtifacts
-from everturn.testing.memory.conversation_reader import MemoryConversationReader
-from everturn.testing.memory.objects import MemoryObjects
-from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.files.artifacts import MemoryArtifacts
+from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.memory.snippets import MemorySnippets
-from everturn.testing.memory.timelines import MemoryTimelines
+from everturn.testing.recall.conversation_reader import MemoryConversationReader
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.tools.web.offered import WebAccess, build_web_tools
 from everturn.wire.execution import Posture
 

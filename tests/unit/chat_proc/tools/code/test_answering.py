@@ -10,9 +10,9 @@ from chat_proc.tools.code.answering import MAX_SIDE_BY_SIDE, ProgramParts, Progr
 from everturn.model.ids import CallId, ConversationId, TurnId
 from everturn.ports.runs.effects import EffectKey
 from everturn.ports.tool import ToolContext
-from everturn.testing.memory.live_turn import RecordingTurn
 from everturn.testing.stored_files import OWNER
 from everturn.testing.timelines import NOW
+from everturn.testing.turns.live_turn import RecordingTurn
 from everturn.wire.execution import GatewayCall, ToolReply
 
 

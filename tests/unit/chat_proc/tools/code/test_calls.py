@@ -15,9 +15,9 @@ from everturn.model.identity import Principal
 from everturn.model.ids import CallId, ConversationId, TurnId
 from everturn.ports.tool import Record, ToolCall, ToolContext, ToolOutcome
 from everturn.telemetry.redaction import Redactor
-from everturn.testing.memory.live_turn import RecordingTurn
-from everturn.testing.memory.platform import ConversationRow, MemoryPlatform
 from everturn.testing.timelines import NOW
+from everturn.testing.turns.live_turn import RecordingTurn
+from everturn.testing.turns.platform import ConversationRow, MemoryPlatform
 from everturn.wire.arguments import hash_arguments
 from everturn.wire.execution import CallRecord, GatewayCall, ToolReply
 

@@ -8,9 +8,9 @@ from everturn.model.commits import Effect, EffectState
 from everturn.model.ids import CallId, TurnId
 from everturn.model.leases import Lease
 from everturn.ports.runs.effects import MAX_RESULT_CHARS, EffectKey, EffectRecord
-from everturn.testing.memory.effects import MemoryEffects
-from everturn.testing.memory.live_turn import RecordingTurn
-from everturn.testing.memory.platform import ConversationRow, MemoryPlatform
+from everturn.testing.runs.effects import MemoryEffects
+from everturn.testing.turns.live_turn import RecordingTurn
+from everturn.testing.turns.platform import ConversationRow, MemoryPlatform
 from everturn.wire.execution import ToolReply
 
 KEY = EffectKey(TurnId("turn_1"), CallId("call_1"), "mail.send", "a" * 64, 1)

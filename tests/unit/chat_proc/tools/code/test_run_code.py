@@ -21,8 +21,8 @@ from everturn.model.blocks import canonical_json
 from everturn.model.commits import Effect
 from everturn.ports.sandbox import Receipt, RunArtifact, RunError, RunRequest, RunResult, ToolCaller
 from everturn.ports.tool import ToolOutcome
-from everturn.testing.memory.live_turn import RecordingTurn
 from everturn.testing.timelines import TimelineBuilder, build_file
+from everturn.testing.turns.live_turn import RecordingTurn
 from everturn.wire.execution import GatewayCall, Posture, RunLimits, ToolReply
 
 PNG = b"\x89PNG\r\n\x1a\n...."

@@ -31,12 +31,12 @@ from everturn.model.ids import ConversationId, PlanId, TurnId
 from everturn.model.llm.sources import Source
 from everturn.model.plans import PlanMoment, mark_steps, new_plan
 from everturn.ports.tool import NO_SOURCE_POOL, SourcePool, ToolContext
-from everturn.testing.memory.artifacts import MemoryArtifacts
-from everturn.testing.memory.conversation_reader import MemoryConversationReader
-from everturn.testing.memory.platform import ConversationRow, MemoryPlatform
-from everturn.testing.memory.timelines import MemoryTimelines
+from everturn.testing.files.artifacts import MemoryArtifacts
+from everturn.testing.recall.conversation_reader import MemoryConversationReader
 from everturn.testing.stored_files import OWNER, StoredFiles
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+from everturn.testing.turns.platform import ConversationRow, MemoryPlatform
+from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.timeline.ref_owners import qualify_text
 
 CSV = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")

@@ -1,8 +1,8 @@
 """A program says what it is at."""
 
 from chat_proc.tools.io.show_progress import ShowProgressTool
-from everturn.testing.memory.live_turn import RecordingTurn
 from everturn.testing.timelines import TimelineBuilder
+from everturn.testing.turns.live_turn import RecordingTurn
 
 
 async def test_clients_are_told_at_once(call_tool) -> None:

@@ -6,16 +6,16 @@ import pytest
 
 from everturn.model.ids import CallId, ConversationId, TurnId
 from everturn.ports.tool import Tool, ToolCall, ToolContext, ToolOutcome
-from everturn.testing.contracts.memory_search import MemoryDesk
-from everturn.testing.contracts.stage import Stage
 from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.memory.inbox import MemoryInbox
-from everturn.testing.memory.leases import MemoryLeases
-from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.memory.search_contract import MemoryDesk
 from everturn.testing.memory.snippets import MemorySnippets
-from everturn.testing.memory.timelines import MemoryTimelines
 from everturn.testing.sequential_ids import SequentialIds
 from everturn.testing.timelines import NOW
+from everturn.testing.turns.inbox import MemoryInbox
+from everturn.testing.turns.leases import MemoryLeases
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
+from everturn.testing.turns.timelines import MemoryTimelines
 
 Call = Callable[..., Awaitable[ToolOutcome]]
 

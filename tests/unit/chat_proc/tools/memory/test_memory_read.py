@@ -4,8 +4,8 @@ import pytest
 
 from chat_proc.tools.memory.memory_read import MemoryReadTool
 from everturn.errors import Unavailable
-from everturn.testing.contracts.user_memories import remembered
 from everturn.testing.memory.user_memories import MemoryUserMemories
+from everturn.testing.memory.user_memories_contract import remembered
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from everturn.model.identity import Principal
 from everturn.model.memory.snippets import SnippetTarget
 from everturn.ports.memory.embedder import EmbedderUnavailable, Vector
 from everturn.ports.memory.search import CatalogPage, CatalogQuery, FoundSnippet, SnippetQuery
-from everturn.testing.contracts.memory_search import MemoryDesk, said
+from everturn.testing.memory.search_contract import MemoryDesk, said
 
 
 class Down:

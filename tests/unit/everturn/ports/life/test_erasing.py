@@ -6,10 +6,10 @@ from everturn.model.artifacts import object_key
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
 from everturn.ports.life.erasing import delete_erased_objects
+from everturn.testing.files.artifacts import MemoryArtifacts
+from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.memory.artifacts import MemoryArtifacts
-from everturn.testing.memory.objects import MemoryObjects
-from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.turns.platform import MemoryPlatform
 
 ANN = Principal("acme", "support", "ann")
 MINE, FORK = ConversationId("conv_mine"), ConversationId("conv_fork")

@@ -10,10 +10,10 @@ from everturn.model.leases import ORIGIN, EventCursor
 from everturn.ports.event_stream import EncodedEvent, Entry
 from everturn.ports.life.remains import RemainingRows, find_remains
 from everturn.postgres.life.remains import PostgresRemainingRows
-from everturn.testing.memory.events import MemoryEvents
-from everturn.testing.memory.objects import MemoryObjects
+from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.port_shape import find_differences
 from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.streams.events import MemoryEvents
 
 GONE = SequentialIds().conversation()
 

@@ -4,8 +4,8 @@ import pytest
 
 from everturn.ports.recall.conversation_reader import ConversationReader
 from everturn.postgres.conversation_reader import PostgresConversationReader
-from everturn.testing.memory.conversation_reader import MemoryConversationReader
 from everturn.testing.port_shape import find_differences
+from everturn.testing.recall.conversation_reader import MemoryConversationReader
 
 
 @pytest.mark.parametrize("driver", [PostgresConversationReader, MemoryConversationReader])

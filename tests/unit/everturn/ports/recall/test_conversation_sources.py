@@ -4,8 +4,8 @@ import pytest
 
 from everturn.ports.recall.conversation_sources import ConversationSources
 from everturn.postgres.timelines import PostgresTimelines
-from everturn.testing.memory.timelines import MemoryTimelines
 from everturn.testing.port_shape import find_differences
+from everturn.testing.turns.timelines import MemoryTimelines
 
 
 @pytest.mark.parametrize("driver", [PostgresTimelines, MemoryTimelines])

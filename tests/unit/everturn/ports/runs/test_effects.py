@@ -7,8 +7,8 @@ import pytest
 from everturn.model.ids import CallId, TurnId
 from everturn.ports.runs.effects import EffectKey, EffectLedger
 from everturn.postgres.runs.effects import PostgresEffects
-from everturn.testing.memory.effects import MemoryEffects
 from everturn.testing.port_shape import find_differences
+from everturn.testing.runs.effects import MemoryEffects
 
 KEY = EffectKey(TurnId("turn_1"), CallId("call_1"), "mail.send", "a" * 64, 1)
 

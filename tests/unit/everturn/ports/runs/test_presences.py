@@ -4,8 +4,8 @@ import pytest
 
 from everturn.ports.runs.presences import Presences
 from everturn.redis.presences import RedisPresences
-from everturn.testing.memory.presences import MemoryPresences
 from everturn.testing.port_shape import find_differences
+from everturn.testing.runs.presences import MemoryPresences
 
 
 @pytest.mark.parametrize("driver", [RedisPresences, MemoryPresences])

@@ -2,15 +2,15 @@
 
 import pytest
 
-from everturn.testing.contracts.stage import Stage
+from everturn.testing.files.artifacts import MemoryArtifacts
 from everturn.testing.files.scans import MemoryScans
 from everturn.testing.files.scans_contract import ScansContract
-from everturn.testing.memory.artifacts import MemoryArtifacts
-from everturn.testing.memory.inbox import MemoryInbox
-from everturn.testing.memory.leases import MemoryLeases
-from everturn.testing.memory.platform import MemoryPlatform
-from everturn.testing.memory.timelines import MemoryTimelines
 from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.turns.inbox import MemoryInbox
+from everturn.testing.turns.leases import MemoryLeases
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
+from everturn.testing.turns.timelines import MemoryTimelines
 
 
 class Forgetful(MemoryScans):

@@ -7,15 +7,15 @@ import pytest
 from everturn.model.identity import Lane
 from everturn.model.ids import ConversationId
 from everturn.ports.limits.queue import QueueDepth
-from everturn.testing.contracts.stage import Stage
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.limits.queue import MemoryQueue
 from everturn.testing.limits.queue_contract import QueueContract
-from everturn.testing.memory.inbox import MemoryInbox
-from everturn.testing.memory.leases import MemoryLeases
-from everturn.testing.memory.platform import MemoryPlatform
-from everturn.testing.memory.timelines import MemoryTimelines
 from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.turns.inbox import MemoryInbox
+from everturn.testing.turns.leases import MemoryLeases
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
+from everturn.testing.turns.timelines import MemoryTimelines
 
 
 class Leaky(MemoryQueue):

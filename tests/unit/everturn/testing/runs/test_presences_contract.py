@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.ports.runs.presences import WorkerPresence
-from everturn.testing.memory.presences import MemoryPresences
+from everturn.testing.runs.presences import MemoryPresences
 from everturn.testing.runs.presences_contract import PresencesContract
 
 

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from everturn.errors import Conflict
 from everturn.model.ids import CallId, ConversationId, TurnId
 from everturn.ports.tool import Tool, ToolCall, ToolContext, ToolOutcome
-from everturn.testing.memory.live_turn import RecordingTurn
 from everturn.testing.stored_files import OWNER
 from everturn.testing.timelines import NOW
+from everturn.testing.turns.live_turn import RecordingTurn
 from everturn.tools.described.descriptor import DescribedTool, ToolModule
 from everturn.tools.described.function_tool import FunctionTool
 from everturn.tools.described.loading import load_tools

@@ -2,7 +2,7 @@
 
 from everturn.ports.runs.presences import WorkerPresence
 from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.memory.presences import MemoryPresences
+from everturn.testing.runs.presences import MemoryPresences
 from ingress.admission.queue.fleet import GUESSED_TURN_S, Fleet, FleetWatch, build_fleet
 
 

@@ -10,8 +10,8 @@ from everturn.ports.limits.queue import QueueDepth
 from everturn.ports.runs.presences import WorkerPresence
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
-from everturn.testing.memory.doorbells import MemoryDoorbells
-from everturn.testing.memory.presences import MemoryPresences
+from everturn.testing.runs.presences import MemoryPresences
+from everturn.testing.streams.doorbells import MemoryDoorbells
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue.fleet import FleetWatch
 from ingress.admission.queue.gate import QueueCaps, WorkGate

@@ -6,7 +6,7 @@ from everturn.errors import NotFound
 from everturn.model.artifacts import Artifact
 from everturn.model.ids import ArtifactId
 from everturn.ports.files.scans import MAX_TARGETS, REVOKED, ScanTarget
-from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.turns.platform import MemoryPlatform
 
 
 class MemoryScans:

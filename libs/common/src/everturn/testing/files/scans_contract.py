@@ -7,7 +7,7 @@ from everturn.model.artifacts import Artifact
 from everturn.model.ids import ConversationId
 from everturn.ports.artifacts import Artifacts, Revoked
 from everturn.ports.files.scans import Scans
-from everturn.testing.contracts.stage import ANN, Stage, turn_of
+from everturn.testing.turns.stage import ANN, Stage, turn_of
 
 
 async def attach(stage: Stage) -> tuple[ConversationId, Artifact]:

@@ -3,7 +3,7 @@
 from everturn.model.identity import Lane
 from everturn.model.turns import TurnStatus
 from everturn.ports.limits.queue import QueueDepth
-from everturn.testing.memory.platform import MemoryPlatform
+from everturn.testing.turns.platform import MemoryPlatform
 
 
 class MemoryQueue:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from everturn.model.identity import Lane, Principal
 from everturn.ports.limits.queue import Queue, QueueDepth
-from everturn.testing.contracts.stage import Stage
+from everturn.testing.turns.stage import Stage
 
 
 class QueueContract:

@@ -20,7 +20,7 @@ from everturn.ports.memory.search import (
     Scope,
     SnippetQuery,
 )
-from everturn.testing.memory.platform import MemoryPlatform, TurnRow, same_owner
+from everturn.testing.turns.platform import MemoryPlatform, TurnRow, same_owner
 
 SAID = frozenset(
     {

@@ -1,0 +1,224 @@
+"""Accepting messages and signals in memory. No share of lanes: every new turn's doorbell is rung at once."""
+
+from dataclasses import replace
+
+from everturn.errors import Conflict, NotFound
+from everturn.model.artifacts import Artifact
+from everturn.model.conversations import ConversationState
+from everturn.model.identity import Lane, Principal, lane_of
+from everturn.model.ids import ConversationId, SignalId, TurnId
+from everturn.model.signals import Signal, SignalKind, SignalState, ref_kind
+from everturn.model.turns import RequestEvent, Turn, TurnRequest, TurnStatus
+from everturn.model.uploads import UploadPlace, build_attachments
+from everturn.ports.inbox import (
+    MAX_OPEN_SIGNALS,
+    TENANT_QUEUED_MAX,
+    IdempotencyKey,
+    InboxFull,
+    IncomingMessage,
+    IncomingSignal,
+    KeyReused,
+    Receipt,
+    TenantFull,
+)
+from everturn.testing.turns.platform import (
+    ConversationRow,
+    MemoryPlatform,
+    SignalRow,
+    TurnRow,
+    UsedKey,
+    build_request_events,
+)
+
+
+class MemoryInbox:
+    """Implements Inbox."""
+
+    def __init__(self, platform: MemoryPlatform, *, tenant_max: int = TENANT_QUEUED_MAX) -> None:
+        self._platform = platform
+        self._tenant_max = tenant_max
+
+    async def accept_message(
+        self, principal: Principal, message: IncomingMessage, key: IdempotencyKey | None
+    ) -> Receipt:
+        if (replayed := self._replay(principal, key)) is not None:
+            return replayed
+        if message.create:
+            self._check_tenant(principal.tenant, lane_of(principal.roles))
+            row = ConversationRow(message.conversation_id, principal, message.bundle_id)
+            self._platform.conversations[row.id] = row
+        row = self._platform.conversation(principal, message.conversation_id)
+        if _is_at_rest(row):
+            self._check_target(row, message)
+            receipt = self._open_turn_of_message(row, principal, message)
+        else:
+            kind = message.kind or SignalKind.FOLLOWUP
+            signal = IncomingSignal(message.signal_id, kind, message.text, message.uploads, message.target_turn_id)
+            receipt = self._append_signal(row, principal, signal)
+        return self._keep(principal, key, receipt)
+
+    async def accept_signal(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        signal: IncomingSignal,
+        key: IdempotencyKey | None,
+    ) -> Receipt:
+        if (replayed := self._replay(principal, key)) is not None:
+            return replayed
+        row = self._platform.conversation(principal, conversation_id)
+        if signal.event is not None and signal.target_turn_id is None and _is_at_rest(row):
+            return self._keep(principal, key, self._accept_event(row, principal, signal))
+        return self._keep(principal, key, self._append_signal(row, principal, signal))
+
+    async def load_signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> Signal:
+        return self._signal(principal, conversation_id, signal_id).signal
+
+    async def save_signal_text(
+        self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId, text: str
+    ) -> Signal:
+        row = self._signal(principal, conversation_id, signal_id)
+        if row.signal.state is not SignalState.ACCEPTED:
+            raise Conflict(f"The signal is {row.signal.state.value} already.")
+        row.signal = replace(row.signal, text=text)
+        self._platform.conversations[conversation_id].inbox_seq += 1
+        return row.signal
+
+    async def retract_signal(
+        self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId
+    ) -> Signal:
+        row = self._signal(principal, conversation_id, signal_id)
+        if row.signal.state not in (SignalState.ACCEPTED, SignalState.RETRACTED):
+            raise Conflict(f"The signal is {row.signal.state.value} already.")
+        row.signal = replace(row.signal, state=SignalState.RETRACTED)
+        self._platform.conversations[conversation_id].inbox_seq += 1
+        return row.signal
+
+    def _check_target(self, row: ConversationRow, message: IncomingMessage) -> None:
+        own = [turn.turn.id for turn in self._platform.turns_of(row.id)]
+        if message.target_turn_id is not None and message.target_turn_id not in own:
+            raise Conflict(f"{message.target_turn_id} is no turn of this conversation.")
+
+    def _open_turn_of_message(self, row: ConversationRow, principal: Principal, message: IncomingMessage) -> Receipt:
+        attachments = build_attachments(message.uploads, UploadPlace(principal, row.id, message.turn_id))
+        row.artifacts.extend(attachments)
+        request = TurnRequest(message.text, attachments, message.bundle_id or row.bundle_id)
+        return self._open_turn(row, principal, message.turn_id, request)
+
+    def _accept_event(self, row: ConversationRow, principal: Principal, incoming: IncomingSignal) -> Receipt:
+        if incoming.event is None or incoming.turn_id is None:
+            raise Conflict("No turn is open.")
+        place = UploadPlace(principal, row.id, incoming.turn_id, (incoming.event.kind, incoming.signal_id))
+        attachments = build_attachments(incoming.uploads, place)
+        if incoming.event.reactive:
+            row.artifacts.extend(attachments)
+            event = RequestEvent(incoming.signal_id, incoming.text, incoming.event, attachments)
+            return self._open_turn(row, principal, incoming.turn_id, TurnRequest("", (), row.bundle_id, (event,)))
+        if len(self._parked(row)) >= MAX_OPEN_SIGNALS:
+            raise InboxFull(f"{MAX_OPEN_SIGNALS} wait already.")
+        row.artifacts.extend(attachments)
+        self._insert(row, None, incoming, attachments)
+        lane = lane_of(principal.roles)
+        return Receipt(row.id, None, incoming.signal_id, SignalState.ACCEPTED, ring=False, lane=lane)
+
+    def _parked(self, row: ConversationRow) -> list[SignalRow]:
+        own = [signal for signal in self._platform.signals.values() if signal.conversation_id == row.id]
+        waiting = [each for each in own if each.signal.turn_id is None and each.signal.state is SignalState.ACCEPTED]
+        return sorted(waiting, key=lambda each: each.inbox_seq)
+
+    def _open_turn(self, row: ConversationRow, principal: Principal, turn_id: TurnId, request: TurnRequest) -> Receipt:
+        lane = lane_of(principal.roles)
+        self._check_tenant(principal.tenant, lane)
+        waited: list[RequestEvent] = []
+        for parked in self._parked(row):
+            waited += build_request_events([parked.signal])
+            parked.signal = replace(parked.signal, state=SignalState.PROMOTED, promoted_to=turn_id)
+        turn = Turn(
+            id=turn_id,
+            conversation_id=row.id,
+            ordinal=len(self._platform.turns_of(row.id)) + 1,
+            status=TurnStatus.QUEUED,
+            attempt=0,
+            request=replace(request, events=(*waited, *request.events)),
+            created_at=self._platform.clock.now(),
+        )
+        self._platform.turns[turn.id] = TurnRow(turn, principal, lane, principal.roles)
+        row.state = ConversationState.QUEUED
+        row.inbox_seq += 1
+        return Receipt(row.id, turn.id, None, None, ring=True, lane=lane)
+
+    def _check_tenant(self, tenant: str, lane: Lane) -> None:
+        rows = [row for row in self._platform.turns.values() if (row.principal.tenant, row.lane) == (tenant, lane)]
+        if sum(row.turn.status is TurnStatus.QUEUED for row in rows) >= self._tenant_max:
+            raise TenantFull(f"{self._tenant_max} turns wait on the lane {lane.value}.")
+
+    def _append_signal(self, row: ConversationRow, principal: Principal, incoming: IncomingSignal) -> Receipt:
+        turn = self._platform.open_turn(row.id)
+        if turn is None:
+            raise Conflict("No turn is open.")
+        turn_id = turn.turn.id
+        if incoming.target_turn_id not in (None, turn_id):
+            raise Conflict(f"{incoming.target_turn_id} is not the open turn.")
+        self._check_room(turn_id, incoming.kind)
+        place = UploadPlace(principal, row.id, turn_id, (ref_kind(incoming.kind, incoming.event), incoming.signal_id))
+        attachments = build_attachments(incoming.uploads, place)
+        row.artifacts.extend(attachments)
+        self._insert(row, turn_id, incoming, attachments)
+        ring = incoming.kind is SignalKind.CANCEL and turn.turn.status is TurnStatus.QUEUED
+        lane = Lane.CONTROL if ring else turn.lane
+        return Receipt(row.id, turn_id, incoming.signal_id, SignalState.ACCEPTED, ring=ring, lane=lane)
+
+    def _insert(
+        self,
+        row: ConversationRow,
+        turn_id: TurnId | None,
+        incoming: IncomingSignal,
+        attachments: tuple[Artifact, ...],
+    ) -> None:
+        row.inbox_seq += 1
+        signal = Signal(
+            id=incoming.signal_id,
+            turn_id=turn_id,
+            kind=incoming.kind,
+            text=incoming.text,
+            state=SignalState.ACCEPTED,
+            created_at=self._platform.clock.now(),
+            attachments=attachments,
+            event=incoming.event,
+        )
+        self._platform.signals[signal.id] = SignalRow(signal, row.id, row.inbox_seq)
+
+    def _check_room(self, turn_id: TurnId, kind: SignalKind) -> None:
+        signals = [row.signal for row in self._platform.signals.values() if row.signal.turn_id == turn_id]
+        alike = [signal for signal in signals if (signal.kind is SignalKind.CANCEL) is (kind is SignalKind.CANCEL)]
+        waiting = [signal for signal in alike if signal.state is SignalState.ACCEPTED]
+        if len(waiting) >= MAX_OPEN_SIGNALS:
+            raise InboxFull(f"{MAX_OPEN_SIGNALS} wait already.")
+
+    def _signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> SignalRow:
+        self._platform.conversation(principal, conversation_id)
+        row = self._platform.signals.get(signal_id)
+        if row is None or row.conversation_id != conversation_id:
+            raise NotFound(signal_id)
+        return row
+
+    def _replay(self, principal: Principal, key: IdempotencyKey | None) -> Receipt | None:
+        used = None if key is None else self._platform.keys.get(_key(principal, key))
+        if key is None or used is None:
+            return None
+        if used.request_hash != key.request_hash:
+            raise KeyReused()
+        return replace(used.receipt, ring=False, replayed=True)
+
+    def _keep(self, principal: Principal, key: IdempotencyKey | None, receipt: Receipt) -> Receipt:
+        if key is not None:
+            self._platform.keys[_key(principal, key)] = UsedKey(key.request_hash, receipt)
+        return receipt
+
+
+def _is_at_rest(row: ConversationRow) -> bool:
+    return row.state in (ConversationState.IDLE, ConversationState.ERROR)
+
+
+def _key(principal: Principal, key: IdempotencyKey) -> tuple[str, str, str, str, str]:
+    return (principal.tenant, principal.project, principal.user_id, key.route, key.key)

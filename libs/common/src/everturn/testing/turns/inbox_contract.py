@@ -1,0 +1,168 @@
+"""The contract of Inbox as tests; a subclass or its module defines the fixture `stage`."""
+
+import pytest
+
+from everturn.errors import Conflict, NotFound
+from everturn.model.identity import Lane
+from everturn.model.signals import SignalKind, SignalState
+from everturn.model.turns import TurnStatus
+from everturn.ports.inbox import MAX_OPEN_SIGNALS, IdempotencyKey, InboxFull, IncomingMessage, KeyReused
+from everturn.testing.turns.stage import STRANGERS, Stage, closing, turn_of
+
+
+class InboxContract:
+    """What every Inbox keeps."""
+
+    async def test_a_message_to_a_new_conversation_opens_its_first_turn(self, stage: Stage) -> None:
+        receipt = await stage.say("Hello \x00 \u202e\n")
+
+        turn = await stage.timelines.load_turn(stage.principal, turn_of(receipt))
+        assert (turn.ordinal, turn.status, turn.request.text) == (1, TurnStatus.QUEUED, "Hello \x00 \u202e\n")
+        assert (receipt.signal_id, receipt.ring, receipt.lane) == (None, True, Lane.PAID)
+
+    async def test_a_message_to_a_busy_conversation_becomes_a_followup(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+
+        receipt = await stage.say("And this.", claim.lease.conversation_id)
+
+        (signal,) = await stage.timelines.load_signals(stage.principal, turn_of(receipt))
+        assert (signal.id, signal.kind, signal.text) == (receipt.signal_id, SignalKind.FOLLOWUP, "And this.")
+        assert (receipt.turn_id, receipt.state, receipt.ring) == (claim.turn_id, SignalState.ACCEPTED, False)
+
+    async def test_a_message_after_a_turn_has_ended_opens_the_next_one(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq, failed=True))
+
+        receipt = await stage.say("Again.", claim.lease.conversation_id)
+
+        assert receipt.signal_id is None
+        assert (await stage.timelines.load_turn(stage.principal, turn_of(receipt))).ordinal == 2
+
+    async def test_the_same_key_gets_the_first_answer_and_does_nothing(self, stage: Stage) -> None:
+        key = IdempotencyKey("messages", stage.ids.call(), "hash")
+        first = await stage.say(key=key)
+
+        again = await stage.say(key=key)
+
+        assert again.replayed and not again.ring
+        assert (again.conversation_id, again.turn_id) == (first.conversation_id, first.turn_id)
+        assert await stage.timelines.load_signals(stage.principal, turn_of(first)) == ()
+
+    async def test_the_same_key_for_another_request_is_refused(self, stage: Stage) -> None:
+        key = stage.ids.call()
+        await stage.say(key=IdempotencyKey("messages", key, "hash"))
+
+        with pytest.raises(KeyReused):
+            await stage.say(key=IdempotencyKey("messages", key, "other"))
+
+    async def test_the_same_key_on_another_route_is_another_key(self, stage: Stage) -> None:
+        key = stage.ids.call()
+        await stage.say(key=IdempotencyKey("messages", key, "hash"))
+
+        receipt = await stage.say(key=IdempotencyKey("signals", key, "other"))
+
+        assert not receipt.replayed
+
+    async def test_a_target_that_is_not_the_open_turn_is_refused_and_leaves_nothing(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        conversation_id = claim.lease.conversation_id
+        message = IncomingMessage(
+            conversation_id, False, "x", (), stage.ids.turn(), stage.ids.signal(), target_turn_id=stage.ids.turn()
+        )
+
+        with pytest.raises(Conflict):
+            await stage.inbox.accept_message(stage.principal, message, None)
+
+        assert await stage.leases.renew({conversation_id: claim.lease.fence}) == {conversation_id: claim.inbox_seq}
+
+    async def test_a_signal_needs_an_open_turn(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+
+        with pytest.raises(Conflict):
+            await stage.signal(claim.lease.conversation_id, SignalKind.STEER, "left")
+
+    async def test_only_the_cancel_of_a_queued_turn_rings_on_the_control_lane(self, stage: Stage) -> None:
+        receipt = await stage.say()
+
+        queued = await stage.signal(receipt.conversation_id, SignalKind.CANCEL)
+        await stage.claim(receipt.conversation_id)
+        running = await stage.signal(receipt.conversation_id, SignalKind.CANCEL)
+
+        assert (queued.ring, queued.lane) == (True, Lane.CONTROL)
+        assert not running.ring
+
+    async def test_signals_come_in_the_order_they_were_said(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+
+        receipts = [await stage.say(text, claim.lease.conversation_id) for text in "cab"]
+
+        signals = await stage.timelines.load_signals(stage.principal, turn_of(receipts[0]))
+        assert [signal.text for signal in signals] == ["c", "a", "b"]
+
+    async def test_a_full_inbox_takes_only_cancels_until_a_signal_is_settled(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        conversation_id = claim.lease.conversation_id
+        receipts = [await stage.say("More.", conversation_id) for _ in range(MAX_OPEN_SIGNALS)]
+
+        with pytest.raises(InboxFull):
+            await stage.say("One too many.", conversation_id)
+        cancel = await stage.signal(conversation_id, SignalKind.CANCEL)
+
+        assert cancel.signal_id is not None
+        for signal_id in (cancel.signal_id, receipts[0].signal_id):
+            assert signal_id is not None
+            await stage.inbox.retract_signal(stage.principal, conversation_id, signal_id)
+        await stage.say("Now there is room.", conversation_id)
+
+    async def test_an_accepted_signal_can_be_edited_and_the_edit_counts_as_news(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        conversation_id = claim.lease.conversation_id
+        receipt = await stage.say("wrong", conversation_id)
+        assert receipt.signal_id is not None
+        before = await stage.leases.renew({conversation_id: claim.lease.fence})
+
+        await stage.inbox.save_signal_text(stage.principal, conversation_id, receipt.signal_id, "right")
+
+        after = await stage.leases.renew({conversation_id: claim.lease.fence})
+        signal = await stage.inbox.load_signal(stage.principal, conversation_id, receipt.signal_id)
+        assert (signal.text, signal.state) == ("right", SignalState.ACCEPTED)
+        assert after[conversation_id] > before[conversation_id]
+
+    async def test_a_retracted_signal_is_gone_for_good(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        conversation_id = claim.lease.conversation_id
+        receipt = await stage.say("oops", conversation_id)
+        assert receipt.signal_id is not None
+
+        await stage.inbox.retract_signal(stage.principal, conversation_id, receipt.signal_id)
+        again = await stage.inbox.retract_signal(stage.principal, conversation_id, receipt.signal_id)
+
+        assert again.state is SignalState.RETRACTED
+        assert await stage.timelines.load_signals(stage.principal, turn_of(receipt)) == ()
+        with pytest.raises(Conflict):
+            await stage.inbox.save_signal_text(stage.principal, conversation_id, receipt.signal_id, "x")
+
+    async def test_uploads_are_addressed_by_what_the_message_became(self, stage: Stage) -> None:
+        receipt = await stage.say(uploads=(stage.upload(),))
+        followup = await stage.say("More.", receipt.conversation_id, uploads=(stage.upload(),))
+
+        turn = await stage.timelines.load_turn(stage.principal, turn_of(receipt))
+        (signal,) = await stage.timelines.load_signals(stage.principal, turn_of(receipt))
+        assert turn.request.attachments[0].path == f"{receipt.turn_id}/attachments/sales.csv"
+        assert str(followup.signal_id) in signal.attachments[0].path
+
+    async def test_nobody_else_can_say_or_see_anything(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        conversation_id = claim.lease.conversation_id
+        receipt = await stage.say("mine", conversation_id)
+        assert receipt.signal_id is not None
+
+        for stranger in STRANGERS:
+            message = IncomingMessage(conversation_id, False, "x", (), stage.ids.turn(), stage.ids.signal())
+            with pytest.raises(NotFound):
+                await stage.inbox.accept_message(stranger, message, None)
+            with pytest.raises(NotFound):
+                await stage.inbox.load_signal(stranger, conversation_id, receipt.signal_id)
+            with pytest.raises(NotFound):
+                await stage.inbox.retract_signal(stranger, conversation_id, receipt.signal_id)

@@ -1,0 +1,19 @@
+"""The in-memory effect ledger keeps the contract that Postgres keeps."""
+
+import pytest
+
+from everturn.testing.runs.effects import MemoryEffects
+from everturn.testing.runs.effects_contract import EffectsContract
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
+
+
+@pytest.fixture
+def ledger(memory_platform: MemoryPlatform) -> MemoryEffects:
+    return MemoryEffects(memory_platform)
+
+
+class TestMemoryEffects(EffectsContract):
+    @pytest.fixture
+    def stage(self, memory_stage: Stage) -> Stage:
+        return memory_stage

@@ -1,0 +1,21 @@
+"""The presences in memory keep the contract that Redis keeps, and can be down."""
+
+import pytest
+
+from everturn.errors import Unavailable
+from everturn.testing.runs.presences import MemoryPresences
+from everturn.testing.runs.presences_contract import PresencesContract
+
+
+class TestMemoryPresences(PresencesContract):
+    @pytest.fixture
+    def presences(self) -> MemoryPresences:
+        return MemoryPresences()
+
+
+async def test_while_down_nobody_is_told_of() -> None:
+    presences = MemoryPresences()
+    presences.down = True
+
+    with pytest.raises(Unavailable):
+        await presences.load_all()

@@ -1,0 +1,21 @@
+"""The in-memory doorbells keep the contract that Redis keeps, and can be down."""
+
+import pytest
+
+from everturn.errors import Unavailable
+from everturn.testing.streams.doorbells import MemoryDoorbells
+from everturn.testing.streams.doorbells_contract import DoorbellsContract
+
+
+class TestMemoryDoorbells(DoorbellsContract):
+    @pytest.fixture
+    def doorbells(self) -> MemoryDoorbells:
+        return MemoryDoorbells()
+
+
+async def test_while_down_a_check_says_so() -> None:
+    doorbells = MemoryDoorbells()
+    doorbells.down = True
+
+    with pytest.raises(Unavailable):
+        await doorbells.check()

@@ -1,0 +1,34 @@
+"""The in-memory event streams keep the contract that Redis keeps, and can be lost and down."""
+
+import pytest
+
+from everturn.errors import Unavailable
+from everturn.ports.event_stream import EventsLost
+from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.streams.events import MemoryEvents
+from everturn.testing.streams.events_contract import Events, EventsContract, entry
+
+
+class TestMemoryEvents(EventsContract):
+    @pytest.fixture
+    def events(self) -> Events:
+        both = MemoryEvents()
+        return Events(both, both, both)
+
+
+async def test_after_a_loss_only_a_first_entry_is_taken() -> None:
+    events, conversation_id = MemoryEvents(), SequentialIds().conversation()
+    await events.publish(conversation_id, entry(1, 1, 1), first=True)
+
+    events.lose_all()
+
+    with pytest.raises(EventsLost):
+        await events.publish(conversation_id, entry(1, 2, 2), first=False)
+
+
+async def test_while_down_nothing_is_published() -> None:
+    events = MemoryEvents()
+    events.down = True
+
+    with pytest.raises(Unavailable):
+        await events.publish(SequentialIds().conversation(), entry(1, 1, 1), first=True)

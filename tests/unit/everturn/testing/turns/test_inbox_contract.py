@@ -1,0 +1,22 @@
+"""An inbox that forgets keys breaks the contract."""
+
+from dataclasses import replace
+
+import pytest
+
+from everturn.testing.turns.inbox import MemoryInbox
+from everturn.testing.turns.inbox_contract import InboxContract
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
+
+
+class Forgetful(MemoryInbox):
+    def _keep(self, principal, key, receipt):
+        return receipt
+
+
+async def test_an_inbox_that_forgets_keys_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+    broken = replace(stage, inbox=Forgetful(platform))
+
+    with pytest.raises(AssertionError):
+        await InboxContract().test_the_same_key_gets_the_first_answer_and_does_nothing(broken)
