@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from fastapi import FastAPI, Request
@@ -58,7 +59,7 @@ from ingress.feedback.service import FeedbackService
 from ingress.guests import endpoints as guests
 from ingress.health import docs
 from ingress.health import endpoints as health
-from ingress.health.readiness import Part
+from ingress.health.readiness import CHECK_TIMEOUT_S, Part
 from ingress.life import endpoints as life
 from ingress.life.exporting import ExportService
 from ingress.life.forking import ForkService
@@ -183,7 +184,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.presences = parts.presences
     app.state.parts = {
         "postgres": Part(parts.check_database),
-        "redis": Part(parts.wires.doorbells.check),
+        "redis": Part(partial(parts.wires.doorbells.check, limit_s=CHECK_TIMEOUT_S)),
         "objects": Part(parts.objects.check, note=parts.objects.kind),
         "file checks": Part(parts.structure.check_ready, required=False),
         "antivirus": Part(parts.antivirus.check, required=False, note=parts.antivirus.name),

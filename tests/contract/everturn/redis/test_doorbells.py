@@ -19,7 +19,7 @@ class TestRedisDoorbells(DoorbellsContract):
 async def test_without_a_server_every_call_is_unavailable() -> None:
     async with open_wire("redis://127.0.0.1:1/0", name="test") as wire:
         with pytest.raises(Unavailable):
-            await wire.doorbells.check()
+            await wire.doorbells.check(limit_s=2)
         with pytest.raises(Unavailable):
             await wire.doorbells.ring(Lane.PAID, SequentialIds().conversation())
         with pytest.raises(Unavailable):

@@ -20,7 +20,7 @@ async def test_closing_leaves_no_connection(redis_url: str) -> None:
     watcher = build_client(redis_url, name="watch")
 
     async with open_wire(redis_url, name="short-lived") as wire:
-        await wire.doorbells.check()
+        await wire.doorbells.check(limit_s=2)
         assert "short-lived" in [one["name"] for one in await watcher.client_list()]
 
     assert "short-lived" not in [one["name"] for one in await watcher.client_list()]
@@ -38,16 +38,16 @@ async def test_a_stalled_server_is_unavailable_in_time_and_used_again_when_it_go
     server.start()
     try:
         async with open_wire(server.url, name="test") as wire:
-            await wire.doorbells.check()
+            await wire.doorbells.check(limit_s=2)
             server.kill(signal.SIGSTOP)
             began = time.monotonic()
             with pytest.raises(Unavailable):
-                await wire.doorbells.check()
+                await wire.doorbells.check(limit_s=2)
             assert time.monotonic() - began < 2 * 3
 
             server.kill(signal.SIGCONT)
 
-            await wire.doorbells.check()
+            await wire.doorbells.check(limit_s=2)
     finally:
         server.stop()
 

@@ -11,6 +11,7 @@ from turn_bench.tools import DemoTool
 from everturn.errors import Unavailable
 from everturn.model.block_bodies import CompletionBody, PromptBody, ToolResultBody
 from everturn.model.commits import Effect, EffectState
+from everturn.model.identity import Lane
 from everturn.model.signals import SignalKind
 from everturn.model.turns import Outcome, TurnStatus
 from everturn.testing.scripted_model import Pause, Say
@@ -176,7 +177,7 @@ async def test_a_worker_that_leaves_hands_the_turn_on_at_a_round_boundary() -> N
     await task
 
     assert bench.turn_rows[0].status is TurnStatus.QUEUED
-    assert await bench.doorbells.depth() == 1
+    assert await bench.doorbells.next_ring([Lane.REGISTERED], timeout_s=0.01) == bench.conversation_id
     await bench.work()
     assert list(echo.calls.values()) == [1]
     assert bench.exits[0].outcome is Outcome.COMPLETED

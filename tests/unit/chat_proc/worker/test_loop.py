@@ -58,13 +58,15 @@ class Turn:
         self.error: Exception | None = None
         self.told: list[str] = []
         self.running = False
+        self.comes_to_its_end = True
 
-    async def run(self) -> None:
+    async def run(self) -> bool:
         self.running = True
         await self.ends.wait()
         self.running = False
         if self.error is not None:
             raise self.error
+        return self.comes_to_its_end
 
     def request_handover(self) -> None:
         self.told.append("handover")
@@ -245,6 +247,20 @@ async def test_a_turn_that_fails_gives_its_slot_back_and_takes_nobody_down(desk:
 
     await desk.until_running(1)
     await desk.until(lambda: desk.slots.running == 1)
+
+
+async def test_turns_that_did_not_end_here_tell_nothing_of_how_long_turns_take(desk: Desk) -> None:
+    desk.leases.attempts[conversation(2)] = 1
+    await desk.ring(1)
+    await desk.ring(2)
+    await desk.until_running(2)
+    desk.runner.turns[0].comes_to_its_end = False
+
+    for turn in desk.runner.turns:
+        turn.ends.set()
+
+    await desk.until(lambda: desk.slots.running == 0)
+    assert desk.pace.turn_s is None
 
 
 async def test_a_bell_reaches_its_turn_also_after_the_wire_broke(desk: Desk) -> None:

@@ -8,7 +8,7 @@ from everturn.model.ids import ConversationId
 
 
 class Doorbells(Protocol):
-    """All calls raise Unavailable when the wire is down, after at most 250 ms, except a wait."""
+    """All calls raise Unavailable when the wire is down; a ring after at most a second."""
 
     async def ring(self, lane: Lane, conversation_id: ConversationId) -> None:
         """Put the conversation at the end of the lane."""
@@ -18,10 +18,6 @@ class Doorbells(Protocol):
         """The oldest id of the first lane that has one; None when the time is up."""
         ...
 
-    async def depth(self) -> int:
-        """How many rings wait on all lanes together."""
-        ...
-
-    async def check(self) -> None:
-        """Raise Unavailable when the wire does not answer within 250 ms."""
+    async def check(self, *, limit_s: float) -> None:
+        """Raise Unavailable when the wire does not answer in this time."""
         ...

@@ -7,11 +7,11 @@ from redis.asyncio import Redis
 
 from everturn.model.identity import Lane
 from everturn.model.ids import ConversationId
-from everturn.redis.calls import CALL_LIMIT_S, GRACE_S, PUBLISH_LIMIT_S, RING_LIMIT_S, limited
+from everturn.redis.calls import GRACE_S, RING_LIMIT_S, limited
 
 
 class RedisDoorbells:
-    """A wait keeps a connection of the client busy; the depth, asked before accepting, takes at most 250 ms."""
+    """A wait keeps a connection of the client busy."""
 
     def __init__(self, client: Redis) -> None:
         self._client: Any = client
@@ -25,15 +25,8 @@ class RedisDoorbells:
             reply = await self._client.execute_command("BLMPOP", timeout_s, len(lanes), *map(_key, lanes), "LEFT")
         return None if reply is None else ConversationId(cast(bytes, reply[1][0]).decode())
 
-    async def depth(self) -> int:
-        async with limited(CALL_LIMIT_S), self._client.pipeline(transaction=False) as pipeline:
-            for lane in Lane:
-                pipeline.llen(_key(lane))
-            lengths: list[int] = await pipeline.execute()
-        return sum(lengths)
-
-    async def check(self) -> None:
-        async with limited(PUBLISH_LIMIT_S):
+    async def check(self, *, limit_s: float) -> None:
+        async with limited(limit_s):
             await self._client.ping()
 
 

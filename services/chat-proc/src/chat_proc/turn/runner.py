@@ -140,8 +140,9 @@ class ClaimedTurn:
     def cut_short(self) -> None:
         self._end_work(StopReason.CUT)
 
-    async def run(self) -> None:
-        """Raises StaleFence when the lease was lost on the way; then nothing more was written."""
+    async def run(self) -> bool:
+        """Whether the turn has ended. Raises StaleFence when the lease was lost on the way; then nothing more was
+        written."""
         cursor, told = await self._find_cursor(), True
         for ended_id in self._ends_to_tell():
             cursor, sent = await self._try_announce(ended_id, cursor)
@@ -157,6 +158,7 @@ class ClaimedTurn:
         requeue = result is _Result.OPEN
         self._handing_back = True
         await self._parts.announcer.hand_back(self._claim.lease, requeue=requeue, ring_own=is_news)
+        return result is _Result.ENDED
 
     def _ends_to_tell(self) -> tuple[TurnId, ...]:
         """Ends nobody told of. Where a worker died over this claim's turn, telling may have killed it: that waits."""

@@ -39,7 +39,9 @@ class Runner(Protocol):
 class RunningTurn(HeldTurn, Protocol):
     """One claim at work."""
 
-    async def run(self) -> None: ...
+    async def run(self) -> bool:
+        """Whether its turn has come to an end, and is not left to another worker or another time."""
+        ...
 
     def request_handover(self) -> None: ...
 
@@ -169,9 +171,11 @@ class ClaimLoop:
     async def _run(self, claim: Claim, turn: RunningTurn) -> None:
         conversation_id = claim.lease.conversation_id
         self._heartbeat.hold(conversation_id, turn)
-        began = asyncio.get_running_loop().time()
         try:
-            await self._run_alone(turn) if claim.attempt >= SUSPECT_ATTEMPTS else await turn.run()
+            if claim.attempt >= SUSPECT_ATTEMPTS:
+                await self._run_alone(turn)
+            else:
+                await self._run_paced(claim, turn)
         except StaleFence:
             _log.warning("turn_lost", conversation_id=conversation_id, fence=claim.lease.fence)
         except Exception:  # noqa: BLE001 - the worker-job edge
@@ -180,9 +184,13 @@ class ClaimLoop:
         finally:
             self._heartbeat.drop(conversation_id, turn)
             self._slots.give_back()
-            if claim.turn_id is not None:
-                self._pace.note(asyncio.get_running_loop().time() - began)
             self._ring_indexer()
+
+    async def _run_paced(self, claim: Claim, turn: RunningTurn) -> None:
+        """Only what was done from its beginning to its end tells how long turns take."""
+        began = asyncio.get_running_loop().time()
+        if await turn.run() and claim.turn_id is not None and claim.attempt == 0:
+            self._pace.note(asyncio.get_running_loop().time() - began)
 
     async def _run_alone(self, turn: RunningTurn) -> None:
         if isinstance(await run_until(self._draining.wait(), self._slots.wait_alone()), Stopped):

@@ -24,7 +24,7 @@ from everturn.telemetry.metrics import MESSAGES_ACCEPTED
 from ingress.admission.idempotency import build_key
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.paths import load_conversation_id
-from ingress.admission.queue.gate import WorkGate
+from ingress.admission.queue.gate import Admission, WorkGate
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
 from ingress.chat.schemas import MessageIn, SignalIn
 from ingress.chat.submission import Submission
@@ -78,7 +78,7 @@ class ChatService:
         _check_content(form.text, submission.files)
         target = parse_turn_id(form.target_turn_id)
         key = build_key(headers, route=_route(principal, conversation, "messages"), content=_content(submission))
-        async with self._gate.admitting(principal, new_work=True):
+        async with self._gate.admitting(principal, new_work=True) as admission:
             conversation_id = self._ids.conversation() if conversation == NEW else load_conversation_id(conversation)
             saved = await self._take_files(principal, conversation_id, submission.files)
             message = IncomingMessage(
@@ -92,7 +92,8 @@ class ChatService:
                 target_turn_id=target,
                 bundle_id=form.bundle_id,
             )
-            return await self._accept(principal, saved, lambda: self._inbox.accept_message(principal, message, key))
+            commit = partial(self._inbox.accept_message, principal, message, key)
+            return await self._accept(principal, admission, saved, commit)
 
     async def accept_signal(
         self, principal: Principal, conversation_id: ConversationId, submission: Submission[SignalIn], headers: Headers
@@ -106,7 +107,7 @@ class ChatService:
         event = self._read_event(form)
         target = parse_turn_id(form.target_turn_id)
         key = build_key(headers, route=_route(principal, conversation_id, "signals"), content=_content(submission))
-        async with self._gate.admitting(principal, new_work=event is not None and event.reactive):
+        async with self._gate.admitting(principal, new_work=event is not None and event.reactive) as admission:
             saved = await self._take_files(principal, conversation_id, submission.files)
             signal = IncomingSignal(
                 signal_id=self._ids.signal(),
@@ -118,7 +119,7 @@ class ChatService:
                 turn_id=self._ids.turn(),
             )
             commit = partial(self._inbox.accept_signal, principal, conversation_id, signal, key)
-            return await self._accept(principal, saved, commit)
+            return await self._accept(principal, admission, saved, commit)
 
     def _read_event(self, form: SignalIn) -> ExternalEvent | None:
         """Raises a 422 naming the field, or a 413, unless there is an event exactly when the kind says so."""
@@ -142,10 +143,16 @@ class ChatService:
         return await self._intake.save_files(principal, conversation_id, await self._intake.check_files(files))
 
     async def _accept(
-        self, principal: Principal, saved: SavedFiles, commit: Callable[[], Awaitable[Receipt]]
+        self,
+        principal: Principal,
+        admission: Admission,
+        saved: SavedFiles,
+        commit: Callable[[], Awaitable[Receipt]],
     ) -> Receipt:
         try:
             receipt = await self._commit(commit)
+            opened = receipt.signal_id is None and not receipt.replayed
+            admission.settle() if opened else admission.leave()
         except TenantFull as error:
             await self._intake.discard(saved)
             raise too_many(str(error), retry_after_s=await self._gate.load_tenant_wait(principal)) from error

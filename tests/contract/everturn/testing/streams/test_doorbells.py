@@ -18,4 +18,4 @@ async def test_while_down_a_check_says_so() -> None:
     doorbells.down = True
 
     with pytest.raises(Unavailable):
-        await doorbells.check()
+        await doorbells.check(limit_s=2)

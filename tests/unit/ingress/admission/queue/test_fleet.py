@@ -1,9 +1,12 @@
 """What workers tell of themselves sums up to how fast the queue drains."""
 
+import asyncio
+
+from everturn.errors import Unavailable
 from everturn.ports.runs.presences import WorkerPresence
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.runs.presences import MemoryPresences
-from ingress.admission.queue.fleet import GUESSED_TURN_S, Fleet, FleetWatch, build_fleet
+from ingress.admission.queue.fleet import GUESSED_TURN_S, REST_S, Fleet, FleetWatch, build_fleet
 
 
 def worker(name: str, slots: int, turn_s: float | None = None) -> WorkerPresence:
@@ -33,3 +36,45 @@ async def test_workers_are_asked_for_again_after_a_second() -> None:
     assert (await watch.load()).slots == 0
     clock.advance(2)
     assert (await watch.load()).slots == 2
+
+
+class SlowPresences(MemoryPresences):
+    """Counts who asks, and answers when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+        self.answers = asyncio.Event()
+
+    async def load_all(self) -> tuple[WorkerPresence, ...]:
+        self.asked += 1
+        await self.answers.wait()
+        return await super().load_all()
+
+
+async def test_many_that_want_to_know_at_once_ask_once() -> None:
+    presences = SlowPresences()
+    watch = FleetWatch(presences, monotonic=FixedClock().monotonic)
+    asking = [asyncio.create_task(watch.load()) for _ in range(100)]
+    await asyncio.sleep(0)
+
+    presences.answers.set()
+
+    assert {fleet.slots for fleet in await asyncio.gather(*asking)} == {0}
+    assert presences.asked == 1
+
+
+async def test_a_wire_that_did_not_answer_is_left_alone_for_a_moment() -> None:
+    clock, presences = FixedClock(), SlowPresences()
+    presences.answers.set()
+    presences.down = True
+    watch = FleetWatch(presences, monotonic=clock.monotonic)
+
+    failed = await asyncio.gather(*(watch.load() for _ in range(100)), return_exceptions=True)
+
+    assert {type(each) for each in failed} == {Unavailable}
+    assert presences.asked == 1
+    presences.down = False
+    clock.advance(REST_S)
+    assert (await watch.load()).slots == 0
+    assert presences.asked == 2

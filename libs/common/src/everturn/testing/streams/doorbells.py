@@ -18,13 +18,13 @@ class MemoryDoorbells:
         self._rung = asyncio.Condition()
 
     async def ring(self, lane: Lane, conversation_id: ConversationId) -> None:
-        await self.check()
+        self._check_up()
         async with self._rung:
             self._lanes[lane].append(conversation_id)
             self._rung.notify_all()
 
     async def next_ring(self, lanes: Sequence[Lane], *, timeout_s: float) -> ConversationId | None:
-        await self.check()
+        self._check_up()
         try:
             async with asyncio.timeout(timeout_s), self._rung:
                 await self._rung.wait_for(lambda: any(self._lanes[lane] for lane in lanes))
@@ -32,10 +32,9 @@ class MemoryDoorbells:
         except TimeoutError:
             return None
 
-    async def depth(self) -> int:
-        await self.check()
-        return sum(len(ids) for ids in self._lanes.values())
+    async def check(self, *, limit_s: float) -> None:
+        self._check_up()
 
-    async def check(self) -> None:
+    def _check_up(self) -> None:
         if self.down:
             raise Unavailable("The doorbells are down.")

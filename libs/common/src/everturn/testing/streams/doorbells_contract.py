@@ -18,19 +18,19 @@ class DoorbellsContract:
         await doorbells.ring(Lane.REGISTERED, one)
         await doorbells.ring(Lane.PAID, two)
         await doorbells.ring(Lane.PAID, three)
-        assert await doorbells.depth() == 3
 
         lanes = (Lane.PAID, Lane.REGISTERED)
         rings = [await doorbells.next_ring(lanes, timeout_s=_LIMIT_S) for _ in range(3)]
 
         assert rings == [two, three, one]
-        assert await doorbells.depth() == 0
+        assert await doorbells.next_ring(lanes, timeout_s=0.01) is None
 
     async def test_lanes_not_asked_for_keep_their_rings(self, doorbells: Doorbells) -> None:
-        await doorbells.ring(Lane.CONTROL, SequentialIds().conversation())
+        conversation_id = SequentialIds().conversation()
+        await doorbells.ring(Lane.CONTROL, conversation_id)
 
         assert await doorbells.next_ring((Lane.PAID,), timeout_s=0.01) is None
-        assert await doorbells.depth() == 1
+        assert await doorbells.next_ring((Lane.CONTROL,), timeout_s=_LIMIT_S) == conversation_id
 
     async def test_a_wait_ends_when_somebody_rings(self, doorbells: Doorbells) -> None:
         conversation_id = SequentialIds().conversation()
@@ -57,4 +57,4 @@ class DoorbellsContract:
             assert await doorbells.next_ring(tuple(Lane), timeout_s=0.05) is None
 
     async def test_a_wire_that_answers_passes_the_check(self, doorbells: Doorbells) -> None:
-        await doorbells.check()
+        await doorbells.check(limit_s=_LIMIT_S)

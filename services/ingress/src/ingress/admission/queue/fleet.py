@@ -1,14 +1,18 @@
 """What the workers that are there can do: how many turns at once, and how long one takes."""
 
+import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from everturn.errors import Unavailable
 from everturn.model.limits.token_bucket import SECOND_US
 from everturn.ports.runs.presences import Presences, WorkerPresence
 
 KEEP_S = 1.0
 """How old what is known of the workers may be; they tell every 5 s."""
+REST_S = 0.5
+"""How long a wire that did not answer is not asked again: who comes meanwhile need not wait for its silence."""
 GUESSED_TURN_S = 10.0
 """Where no worker has ended a turn yet."""
 
@@ -35,17 +39,28 @@ def build_fleet(workers: tuple[WorkerPresence, ...]) -> Fleet:
 
 
 class FleetWatch:
-    """Asks for the workers at most once a second."""
+    """Asks for the workers at most once a second, whoever and however many want to know."""
 
     def __init__(self, presences: Presences, *, monotonic: Callable[[], float]) -> None:
         self._presences = presences
         self._monotonic = monotonic
         self._fleet = Fleet(0, GUESSED_TURN_S)
-        self._asked_at = -math.inf
+        self._failure: str | None = None
+        self._ask_at = -math.inf
+        self._asking = asyncio.Lock()
 
     async def load(self) -> Fleet:
-        """Raises Unavailable after at most 250 ms."""
-        if self._monotonic() - self._asked_at > KEEP_S:
-            self._fleet = build_fleet(await self._presences.load_all())
-            self._asked_at = self._monotonic()
+        """Raises Unavailable after at most 250 ms; for half a second then at once, without asking."""
+        async with self._asking:
+            if self._monotonic() >= self._ask_at:
+                await self._ask()
+        if self._failure is not None:
+            raise Unavailable(self._failure)
         return self._fleet
+
+    async def _ask(self) -> None:
+        try:
+            self._fleet, self._failure = build_fleet(await self._presences.load_all()), None
+        except Unavailable as error:
+            self._failure = str(error)
+        self._ask_at = self._monotonic() + (REST_S if self._failure is not None else KEEP_S)

@@ -3,15 +3,13 @@
 The room of a tenant on a lane comes first, then the room of all. Who is refused is told a time that is kept free.
 """
 
-import asyncio
 import math
-from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from everturn.errors import Unavailable
-from everturn.model.identity import Lane, Principal, lane_of
+from everturn.model.identity import Principal, lane_of
 from everturn.model.limits.token_bucket import SECOND_US
 from everturn.model.limits.waiting_room import RoomLoad
 from everturn.ports.doorbells import Doorbells
@@ -21,17 +19,13 @@ from ingress.admission.limits.defaults import strongest_role
 from ingress.admission.limits.rates import hash_key
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue.fleet import Fleet, FleetWatch
+from ingress.admission.queue.places import Places, QueueKey
 from ingress.errors import ProblemError, too_many, unavailable
 
-KEEP_DEPTH_S = 0.25
-"""How old a counted depth may be."""
-COUNT_LIMIT_S = 1.0
-MAX_DEPTHS = 1_000
+CHECK_LIMIT_S = 0.5
+"""How long a signal waits for the wire; who is refused must know it within 2 s, checks and rate limits included."""
 UNATTENDED_INTERVAL_US = 30 * SECOND_US
 """Nobody knows when a worker comes; those refused meanwhile ask again half a minute apart."""
-
-_Key = tuple[str, Lane]
-_NEVER = (-math.inf, QueueDepth(0, 0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,51 +52,51 @@ class WorkGate:
         monotonic: Callable[[], float],
     ) -> None:
         self._doorbells = doorbells
-        self._queue = queue
+        self._places = Places(queue, monotonic=monotonic)
         self._rooms = rooms
         self._fleet = fleet
         self._caps = caps
         self._metrics = metrics
-        self._monotonic = monotonic
-        self._depths: OrderedDict[_Key, tuple[float, QueueDepth]] = OrderedDict()
-        self._counting = asyncio.Lock()
-        self._pending: Counter[_Key] = Counter()
 
     @asynccontextmanager
-    async def admitting(self, principal: Principal, *, new_work: bool) -> AsyncGenerator[None]:
-        """Around accepting what `admit` lets in: until it is stored, it is counted here."""
-        await self.admit(principal, new_work=new_work)
-        key = principal.tenant, lane_of(principal.roles)
-        self._pending[key] += new_work
+    async def admitting(self, principal: Principal, *, new_work: bool) -> AsyncGenerator["Admission"]:
+        """Around accepting what `admit` lets in. Until it is told to be stored, it is counted here."""
+        admission = await self.admit(principal, new_work=new_work)
         try:
-            yield
+            yield admission
         finally:
-            self._pending[key] -= new_work
-            self._pending += Counter()
+            admission.leave()
 
-    async def admit(self, principal: Principal, *, new_work: bool) -> None:
+    async def admit(self, principal: Principal, *, new_work: bool) -> "Admission":
         """Raises problems that say when to come back: 503 while the wire is down or, for new work, when the queue is
-        full; 429 when the tenant's part of it is. Takes at most a second."""
+        full; 429 when the tenant's part of it is. Takes at most a second and a half."""
         try:
             if new_work:
-                await self._check_rooms(principal)
-            else:
-                await self._doorbells.check()
+                return await self._enter(principal)
+            await self._doorbells.check(limit_s=CHECK_LIMIT_S)
         except Unavailable as error:
             raise self._refused(principal, "wire", unavailable("The queue does not answer.")) from error
+        return Admission(None, _key_of(principal))
 
     async def load_tenant_wait(self, principal: Principal) -> int:
         """Seconds until a place of the tenant's is free, for who was refused in the transaction itself."""
         try:
-            fleet, depth = await self._fleet.load(), await self._load_depth(principal)
+            fleet, depth = await self._fleet.load(), await self._places.load(_key_of(principal))
         except Unavailable:
             return 1
         return max(1, math.ceil(fleet.interval_us * max(1, depth.tenants) / SECOND_US))
 
-    async def _check_rooms(self, principal: Principal) -> None:
-        fleet, depth = await self._fleet.load(), await self._load_depth(principal)
-        with self._counted_in(principal):
+    async def _enter(self, principal: Principal) -> "Admission":
+        key = _key_of(principal)
+        fleet, depth = await self._fleet.load(), await self._places.load(key)
+        # Counted before the rooms are asked: many that come at once must not all be let in by one count.
+        admission = Admission(self._places, key)
+        try:
             await self._enter_rooms(principal, fleet, depth)
+        except BaseException:
+            admission.leave()
+            raise
+        return admission
 
     async def _enter_rooms(self, principal: Principal, fleet: Fleet, depth: QueueDepth) -> None:
         caller = hash_key(principal.tenant, principal.project, principal.user_id)
@@ -122,46 +116,35 @@ class WorkGate:
             reason = "queue" if fleet.slots else "unattended"
             raise self._refused(principal, reason, unavailable(text, retry_after_s=_whole(entry.wait_s)))
 
-    async def _load_depth(self, principal: Principal) -> QueueDepth:
-        """As counted a moment ago, with those let in since. Of many requests at once one counts for all."""
-        key = principal.tenant, lane_of(principal.roles)
-        try:
-            async with asyncio.timeout(COUNT_LIMIT_S), self._counting:
-                if self._monotonic() - self._depths.get(key, _NEVER)[0] > KEEP_DEPTH_S:
-                    self._keep(key, self._monotonic(), self._add_pending(key, await self._queue.load_depth(*key)))
-        except TimeoutError as error:
-            raise Unavailable("The queue is not counted in time.") from error
-        return self._depths[key][1]
-
-    def _add_pending(self, key: _Key, depth: QueueDepth) -> QueueDepth:
-        waiting, of_tenant = depth.waiting + self._pending.total(), depth.of_tenant + self._pending[key]
-        return QueueDepth(waiting, of_tenant, depth.tenants)
-
-    def _keep(self, key: _Key, counted_at: float, depth: QueueDepth) -> None:
-        self._depths[key] = counted_at, depth
-        self._depths.move_to_end(key)
-        if len(self._depths) > MAX_DEPTHS:
-            self._depths.popitem(last=False)
-
-    @contextmanager
-    def _counted_in(self, principal: Principal) -> Generator[None]:
-        """Many that come at once must not all be let in by one count; who is refused counts no longer."""
-        self._count(principal, 1)
-        try:
-            yield
-        except BaseException:
-            self._count(principal, -1)
-            raise
-
-    def _count(self, principal: Principal, more: int) -> None:
-        key = principal.tenant, lane_of(principal.roles)
-        counted_at, depth = self._depths.get(key, _NEVER)
-        waiting, of_tenant = max(0, depth.waiting + more), max(0, depth.of_tenant + more)
-        self._keep(key, counted_at, QueueDepth(waiting, of_tenant, max(1, depth.tenants)))
-
     def _refused(self, principal: Principal, reason: str, refusal: ProblemError) -> ProblemError:
         self._metrics.refusals.labels(reason=reason, role=strongest_role(principal.roles).value).inc()
         return refusal
+
+
+class Admission:
+    """One that was let in. It takes a place of the queue, unless it is no new work, until it is stored or given up."""
+
+    def __init__(self, places: Places | None, key: QueueKey) -> None:
+        self._places = places
+        self._key = key
+        if places is not None:
+            places.enter(key)
+
+    def settle(self) -> None:
+        """It is stored: from here on the queue itself has it."""
+        if self._places is not None:
+            self._places.settle(self._key)
+        self._places = None
+
+    def leave(self) -> None:
+        """It is not stored; nothing happens where it is."""
+        if self._places is not None:
+            self._places.leave(self._key)
+        self._places = None
+
+
+def _key_of(principal: Principal) -> QueueKey:
+    return principal.tenant, lane_of(principal.roles)
 
 
 def _whole(wait_s: float) -> int:
