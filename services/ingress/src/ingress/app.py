@@ -196,7 +196,6 @@ def _build_chat(parts: Parts) -> ChatService:
     caps = FileCaps(settings.max_image_bytes, settings.max_doc_bytes, settings.max_text_bytes, settings.max_files)
     intake = Intake(
         objects=parts.objects,
-        artifacts=parts.artifacts,
         antivirus=parts.antivirus,
         structure=parts.structure,
         caps=caps,

@@ -15,6 +15,9 @@ from uploads.office import office, override, relation
 from uploads.pdfs import encrypted_pdf, flate_zeros, object_stream_bomb, pdf, stream
 from uploads.zips import End, Member, bomb, build_zip
 
+from everturn.model.identity import Principal
+from everturn.postgres.database import Connection, open_database
+
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]
 PNG = image("png")
@@ -198,6 +201,39 @@ async def test_equal_messages_under_one_key_keep_one_set_of_objects(
     other = await post(client, file("a.csv", b"keyed,2\n"), **{"Idempotency-Key": "files"})
     assert other.status_code == 422
     assert stored(ingress_env) == before + 1
+
+
+async def test_a_refused_message_on_one_node_leaves_the_object_that_another_node_is_committing(
+    client: httpx2.AsyncClient, chat: Any, start_ingress: Any, database: Any, refused: Refused
+) -> None:
+    conversation = (await chat.send("first"))["conversation_id"]
+    messages, body = f"{BASE}/{conversation}/messages", {"text": "b", "attachments": [file("b.csv", b"raced,1\n")]}
+    await client.post(messages, json={"text": "other"}, headers={"Idempotency-Key": "used"})
+
+    async with (
+        open_database(database.ingress, pool_size=1, application_name="holder") as holder,
+        httpx2.AsyncClient(base_url=start_ingress().url, timeout=20) as other_node,
+    ):
+        async with holder.transaction(Principal("default", "default", "dev")) as held:
+            await held.fetchval("SELECT id FROM conversation WHERE id = $1 FOR UPDATE", conversation)
+            committing = asyncio.create_task(client.post(messages, json=body))
+            await _blocked(held)
+            # The key was used for another message, so this is refused when its object is stored already.
+            refused(await other_node.post(messages, json=body, headers={"Idempotency-Key": "used"}), 422)
+        accepted = await committing
+
+    assert accepted.status_code == 202, accepted.text
+    signals = (await chat.state(conversation))["turns"][0]["signals"]
+    (kept,) = [one["attachments"][0] for one in signals if one["attachments"]]
+    assert (await client.get(kept["url"])).content == b"raced,1\n"
+
+
+async def _blocked(held: Connection) -> None:
+    """Returns when another transaction waits for what this one holds."""
+    waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
+    async with asyncio.timeout(20):
+        while not await held.fetchval(waits):  # noqa: ASYNC110 - another process's wait has no event here
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(

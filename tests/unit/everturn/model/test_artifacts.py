@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.errors import Invalid
-from everturn.model.artifacts import Rn, manifest_key, object_key, parse_rn
+from everturn.model.artifacts import Rn, manifest_key, object_key, parse_rn, upload_key
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
 
@@ -43,6 +43,7 @@ def test_what_is_not_the_canonical_spelling_is_refused(text: str) -> None:
 
 def test_an_object_lives_under_its_conversation() -> None:
     assert object_key("conv_1", "ab") == "conv_1/ab"
+    assert upload_key("conv_1", "ab", "art_1") == "conv_1/ab.art_1"
 
 
 def test_a_manifest_has_its_key_by_turn_and_round() -> None:

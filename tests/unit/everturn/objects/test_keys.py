@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from everturn.errors import Invalid
-from everturn.model.artifacts import manifest_key, object_key
+from everturn.model.artifacts import manifest_key, object_key, upload_key
 from everturn.objects.keys import check_bytes, check_key, hold_back, is_genuine, is_key
 from everturn.ports.objects import AlteredObject
 from everturn.testing.sequential_ids import SequentialIds
@@ -14,6 +14,7 @@ from everturn.testing.sequential_ids import SequentialIds
 IDS = SequentialIds()
 CONVERSATION = IDS.conversation()
 KEY = object_key(CONVERSATION, hashlib.sha256(b"abc").hexdigest())
+UPLOAD = upload_key(CONVERSATION, hashlib.sha256(b"abc").hexdigest(), IDS.artifact())
 MANIFEST = manifest_key(CONVERSATION, IDS.turn(), 12)
 
 
@@ -22,13 +23,28 @@ async def stream(*chunks: bytes) -> AsyncGenerator[bytes]:
         yield chunk
 
 
-@pytest.mark.parametrize("key", [KEY, MANIFEST])
-def test_objects_and_manifests_have_keys_of_ours(key: str) -> None:
+@pytest.mark.parametrize("key", [KEY, UPLOAD, MANIFEST])
+def test_objects_uploads_and_manifests_have_keys_of_ours(key: str) -> None:
     check_key(key)
 
 
 @pytest.mark.parametrize(
-    "text", ["", CONVERSATION, f"{CONVERSATION}/", f"{KEY}0", f"{KEY}/x", f"/{KEY}", f"{MANIFEST}x", "write-check"]
+    "text",
+    [
+        "",
+        CONVERSATION,
+        f"{CONVERSATION}/",
+        f"{KEY}0",
+        f"{KEY}/x",
+        f"/{KEY}",
+        f"{MANIFEST}x",
+        "write-check",
+        f"{KEY}.",
+        f"{KEY}.x",
+        f"{UPLOAD}/x",
+        f"{UPLOAD}.x",
+        f"{KEY}.{CONVERSATION}",
+    ],
 )
 def test_nothing_else_is_a_key(text: str) -> None:
     assert not is_key(text)
@@ -38,10 +54,13 @@ def test_nothing_else_is_a_key(text: str) -> None:
 
 def test_a_key_names_its_bytes_and_a_manifest_any() -> None:
     check_bytes(KEY, b"abc")
+    check_bytes(UPLOAD, b"abc")
     check_bytes(MANIFEST, b"whatever")
     assert not is_genuine(KEY, hashlib.sha256(b"abd").hexdigest())
     with pytest.raises(Invalid):
         check_bytes(KEY, b"abd")
+    with pytest.raises(Invalid):
+        check_bytes(UPLOAD, b"abd")
 
 
 async def test_a_right_stream_comes_as_it_is() -> None:

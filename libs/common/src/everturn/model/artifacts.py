@@ -59,6 +59,14 @@ def object_key(conversation_id: str, sha256: str) -> str:
     return f"{conversation_id}/{sha256}"
 
 
+def upload_key(conversation_id: str, sha256: str, artifact_id: str) -> str:
+    """Where the object store keeps what somebody sent: `<conversation>/<sha256>.<artifact>`.
+
+    Two uploads never share an object, so whoever takes a refused one back can't take one that another is committing.
+    """
+    return f"{object_key(conversation_id, sha256)}.{artifact_id}"
+
+
 def manifest_key(conversation_id: str, turn_id: str, round_number: int) -> str:
     """Where the object store keeps what a round's request was made of: `<conversation>/manifests/<turn>.<round>`."""
     return f"{conversation_id}/manifests/{turn_id}.{round_number}"

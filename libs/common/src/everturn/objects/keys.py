@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"[0-9]{1,6}")
 def is_key(text: str) -> bool:
     """Whether this is an object key of ours."""
     conversation, _, name = text.partition("/")
-    return is_id(conversation, "conv") and (_DIGEST.fullmatch(name) is not None or _is_manifest(name))
+    return is_id(conversation, "conv") and (_is_content(name) or _is_manifest(name))
 
 
 def check_key(key: str) -> None:
@@ -41,7 +41,7 @@ def check_genuine(key: str, sha256: str) -> None:
 def is_genuine(key: str, sha256: str) -> bool:
     """Manifests are named by their round: what they hold may change."""
     name = key.partition("/")[2]
-    return _is_manifest(name) or name == sha256
+    return _is_manifest(name) or name.partition(".")[0] == sha256
 
 
 async def hold_back(key: str, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
@@ -59,6 +59,11 @@ async def hold_back(key: str, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[b
     check_genuine(key, digest.hexdigest())
     if held:
         yield held
+
+
+def _is_content(name: str) -> bool:
+    digest, dot, owner = name.partition(".")
+    return _DIGEST.fullmatch(digest) is not None and (not dot or is_id(owner, "art"))
 
 
 def _is_manifest(name: str) -> bool:

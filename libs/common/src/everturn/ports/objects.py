@@ -35,7 +35,8 @@ class ObjectPage:
 
 
 class Objects(Protocol):
-    """Keys are `<conversation>/<sha256>`, and `<conversation>/manifests/<turn>.<round>` for what may be written anew.
+    """Keys are `<conversation>/<sha256>`, `<conversation>/<sha256>.<artifact>` for an object of one upload alone, and
+    `<conversation>/manifests/<turn>.<round>` for what may be written anew.
 
     Writing the same key again is fine. Raises NotFound or Unavailable, and Invalid for a key of another form.
     What is read whole is checked against the hash in its key, where it has one: AlteredObject.

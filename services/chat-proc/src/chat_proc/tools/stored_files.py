@@ -77,8 +77,9 @@ async def save_copy(objects: Objects, call: ToolCall, source: Artifact, inner_pa
     they go when it is erased. Raises NotFound or Unavailable."""
     context = call.context
     destination = Destination(ArtifactKind.FILE, inner_path)
-    key = object_key(context.conversation_id, source.sha256)
-    if source.object_key != key:
+    key = source.object_key
+    if not key.startswith(f"{context.conversation_id}/"):
+        key = object_key(context.conversation_id, source.sha256)
         await objects.save(key, await objects.load(source.object_key, max_bytes=source.size))
     return source.model_copy(
         update={

@@ -2,18 +2,15 @@
 
 import asyncio
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from everturn.errors import EverturnError
-from everturn.model.artifacts import object_key
-from everturn.model.identity import Principal
+from everturn.model.artifacts import upload_key
 from everturn.model.ids import ConversationId, Ids
 from everturn.model.uploads import Upload
-from everturn.ports.artifacts import Artifacts
 from everturn.ports.objects import Objects
 from ingress.admission.metrics import IngressMetrics
 from ingress.attachments.antivirus import Antivirus, Infected
@@ -70,7 +67,6 @@ class Intake:
         self,
         *,
         objects: Objects,
-        artifacts: Artifacts,
         antivirus: Antivirus,
         structure: StructureChecks,
         caps: FileCaps,
@@ -78,14 +74,12 @@ class Intake:
         metrics: IngressMetrics,
     ) -> None:
         self._objects = objects
-        self._artifacts = artifacts
         self._antivirus = antivirus
         self._structure = structure
         self._caps = caps
         self._ids = ids
         self._metrics = metrics
         self._sniffer = Sniffer()
-        self._in_flight: Counter[str] = Counter()
 
     async def check_files(self, files: Sequence[IncomingFile]) -> tuple[CheckedFile, ...]:
         """Raises a problem naming the first bad file: 413, 415, 422, or 503 without an antivirus. Stores nothing."""
@@ -119,59 +113,44 @@ class Intake:
             _log.info("upload refused", reason=refusal.reason, size=len(file.data), fault=str(error))
         return refusal.problem
 
-    async def save_files(
-        self, principal: Principal, conversation_id: ConversationId, files: Sequence[CheckedFile]
-    ) -> "SavedFiles":
+    async def save_files(self, conversation_id: ConversationId, files: Sequence[CheckedFile]) -> "SavedFiles":
         """Save the objects of checked files, so that no row is ever without its object."""
-        saved = SavedFiles(
-            principal, conversation_id, tuple(self._build_upload(conversation_id, file) for file in files)
-        )
-        keys = saved.keys()
-        self._in_flight.update(keys)
+        saved = SavedFiles(tuple(self._build_upload(conversation_id, file) for file in files))
         try:
-            for key, file in zip(keys, files, strict=True):
-                await self._objects.save(key, file.data)
-        except BaseException:
+            for upload, file in zip(saved.uploads, files, strict=True):
+                await self._objects.save(upload.object_key, file.data)
+        except EverturnError:
             await self.discard(saved)
             raise
         return saved
 
     def _build_upload(self, conversation_id: ConversationId, file: CheckedFile) -> Upload:
+        artifact_id = self._ids.artifact()
         return Upload(
-            id=self._ids.artifact(),
+            id=artifact_id,
             filename=file.name,
             mime=file.mime,
             size=len(file.data),
             sha256=file.sha256,
-            object_key=object_key(conversation_id, file.sha256),
+            object_key=upload_key(conversation_id, file.sha256, artifact_id),
             verdict=file.verdict,
         )
 
-    def keep(self, saved: "SavedFiles") -> None:
-        """The rows of these files are committed."""
-        self._in_flight.subtract(saved.keys())
-        self._in_flight += Counter()
-
     async def discard(self, saved: "SavedFiles") -> None:
-        """Delete objects whose rows were not committed, except those that another row or request of ours shares."""
-        self.keep(saved)
-        candidates = sorted(key for key in set(saved.keys()) if key not in self._in_flight)
-        if not candidates:
+        """Delete the objects of files whose rows will never be. They are nobody else's: their keys say whose."""
+        if not (keys := saved.keys()):
             return
         try:
-            alone = await self._artifacts.load_unreferenced(saved.principal, candidates)
-            await self._objects.delete(alone)
+            await self._objects.delete(keys)
         except EverturnError as error:
-            # The refusal that brought us here is what the client must hear; the objects stay until the erasure.
-            _log.warning("objects of a refused message were not deleted", keys=candidates, error=str(error))
+            # The refusal that brought us here is what the client must hear; the sweeper of objects finds these.
+            _log.warning("objects of a refused message were not deleted", keys=keys, error=str(error))
 
 
 @dataclass(frozen=True, slots=True)
 class SavedFiles:
     """Objects that are stored and have no row yet."""
 
-    principal: Principal
-    conversation_id: ConversationId
     uploads: tuple[Upload, ...]
 
     def keys(self) -> list[str]:

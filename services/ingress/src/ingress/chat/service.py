@@ -12,7 +12,7 @@ import structlog
 from fastapi import Request
 from starlette.datastructures import Headers
 
-from everturn.errors import Unavailable
+from everturn.errors import EverturnError, Unavailable
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, Ids, SignalId, TurnId, is_id
 from everturn.model.signals import MAX_PAYLOAD_BYTES, ExternalEvent, Signal, SignalKind
@@ -80,7 +80,7 @@ class ChatService:
         key = build_key(headers, route=_route(principal, conversation, "messages"), content=_content(submission))
         async with self._gate.admitting(principal, new_work=True) as admission:
             conversation_id = self._ids.conversation() if conversation == NEW else load_conversation_id(conversation)
-            saved = await self._take_files(principal, conversation_id, submission.files)
+            saved = await self._take_files(conversation_id, submission.files)
             message = IncomingMessage(
                 conversation_id=conversation_id,
                 create=conversation == NEW,
@@ -108,7 +108,7 @@ class ChatService:
         target = parse_turn_id(form.target_turn_id)
         key = build_key(headers, route=_route(principal, conversation_id, "signals"), content=_content(submission))
         async with self._gate.admitting(principal, new_work=event is not None and event.reactive) as admission:
-            saved = await self._take_files(principal, conversation_id, submission.files)
+            saved = await self._take_files(conversation_id, submission.files)
             signal = IncomingSignal(
                 signal_id=self._ids.signal(),
                 kind=SignalKind(form.kind),
@@ -135,12 +135,8 @@ class ChatService:
         credit = event.iteration_credit if event.reactive else 0
         return ExternalEvent(event.kind, event.payload, event.reactive, credit)
 
-    async def _take_files(
-        self, principal: Principal, conversation_id: ConversationId, files: Sequence[IncomingFile]
-    ) -> SavedFiles:
-        if not files:
-            return SavedFiles(principal, conversation_id, ())
-        return await self._intake.save_files(principal, conversation_id, await self._intake.check_files(files))
+    async def _take_files(self, conversation_id: ConversationId, files: Sequence[IncomingFile]) -> SavedFiles:
+        return await self._intake.save_files(conversation_id, await self._intake.check_files(files))
 
     async def _accept(
         self,
@@ -156,14 +152,17 @@ class ChatService:
         except TenantFull as error:
             await self._intake.discard(saved)
             raise too_many(str(error), retry_after_s=await self._gate.load_tenant_wait(principal)) from error
-        except BaseException:
+        except Unavailable:
+            # Nobody knows whether this was committed. If no row names these objects, `sweep-objects` will find them.
+            _log.warning("message may have been stored", objects=saved.keys())
+            raise
+        except EverturnError:
             await self._intake.discard(saved)
             raise
         if receipt.replayed:
-            # The first request has stored the same files; where that was another conversation, ours are nobody's.
+            # The first request has stored files of its own.
             await self._intake.discard(saved)
             return receipt
-        self._intake.keep(saved)
         MESSAGES_ACCEPTED.labels(as_="signal" if receipt.signal_id else "turn").inc()
         await self._ring(receipt)
         return receipt
