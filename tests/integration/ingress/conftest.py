@@ -1,18 +1,14 @@
 """Real ingress processes on real servers, and clients for them."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from multiprocessing.context import ForkServerContext
 from typing import Any
 
 import httpx2
 import pytest
+from parts.ingresses import IngressProcess, open_forks, spawn_ingress
 
 from everturn.model.artifacts import manifest_key
 from everturn.model.identity import Principal
@@ -26,56 +22,13 @@ from everturn.wire.manifests import PREAMBLE_ROUND, Manifest, ManifestSegment, P
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.redis import EmbeddedRedis
 
-START_TIMEOUT_S = 30
-
-
-@dataclass
-class IngressProcess:
-    """One ingress; `ready` is the line it wrote when it listened."""
-
-    process: subprocess.Popen[bytes]
-    ready: dict[str, Any]
-    log: Path
-
-    @property
-    def url(self) -> str:
-        return str(self.ready["url"])
-
-    def alive(self) -> bool:
-        return self.process.poll() is None
-
-    def stop(self, timeout_s: float = 30) -> int:
-        """SIGTERM, and its exit status."""
-        if self.alive():
-            self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout_s)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(10)
-
-
 StartIngress = Callable[..., IngressProcess]
 
 
-def spawn_ingress(folder: Path, env: dict[str, str]) -> IngressProcess:
-    read_end, write_end = os.pipe()
-    log = folder / f"ingress-{read_end}-{os.urandom(3).hex()}.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ingress"],
-            env={"PATH": os.environ["PATH"], "PORT": "0", "READY_FD": str(write_end), **env},
-            pass_fds=[write_end],
-            stdout=output,
-            stderr=output,
-        )
-    os.close(write_end)
-    with os.fdopen(read_end) as pipe:
-        line = pipe.readline()
-    if not line:
-        process.wait(START_TIMEOUT_S)
-        raise RuntimeError(f"the ingress did not start: {log.read_text()}")
-    return IngressProcess(process, json.loads(line), log)
+@pytest.fixture(scope="session")
+def forks() -> ForkServerContext:
+    """Where the session's ingresses come from: its imports are made once."""
+    return open_forks()
 
 
 @pytest.fixture(scope="module")
@@ -98,13 +51,15 @@ def ingress_env(
 
 
 @pytest.fixture(scope="module")
-def start_ingress(ingress_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartIngress]:
+def start_ingress(
+    forks: ForkServerContext, ingress_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StartIngress]:
     """Starts ingress processes with more or other settings; all are gone at the module's end."""
     started: list[IngressProcess] = []
     folder = tmp_path_factory.mktemp("ingress")
 
     def start(**env: str) -> IngressProcess:
-        started.append(spawn_ingress(folder, ingress_env | env))
+        started.append(spawn_ingress(forks, folder, ingress_env | env))
         return started[-1]
 
     yield start

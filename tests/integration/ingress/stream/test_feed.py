@@ -1,6 +1,7 @@
 """What single clients go through: slow ones, and ends that are meant."""
 
 import asyncio
+import signal
 import socket
 import time
 from typing import Any
@@ -73,7 +74,7 @@ async def test_a_draining_server_says_goodbye_and_when_to_come_back_and_exits(st
             if line == "event: stream_snapshot":
                 break
         began = time.monotonic()
-        other.process.terminate()
+        other.send(signal.SIGTERM)
         rest = [line async for line in lines]
 
     assert "event: server_shutdown" in rest

@@ -188,7 +188,7 @@ def empty(story: Story) -> StateView:
     return read(story.pages[0]).model_copy(update={"turns": (), "cursor": "0-0"})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(tale=tales)
 def test_folding_the_whole_stream_gives_what_rest_reads(tale: list[Told]) -> None:
     story = tell(tale)
@@ -198,7 +198,7 @@ def test_folding_the_whole_stream_gives_what_rest_reads(tale: list[Told]) -> Non
     assert comparable_state(folded) == comparable_state(read(story.page))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(tale=tales, data=st.data())
 def test_a_snapshot_at_any_commit_and_an_overlapping_stream_give_what_rest_reads(
     tale: list[Told], data: st.DataObject
@@ -214,7 +214,7 @@ def test_a_snapshot_at_any_commit_and_an_overlapping_stream_give_what_rest_reads
     assert comparable_state(folded) == comparable_state(read(story.page))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(tale=tales, data=st.data())
 def test_going_back_in_the_stream_and_on_again_changes_nothing(tale: list[Told], data: st.DataObject) -> None:
     story = tell(tale)

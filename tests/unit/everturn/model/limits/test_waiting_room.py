@@ -54,12 +54,14 @@ class Rush:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
-    ("factor", "patience", "misjudged"), [(3, 1.0, 1.0), (10, 1.0, 1.0), (5, 0.5, 1.0), (3, 1.0, 1.3), (3, 1.0, 0.9)]
+    ("slots", "factor", "patience", "misjudged"),
+    # The work grows with the square of those who wait: many times too many come to a small room.
+    [(40, 3, 1.0, 1.0), (15, 10, 1.0, 1.0), (15, 5, 0.5, 1.0), (40, 3, 1.0, 1.3), (40, 3, 1.0, 0.9)],
 )
-def test_who_waits_as_told_is_let_in(seed: int, factor: int, patience: float, misjudged: float) -> None:
+def test_who_waits_as_told_is_let_in(seed: int, slots: int, factor: int, patience: float, misjudged: float) -> None:
     rng = random.Random(seed)
-    rush = Rush(rng, room=200, slots=40, turn_s=2.0, patience=patience, misjudged=misjudged)
-    arrivals = [rng.random() * 60 for _ in range(int(20 * factor * 60 * 0.5))]
+    rush = Rush(rng, room=5 * slots, slots=slots, turn_s=2.0, patience=patience, misjudged=misjudged)
+    arrivals = [rng.random() * 60 for _ in range(slots // 2 * factor * 30)]
 
     rush.run(arrivals)
 
