@@ -5,10 +5,11 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from anthropic import AsyncAnthropic
+from parts.provider import WireProvider
 
 from chat_proc.models.anthropic import AnthropicModel, build_model
 from chat_proc.models.retry import RetryingModel, RetryLimits
@@ -23,9 +24,6 @@ from everturn.ports.language_model import (
     TextDelta,
 )
 from everturn.testing.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
-
-if TYPE_CHECKING:
-    from tests.contract.chat_proc.models.conftest import WireProvider
 
 TRAITS = ModelTraits("claude-haiku-4-5", 200_000, images=True, documents=True)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -60,7 +58,7 @@ PING = event("ping")
 
 
 @pytest.fixture
-async def model(provider: "WireProvider") -> AsyncIterator[AnthropicModel]:
+async def model(provider: WireProvider) -> AsyncIterator[AnthropicModel]:
     client = AsyncAnthropic(api_key="test-key", base_url=provider.url, max_retries=0)
     adapter = AnthropicModel(client, TRAITS, now=lambda: NOW)
     yield adapter
@@ -69,7 +67,7 @@ async def model(provider: "WireProvider") -> AsyncIterator[AnthropicModel]:
 
 class TestContract(LanguageModelContract):
     @pytest.fixture
-    async def model(self, provider: "WireProvider") -> AsyncIterator[AnthropicModel]:
+    async def model(self, provider: WireProvider) -> AsyncIterator[AnthropicModel]:
         provider.answer_events(started(), OPENED, said("Hel"), PING, said("lo"), stopped())
         client = AsyncAnthropic(api_key="test-key", base_url=provider.url, max_retries=0)
         adapter = AnthropicModel(client, TRAITS)
@@ -78,7 +76,7 @@ class TestContract(LanguageModelContract):
 
 
 async def test_text_and_thinking_stream_apart_and_the_usage_closes_the_reply(
-    provider: "WireProvider", model: AnthropicModel
+    provider: WireProvider, model: AnthropicModel
 ) -> None:
     usage = {"cache_read_input_tokens": 1_000, "cache_creation_input_tokens": 200}
     provider.answer_events(started(**usage), thought("hm"), said("Hel"), PING, said("lo"), stopped())
@@ -99,7 +97,7 @@ async def test_text_and_thinking_stream_apart_and_the_usage_closes_the_reply(
 
 
 async def test_the_request_carries_cache_points_images_and_documents(
-    provider: "WireProvider", model: AnthropicModel
+    provider: WireProvider, model: AnthropicModel
 ) -> None:
     provider.answer_events(started(), said("ok"), stopped())
     messages = (
@@ -144,7 +142,7 @@ async def test_the_request_carries_cache_points_images_and_documents(
 
 
 async def test_the_cache_points_of_system_and_messages_together_are_at_most_four(
-    provider: "WireProvider", model: AnthropicModel
+    provider: WireProvider, model: AnthropicModel
 ) -> None:
     provider.answer_events(started(), said("ok"), stopped())
     texts = tuple(TextPart(f"part {n}", cache_point=True) for n in range(6))
@@ -157,7 +155,7 @@ async def test_the_cache_points_of_system_and_messages_together_are_at_most_four
     assert marked == ["rules", "part 3", "part 4", "part 5"]
 
 
-async def test_a_newer_model_is_asked_to_show_its_thinking(provider: "WireProvider") -> None:
+async def test_a_newer_model_is_asked_to_show_its_thinking(provider: WireProvider) -> None:
     provider.answer_events(started(), said("ok"), stopped())
     client = AsyncAnthropic(api_key="test-key", base_url=provider.url, max_retries=0)
     model = AnthropicModel(client, ModelTraits("claude-sonnet-5-5", 1_000_000, images=True, documents=True))
@@ -180,7 +178,7 @@ async def test_a_newer_model_is_asked_to_show_its_thinking(provider: "WireProvid
     ],
 )
 async def test_stop_reasons_become_ours(
-    provider: "WireProvider", model: AnthropicModel, stop_reason: str, reason: str
+    provider: WireProvider, model: AnthropicModel, stop_reason: str, reason: str
 ) -> None:
     provider.answer_events(started(), said("x"), stopped(stop_reason))
 
@@ -202,7 +200,7 @@ async def test_stop_reasons_become_ours(
     ],
 )
 async def test_error_answers_say_whether_to_try_again(
-    provider: "WireProvider", model: AnthropicModel, status: int, kind: str, retryable: bool
+    provider: WireProvider, model: AnthropicModel, status: int, kind: str, retryable: bool
 ) -> None:
     provider.answer_error(status, {"type": "error", "error": {"type": kind, "message": "not now"}})
 
@@ -213,7 +211,7 @@ async def test_error_answers_say_whether_to_try_again(
     assert len(provider.received) == 1
 
 
-async def test_a_rate_limit_tells_how_long_to_wait(provider: "WireProvider", model: AnthropicModel) -> None:
+async def test_a_rate_limit_tells_how_long_to_wait(provider: WireProvider, model: AnthropicModel) -> None:
     provider.answer_error(429, {"type": "error", "error": {"type": "rate_limit_error"}}, retry_after="12")
 
     with pytest.raises(ModelFailed) as raised:
@@ -222,7 +220,7 @@ async def test_a_rate_limit_tells_how_long_to_wait(provider: "WireProvider", mod
     assert raised.value.retry_after_s == 12.0
 
 
-async def test_a_refused_key_is_not_repeated_in_the_message(provider: "WireProvider", model: AnthropicModel) -> None:
+async def test_a_refused_key_is_not_repeated_in_the_message(provider: WireProvider, model: AnthropicModel) -> None:
     provider.answer_error(401, {"type": "error", "error": {"type": "authentication_error", "message": "bad test-key"}})
 
     with pytest.raises(ModelFailed, match="refused the key") as raised:
@@ -237,7 +235,7 @@ async def test_a_refused_key_is_not_repeated_in_the_message(provider: "WireProvi
     [(400, "prompt is too long: 208310 tokens > 200000 maximum"), (413, "Request exceeds the maximum size")],
 )
 async def test_a_prompt_that_is_too_long_is_told_apart(
-    provider: "WireProvider", model: AnthropicModel, status: int, message: str
+    provider: WireProvider, model: AnthropicModel, status: int, message: str
 ) -> None:
     provider.answer_error(status, {"type": "error", "error": {"type": "invalid_request_error", "message": message}})
 
@@ -245,7 +243,7 @@ async def test_a_prompt_that_is_too_long_is_told_apart(
         await collect_pieces(model, build_request())
 
 
-async def test_an_error_inside_the_stream_is_a_passing_failure(provider: "WireProvider", model: AnthropicModel) -> None:
+async def test_an_error_inside_the_stream_is_a_passing_failure(provider: WireProvider, model: AnthropicModel) -> None:
     error = {"type": "overloaded_error", "message": "Overloaded"}
     provider.answer_events(started(), said("half"), event("error", error=error))
 
@@ -270,7 +268,7 @@ BAD_STREAMS = {
 
 @pytest.mark.parametrize("name", BAD_STREAMS)
 async def test_a_stream_that_makes_no_sense_is_a_passing_failure(
-    provider: "WireProvider", model: AnthropicModel, name: str
+    provider: WireProvider, model: AnthropicModel, name: str
 ) -> None:
     chunks, cut = BAD_STREAMS[name]
     provider.answer_events(cut=cut)
@@ -292,7 +290,7 @@ async def test_a_refused_connection_is_a_passing_failure() -> None:
     assert raised.value.retryable
 
 
-async def test_closing_the_reply_closes_the_http_stream(provider: "WireProvider", model: AnthropicModel) -> None:
+async def test_closing_the_reply_closes_the_http_stream(provider: WireProvider, model: AnthropicModel) -> None:
     provider.answer_events(started(), said("half"), hang=True)
 
     async with aclosing(model.generate(build_request())) as pieces:
@@ -303,7 +301,7 @@ async def test_closing_the_reply_closes_the_http_stream(provider: "WireProvider"
 
 
 async def test_a_stalled_stream_ends_at_the_idle_timeout_and_the_connection_is_dropped(
-    provider: "WireProvider", model: AnthropicModel
+    provider: WireProvider, model: AnthropicModel
 ) -> None:
     provider.answer_events(started(), said("half"), hang=True)
     retrying = RetryingModel(model, limits=RetryLimits(idle_timeout_s=0.1))
@@ -316,7 +314,7 @@ async def test_a_stalled_stream_ends_at_the_idle_timeout_and_the_connection_is_d
         await provider.client_left.wait()
 
 
-async def test_a_storm_of_refusals_ends_in_an_answer(provider: "WireProvider", model: AnthropicModel) -> None:
+async def test_a_storm_of_refusals_ends_in_an_answer(provider: WireProvider, model: AnthropicModel) -> None:
     provider.answer_error(429, {"type": "error", "error": {"type": "rate_limit_error"}}, retry_after="0.01")
     provider.answer_error(529, {"type": "error", "error": {"type": "overloaded_error"}})
     provider.answer_error(500, {"type": "error", "error": {"type": "api_error"}})
@@ -334,7 +332,7 @@ def test_the_model_is_built_from_the_sdks_own_variables(monkeypatch: pytest.Monk
     assert model.traits == ModelTraits("claude-sonnet-5-5", 1_000_000, images=True, documents=True)
 
 
-async def test_a_character_that_the_network_cuts_arrives_whole(provider: "WireProvider", model: AnthropicModel) -> None:
+async def test_a_character_that_the_network_cuts_arrives_whole(provider: WireProvider, model: AnthropicModel) -> None:
     events = (
         "".join(
             (

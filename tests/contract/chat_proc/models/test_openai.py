@@ -5,10 +5,11 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
+from parts.provider import WireProvider
 
 from chat_proc.models.openai import OpenAIModel, build_model
 from chat_proc.models.retry import RetryingModel, RetryLimits
@@ -23,9 +24,6 @@ from everturn.ports.language_model import (
     TextDelta,
 )
 from everturn.testing.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
-
-if TYPE_CHECKING:
-    from tests.contract.chat_proc.models.conftest import WireProvider
 
 TRAITS = ModelTraits("gpt-6.1-terra", 1_050_000, images=True, documents=True)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -50,13 +48,13 @@ def counted(**details: int) -> str:
 STOPPED = chunk({}, "stop")
 
 
-def build_adapter(provider: "WireProvider", traits: ModelTraits = TRAITS) -> OpenAIModel:
+def build_adapter(provider: WireProvider, traits: ModelTraits = TRAITS) -> OpenAIModel:
     client = AsyncOpenAI(api_key="test-key", base_url=f"{provider.url}/v1", max_retries=0)
     return OpenAIModel(client, traits, now=lambda: NOW)
 
 
 @pytest.fixture
-async def model(provider: "WireProvider") -> AsyncIterator[OpenAIModel]:
+async def model(provider: WireProvider) -> AsyncIterator[OpenAIModel]:
     adapter = build_adapter(provider)
     yield adapter
     await adapter.aclose()
@@ -64,14 +62,14 @@ async def model(provider: "WireProvider") -> AsyncIterator[OpenAIModel]:
 
 class TestContract(LanguageModelContract):
     @pytest.fixture
-    async def model(self, provider: "WireProvider") -> AsyncIterator[OpenAIModel]:
+    async def model(self, provider: WireProvider) -> AsyncIterator[OpenAIModel]:
         provider.answer_events(chunk({"role": "assistant", "content": ""}), said("Hel"), said("lo"), STOPPED, DONE)
         adapter = build_adapter(provider)
         yield adapter
         await adapter.aclose()
 
 
-async def test_text_streams_and_the_usage_closes_the_reply(provider: "WireProvider", model: OpenAIModel) -> None:
+async def test_text_streams_and_the_usage_closes_the_reply(provider: WireProvider, model: OpenAIModel) -> None:
     provider.answer_events(
         said("Hel"), ": keep-alive\n\n", said("lo"), STOPPED, counted(cached_tokens=600, cache_write_tokens=100), DONE
     )
@@ -93,7 +91,7 @@ async def test_text_streams_and_the_usage_closes_the_reply(provider: "WireProvid
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 async def test_reasoning_of_compatible_servers_streams_apart(
-    provider: "WireProvider", model: OpenAIModel, field: str
+    provider: WireProvider, model: OpenAIModel, field: str
 ) -> None:
     provider.answer_events(chunk({field: "hm"}), said("hi"), STOPPED, counted(), DONE)
 
@@ -102,7 +100,7 @@ async def test_reasoning_of_compatible_servers_streams_apart(
     assert pieces[:2] == [ReasoningDelta("hm"), TextDelta("hi")]
 
 
-async def test_a_server_without_usage_gets_an_estimate_and_an_unknown_model_no_cost(provider: "WireProvider") -> None:
+async def test_a_server_without_usage_gets_an_estimate_and_an_unknown_model_no_cost(provider: WireProvider) -> None:
     provider.answer_events(said("hello there"), STOPPED, DONE)
     model = build_adapter(provider, ModelTraits("my-local-model", 8_000, images=False, documents=False))
 
@@ -112,7 +110,7 @@ async def test_a_server_without_usage_gets_an_estimate_and_an_unknown_model_no_c
     assert finish == ReplyFinished("stop", ModelUsage(1_000, 4, estimated=True, cost_known=False))
 
 
-async def test_the_request_carries_images_and_files(provider: "WireProvider", model: OpenAIModel) -> None:
+async def test_the_request_carries_images_and_files(provider: WireProvider, model: OpenAIModel) -> None:
     provider.answer_events(said("ok"), STOPPED, DONE)
     messages = (
         PromptMessage("system", (TextPart("Be brief.", cache_point=True),)),
@@ -159,7 +157,7 @@ async def test_the_request_carries_images_and_files(provider: "WireProvider", mo
     [("stop", "stop"), ("length", "length"), ("content_filter", "refusal"), ("a_reason_of_tomorrow", "stop")],
 )
 async def test_finish_reasons_become_ours(
-    provider: "WireProvider", model: OpenAIModel, finish_reason: str, reason: str
+    provider: WireProvider, model: OpenAIModel, finish_reason: str, reason: str
 ) -> None:
     provider.answer_events(said("x"), chunk({}, finish_reason), DONE)
 
@@ -169,7 +167,7 @@ async def test_finish_reasons_become_ours(
     assert finish.reason == reason
 
 
-async def test_a_refusal_is_text_that_ends_as_refused(provider: "WireProvider", model: OpenAIModel) -> None:
+async def test_a_refusal_is_text_that_ends_as_refused(provider: WireProvider, model: OpenAIModel) -> None:
     provider.answer_events(chunk({"refusal": "I can't."}), chunk({}, None), DONE)
 
     pieces = await collect_pieces(model, build_request())
@@ -191,7 +189,7 @@ async def test_a_refusal_is_text_that_ends_as_refused(provider: "WireProvider", 
     ],
 )
 async def test_error_answers_say_whether_to_try_again(
-    provider: "WireProvider", model: OpenAIModel, status: int, code: str, retryable: bool
+    provider: WireProvider, model: OpenAIModel, status: int, code: str, retryable: bool
 ) -> None:
     provider.answer_error(status, {"error": {"message": "not now", "code": code}}, retry_after_ms="1500")
 
@@ -203,7 +201,7 @@ async def test_error_answers_say_whether_to_try_again(
     assert len(provider.received) == 1
 
 
-async def test_a_prompt_that_is_too_long_is_told_apart(provider: "WireProvider", model: OpenAIModel) -> None:
+async def test_a_prompt_that_is_too_long_is_told_apart(provider: WireProvider, model: OpenAIModel) -> None:
     provider.answer_error(400, {"error": {"message": "too many tokens", "code": "context_length_exceeded"}})
 
     with pytest.raises(ContextLimitExceeded):
@@ -220,7 +218,7 @@ async def test_a_prompt_that_is_too_long_is_told_apart(provider: "WireProvider",
     ],
 )
 async def test_an_error_inside_the_stream_says_whether_to_try_again(
-    provider: "WireProvider", model: OpenAIModel, error: dict[str, Any], retryable: bool
+    provider: WireProvider, model: OpenAIModel, error: dict[str, Any], retryable: bool
 ) -> None:
     provider.answer_events(said("half"), f"data: {json.dumps({'error': error})}\n\n")
 
@@ -246,7 +244,7 @@ BAD_STREAMS = {
 
 @pytest.mark.parametrize("name", BAD_STREAMS)
 async def test_a_stream_that_makes_no_sense_is_a_passing_failure(
-    provider: "WireProvider", model: OpenAIModel, name: str
+    provider: WireProvider, model: OpenAIModel, name: str
 ) -> None:
     chunks, cut = BAD_STREAMS[name]
     provider.answer_events(cut=cut)
@@ -267,7 +265,7 @@ async def test_a_refused_connection_is_a_passing_failure() -> None:
     assert raised.value.retryable
 
 
-async def test_closing_the_reply_closes_the_http_stream(provider: "WireProvider", model: OpenAIModel) -> None:
+async def test_closing_the_reply_closes_the_http_stream(provider: WireProvider, model: OpenAIModel) -> None:
     provider.answer_events(said("half"), hang=True)
 
     async with aclosing(model.generate(build_request())) as pieces:
@@ -277,7 +275,7 @@ async def test_closing_the_reply_closes_the_http_stream(provider: "WireProvider"
         await provider.client_left.wait()
 
 
-async def test_a_storm_of_refusals_ends_in_an_answer(provider: "WireProvider", model: OpenAIModel) -> None:
+async def test_a_storm_of_refusals_ends_in_an_answer(provider: WireProvider, model: OpenAIModel) -> None:
     provider.answer_error(429, {"error": {"message": "slow down"}}, retry_after="0.01")
     provider.answer_error(500, {"error": {"message": "oh"}})
     provider.answer_events(said("at last"), STOPPED, DONE)
@@ -296,7 +294,7 @@ def test_only_the_official_server_is_taken_to_read_media(monkeypatch: pytest.Mon
     assert (official.traits.images, compatible.traits.images) == (True, False)
 
 
-async def test_a_character_that_the_network_cuts_arrives_whole(provider: "WireProvider", model: OpenAIModel) -> None:
+async def test_a_character_that_the_network_cuts_arrives_whole(provider: WireProvider, model: OpenAIModel) -> None:
     events = (
         "".join(
             (

@@ -1,4 +1,4 @@
-"""The same submit many times, and two messages at once, over two ingresses."""
+"""F11 and F12: the same submit many times, two messages at once, cancels against steers; all over two ingresses."""
 
 import asyncio
 import uuid
@@ -7,17 +7,21 @@ from typing import Any
 import httpx2
 import pytest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+from everturn_client.errors import ProblemError
+
+pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 
 def messages_url(stage: Any, n: int, conversation: str = "new") -> str:
-    return f"{stage.platform.urls[n % 2]}/conversations/default/default/{conversation}/messages"
+    return f"{stage.clients[n % 2].base_url}/conversations/default/default/{conversation}/messages"
 
 
 async def test_the_same_submit_twenty_times_in_parallel_is_one_turn(stage: Any) -> None:
     headers = {"Idempotency-Key": str(uuid.uuid4())}
     async with httpx2.AsyncClient(timeout=30) as http:
-        sends = [http.post(messages_url(stage, n), json={"text": "script:plain"}, headers=headers) for n in range(20)]
+        sends = [
+            http.post(messages_url(stage, n), json={"text": "script:plain please"}, headers=headers) for n in range(20)
+        ]
         answers = await asyncio.gather(*sends)
         other = await http.post(messages_url(stage, 0), json={"text": "something else"}, headers=headers)
 
@@ -49,19 +53,26 @@ async def test_two_messages_at_once_are_one_turn_and_a_followup_or_two_turns_in_
     await stage.close()
 
 
-async def test_a_message_while_the_wire_is_down_is_refused_and_nothing_is_half_accepted(stage: Any) -> None:
-    created = await stage.clients[0].create_conversation()
-    await stage.platform.stop_part("redis")
-    async with httpx2.AsyncClient(timeout=30) as http:
-        refused = await http.post(messages_url(stage, 0, created.conversation_id), json={"text": "script:plain"})
-        await stage.platform.restart("redis")
-        watcher = stage.watch(created.conversation_id)
-        accepted = await http.post(messages_url(stage, 1, created.conversation_id), json={"text": "script:plain"})
+@pytest.mark.parametrize("said", [["cancel", "cancel"], ["steer", "cancel"], ["followup", "cancel", "steer"]])
+async def test_whatever_is_said_at_once_with_a_cancel_the_turn_is_cancelled_once(stage: Any, said: list[str]) -> None:
+    sent = await stage.clients[0].send_message("new", "script:slow please")
+    watchers = [stage.watch(sent.conversation_id, ingress=n) for n in range(2)]
+    await watchers[0].wait_text(sent.turn_id, "answer")
 
-    assert refused.status_code == 503
-    assert int(refused.headers["retry-after"]) > 0
-    turn = await watcher.wait_ended(accepted.json()["turn_id"])
-    assert turn.answer == "A plain answer."
-    state = await stage.check_history(created.conversation_id, watcher)
-    assert len(state.turns) == 1
+    texts = {"followup": "script:plain please", "steer": "script:plain briefly", "cancel": ""}
+    signals = [
+        stage.clients[n % 2].send_signal(sent.conversation_id, kind, texts[kind], target_turn_id=sent.turn_id)
+        for n, kind in enumerate(said)
+    ]
+    told = await asyncio.gather(*signals, return_exceptions=True)
+
+    for watcher in watchers:
+        assert (await watcher.wait_ended(sent.turn_id)).outcome == "cancelled"
+        await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
+    # Whoever came after the end is told so.
+    assert all(
+        isinstance(each, ProblemError) and each.problem.status == 409 for each in told if isinstance(each, Exception)
+    )
+    assert sum(not isinstance(each, Exception) for each in told) >= 1
+    await stage.check_history(sent.conversation_id, *watchers)
     await stage.close()
