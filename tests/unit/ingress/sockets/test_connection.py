@@ -1,13 +1,19 @@
 """One socket between the server and the library."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 from starlette.types import Message
 
+from everturn.model.identity import Principal
+from ingress.admission.limits.bodies import BODY_TIMEOUT_S, BodyBudget, BodyHold
 from ingress.admission.metrics import IngressMetrics
-from ingress.sockets.connection import Connection
+from ingress.auth.callers import Caller
+from ingress.errors import ProblemError, too_many
+from ingress.sockets.connection import Admission, Connection
 from ingress.sockets.guard import Phase, SocketCaps, SocketGuard
+from ingress.sockets.websocket import COUNTED_KEY, REFUSAL_KEY
 
 
 class Wire:
@@ -19,14 +25,16 @@ class Wire:
         self.reads = asyncio.Event()
         self.reads.set()
         self.allowed = 0
+        self.begun_at: float | None = None
         self.aborted = asyncio.Event()
 
     async def send(self, message: Message) -> None:
         await self.reads.wait()
         self.sent.append(message)
 
-    def allow(self, max_bytes: int) -> None:
+    def allow(self, max_bytes: int, hold: BodyHold) -> None:
         self.allowed = max_bytes
+        self.hold = hold
 
     def abort(self) -> None:
         self.aborted.set()
@@ -34,9 +42,26 @@ class Wire:
     def texts(self) -> list[str]:
         return [message["text"] for message in self.sent if message["type"] == "websocket.send"]
 
-    def client_says(self, *frames: str) -> None:
+    def client_says(self, *frames: str | bytes, hold: BodyHold | None = None) -> None:
+        """`hold` counts the frames, as the line does."""
         for frame in frames:
-            self.incoming.put_nowait({"type": "websocket.receive", "text": frame})
+            message: Message = {"type": "websocket.receive", "text" if isinstance(frame, str) else "bytes": frame}
+            if hold is not None:
+                hold.grow(len(frame))
+                message[COUNTED_KEY] = len(frame)
+            self.incoming.put_nowait(message)
+
+
+BUDGET = BodyBudget(max_bytes=10_000, max_bytes_per_user=10_000, metrics=IngressMetrics())
+
+
+async def draw_none(name: str | None) -> ProblemError | None:
+    return None
+
+
+def admit(draw: Callable[[str | None], Awaitable[ProblemError | None]] = draw_none) -> Admission:
+    caller = Caller(Principal("t", "p", "u"))
+    return Admission(caller, {"user_id": "u"}, BUDGET.open(caller.principal), draw)
 
 
 def connect(*, joined: bool = True) -> tuple[Wire, Connection]:
@@ -77,13 +102,14 @@ async def test_a_malformed_packet_closes_the_socket_with_its_reason() -> None:
 
 async def test_the_session_info_follows_the_connection_and_messages_may_be_larger_now() -> None:
     wire, connection = connect(joined=False)
-    connection.session_info = {"user_id": "u"}
+    connection.admission = admit()
 
     await connection.send({"type": "websocket.send", "text": '40{"sid":"s"}'})
 
     assert wire.texts() == ['40{"sid":"s"}', '42["session_info",{"user_id":"u"}]']
     assert connection.joined
     assert wire.allowed == 5000
+    assert wire.hold is connection.admission.hold
 
 
 async def test_a_refused_connection_is_closed_after_it_was_told() -> None:
@@ -102,7 +128,7 @@ async def test_a_socket_is_quiet_when_its_calls_are_answered() -> None:
 
     waiting = asyncio.create_task(connection.wait_quiet(30))
     await asyncio.sleep(0)
-    connection.end_call(connection.begin_call())
+    connection.end_call(*connection.begin_call())
     await asyncio.sleep(0)
     assert not waiting.done()
     await connection.send({"type": "websocket.send", "text": "431[{}]"})
@@ -131,3 +157,82 @@ async def test_who_does_not_read_holds_up_its_own_events_and_is_cut_off_at_the_e
     assert wire.sent == []
     assert not feeding.done()
     feeding.cancel()
+
+
+UPLOAD = '452-1["m",{"_placeholder":true,"num":0},{"_placeholder":true,"num":1}]'
+
+
+async def test_the_bytes_of_a_call_count_until_it_has_ended() -> None:
+    wire, connection = connect()
+    connection.admission = admit()
+    hold = connection.admission.hold
+    wire.client_says("3", '42["other"]', UPLOAD, bytes(300), bytes(300), hold=hold)
+
+    frames = [await connection.receive() for _ in range(4)]
+    held = connection.begin_call()
+    while_it_runs = BUDGET.total
+    connection.end_call(*held)
+
+    assert [frame.get("text", b"")[:3] for frame in frames] == ["3", "452", b"", b""]
+    assert while_it_runs == len(UPLOAD) + 600
+    assert BUDGET.total == 0
+
+
+async def test_a_call_that_is_not_whole_does_not_reach_the_library_and_ends_with_the_socket() -> None:
+    wire, connection = connect()
+    connection.admission = admit()
+    wire.client_says(UPLOAD, bytes(300), hold=connection.admission.hold)
+    wire.incoming.put_nowait({"type": "websocket.disconnect", "code": 1001})
+
+    message = await connection.receive()
+
+    assert message["type"] == "websocket.disconnect"
+    assert BUDGET.total == 0
+
+
+async def test_an_attachment_without_room_refuses_its_call_and_gives_back_what_came_of_it() -> None:
+    wire, connection = connect()
+    connection.admission = admit()
+    wire.client_says(UPLOAD, bytes(300), hold=connection.admission.hold)
+    no_room = too_many("No room.", retry_after_s=5)
+    wire.incoming.put_nowait({"type": "websocket.receive", "bytes": b"", COUNTED_KEY: 0, REFUSAL_KEY: no_room})
+    wire.client_says("3")
+
+    message = await connection.receive()
+
+    assert message["text"] == "3"
+    (answer,) = wire.texts()
+    assert answer.startswith('431[{"status":429')
+    assert BUDGET.total == 0
+
+
+async def test_a_call_beyond_the_rate_is_answered_before_its_data_are_read() -> None:
+    drawn: list[str | None] = []
+
+    async def draw(name: str | None) -> ProblemError | None:
+        drawn.append(name)
+        return too_many("Too many.", retry_after_s=7)
+
+    wire, connection = connect()
+    connection.admission = admit(draw)
+    wire.client_says('421["m",{"this is": no JSON', "3", hold=connection.admission.hold)
+
+    message = await connection.receive()
+
+    assert message["text"] == "3"
+    (answer,) = wire.texts()
+    assert '"status":429' in answer
+    assert '"retry_after_s":7' in answer
+    assert drawn == ["m"]
+    assert BUDGET.total == 0
+
+
+async def test_a_message_that_does_not_become_whole_is_late_in_the_end() -> None:
+    wire, connection = connect()
+    now = asyncio.get_running_loop().time()
+
+    assert not connection.is_late(now + 2 * BODY_TIMEOUT_S)
+    wire.begun_at = now
+
+    assert not connection.is_late(now + BODY_TIMEOUT_S)
+    assert connection.is_late(now + BODY_TIMEOUT_S + 1)

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from ingress.admission.limits.bodies import BodyHold
+from ingress.admission.limits.bodies import BODY_TIMEOUT_S, BodyHold
 from ingress.admission.strict_json import BadJson, parse_strict
 from ingress.errors import malformed, too_large, too_slow, unsupported
 
@@ -21,8 +21,7 @@ class AdmittedRequest(Request):
     """A request whose body may have at most so many bytes as its route says, and has to keep coming."""
 
     idle_timeout_s: float = 30
-    body_timeout_s: float = 300
-    """For the whole body: 25 MB in this time is 0.7 Mbit/s, and a byte now and then holds no connection for ever."""
+    body_timeout_s: float = BODY_TIMEOUT_S
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """The body as it comes. Raises a 413 problem at the first byte too many, whatever Content-Length said."""

@@ -2,14 +2,18 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.types import Message, Receive, Send
 
+from ingress.admission.limits.bodies import BODY_TIMEOUT_S, BodyHold
 from ingress.admission.metrics import IngressMetrics
 from ingress.auth.gate import Caller
-from ingress.sockets.guard import Close, Drop, Pass, Phase, Refuse, RefuseJoin, SocketGuard, Verdict
+from ingress.errors import ProblemError
+from ingress.sockets.framing import Opening
+from ingress.sockets.guard import Close, Drop, Keep, Pass, Phase, Refuse, RefuseJoin, SocketGuard, Verdict
 from ingress.sockets.packets import (
     ANSWER,
     CONNECTED,
@@ -20,12 +24,35 @@ from ingress.sockets.packets import (
     render_own,
     render_refused_namespace,
 )
-from ingress.sockets.websocket import Line
+from ingress.sockets.websocket import COUNTED_KEY, REFUSAL_KEY, Line
 
 SEND_TIMEOUT_S = 60
 """How long a client may take nothing before its connection is cut; it goes on by its last event id."""
 CLOSE_TIMEOUT_S = 5
 POLICY = 1008
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Who was let in, and what its messages are measured with.
+
+    `draw` draws a token for the call with this name (None: not known yet) before its data are read, and returns the
+    refusal where there is none.
+    """
+
+    caller: Caller
+    session_info: dict[str, Any]
+    hold: BodyHold
+    draw: Callable[[str | None], Awaitable[ProblemError | None]]
+
+
+@dataclass(slots=True)
+class _Upload:
+    """The frames of a call that came, and what is counted for them."""
+
+    frames: list[Message] = field(default_factory=list[Message])
+    counted: int = 0
+    begun_at: float | None = None
 
 
 class Connection:
@@ -38,8 +65,7 @@ class Connection:
     def __init__(
         self, receive: Receive, send: Send, *, line: Line, guard: SocketGuard, metrics: IngressMetrics, max_bytes: int
     ) -> None:
-        self.caller: Caller | None = None
-        self.session_info: dict[str, Any] = {}
+        self.admission: Admission | None = None
         self.closed = False
         self._receive = receive
         self._send = send
@@ -48,7 +74,9 @@ class Connection:
         self._metrics = metrics
         self._max_bytes = max_bytes
         self._writing = asyncio.Lock()
-        self._whole: deque[int] = deque()
+        self._upload = _Upload()
+        self._ready: deque[Message] = deque()
+        self._whole: deque[tuple[int, int]] = deque()
         self._running = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -57,58 +85,98 @@ class Connection:
     def joined(self) -> bool:
         return self._guard.phase is Phase.JOINED
 
-    async def receive(self) -> Message:
-        """The next message for the library: only what the guard lets through."""
-        while True:
-            message = await self._receive()
-            if message["type"] == "websocket.disconnect":
-                self._end(message)
-                return message
-            if message["type"] != "websocket.receive":
-                return message
-            frame = message.get("bytes")
-            verdict = self._guard.judge(frame if frame is not None else message["text"])
-            if await self._obey(verdict):
-                return message
+    @property
+    def caller(self) -> Caller | None:
+        return self.admission.caller if self.admission else None
 
-    async def _obey(self, verdict: Verdict) -> bool:
-        """Whether the library gets the frame."""
+    def is_late(self, now: float) -> bool:
+        """Whether a message began too long ago, in loop time, and is not whole yet: its bytes are in the way."""
+        began = [at for at in (self._line.begun_at, self._upload.begun_at) if at is not None]
+        return bool(began) and now - min(began) > BODY_TIMEOUT_S
+
+    async def receive(self) -> Message:
+        """The next message for the library: only what the guard lets through, and a call only when it is whole."""
+        while not self._ready:
+            message = await self._receive()
+            if message["type"] != "websocket.receive":
+                if message["type"] == "websocket.disconnect":
+                    self._end(message)
+                return message
+            await self._obey(await self._judge(message), message)
+        return self._ready.popleft()
+
+    async def _judge(self, message: Message) -> Verdict:
+        binary = message.get("bytes")
+        frame: str | bytes = binary if binary is not None else message["text"]
+        if REFUSAL_KEY in message:
+            return self._guard.turn_away(frame, message[REFUSAL_KEY])
+        size = len(frame.encode() if isinstance(frame, str) else frame)
+        begun = self._guard.begin(frame, size)
+        if not isinstance(begun, Opening):
+            return begun
+        refusal = await self.admission.draw(begun.name) if self.admission else None
+        return self._guard.refuse(begun, refusal) if refusal else self._guard.judge(begun, str(frame), size)
+
+    async def _obey(self, verdict: Verdict, message: Message) -> None:
+        counted = message.get(COUNTED_KEY, 0)
         match verdict:
-            case Pass(name, size):
-                if name is not None:
-                    self._begin(name, size)
-                return True
+            case Keep():
+                self._keep(message, counted)
+                return
+            case Pass(str() as name, size):
+                self._keep(message, counted)
+                self._begin(name, size)
+                return
+            case Pass():
+                self._ready.append(message)
             case Drop():
-                return False
+                pass
             case Refuse(ack, why):
+                self._drop_upload()
                 self._metrics.socket_refusals.labels(cause=str(why.answer.status)).inc()
                 if ack is not None:
                     await self.send_text(render_answer(ack, build_refusal(why)))
-                return False
             case RefuseJoin(namespace, why):
                 self._metrics.socket_refusals.labels(cause="namespace").inc()
                 await self.send_text(render_refused_namespace(namespace, why))
-                return False
             case Close(code, reason, cause):
                 if cause != "left":
                     self._metrics.socket_refusals.labels(cause=cause).inc()
                 await self.close(code, reason)
-                return False
+        self._shrink(counted)
+
+    def _keep(self, message: Message, counted: int) -> None:
+        upload = self._upload
+        upload.frames.append(message)
+        upload.counted += counted
+        upload.begun_at = upload.begun_at or asyncio.get_running_loop().time()
+
+    def _drop_upload(self) -> None:
+        """A call will not become whole."""
+        self._shrink(self._upload.counted)
+        self._upload = _Upload()
+
+    def _shrink(self, counted: int) -> None:
+        if self.admission:
+            self.admission.hold.shrink(counted)
 
     def _begin(self, name: str, size: int) -> None:
         self._metrics.socket_calls.labels(event=name).inc()
-        self._whole.append(size)
+        self._ready.extend(self._upload.frames)
+        self._whole.append((size, self._upload.counted))
+        self._upload = _Upload()
         self._quiet.clear()
 
-    def begin_call(self) -> int:
+    def begin_call(self) -> tuple[int, int]:
         """The library runs the next call; returns its bytes, for `end_call`. Calls begin in the order they came."""
         self._running += 1
         return self._whole.popleft()
 
-    def end_call(self, size: int) -> None:
+    def end_call(self, size: int, counted: int) -> None:
         """A call is done; its answer may still wait."""
         self._running -= 1
         self._guard.open_bytes -= size
+        self._shrink(counted)
         self._settle()
 
     def _settle(self) -> None:
@@ -140,9 +208,10 @@ class Connection:
 
     async def _greet(self) -> None:
         self._guard.phase = Phase.JOINED
-        self._line.allow(self._max_bytes)
-        self._metrics.socket_events.inc()
-        await self.send_text(render_own("session_info", self.session_info))
+        if self.admission:
+            self._line.allow(self._max_bytes, self.admission.hold)
+            self._metrics.socket_events.inc()
+            await self.send_text(render_own("session_info", self.admission.session_info))
 
     async def send_text(self, *frames: str) -> None:
         """Send frames in this order. Raises OSError when the client is gone or takes nothing."""
@@ -189,6 +258,7 @@ class Connection:
         if message.get("code") == 1009 and not self.closed:
             self._metrics.socket_refusals.labels(cause="oversized").inc()
         self.closed = True
+        self._drop_upload()
         self._settle()
         self._cut_later()
 

@@ -13,6 +13,9 @@ from ingress.admission.strict_json import BadJson, parse_strict
 MAX_ACK_ID = 2**53 - 1
 """The largest number that JavaScript counts to."""
 MAX_NAMESPACE_CHARS = 100
+MAX_HEAD_CHARS = 200
+"""Of a call: its kind, number of attachments, namespace, number and name."""
+_NAME = re.compile(r'\["([A-Za-z0-9_.:-]{1,100})"')
 _HEAD = re.compile(r"(?:(?P<files>[0-9]{1,9})-)?(?:(?P<namespace>/[^,]*)(?:,|$))?(?P<id>[0-9]{1,16})?", re.ASCII)
 
 
@@ -47,7 +50,27 @@ class Call:
     attachments: int
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a call begins. `name` is None where it is written so that its data must be read first."""
+
+    name: str | None
+    ack: int | None
+    attachments: int
+
+
 Packet = Pong | Leave | Join | Call
+
+
+def try_read_opening(text: str) -> Opening | None:
+    """What is known of a call before its data are read, which may be megabytes; None for what is no call."""
+    start = text[:MAX_HEAD_CHARS]
+    head = _HEAD.match(start, 2) if start.startswith(("42", "45")) else None
+    if head is None:
+        return None
+    name = _NAME.match(start, head.end())
+    ack = int(head["id"]) if head["id"] is not None else None
+    return Opening(name[1] if name else None, ack, int(head["files"] or 0))
 
 
 def parse_packet(text: str) -> Packet:

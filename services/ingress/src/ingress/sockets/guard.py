@@ -6,7 +6,7 @@ from enum import Enum, auto
 from typing import assert_never
 
 from ingress.errors import ProblemError, absent, too_large, too_many
-from ingress.sockets.framing import BadFrame, Call, Join, Leave, Packet, Pong, parse_packet
+from ingress.sockets.framing import BadFrame, Call, Join, Leave, Opening, Packet, Pong, parse_packet, try_read_opening
 
 MAX_JOIN_CHARS = 16_384
 """Bytes that a client may send before it has said who it is; a token has at most half of them."""
@@ -36,6 +36,11 @@ class Pass:
 
     name: str | None = None
     size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """A part of a call: the library gets it with the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ class Close:
     """A word for the counter."""
 
 
-Verdict = Pass | Drop | Refuse | RefuseJoin | Close
+Verdict = Pass | Keep | Drop | Refuse | RefuseJoin | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +104,58 @@ class SocketGuard:
         self._skipping = 0
         self._bytes = 0
 
-    def judge(self, frame: str | bytes) -> Verdict:
-        """What to do with the next frame."""
+    @property
+    def waits(self) -> bool:
+        """Whether attachments of a call are still to come."""
+        return bool(self._due)
+
+    def begin(self, frame: str | bytes, size: int) -> Opening | Verdict:
+        """What can be said of a frame of `size` bytes without reading its data; a call goes on with `judge`."""
         if isinstance(frame, bytes):
-            return self._judge_attachment(frame)
+            return self._judge_attachment(size)
         if self._due or self._skipping:
             return Close(1002, "An attachment was due.", "malformed")
         if self.phase is not Phase.JOINED and len(frame) > MAX_JOIN_CHARS:
             return Close(1009, "Too large before the connection.", "oversized")
+        opening = try_read_opening(frame) if self.phase is Phase.JOINED else None
+        if opening is None:
+            return self._judge_other(frame)
+        if opening.attachments > MAX_SKIPPED:
+            return Close(1009, "Too many attachments.", "oversized")
+        return self._try_refuse(opening, size) or opening
+
+    def judge(self, opening: Opening, frame: str, size: int) -> Verdict:
+        """What to do with a call that may be read."""
         try:
             packet = parse_packet(frame)
         except BadFrame as error:
-            # A close reason has at most 123 bytes.
-            return Close(1002, f"Malformed packet: {error.detail}".encode()[:120].decode(errors="ignore"), "malformed")
-        return self._judge_packet(packet, frame)
+            return _close_malformed(error)
+        return self._judge_call(packet, size) if isinstance(packet, Call) else self.refuse(opening, absent())
 
-    def _judge_packet(self, packet: Packet, frame: str) -> Verdict:
+    def refuse(self, opening: Opening, why: ProblemError) -> Verdict:
+        """Refuse a call for a reason of somebody else's; its attachments are read and dropped."""
+        self._skipping = opening.attachments
+        return Refuse(opening.ack, why)
+
+    def turn_away(self, start: str | bytes, why: ProblemError) -> Verdict:
+        """There was no room for a frame, of which only the start was kept."""
+        if isinstance(start, bytes):
+            call = self._call
+            if self._skipping or not self._due or call is None:
+                return self._judge_attachment(0)
+            self._skipping, self._due, self._call = self._due - 1, 0, None
+            self.open_calls -= call.ack is not None
+            return Refuse(call.ack, why)
+        opening = self.begin(start, 0)
+        return self.refuse(opening, why) if isinstance(opening, Opening) else opening
+
+    def _judge_other(self, frame: str) -> Verdict:
+        try:
+            return self._judge_packet(parse_packet(frame))
+        except BadFrame as error:
+            return _close_malformed(error)
+
+    def _judge_packet(self, packet: Packet) -> Verdict:
         match packet:
             case Pong():
                 return Pass() if self._take_token() else self._count_refusal(None)
@@ -123,7 +164,7 @@ class SocketGuard:
             case Join():
                 return self._judge_join(packet)
             case Call():
-                return self._judge_call(packet, len(frame.encode()))
+                return Close(1008, "Connect first.", "malformed")
             case _:
                 assert_never(packet)
 
@@ -136,47 +177,42 @@ class SocketGuard:
         return Pass()
 
     def _judge_call(self, call: Call, size: int) -> Verdict:
-        if self.phase is not Phase.JOINED:
-            return Close(1008, "Connect first.", "malformed")
-        if call.attachments > MAX_SKIPPED:
-            return Close(1009, "Too many attachments.", "oversized")
-        refusal = self._try_refuse(call, size)
-        if refusal:
-            self._skipping = call.attachments
-            return refusal
+        if call.name not in self._caps.calls:
+            return self.refuse(Opening(call.name, call.ack, call.attachments), absent("There is no such event."))
         if call.ack is not None:
             self.open_calls += 1
         if not call.attachments:
             return self._pass_whole(call, size)
         self._call, self._due, self._bytes = call, call.attachments, size
-        return Pass()
+        return Keep()
 
-    def _try_refuse(self, call: Call, size: int) -> Verdict | None:
+    def _try_refuse(self, opening: Opening, size: int) -> Verdict | None:
         if not self._take_token():
-            return self._count_refusal(call.ack)
+            self._skipping = opening.attachments
+            return self._count_refusal(opening.ack)
         if self.open_calls >= MAX_OPEN_CALLS:
-            return Refuse(call.ack, too_many(f"{MAX_OPEN_CALLS} calls are open already.", retry_after_s=1))
+            return self.refuse(opening, too_many(f"{MAX_OPEN_CALLS} calls are open already.", retry_after_s=1))
         if self.open_bytes >= LARGE_BYTES:
-            return Refuse(call.ack, too_many("A large message is being checked.", retry_after_s=1))
-        if call.name not in self._caps.calls:
-            return Refuse(call.ack, absent("There is no such event."))
-        if call.attachments > self._caps.files:
-            return Refuse(call.ack, too_large(f"A message may have {self._caps.files} files."))
+            return self.refuse(opening, too_many("A large message is being checked.", retry_after_s=1))
+        if opening.name is not None and opening.name not in self._caps.calls:
+            return self.refuse(opening, absent("There is no such event."))
+        if opening.attachments > self._caps.files:
+            return self.refuse(opening, too_large(f"A message may have {self._caps.files} files."))
         if size > self._caps.message_bytes:
-            return Refuse(call.ack, too_large(f"The message has more than {self._caps.message_bytes} bytes."))
+            return self.refuse(opening, too_large(f"The message has more than {self._caps.message_bytes} bytes."))
         return None
 
-    def _judge_attachment(self, data: bytes) -> Verdict:
+    def _judge_attachment(self, size: int) -> Verdict:
         if self._skipping:
             self._skipping -= 1
             return Drop()
         if not self._due or self._call is None:
             return Close(1002, "An attachment without its event.", "malformed")
         self._due -= 1
-        self._bytes += len(data)
+        self._bytes += size
         if self._bytes > self._caps.message_bytes:
             return Close(1009, f"The message has more than {self._caps.message_bytes} bytes.", "oversized")
-        return Pass() if self._due else self._pass_whole(self._call, self._bytes)
+        return Keep() if self._due else self._pass_whole(self._call, self._bytes)
 
     def _pass_whole(self, call: Call, size: int) -> Pass:
         self.open_bytes += size
@@ -198,3 +234,8 @@ class SocketGuard:
         if self._refused > MAX_REFUSED:
             return Close(1008, "Too many events.", "flood")
         return Refuse(ack, too_many("Too many events at once.", retry_after_s=1))
+
+
+def _close_malformed(error: BadFrame) -> Close:
+    # A close reason has at most 123 bytes.
+    return Close(1002, f"Malformed packet: {error.detail}".encode()[:120].decode(errors="ignore"), "malformed")

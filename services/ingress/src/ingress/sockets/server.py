@@ -1,7 +1,7 @@
 """Socket.IO at /socket.io/: who may connect, which call goes where, and how all sockets end."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -31,7 +31,7 @@ from ingress.errors import (
     unprocessable,
 )
 from ingress.sockets.calls import Answer, ChatCalls, Payload, check_form
-from ingress.sockets.connection import Connection
+from ingress.sockets.connection import POLICY, Admission, Connection
 from ingress.sockets.guard import SocketCaps, SocketGuard
 from ingress.sockets.library import build_library, refuse_connection
 from ingress.sockets.packets import build_answer, build_problem, build_refusal, render_own
@@ -82,6 +82,15 @@ class _Session:
     http: HTTPConnection
     connection: Connection
     subscriptions: Subscriptions
+    ending: bool = False
+
+    def end(self, work: Coroutine[Any, Any, None]) -> None:
+        """End it beside the others, once: it takes seconds with a client that does not read."""
+        if self.ending:
+            work.close()
+        else:
+            self.ending = True
+            self.subscriptions.start(work)
 
 
 class SocketServer:
@@ -151,17 +160,24 @@ class SocketServer:
                 await self._library.handle_request(scope, connection.receive, connection.send)
             finally:
                 deadline.cancel()
-                self._release(session)
+                connection.closed = True
+                self._open.discard(session)
+                self._parts.metrics.sockets.dec()
                 following.end()
-        # A call that was begun is finished, as a request is whose client went away.
-        await connection.wait_quiet(MAX_CALL_S)
+                await self._release(connection)
 
-    def _release(self, session: _Session) -> None:
-        self._open.discard(session)
-        self._parts.metrics.sockets.dec()
-        session.connection.closed = True
-        if session.connection.caller:
-            self._parts.slots.give_back(session.connection.caller.principal)
+    async def _release(self, connection: Connection) -> None:
+        """A call that was begun is finished, as a request is whose client went away; it keeps the slot until then.
+
+        Else who hangs up after each message would have as many calls at work as it likes.
+        """
+        if connection.admission is None:
+            return
+        try:
+            await connection.wait_quiet(MAX_CALL_S)
+        finally:
+            connection.admission.hold.release()
+            self._parts.slots.give_back(connection.admission.caller.principal)
 
     async def _connect(self, sid: str, environ: dict[str, Any], auth: object) -> None:
         """The library's question whether a client may join."""
@@ -182,8 +198,16 @@ class SocketServer:
         if connection.closed or self._draining:
             raise unavailable("The socket is closed.")
         self._parts.slots.take(caller.principal)
-        connection.caller = caller
-        connection.session_info = self._describe(caller).model_dump(mode="json")
+        connection.admission = Admission(
+            caller=caller,
+            session_info=self._describe(caller).model_dump(mode="json"),
+            hold=self._parts.front.bodies.open(caller.principal),
+            draw=partial(self._draw, session.http, caller),
+        )
+
+    async def _draw(self, http: HTTPConnection, caller: Caller, name: str | None) -> ProblemError | None:
+        write = name is None or name in WRITING
+        return await self._run(self._parts.front.admit(http, caller.principal, write=write))
 
     async def _authenticate(self, headers: Headers, who: AuthIn) -> Caller:
         """The token may stand in the handshake's header instead, for clients that are no browsers."""
@@ -221,11 +245,11 @@ class SocketServer:
         session = self._sessions.get(sid)
         if session is None:
             return build_refusal(unavailable("The socket is closed."))
-        size = session.connection.begin_call()
+        held = session.connection.begin_call()
         try:
             answer = await self._run(self._admit_call(session, name, payload))
         finally:
-            session.connection.end_call(size)
+            session.connection.end_call(*held)
         if isinstance(answer, ProblemError):
             return build_refusal(answer)
         status, body = answer
@@ -235,7 +259,6 @@ class SocketServer:
         caller = session.connection.caller
         if caller is None:
             raise unauthorized("The socket has not joined.")
-        await self._parts.front.admit(session.http, caller.principal, write=name in WRITING)
         if len(payload) != 1 or not isinstance(payload[0], dict):
             raise unprocessable("A call has one object as payload.")
         fields = cast(Payload, payload[0])
@@ -262,9 +285,12 @@ class SocketServer:
 
     async def run(self) -> None:
         """Let go the sockets whose credential ends or is revoked, until cancelled."""
-        checked_at = self._parts.clock.monotonic()
+        checked_at, loop = self._parts.clock.monotonic(), asyncio.get_running_loop()
         while True:
             await asyncio.sleep(SWEEP_S)
+            for session in self._open:
+                if session.connection.is_late(loop.time()):
+                    session.end(session.connection.close(POLICY, "The message did not come in time."))
             now = self._parts.clock.now().timestamp()
             due = self._parts.clock.monotonic() - checked_at >= self._parts.reauthorize_s
             checked_at = self._parts.clock.monotonic() if due else checked_at
@@ -272,8 +298,7 @@ class SocketServer:
                 refusal = await self._try_end(session.connection, now, reauthorize=due)
                 if refusal:
                     self._parts.metrics.socket_refusals.labels(cause="expired").inc()
-                    # It takes seconds with a client that does not read, and the others must not wait for it.
-                    session.subscriptions.start(session.connection.dismiss(build_refusal(refusal)))
+                    session.end(session.connection.dismiss(build_refusal(refusal)))
 
     async def _try_end(self, connection: Connection, now: float, *, reauthorize: bool) -> ProblemError | None:
         """Why the socket must end; None while it may stay. An issuer that can't be asked ends none."""

@@ -3,20 +3,33 @@
 import logging
 from typing import Any, Protocol, cast
 
-from starlette.types import Scope
-from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
-from wsproto.events import Ping, Request
+from starlette.types import Message, Scope
+from uvicorn.protocols.websockets.wsproto_impl import FrameTooLargeError, WebsocketBuffer, WSProtocol
+from wsproto.events import BytesMessage, CloseConnection, Ping, Request, TextMessage
+
+from ingress.admission.limits.bodies import BodyHold
+from ingress.errors import ProblemError
 
 FIRST_MAX_BYTES = 65_536
 """How large a message may be before the application knows the client."""
+MAX_WAITING_FRAMES = 2048
+"""Frames that came and were not looked at: more than the calls of one burst with all their attachments."""
+START_CHARS = 256
+"""What is kept of a message without room, so that the answer finds its call."""
+COUNTED_KEY, REFUSAL_KEY = "everturn.counted", "everturn.refusal"
 _KEY = "everturn.line"
 
 
 class Line(Protocol):
     """The connection below a WebSocket."""
 
-    def allow(self, max_bytes: int) -> None:
-        """From now on a message may have so many bytes."""
+    def allow(self, max_bytes: int, hold: BodyHold) -> None:
+        """From now on a message may have so many bytes, which `hold` counts as they come."""
+        ...
+
+    @property
+    def begun_at(self) -> float | None:
+        """The loop's time when the message began that is not whole yet; None while there is none."""
         ...
 
     def abort(self) -> None:
@@ -25,7 +38,11 @@ class Line(Protocol):
 
 
 class BoundedWebSocket(WSProtocol):
-    """Takes small messages until the application allows larger ones, and answers pings only to who reads."""
+    """Takes small messages until the application allows larger ones, and answers pings only to who reads.
+
+    A message says under COUNTED_KEY how many bytes are counted for it. One without room is dropped as it comes: its
+    start arrives, and under REFUSAL_KEY why.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -33,21 +50,107 @@ class BoundedWebSocket(WSProtocol):
         self.logger = logging.getLogger("everturn.websocket")
         self.logger.setLevel(logging.WARNING)
         self.buffer.max_length = FIRST_MAX_BYTES
+        self._hold: BodyHold | None = None
+        self._counted = 0
+        self._start: str | bytes = ""
+        self._refusal: ProblemError | None = None
+        self._begun_at: float | None = None
+
+    @property
+    def begun_at(self) -> float | None:
+        return self._begun_at
 
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         cast(dict[str, Any], self.scope)[_KEY] = self
+
+    def handle_message(self, event: TextMessage | BytesMessage) -> None:
+        """Instead of the base class's, which keeps what has no room and any number of messages."""
+        self._begun_at = self._begun_at or self.loop.time()
+        try:
+            self._take(event)
+        except FrameTooLargeError:
+            self._give_up(1009, f"A message may have {self.buffer.max_length} bytes.")
+            return
+        if self.queue.qsize() >= MAX_WAITING_FRAMES:
+            self._give_up(1008, "Too many frames at once.")
+        elif event.message_finished:
+            self._hand_over()
+
+    def _take(self, event: TextMessage | BytesMessage) -> None:
+        """Keep a piece and count it; or, without room for it, let go of all of the message."""
+        before = self.buffer.length
+        self.buffer.extend(event)
+        if self._refusal is None:
+            try:
+                self._count(self.buffer.length - before)
+            except ProblemError as refusal:
+                self._refusal = refusal
+                self._start = _read_start(self.buffer)
+                self._uncount()
+        if self._refusal is not None:
+            self.buffer.value = None  # its length goes on, so that the message is not too large for us either
+
+    def _count(self, count: int) -> None:
+        if self._hold is not None:
+            self._hold.grow(count)
+            self._counted += count
+
+    def _hand_over(self) -> None:
+        if self._refusal is None:
+            message: Message = {**self.buffer.to_message()}
+        else:
+            kind = "text" if isinstance(self._start, str) else "bytes"
+            message = {"type": "websocket.receive", kind: self._start, REFUSAL_KEY: self._refusal}
+        # From now on the application counts them out.
+        message[COUNTED_KEY], self._counted = self._counted, 0
+        self._forget()
+        self.queue.put_nowait(cast(Any, message))
+        if not self.read_paused:
+            self.read_paused = True
+            self.transport.pause_reading()
+
+    def _forget(self) -> None:
+        """The message is handed over, or will never be whole."""
+        self._uncount()
+        self.buffer.clear()
+        self._start, self._refusal, self._begun_at = "", None, None
+
+    def _uncount(self) -> None:
+        if self._hold is not None:
+            self._hold.shrink(self._counted)
+        self._counted = 0
+
+    def _give_up(self, code: int, reason: str) -> None:
+        self._forget()
+        self.close_sent = True
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        if not self.transport.is_closing():
+            self.transport.write(self.conn.send(CloseConnection(code=code, reason=reason)))
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        super().connection_lost(exc)
 
     def handle_ping(self, event: Ping) -> None:
         # A client that sends pings and never reads would fill the memory with our answers.
         if self.writable.is_set():
             super().handle_ping(event)
 
-    def allow(self, max_bytes: int) -> None:
+    def allow(self, max_bytes: int, hold: BodyHold) -> None:
         self.buffer.max_length = max_bytes
+        self._hold = hold
 
     def abort(self) -> None:
         self.transport.abort()
+
+
+def _read_start(buffer: WebsocketBuffer) -> str | bytes:
+    if buffer.value is None:
+        return b""
+    buffer.value.seek(0)
+    return buffer.value.read(START_CHARS)
 
 
 def load_line(scope: Scope) -> Line:

@@ -48,3 +48,15 @@ def test_what_was_released_counts_no_longer_and_only_once(budget: BodyBudget) ->
 
     assert budget.total == 0
     budget.open(ANN).grow(100)
+
+
+def test_a_part_can_be_given_back_and_nothing_twice(budget: BodyBudget) -> None:
+    hold = budget.open(ANN)
+    hold.grow(100)
+
+    hold.shrink(60)
+    left = budget.total
+    hold.release()
+    hold.shrink(40)
+
+    assert (left, budget.total) == (40, 0)

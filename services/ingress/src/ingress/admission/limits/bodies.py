@@ -8,6 +8,8 @@ from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError, too_many, unavailable
 
 RETRY_AFTER_S = 5
+BODY_TIMEOUT_S = 300.0
+"""For a whole body: 25 MB in this time is 0.7 Mbit/s, and a byte now and then holds nothing for ever."""
 Owner = tuple[str, str, str]
 
 
@@ -53,7 +55,7 @@ class BodyBudget:
 
 
 class BodyHold:
-    """The bytes of one request's body."""
+    """The bytes of one request's body, or of the messages of one socket."""
 
     def __init__(self, budget: BodyBudget, principal: Principal) -> None:
         self._budget = budget
@@ -70,10 +72,15 @@ class BodyHold:
         self._budget.add(self._principal, count)
         self._bytes += count
 
+    def shrink(self, count: int) -> None:
+        """So many of the bytes are not held any more. After `release` none are."""
+        count = min(count, self._bytes)
+        self._budget.add(self._principal, -count)
+        self._bytes -= count
+
     def release(self) -> None:
         """The request has ended."""
-        self._budget.add(self._principal, -self._bytes)
-        self._bytes = 0
+        self.shrink(self._bytes)
 
 
 def _owner(principal: Principal) -> Owner:

@@ -1,0 +1,113 @@
+"""What the sockets of one user can make a real ingress keep in memory."""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from parts.waiting import wait_until
+
+LIMIT_S = 30
+CAP = 8_000_000
+SOCKETS, EACH = 16, 6_000_000
+FIN, TEXT, BINARY = 0x80, 1, 2
+HANDSHAKE = (
+    "GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+    "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    "X-Dev-User: {user}\r\n\r\n"
+)
+
+
+class Peer:
+    """A WebSocket client that can begin a message and never end it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def join(cls, url: str, user: str) -> "Peer":
+        parts = urlsplit(url)
+        peer = cls(*await asyncio.open_connection(parts.hostname, parts.port))
+        peer.writer.write(HANDSHAKE.format(user=user).encode())
+        await peer.until(b"\r\n\r\n")
+        await peer.until(b"pingInterval")
+        await peer.send(FIN | TEXT, b"40")
+        await peer.until(b"session_info")
+        return peer
+
+    async def __aenter__(self) -> "Peer":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.writer.close()
+
+    async def send(self, first: int, data: bytes) -> None:
+        """A frame, masked with zeros."""
+        count = len(data)
+        short, long = struct.pack("!BB4x", first, 0x80 | min(count, 125)), struct.pack("!BBQ4x", first, 0xFF, count)
+        self.writer.write((short if count < 126 else long) + data)
+        await self.writer.drain()
+
+    async def until(self, what: bytes) -> bytes:
+        async with asyncio.timeout(LIMIT_S):
+            return await self.reader.readuntil(what)
+
+
+@pytest.fixture(scope="module")
+def bounded(start_ingress: Callable[..., Any]) -> Any:
+    return start_ingress(BODIES_MAX_BYTES_PER_USER=str(CAP))
+
+
+def load_resident_bytes(ingress: Any) -> int:
+    lines = Path(f"/proc/{ingress.process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) * 1024
+
+
+def has_refused(ingress: Any, count: int) -> bool:
+    numbers = httpx2.get(f"{ingress.url}/metrics", timeout=LIMIT_S).text
+    line = next((line for line in numbers.splitlines() if 'reason="user_bodies"' in line), " 0")
+    return float(line.rpartition(" ")[2]) >= count
+
+
+async def test_the_sockets_of_one_user_share_what_all_its_requests_may_hold(bounded: Any) -> None:
+    async with AsyncExitStack() as stack:
+        ann = [await stack.enter_async_context(await Peer.join(bounded.url, "ann")) for _ in range(SOCKETS)]
+        ben = await stack.enter_async_context(await Peer.join(bounded.url, "ben"))
+        before = load_resident_bytes(bounded)
+        for peer in ann:
+            await peer.send(TEXT, b'421["chat_message",{"conversation_id":"new","text":"' + b"x" * EACH)
+        # Only one of them fits below the cap.
+        await wait_until(lambda: has_refused(bounded, SOCKETS - 1))
+        grown = load_resident_bytes(bounded) - before
+        for peer in ann:
+            await peer.send(FIN, b'"}]')  # the rest of the message
+        answers = [await peer.until(b'"detail"') for peer in ann]
+        await ben.send(FIN | TEXT, b'421["chat_message",{"conversation_id":"new","text":"hello"}]')
+
+        assert b'431[{"status":202' in await ben.until(b"events_url")
+        assert grown < 5 * CAP < SOCKETS * EACH
+        assert sum(b'431[{"status":429' in answer for answer in answers) >= SOCKETS - 1
+
+
+async def test_what_a_socket_held_is_free_again_when_it_hangs_up(bounded: Any) -> None:
+    for _ in range(3):
+        async with await Peer.join(bounded.url, "cat") as peer:
+            await peer.send(FIN | TEXT, b'451-["chat_message",{"f":{"_placeholder":true,"num":0}}]')
+            await peer.send(BINARY, bytes(EACH))
+
+    async with httpx2.AsyncClient(base_url=bounded.url, timeout=LIMIT_S, headers={"X-Dev-User": "cat"}) as http:
+        text = {"text": "x" * 900_000}
+        assert (await http.post("/conversations/default/default/new/messages", json=text)).status_code == 202
+
+
+async def test_thousands_of_frames_at_once_end_the_socket(bounded: Any) -> None:
+    async with await Peer.join(bounded.url, "dan") as peer:
+        peer.writer.write(struct.pack("!BB4x", FIN | TEXT, 0x81) + b"3" + (b"\x81\x81\0\0\0\0" + b"3") * 30_000)
+
+        assert b"Too many" in await peer.until(b"at once")
