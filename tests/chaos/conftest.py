@@ -22,8 +22,8 @@ ENVIRONMENT = {
     "RATE_LIMITS_READS": "registered=off,privileged=off",
     "RATE_LIMITS_WRITES": "registered=off,privileged=off",
 }
-TIMINGS = Timings(connect_s=2.0, answer_s=20.0, silence_s=4.0, max_delay_s=1.0, attempts=8)
-"""A client that comes back quickly."""
+TIMINGS = Timings(connect_s=2.0, answer_s=20.0, silence_s=4.0, max_delay_s=1.0, attempts=8, give_up_s=400.0)
+"""A client that comes back quickly, and waits for a part that a busy machine starts slowly."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

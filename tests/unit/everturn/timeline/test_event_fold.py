@@ -320,6 +320,19 @@ def test_a_late_hint_does_not_take_back_what_the_stream_settled() -> None:
     assert after.conversation.state == "running"
 
 
+@pytest.mark.parametrize("told", ["queued", "running"])
+def test_a_hint_that_calls_an_ended_turn_open_comes_too_late(told: str) -> None:
+    story = Story()
+    turn_id = story.start_turn("Hello")
+    story.end_turn(Outcome.COMPLETED)
+    state = fold(empty(story), story.events)
+
+    hint = events.ConvStatus.model_validate({"state": told, "turn_id": turn_id})
+    after = fold(state, [envelope_of(story, hint)])
+
+    assert after.conversation.state == "idle"
+
+
 def receipt(signal_id: str, state: str, text: str = "x", **more: Any) -> events.ChatSignal:
     return events.ChatSignal.model_validate(
         {"signal_id": signal_id, "kind": "followup", "state": state, "text": text, **more}

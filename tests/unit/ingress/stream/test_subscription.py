@@ -46,9 +46,29 @@ async def test_an_entry_reaches_all_clients_as_the_same_bytes_and_moves_the_posi
 async def test_a_hint_reaches_all_live_clients() -> None:
     stream = build_stream(2)
 
-    stream.offer_hint(b"hint")
+    stream.offer_hint(b"hint", read_at=stream.reads)
 
     assert [client.cursor.take() for client in stream.clients] == [b"hint", b"hint"]
+
+
+async def test_who_has_read_more_than_a_hint_knows_reads_the_row_again() -> None:
+    stream = build_stream(2)
+    ahead, other = stream.clients
+    read_at = stream.reads
+    stream.note_read(ahead)
+
+    stream.offer_hint(b"hint", read_at=read_at)
+
+    assert (ahead.cursor.take(), other.cursor.take()) == (b"", b"hint")
+    assert (ahead.cursor.stale_hints, ahead.wakeup.is_set()) == (True, True)
+
+
+async def test_a_hint_that_could_not_be_read_in_time_is_left_to_the_clients() -> None:
+    stream = build_stream(2)
+
+    stream.defer_hint()
+
+    assert all(client.cursor.stale_hints and client.wakeup.is_set() for client in stream.clients)
 
 
 async def test_after_an_outage_all_clients_are_lost() -> None:

@@ -15,7 +15,8 @@ from everturn_local.privileges import build_child_prefix
 from everturn_local.processes import KILLED_LIMIT_S, Child, kill_group, remove_record, save_record
 from everturn_local.supervision.logs import load_tail, save_rotated
 
-READY_LIMIT_S = 60.0
+READY_LIMIT_S = 180.0
+"""Rarely more than ten seconds. Who is killed for being slow on a busy machine makes it busier."""
 GATED_READY_LIMIT_S = 300.0
 """With EXECUTION_GATE=battery a service tries to escape before it is ready: a minute and more on a busy machine."""
 STOP_LIMIT_S = 30.0

@@ -98,8 +98,8 @@ def is_open(turn: TurnView) -> bool:
 
 def _fold_status(state: StateView, data: events.ConvStatus, *, is_hint: bool) -> StateView:
     turn = _find_turn(state, data.turn_id)
-    # A hint is read from the row and may arrive after the events of the turn that it calls queued.
-    if is_hint and data.state == "queued" and turn and turn.status != "queued":
+    # A hint is read from the row and may arrive after the events of the turn that it calls queued or running.
+    if is_hint and turn and (not is_open(turn) or (data.state == "queued" and turn.status != "queued")):
         return state
     if not is_hint and turn and is_open(turn) and data.state in ("queued", "running"):
         state = _put_turn(state, turn.model_copy(update={"status": data.state}))

@@ -110,6 +110,7 @@ class Feed:
         gap = await self._build_gap(client) if client.cursor.taken is not None else b""
         snapshot = await client.stream.snapshots.get()
         client.cursor.rebase(snapshot.cursor, gap + snapshot.frame)
+        client.stream.note_read(client)
         client.resyncs = min(client.resyncs + 1, 10)
         if gap:
             STREAM_RESYNCS.labels(cause=client.cursor.loss).inc()
@@ -121,6 +122,7 @@ class Feed:
         entries = await self._reader.load_after(stream.conversation_id, cursor.at, max_entries=PAGE_ENTRIES)
         for entry in entries:
             cursor.feed(build_batch(entry, stream.terminals.seconds(entry)))
+        stream.note_read(client)
         # What the hub met meanwhile may be missing in this page, and it was not offered to a client that is behind.
         if len(entries) < PAGE_ENTRIES and stream.position == position:
             cursor.reach_end(stream.position, found_any=bool(entries))

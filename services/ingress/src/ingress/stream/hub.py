@@ -181,25 +181,23 @@ class Hub:
 
     async def _tell_hint(self, stream: ConversationStream, hint: Hint) -> None:
         try:
-            frame = await self._read_hint(stream, hint)
+            await self._offer_hint(stream, hint)
         except NotFound:
             if hint.kind == "status":
                 stream.end_all()
         except Unavailable as error:
             _log.warning("a hint's row was not read", error=str(error))
-        else:
-            stream.offer_hint(frame)
 
-    async def _read_hint(self, stream: ConversationStream, hint: Hint) -> bytes:
+    async def _offer_hint(self, stream: ConversationStream, hint: Hint) -> None:
         # An entry that came while the row was read may tell of something newer, so the row is read again.
-        frame = b""
         for _ in range(REREADS):
-            version = stream.version
+            version, reads = stream.version, stream.reads
             if hint.kind == "status":
                 frame = await self.rows.load_status(stream.principal, stream.conversation_id)
             else:
                 signal_id = SignalId(hint.signal_id)
                 frame = await self.rows.load_signal(stream.principal, stream.conversation_id, signal_id)
             if stream.version == version:
-                break
-        return frame
+                stream.offer_hint(frame, read_at=reads)
+                return
+        stream.defer_hint()

@@ -24,6 +24,8 @@ class Subscription:
     ended: bool = False
     resyncs: int = 0
     """Snapshots since an entry last followed one; paces the next."""
+    read_number: int = 0
+    """Which of the stream's reads was this client's last."""
 
     def end(self) -> None:
         """Let the client's task finish."""
@@ -44,6 +46,13 @@ class ConversationStream:
     terminals: TerminalFilter = field(default_factory=TerminalFilter)
     version: int = 0
     """Counts entries; a row read while it changed may be older than what clients got."""
+    reads: int = 0
+    """Counts what clients read for themselves: such a client may be ahead of the entries counted here."""
+
+    def note_read(self, client: Subscription) -> None:
+        """The client has read entries or a snapshot for itself."""
+        self.reads += 1
+        client.read_number = self.reads
 
     def offer(self, batch: Batch) -> None:
         """Hand an entry to all clients."""
@@ -53,10 +62,22 @@ class ConversationStream:
             client.cursor.offer(batch)
             client.wakeup.set()
 
-    def offer_hint(self, frame: bytes) -> None:
-        """Hand an event without id to all clients."""
+    def offer_hint(self, frame: bytes, *, read_at: int) -> None:
+        """Hand an event without id to all clients, from a row that was read when `reads` was `read_at`.
+
+        Who has read something since may know better than that row, and reads it again.
+        """
         for client in self.clients:
-            client.cursor.offer_hint(frame)
+            if client.read_number > read_at:
+                client.cursor.stale_hints = True
+            else:
+                client.cursor.offer_hint(frame)
+            client.wakeup.set()
+
+    def defer_hint(self) -> None:
+        """Let all clients read the row for themselves."""
+        for client in self.clients:
+            client.cursor.stale_hints = True
             client.wakeup.set()
 
     def lose_all(self) -> None:
