@@ -1,8 +1,10 @@
 """What is due goes batch by batch; what fails holds up nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from chat_proc.worker.retention import BATCH, ROW_BATCH, RetentionJob
+from prometheus_client import REGISTRY
+
+from chat_proc.worker.retention import BATCH, MAX_LEFT, ROW_BATCH, SMALL_ROW_BATCH, RetentionJob
 from everturn.errors import Unavailable
 from everturn.model.artifacts import object_key
 from everturn.model.identity import Principal
@@ -26,15 +28,29 @@ class Due:
         self.rows = rows
         self.asked: list[tuple[int, int]] = []
         self.away = False
+        self.stuck: set[ConversationId] = set()
+        self.touched: set[ConversationId] = set()
+        self.row_limit = ROW_BATCH
 
-    async def erase_expired(self, *, days: int, limit: int) -> tuple[Expired, ...]:
+    async def load_due(
+        self, *, days: int, limit: int, skip: Collection[ConversationId] = ()
+    ) -> tuple[ConversationId, ...]:
         if self.away:
             raise Unavailable()
         self.asked.append((days, limit))
-        batch, self.left = self.left[:limit], self.left[limit:]
-        return tuple(Expired(conversation, ANN, (), 3) for conversation in batch)
+        return tuple([each for each in self.left if each not in skip][:limit])
+
+    async def try_erase(self, conversation_id: ConversationId, *, days: int) -> Expired | None:
+        if conversation_id in self.stuck:
+            raise Unavailable("canceling statement due to statement timeout")
+        if conversation_id in self.touched:
+            return None
+        self.left.remove(conversation_id)
+        return Expired(conversation_id, ANN, (), 3)
 
     async def remove_expired_rows(self, *, days: int, limit: int) -> Mapping[str, int]:
+        if limit > self.row_limit:
+            raise Unavailable("canceling statement due to statement timeout")
         removed = min(self.rows, limit)
         self.rows -= removed
         return {"idempotency": removed}
@@ -55,6 +71,10 @@ def make(due: Due, *, days: int = 30) -> tuple[RetentionJob, Streams, MemoryObje
     streams, objects = Streams(), MemoryObjects()
     artifacts = MemoryArtifacts(MemoryPlatform(FixedClock()))
     return RetentionJob(due, streams, artifacts, objects, days=days), streams, objects
+
+
+def failures(what: str) -> float:
+    return REGISTRY.get_sample_value("everturn_retention_failed_total", {"what": what}) or 0
 
 
 async def test_all_that_is_due_goes_in_batches_with_events_and_objects() -> None:
@@ -92,11 +112,50 @@ async def test_a_database_that_is_away_is_asked_again_the_next_time() -> None:
     assert len(streams.erased) == 1
 
 
-async def test_one_that_can_not_be_cleared_holds_up_no_other() -> None:
-    due = Due([IDS.conversation(), IDS.conversation()])
+async def test_one_that_takes_too_long_or_was_touched_meanwhile_holds_up_no_other() -> None:
+    stuck, touched, *others = [IDS.conversation() for _ in range(BATCH + 2)]
+    due = Due([stuck, touched, *others], rows=1)
+    due.stuck, due.touched = {stuck}, {touched}
     job, streams, _ = make(due)
-    streams.away = True
+    before = failures("conversation")
 
     await job.sweep()
 
-    assert due.left == []
+    assert streams.erased == others
+    assert due.left == [stuck, touched]
+    assert due.rows == 0
+    assert failures("conversation") == before + 1
+
+
+async def test_where_too_many_can_not_be_erased_the_sweep_ends() -> None:
+    due = Due([IDS.conversation() for _ in range(MAX_LEFT + BATCH)])
+    due.stuck = set(due.left)
+    job, _, _ = make(due)
+
+    await job.sweep()
+
+    assert len(due.asked) == MAX_LEFT // BATCH
+
+
+async def test_a_store_that_is_away_keeps_no_other_store_from_being_cleared() -> None:
+    conversations = [IDS.conversation(), IDS.conversation()]
+    due = Due(conversations)
+    job, streams, objects = make(due)
+    objects.stored = {object_key(conversation, "a" * 64): b"a" for conversation in conversations}
+    streams.away = True
+    before = failures("events")
+
+    await job.sweep()
+
+    assert (due.left, objects.stored) == ([], {})
+    assert failures("events") == before + 2
+
+
+async def test_rows_that_can_not_be_removed_in_time_go_in_smaller_batches() -> None:
+    due = Due([], rows=SMALL_ROW_BATCH * 2 + 1)
+    due.row_limit = SMALL_ROW_BATCH
+    job, _, _ = make(due)
+
+    await job.sweep()
+
+    assert due.rows == 0

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import Select, insert, literal, select, tuple_, update
+from sqlalchemy import Select, func, insert, literal, select, tuple_, update
 
 from everturn.errors import NotFound
 from everturn.model.conversations import Conversation
@@ -70,7 +70,8 @@ class PostgresConversations:
         changes = {name: value for name, value in asked.items() if value is not None}
         if not changes:
             return await self.load(principal, conversation_id)
-        statement = update(table).where(table.c.id == conversation_id).values(changes)
+        touched = {**changes, "touched_at": func.clock_timestamp()}
+        statement = update(table).where(table.c.id == conversation_id).values(touched)
         async with self._database.transaction(principal) as transaction:
             row = await fetch_row(transaction, statement.returning(*_COLUMNS))
         if row is None:

@@ -43,7 +43,12 @@ class Connection(Protocol):
     """What repositories use of an asyncpg connection."""
 
     async def fetch(self, query: str, *args: object) -> Sequence[Row]: ...
-    async def fetchrow(self, query: str, *args: object) -> Row | None: ...
+    async def fetchrow(
+        self,
+        query: str,
+        *args: object,
+        timeout: float | None = None,  # noqa: ASYNC109 - the driver's own limit, which this replaces
+    ) -> Row | None: ...
     async def fetchval(self, query: str, *args: object) -> Any: ...
     async def execute(self, query: str, *args: object) -> str: ...
     async def executemany(self, command: str, args: Sequence[Sequence[object]]) -> None: ...
@@ -114,8 +119,14 @@ class _Unhurried:
     async def fetch(self, query: str, *args: object) -> Sequence[Row]:
         return await _unhurried(self._inner.fetch(query, *args))
 
-    async def fetchrow(self, query: str, *args: object) -> Row | None:
-        return await _unhurried(self._inner.fetchrow(query, *args))
+    async def fetchrow(
+        self,
+        query: str,
+        *args: object,
+        timeout: float | None = None,  # noqa: ASYNC109 - the driver's own limit, which this replaces
+    ) -> Row | None:
+        """`timeout` in seconds, where COMMAND_TIMEOUT_S is too short."""
+        return await _unhurried(self._inner.fetchrow(query, *args, timeout=timeout))
 
     async def fetchval(self, query: str, *args: object) -> Any:
         return await _unhurried(self._inner.fetchval(query, *args))

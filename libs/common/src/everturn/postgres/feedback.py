@@ -1,6 +1,6 @@
 """Feedback in Postgres: one judgement of the user for each turn, some of machines, and what they come to."""
 
-from sqlalchemy import Insert, and_, delete, func, select, text
+from sqlalchemy import Insert, Update, and_, delete, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from everturn.errors import Conflict, NotFound
@@ -10,8 +10,8 @@ from everturn.model.ids import ConversationId
 from everturn.ports.feedback import MAX_MACHINE_JUDGEMENTS, JudgedPosition
 from everturn.postgres.database import Connection, Database, Row
 from everturn.postgres.statements import fetch_row, fetch_rows
+from everturn.postgres.tables import conversations, turns
 from everturn.postgres.tables import feedback as table
-from everturn.postgres.tables import turns
 
 _OWN_TOTALS = "SELECT * FROM feedback_totals($1, $2, $3)"
 _PROJECT_TOTALS = "SELECT * FROM project_feedback_totals($1, $2)"
@@ -30,6 +30,8 @@ class PostgresFeedback:
         async with self._database.transaction(principal) as transaction:
             if await fetch_row(transaction, turn) is None:
                 raise NotFound(feedback.turn_id)
+            if feedback.origin == "user":
+                await fetch_rows(transaction, _build_touch(conversation_id))
             if feedback.origin == "user" and feedback.reaction is None and not feedback.text:
                 clear = delete(table).where(table.c.turn_id == feedback.turn_id, table.c.origin == "user")
                 await fetch_rows(transaction, clear)
@@ -87,6 +89,11 @@ def _read_judged(row: Row) -> JudgedConversation:
         last_judged_at=row["last_judged_at"],
         totals=_read_totals(row, conversations=1),
     )
+
+
+def _build_touch(conversation_id: ConversationId) -> Update:
+    """Comes before the row of the judgement: whoever commits a turn locks in this order."""
+    return update(conversations).where(conversations.c.id == conversation_id).values(touched_at=func.clock_timestamp())
 
 
 def _build_upsert(principal: Principal, conversation_id: ConversationId, feedback: Feedback) -> Insert:

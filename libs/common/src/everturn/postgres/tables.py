@@ -21,6 +21,7 @@ conversations = Table(
     Column("archived", Boolean),
     Column("created_at", _MOMENT),
     Column("last_activity_at", _MOMENT),
+    Column("touched_at", _MOMENT),
 )
 turns = Table(
     "turn",

@@ -27,4 +27,7 @@ SANDBOXES_DISCARDED = Counter(
 )
 SANDBOX_BOOTS_FAILED = Counter("everturn_sandbox_boots_failed", "Sandboxes that did not boot ahead of a run.")
 CONVERSATIONS_EXPIRED = Counter("everturn_conversations_expired", "Conversations erased because nothing happened.")
+RETENTION_FAILED = Counter(
+    "everturn_retention_failed", "What retention could not do: find what is due, rows, events or objects.", ["what"]
+)
 ROWS_EXPIRED = Counter("everturn_rows_expired", "Rows removed because they ran out or were too old.", ["table"])

@@ -1,14 +1,18 @@
 """What nobody touched for long enough goes; what is young, or at work, stays."""
 
 import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import asyncpg
 import pytest
 
-from everturn.errors import NotFound
-from everturn.model.ids import ConversationId
+from everturn.errors import NotFound, Unavailable
+from everturn.model.feedback import Feedback, Reaction
+from everturn.model.ids import ConversationId, TurnId
 from everturn.ports.inbox import IdempotencyKey
 from everturn.postgres.conversations import PostgresConversations
+from everturn.postgres.feedback import PostgresFeedback
 from everturn.postgres.life.remains import PostgresRemainingRows
 from everturn.postgres.life.retention import PostgresRetention
 from everturn.testing.database_roles import Roles
@@ -34,16 +38,30 @@ async def age(roles: Roles, conversation_id: ConversationId, days: int) -> None:
     )
 
 
-async def test_old_conversations_go_the_oldest_first_in_the_name_of_their_owners(
+async def load_all_due(retention: PostgresRetention) -> set[ConversationId]:
+    return set(await retention.load_due(days=30, limit=500))
+
+
+async def test_old_conversations_are_due_the_oldest_first(
     retention: PostgresRetention, roles: Roles, postgres_stage: Stage
 ) -> None:
-    old, young, oldest = [await make(roles, postgres_stage, days=days) for days in (40, 20, 50)]
+    old, _, oldest = [await make(roles, postgres_stage, days=days) for days in (40, 20, 50)]
 
-    first = await retention.erase_expired(days=30, limit=1)
-    second = await retention.erase_expired(days=30, limit=5)
+    assert await retention.load_due(days=30, limit=1) == (oldest,)
+    assert await retention.load_due(days=30, limit=5) == (oldest, old)
+    assert await retention.load_due(days=30, limit=5, skip=[oldest]) == (old,)
 
-    assert [each.conversation_id for each in (*first, *second)] == [oldest, old]
-    assert (first[0].owner.tenant, first[0].owner.user_id, first[0].rows) == ("acme", "ann", 1)
+
+async def test_one_that_is_due_is_erased_in_the_name_of_its_owner(
+    retention: PostgresRetention, roles: Roles, postgres_stage: Stage
+) -> None:
+    old, young = [await make(roles, postgres_stage, days=days) for days in (40, 20)]
+
+    erased, kept = [await retention.try_erase(each, days=30) for each in (old, young)]
+
+    assert erased is not None
+    assert (erased.owner.tenant, erased.owner.user_id, erased.rows) == ("acme", "ann", 1)
+    assert kept is None
     assert (await PostgresConversations(roles.ingress).load(ANN, young)).id == young
     assert not any((await PostgresRemainingRows(roles.ingress).count_rows(old)).values())
     with pytest.raises(NotFound):
@@ -58,17 +76,62 @@ async def test_what_waits_or_runs_is_not_expired(
     for conversation_id in (queued, running):
         await age(roles, conversation_id, 99)
 
-    assert await retention.erase_expired(days=30, limit=5) == ()
+    assert await load_all_due(retention) & {queued, running} == set()
+    assert [await retention.try_erase(each, days=30) for each in (queued, running)] == [None, None]
+
+
+async def test_what_its_person_named_or_judged_lately_stays(
+    retention: PostgresRetention, roles: Roles, postgres_stage: Stage
+) -> None:
+    named, judged, watched = [await end_turn(roles, postgres_stage) for _ in range(3)]
+    judgement = Feedback(judged[1], "user", Reaction.OK, "good", datetime.now(UTC))
+    of_machine = replace(judgement, turn_id=watched[1], origin="machine")
+    await PostgresConversations(roles.ingress).save(ANN, named[0], title="Kept", archived=None)
+    await PostgresFeedback(roles.ingress).save(ANN, judged[0], judgement)
+    await PostgresFeedback(roles.ingress).save(ANN, watched[0], of_machine)
+
+    assert await load_all_due(retention) == {watched[0]}
+    assert await retention.try_erase(judged[0], days=30) is None
+
+
+async def end_turn(roles: Roles, stage: Stage) -> tuple[ConversationId, TurnId]:
+    """A conversation with a turn that was answered forty days ago."""
+    receipt = await stage.say("hello")
+    assert receipt.turn_id is not None
+    await roles.superuser.execute(
+        "UPDATE turn SET status = 'completed', announced_at = now() WHERE id = $1", receipt.turn_id
+    )
+    await roles.superuser.execute("UPDATE conversation SET state = 'idle' WHERE id = $1", receipt.conversation_id)
+    await age(roles, receipt.conversation_id, 40)
+    return receipt.conversation_id, receipt.turn_id
 
 
 async def test_no_conversation_is_given_to_two_workers(
     retention: PostgresRetention, roles: Roles, postgres_stage: Stage
 ) -> None:
-    made = [await make(roles, postgres_stage, days=40) for _ in range(6)]
+    made = await make(roles, postgres_stage, days=40)
 
-    batches = await asyncio.gather(*(retention.erase_expired(days=30, limit=6) for _ in range(4)))
+    tries = await asyncio.gather(*(retention.try_erase(made, days=30) for _ in range(4)))
 
-    assert sorted(each.conversation_id for batch in batches for each in batch) == sorted(made)
+    assert [each.conversation_id for each in tries if each] == [made]
+
+
+async def test_a_large_conversation_is_given_more_time_than_other_statements(
+    retention: PostgresRetention, roles: Roles, postgres_stage: Stage
+) -> None:
+    made = await make(roles, postgres_stage, days=40)
+    await roles.superuser.execute(
+        "CREATE FUNCTION tell_limit() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE 'limit %', current_setting('statement_timeout') USING ERRCODE = '57014'; END $$;"
+        " CREATE TRIGGER tell_limit BEFORE DELETE ON conversation FOR EACH ROW EXECUTE FUNCTION tell_limit()"
+    )
+    try:
+        with pytest.raises(Unavailable, match="limit 5min"):
+            await retention.try_erase(made, days=30)
+    finally:
+        await roles.superuser.execute("DROP FUNCTION tell_limit CASCADE")
+
+    assert await retention.try_erase(made, days=30) is not None
 
 
 async def test_keys_that_ran_out_go_also_where_conversations_are_kept_for_ever(
@@ -114,7 +177,11 @@ async def test_old_rows_of_the_ledgers_go(retention: PostgresRetention, roles: R
 
 
 async def test_only_a_worker_may_expire(roles: Roles) -> None:
-    for statement in ("SELECT * FROM erase_expired('1 s', 5)", "SELECT * FROM remove_expired_rows('1 s', 5)"):
+    for statement in (
+        "SELECT due_conversations('1 s', '{}', 5)",
+        "SELECT * FROM expire_conversation('conv_x', '1 s')",
+        "SELECT * FROM remove_expired_rows('1 s', 5)",
+    ):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             async with roles.ingress.connection() as connection:
                 await connection.fetch(statement)

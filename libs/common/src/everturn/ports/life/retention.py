@@ -1,6 +1,6 @@
 """Removing what is older than it may be, across tenants and in bounded batches."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,10 +19,23 @@ class Expired:
 
 
 class Retention(Protocol):
-    """Several workers may ask at once: no conversation is given to two."""
+    """Several workers may ask at once: no conversation is given to two.
 
-    async def erase_expired(self, *, days: int, limit: int) -> tuple[Expired, ...]:
-        """Erase conversations at rest in which nothing happened for so many days; at most `limit`, the oldest first."""
+    What counts as happening: turns, and that its person renamed, archived or judged it. That it is read, or judged by a
+    machine, doesn't.
+    """
+
+    async def load_due(
+        self, *, days: int, limit: int, skip: Collection[ConversationId] = ()
+    ) -> tuple[ConversationId, ...]:
+        """At most `limit` conversations at rest in which nothing happened for so many days, the oldest first."""
+        ...
+
+    async def try_erase(self, conversation_id: ConversationId, *, days: int) -> Expired | None:
+        """Erase the rows of one that is still due, however many they are; None when it isn't, or another has it.
+
+        It may take minutes. Raises Unavailable.
+        """
         ...
 
     async def remove_expired_rows(self, *, days: int, limit: int) -> Mapping[str, int]:

@@ -1,12 +1,18 @@
 """Retention in Postgres: definer functions choose what is due and erase it, and name the owner of each."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
 from everturn.ports.life.retention import Expired
 from everturn.postgres.database import Database
+
+ERASE_TIMEOUT_S = 300.0
+"""For one conversation. Nobody waits for it, and whoever comes to that conversation meanwhile is told to come again."""
+_DUE = "SELECT due_conversations($1, $2, $3) AS id"
+_EXPIRE = "SELECT * FROM expire_conversation($1, $2)"
+_TAKE_TIME = f"SET LOCAL statement_timeout = '{ERASE_TIMEOUT_S:.0f}s'"
 
 
 class PostgresRetention:
@@ -15,17 +21,24 @@ class PostgresRetention:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def erase_expired(self, *, days: int, limit: int) -> tuple[Expired, ...]:
+    async def load_due(
+        self, *, days: int, limit: int, skip: Collection[ConversationId] = ()
+    ) -> tuple[ConversationId, ...]:
         async with self._database.connection() as connection:
-            rows = await connection.fetch("SELECT * FROM erase_expired($1, $2)", timedelta(days=days), limit)
-        return tuple(
-            Expired(
-                conversation_id=ConversationId(row["conversation_id"]),
-                owner=Principal(row["tenant"], row["project"], row["user_id"]),
-                object_keys=tuple(row["object_keys"]),
-                rows=row["removed"],
-            )
-            for row in rows
+            rows = await connection.fetch(_DUE, timedelta(days=days), list(skip), limit)
+        return tuple(ConversationId(row["id"]) for row in rows)
+
+    async def try_erase(self, conversation_id: ConversationId, *, days: int) -> Expired | None:
+        async with self._database.connection() as connection, connection.transaction():
+            await connection.execute(_TAKE_TIME)
+            row = await connection.fetchrow(_EXPIRE, conversation_id, timedelta(days=days), timeout=ERASE_TIMEOUT_S)
+        if row is None:
+            return None
+        return Expired(
+            conversation_id=conversation_id,
+            owner=Principal(row["tenant"], row["project"], row["user_id"]),
+            object_keys=tuple(row["object_keys"]),
+            rows=row["removed"],
         )
 
     async def remove_expired_rows(self, *, days: int, limit: int) -> Mapping[str, int]:
