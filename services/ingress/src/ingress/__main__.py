@@ -17,7 +17,7 @@ from sse_starlette.sse import AppStatus
 
 from everturn.errors import EverturnError
 from everturn.telemetry.logging import configure_logging
-from ingress.admission.limits.connections import bind_protocol
+from ingress.admission.limits.connections import ConnectionCaps, bind_protocol
 from ingress.app import Parts, build_app
 from ingress.bootstrap import open_operator, open_parts, open_remains, open_rescan, open_sweep
 from ingress.operations import verify_export
@@ -83,9 +83,8 @@ async def run_ingress(settings: IngressSettings) -> None:
             host=settings.host,
             port=settings.port,
             http=bind_protocol(
-                max_connections=settings.connections_max,
-                headers_s=settings.headers_timeout_s,
-                metrics=parts.metrics,
+                ConnectionCaps(settings.connections_max, settings.headers_timeout_s, settings.send_timeout_s),
+                parts.metrics,
             ),
             ws=BoundedWebSocket,
             ws_max_size=settings.message_max_bytes,

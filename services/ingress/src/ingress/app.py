@@ -37,7 +37,7 @@ from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue.fleet import FleetWatch
 from ingress.admission.queue.gate import QueueCaps, WorkGate
 from ingress.admission.responses import PROBLEM_SCHEMA
-from ingress.admission.slots import StreamSlots
+from ingress.admission.slots import OpenSlots
 from ingress.admission.validation import problem_of_validation
 from ingress.attachments.antivirus import Antivirus
 from ingress.attachments.intake import FileCaps, Intake
@@ -178,6 +178,13 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.files = FileService(
         parts.artifacts, parts.objects, metrics=parts.metrics, redirects=parts.settings.files_redirect
     )
+    settings = parts.settings
+    app.state.downloads = OpenSlots(
+        max_total=settings.downloads_max,
+        max_per_user=settings.downloads_max_per_user,
+        what="download",
+        many="downloads",
+    )
     app.state.streams = _build_streams(parts)
     app.state.hub = app.state.streams.hub
     app.state.sockets = _build_sockets(app, parts)
@@ -237,7 +244,7 @@ def _build_streams(parts: Parts) -> sse.StreamEdge:
         metrics=parts.metrics,
         queue_bytes=settings.stream_queue_bytes,
     )
-    slots = StreamSlots(max_total=settings.streams_max, max_per_user=settings.streams_max_per_user)
+    slots = OpenSlots(max_total=settings.streams_max, max_per_user=settings.streams_max_per_user)
     recheck = Recheck(parts.auth.recheck, every_s=settings.reauthorize_s, monotonic=parts.clock.monotonic)
     return sse.StreamEdge(hub=hub, feed=Feed(hub, heartbeat_s=settings.heartbeat_s), slots=slots, recheck=recheck)
 

@@ -83,6 +83,25 @@ class LimitSettings(CommonSettings):
         validation_alias="HEADERS_TIMEOUT_S",
         description="Seconds from a connection's first byte to the last header of its request.",
     )
+    send_timeout_s: float = Field(
+        default=60.0,
+        gt=0,
+        le=600,
+        validation_alias="SEND_TIMEOUT_S",
+        description="Seconds after which a client that takes nothing of its answer is cut off.",
+    )
+    downloads_max: int = Field(
+        default=500,
+        ge=1,
+        validation_alias="DOWNLOADS_MAX",
+        description="Files and exports that this process sends at once; above it 503.",
+    )
+    downloads_max_per_user: int = Field(
+        default=16,
+        ge=1,
+        validation_alias="DOWNLOADS_MAX_PER_USER",
+        description="As DOWNLOADS_MAX, to one user; above it 429.",
+    )
     streams_max: int = Field(
         default=5000, ge=1, validation_alias="STREAMS_MAX", description="Open event streams of this process."
     )

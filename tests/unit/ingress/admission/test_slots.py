@@ -3,14 +3,14 @@
 import pytest
 
 from everturn.model.identity import Principal
-from ingress.admission.slots import StreamSlots
+from ingress.admission.slots import OpenSlots
 from ingress.errors import ProblemError
 
 ANN, BOB = Principal("t", "p", "ann"), Principal("t", "p", "bob")
 
 
 def test_a_user_at_its_cap_gets_429_and_others_go_on() -> None:
-    slots = StreamSlots(max_total=10, max_per_user=2)
+    slots = OpenSlots(max_total=10, max_per_user=2)
     slots.take(ANN)
     slots.take(ANN)
 
@@ -24,7 +24,7 @@ def test_a_user_at_its_cap_gets_429_and_others_go_on() -> None:
 
 
 def test_a_full_process_answers_503() -> None:
-    slots = StreamSlots(max_total=1, max_per_user=5)
+    slots = OpenSlots(max_total=1, max_per_user=5)
     slots.take(ANN)
 
     with pytest.raises(ProblemError) as refused:
@@ -34,7 +34,7 @@ def test_a_full_process_answers_503() -> None:
 
 
 def test_a_slot_given_back_is_free_again_and_leaves_nothing_behind() -> None:
-    slots = StreamSlots(max_total=1, max_per_user=1)
+    slots = OpenSlots(max_total=1, max_per_user=1)
 
     for _ in range(3):
         slots.take(ANN)
@@ -44,7 +44,7 @@ def test_a_slot_given_back_is_free_again_and_leaves_nothing_behind() -> None:
 
 
 def test_a_slot_is_given_back_only_when_the_stream_was_not_opened() -> None:
-    slots = StreamSlots(max_total=5, max_per_user=5)
+    slots = OpenSlots(max_total=5, max_per_user=5)
 
     with slots.until_handed_over(ANN):
         pass

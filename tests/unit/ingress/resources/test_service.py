@@ -7,10 +7,12 @@ import pytest
 
 from everturn.errors import NotFound, Unavailable
 from everturn.model.artifacts import Artifact
+from everturn.model.identity import Principal
 from everturn.ports.objects import CHUNK_BYTES, AlteredObject
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.stored_files import OWNER, StoredFiles
 from ingress.admission.metrics import IngressMetrics
+from ingress.admission.slots import OpenSlots
 from ingress.resources.ranges import Slice
 from ingress.resources.service import CuttingResponse, FileService
 
@@ -112,7 +114,10 @@ async def test_a_response_whose_content_breaks_off_has_no_end() -> None:
         return {"type": "http.request"}
 
     scope: Any = {"type": "http", "method": "GET", "asgi": {"spec_version": "2.4"}}
-    await CuttingResponse(content())(scope, receive, send)
+    slots, ann = OpenSlots(max_total=1, max_per_user=1), Principal("t", "p", "ann")
+    slots.take(ann)
+    await CuttingResponse(content(), slots=slots, principal=ann)(scope, receive, send)
 
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
     assert sent[-1]["more_body"] is True
+    assert slots.total == 0

@@ -54,7 +54,15 @@ class IngressMetrics:
         self.wire_losses = Counter(
             "ingress_wire_losses_total", "Times the live wire was lost.", ["part"], registry=self.registry
         )
+        self._add_clients()
         self._add_sockets()
+
+    def _add_clients(self) -> None:
+        self.stuck = Counter(
+            "ingress_stuck_clients_total",
+            "Connections cut because nothing of an answer was taken.",
+            registry=self.registry,
+        )
 
     def _add_sockets(self) -> None:
         self.sockets = Gauge("ingress_sockets", "Open sockets.", registry=self.registry)

@@ -1,8 +1,13 @@
-"""How many event streams may be open: per process and per user."""
+"""How many answers that take long may be open, such as event streams and downloads: per process and per user."""
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import AsyncIterable, Generator, Mapping
 from contextlib import contextmanager
+from typing import cast
+
+from fastapi import Request
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from everturn.model.identity import Principal
 from ingress.errors import too_many, unavailable
@@ -10,10 +15,12 @@ from ingress.errors import too_many, unavailable
 RETRY_AFTER_S = 5
 
 
-class StreamSlots:
-    """Counts open streams; only this object changes the counts."""
+class OpenSlots:
+    """Counts what is open; only this object changes the counts. `what` is one of them and `many` are some, as told."""
 
-    def __init__(self, *, max_total: int, max_per_user: int) -> None:
+    def __init__(self, *, max_total: int, max_per_user: int, what: str = "stream", many: str = "event streams") -> None:
+        self._what = what
+        self._many = many
         self._max_total = max_total
         self._max_per_user = max_per_user
         self._open: Counter[tuple[str, str, str]] = Counter()
@@ -26,9 +33,9 @@ class StreamSlots:
         """Take a slot, which `give_back` returns. Raises a 429 problem for the user's cap, 503 for the process's."""
         owner = _owner(principal)
         if self._open[owner] >= self._max_per_user:
-            raise too_many(f"{self._max_per_user} event streams are open already.", retry_after_s=RETRY_AFTER_S)
+            raise too_many(f"{self._max_per_user} {self._many} are open already.", retry_after_s=RETRY_AFTER_S)
         if self.total >= self._max_total:
-            raise unavailable("This server has no room for another stream.", retry_after_s=RETRY_AFTER_S)
+            raise unavailable(f"This server has no room for another {self._what}.", retry_after_s=RETRY_AFTER_S)
         self._open[owner] += 1
 
     def give_back(self, principal: Principal) -> None:
@@ -40,7 +47,7 @@ class StreamSlots:
 
     @contextmanager
     def until_handed_over(self, principal: Principal) -> Generator[None]:
-        """Hold a slot; it is returned only when the block fails, else by whoever took the stream over."""
+        """Hold a slot; it is returned only when the block fails, else by whoever took it over."""
         self.take(principal)
         try:
             yield
@@ -51,3 +58,32 @@ class StreamSlots:
 
 def _owner(principal: Principal) -> tuple[str, str, str]:
     return principal.tenant, principal.project, principal.user_id
+
+
+class HeldResponse(StreamingResponse):
+    """Content that is sent as long as it takes, and gives back its slot however it ends."""
+
+    def __init__(
+        self,
+        content: AsyncIterable[bytes],
+        *,
+        slots: OpenSlots,
+        principal: Principal,
+        status_code: int = 200,
+        headers: Mapping[str, str] | None = None,
+        media_type: str | None = None,
+    ) -> None:
+        super().__init__(content, status_code=status_code, headers=headers, media_type=media_type)
+        self._slots = slots
+        self._principal = principal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._slots.give_back(self._principal)
+
+
+def download_slots(request: Request) -> OpenSlots:
+    """The slots of files and exports of this application."""
+    return cast(OpenSlots, request.app.state.downloads)

@@ -3,12 +3,12 @@
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import StreamingResponse
 
 from ingress.admission.idempotency import HEADER
 from ingress.admission.paths import ConversationPath
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
+from ingress.admission.slots import HeldResponse, OpenSlots, download_slots
 from ingress.auth.gate import Me
 from ingress.life.exporting import ExportService
 from ingress.life.forking import ForkService
@@ -27,7 +27,7 @@ def export_service(request: Request) -> ExportService:
 
 @router.get(
     "/export",
-    response_class=StreamingResponse,
+    response_class=HeldResponse,
     responses={
         **problems(),
         200: {
@@ -37,16 +37,17 @@ def export_service(request: Request) -> ExportService:
     },
 )
 async def export_conversation(
-    me: Me, service: Annotated[ExportService, Depends(export_service)], conversation_id: ConversationPath
-) -> StreamingResponse:
+    me: Me,
+    service: Annotated[ExportService, Depends(export_service)],
+    slots: Annotated[OpenSlots, Depends(download_slots)],
+    conversation_id: ConversationPath,
+) -> HeldResponse:
     """Blocks with their hash chain, artifacts without bytes, signals and feedback; `python -m ingress verify-export`
     checks the file. A file without its end line is not whole."""
-    header = await service.load_header(me, conversation_id)
-    return StreamingResponse(
-        service.render(me, header),
-        media_type=JSON_LINES,
-        headers={"Content-Disposition": f'attachment; filename="{conversation_id}.jsonl"', "Cache-Control": "no-store"},
-    )
+    headers = {"Content-Disposition": f'attachment; filename="{conversation_id}.jsonl"', "Cache-Control": "no-store"}
+    with slots.until_handed_over(me):
+        lines = service.render(me, await service.load_header(me, conversation_id))
+        return HeldResponse(lines, slots=slots, principal=me, media_type=JSON_LINES, headers=headers)
 
 
 def fork_service(request: Request) -> ForkService:

@@ -10,6 +10,7 @@ from everturn.model.problems import problem
 from ingress.admission.paths import ArtifactPath
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
+from ingress.admission.slots import OpenSlots, download_slots
 from ingress.auth.gate import Me
 from ingress.errors import ProblemError
 from ingress.resources.disposition import SANDBOX_POLICY, build_disposition, content_type
@@ -31,6 +32,9 @@ Files = Annotated[FileService, Depends(file_service)]
 Download = Annotated[str | None, Query(description="Present: as a download, whatever the type.")]
 
 
+Slots = Annotated[OpenSlots, Depends(download_slots)]
+
+
 @router.get(
     "/{artifact_id}",
     response_class=Response,
@@ -42,7 +46,13 @@ Download = Annotated[str | None, Query(description="Present: as a download, what
     },
 )
 async def get_file(
-    request: Request, me: Me, files: Files, artifact_id: ArtifactPath, download: Download = None
+    *,
+    request: Request,
+    me: Me,
+    files: Files,
+    slots: Slots,
+    artifact_id: ArtifactPath,
+    download: Download = None,
 ) -> Response:
     """A file's content. One byte range is served; types that could run in a browser come as downloads.
 
@@ -55,7 +65,9 @@ async def get_file(
     if url := await files.try_redirect(artifact, download=download is not None):
         return Response(status_code=307, headers={"Location": url, "Cache-Control": "no-store"})
     status = 206 if "Content-Range" in headers else 200
-    return CuttingResponse(await files.open(artifact, piece), status_code=status, headers=headers)
+    with slots.until_handed_over(me):
+        content = await files.open(artifact, piece)
+        return CuttingResponse(content, slots=slots, principal=me, status_code=status, headers=headers)
 
 
 @router.head("/{artifact_id}", include_in_schema=False)

@@ -6,7 +6,6 @@ from typing import cast
 
 import structlog
 from fastapi import Request
-from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from everturn.errors import EverturnError
@@ -16,6 +15,7 @@ from everturn.model.ids import ArtifactId
 from everturn.ports.artifacts import Artifacts
 from everturn.ports.objects import AlteredObject, Objects
 from ingress.admission.metrics import IngressMetrics
+from ingress.admission.slots import HeldResponse
 from ingress.resources.disposition import build_disposition, content_type
 from ingress.resources.ranges import Slice
 
@@ -111,7 +111,7 @@ async def _exactly(key: str, chunks: AsyncGenerator[bytes], size: int) -> AsyncG
         yield held
 
 
-class CuttingResponse(StreamingResponse):
+class CuttingResponse(HeldResponse):
     """Breaks off when its content does: the client sees fewer bytes than were announced, never a wrong whole."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -19,7 +19,7 @@ from ingress.admission.edge import internal_error
 from ingress.admission.limits.addresses import load_address
 from ingress.admission.limits.front import Front
 from ingress.admission.metrics import IngressMetrics
-from ingress.admission.slots import StreamSlots
+from ingress.admission.slots import OpenSlots
 from ingress.auth.gate import AuthGate, Caller
 from ingress.errors import (
     ProblemError,
@@ -67,7 +67,7 @@ class SocketParts:
     calls: ChatCalls
     hub: Hub
     feed: Feed
-    slots: StreamSlots
+    slots: OpenSlots
     metrics: IngressMetrics
     clock: Clock
     message_bytes: int

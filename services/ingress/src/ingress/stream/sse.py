@@ -13,7 +13,7 @@ from everturn.model.leases import EventCursor, try_parse_cursor
 from ingress.admission.paths import ConversationPath
 from ingress.admission.responses import problems
 from ingress.admission.route import StreamRoute
-from ingress.admission.slots import StreamSlots
+from ingress.admission.slots import OpenSlots
 from ingress.auth.gate import Caller, CallerOf
 from ingress.errors import malformed
 from ingress.stream.feed import Feed
@@ -39,7 +39,7 @@ _STREAM: dict[str, Any] = {
 class StreamEdge:
     """Opens and closes streams over HTTP."""
 
-    def __init__(self, *, hub: Hub, feed: Feed, slots: StreamSlots, recheck: Recheck) -> None:
+    def __init__(self, *, hub: Hub, feed: Feed, slots: OpenSlots, recheck: Recheck) -> None:
         self.hub = hub
         self.feed = feed
         self.slots = slots

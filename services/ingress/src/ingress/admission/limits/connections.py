@@ -1,14 +1,17 @@
 """How many connections there may be, and how long one may take to say what it wants: a protocol around uvicorn's own.
 
-uvicorn waits for ever for the first byte and for the last header, and for the rest of a body that was refused.
+uvicorn waits for ever for the first byte and for the last header, for the rest of a body that was refused, and for a
+client to take its answer.
 """
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 import h11
 import orjson
+import structlog
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from everturn.model.problems import Problem, problem
@@ -17,24 +20,38 @@ from ingress.errors import PROBLEM_MIME
 
 RETRY_AFTER_S = 5
 
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionCaps:
+    """How many connections a process takes, how long headers may come, and how long an answer may lie untaken."""
+
+    connections: int
+    headers_s: float
+    send_s: float
+
 
 class BoundedProtocol(H11Protocol):
-    """Closes a connection that has no request at work `headers_s` after it was made or sent its first byte of one."""
+    """Closes a connection that has no request at work `headers_s` after it was made or sent its first byte of one.
 
-    def __init__(
-        self, *args: Any, max_connections: int, headers_s: float, metrics: IngressMetrics, **kwargs: Any
-    ) -> None:
+    Cuts one whose client takes nothing of its answer for `send_s`, whatever the answer is: what produces it is told
+    that the client is gone, and gives back what it holds.
+    """
+
+    def __init__(self, *args: Any, caps: ConnectionCaps, metrics: IngressMetrics, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._max_connections = max_connections
-        self._headers_s = headers_s
+        self._caps = caps
         self._metrics = metrics
+        self._sending: asyncio.TimerHandle | None = None
+        self._untaken = 0
         self._deadline: asyncio.TimerHandle | None = None
         self._refused = False
         self._heard = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        if len(self.connections) > self._max_connections:
+        if len(self.connections) > self._caps.connections:
             self._refused = True
             self._metrics.refusals.labels(reason="connections", role="none").inc()
             self._end(problem("unavailable", "The service can't do this right now", 503, "Too many are connected."))
@@ -50,11 +67,43 @@ class BoundedProtocol(H11Protocol):
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         self._disarm()
+        self._forget_sending()
         self._refused = True  # this object is not asked any more
         super().handle_websocket_upgrade(event)
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_sending()
+
+    def _watch_sending(self) -> None:
+        """Look again later whether the client has taken anything meanwhile."""
+        self._forget_sending()
+        self._untaken = self.transport.get_write_buffer_size()
+        if self._untaken:
+            self._sending = self.loop.call_later(self._caps.send_s, self._check_sending)
+
+    def _check_sending(self) -> None:
+        at_rest = self.flow.write_paused or self._responded()
+        # While somebody still writes, as many bytes as before may be others.
+        if not at_rest or self.transport.get_write_buffer_size() < self._untaken:
+            self._watch_sending()
+            return
+        self._metrics.stuck.inc()
+        _log.info("a client that takes nothing of its answer was cut off", waiting_bytes=self._untaken)
+        self.transport.abort()
+
+    def _forget_sending(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+            self._sending = None
+
+    def _responded(self) -> bool:
+        cycle = cast(RequestResponseCycle | None, self.cycle)  # none before the first request, whatever its type says
+        return cycle is None or cycle.response_complete
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._watch_sending()
         self._disarm()
         self._heard = False
         if self.conn.their_state is h11.SEND_BODY:
@@ -63,18 +112,18 @@ class BoundedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self._forget_sending()
         super().connection_lost(exc)
 
     def _look(self) -> None:
-        cycle = cast(RequestResponseCycle | None, self.cycle)  # none before the first request, whatever its type says
-        if self._refused or (cycle is not None and not cycle.response_complete):
+        if self._refused or not self._responded():
             self._disarm()
         elif self._deadline is None:
             self._arm()
 
     def _arm(self) -> None:
         self._disarm()
-        self._deadline = self.loop.call_later(self._headers_s, self._give_up)
+        self._deadline = self.loop.call_later(self._caps.headers_s, self._give_up)
 
     def _disarm(self) -> None:
         if self._deadline is not None:
@@ -87,7 +136,7 @@ class BoundedProtocol(H11Protocol):
             return
         self._metrics.refusals.labels(reason="slow_headers", role="none").inc()
         if self._heard and self.conn.our_state is h11.IDLE:
-            text = f"The headers were not complete after {self._headers_s:g} s."
+            text = f"The headers were not complete after {self._caps.headers_s:g} s."
             self._end(problem("too-slow", "The request did not come in time", 408, text))
         else:
             self.transport.close()
@@ -105,6 +154,6 @@ class BoundedProtocol(H11Protocol):
         self.transport.close()
 
 
-def bind_protocol(*, max_connections: int, headers_s: float, metrics: IngressMetrics) -> Any:
+def bind_protocol(caps: ConnectionCaps, metrics: IngressMetrics) -> Any:
     """The protocol class for uvicorn's `http` option; it takes any callable that makes one."""
-    return partial(BoundedProtocol, max_connections=max_connections, headers_s=headers_s, metrics=metrics)
+    return partial(BoundedProtocol, caps=caps, metrics=metrics)
