@@ -29,10 +29,12 @@ chaos: setup ## Play seeded schedules of faults against the whole platform; SEED
 	@CHAOS_SEEDS="$(or $(SEEDS),50)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_schedules.py
 
 check: setup ## Lint, format check, types, layers, architecture rules
-	@failed=; for gate in "ruff check $(SOURCES)" "ruff format --check --quiet $(SOURCES)" "pyright --warnings" \
+	@failed=; types=$$(mktemp); $(BIN)/pyright --warnings >"$$types" 2>&1 & pyright=$$!; \
+	trap 'kill $$pyright 2>/dev/null; rm -f "$$types"' EXIT; trap 'exit 130' INT TERM; \
+	for gate in "ruff check $(SOURCES)" "ruff format --check --quiet $(SOURCES)" \
 		"lint-imports --no-logo" "pytest -q tests/architecture"; do \
 		echo "check: $${gate%% *}"; $(BIN)/$$gate || failed="$$failed $${gate%% *}"; \
-	done; [ -z "$$failed" ] || { echo "check failed:$$failed"; exit 1; }
+	done; echo "check: pyright"; wait $$pyright || failed="$$failed pyright"; cat "$$types"; [ -z "$$failed" ] || { echo "check failed:$$failed"; exit 1; }
 
 fmt: setup ## Format and mend what can be mended
 	@$(BIN)/ruff format $(SOURCES)

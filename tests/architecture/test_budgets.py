@@ -11,7 +11,7 @@ from architecture_rules.budgets import (
     check_folders,
     check_functions,
 )
-from architecture_rules.sources import Module, Violation, build_module, load_modules, load_test_modules, render
+from architecture_rules.sources import Module, Violation, load_modules, load_test_modules, render
 
 PER_MODULE = (check_file_lines, check_functions, check_classes, check_depth)
 
@@ -36,7 +36,7 @@ def test_no_test_file_is_too_long():
 
 
 def messages(check: Callable[[Module], Iterator[Violation]], text: str, path: str = "a/src/p/m.py") -> list[str]:
-    return [found.message for found in check(build_module(path, text))]
+    return [found.message for found in check(Module(path, text))]
 
 
 def build_nested(depth: int) -> str:
@@ -107,7 +107,7 @@ def test_a_class_may_have_15_public_methods_and_any_number_of_private_ones(metho
 @pytest.mark.parametrize(("files", "count"), [(15, 0), (16, 1)])
 def test_a_folder_may_have_15_files_besides_its_init(files: int, count: int):
     names = ["__init__", *(f"m{number}" for number in range(files))]
-    modules = [build_module(f"libs/common/src/everturn/model/{name}.py", "") for name in names]
+    modules = [Module(f"libs/common/src/everturn/model/{name}.py", "") for name in names]
 
     assert len(list(check_folders(modules))) == count
 

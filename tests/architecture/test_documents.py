@@ -2,12 +2,12 @@
 
 import pytest
 from architecture_rules.documents import check_has_test, check_named_functions, check_no_machine
-from architecture_rules.sources import ROOT, Module, build_module, load_modules, load_repository_texts, render
+from architecture_rules.sources import ROOT, Module, load_modules, load_repository_texts, render
 
 
 def find_module(path: str) -> Module | None:
     file = ROOT / path
-    return build_module(path, file.read_text()) if file.is_file() else None
+    return Module(path, file.read_text()) if file.is_file() else None
 
 
 def test_every_module_has_a_test_module():
@@ -42,14 +42,14 @@ def test_nothing_of_one_machine_is_committed():
     ],
 )
 def test_a_module_needs_a_test_module_of_its_own_path(tests: set[str], found: int):
-    module = build_module("libs/common/src/everturn/model/ids.py", "x = 1")
+    module = Module("libs/common/src/everturn/model/ids.py", "x = 1")
 
     assert len(list(check_has_test(module, tests.__contains__))) == found
 
 
 @pytest.mark.parametrize("name", ["__init__", "__main__"])
 def test_an_init_or_main_needs_no_test_module(name: str):
-    module = build_module(f"libs/common/src/everturn/model/{name}.py", "x = 1")
+    module = Module(f"libs/common/src/everturn/model/{name}.py", "x = 1")
 
     assert list(check_has_test(module, lambda _: False)) == []
 
@@ -66,7 +66,7 @@ def test_an_init_or_main_needs_no_test_module(name: str):
     ],
 )
 def test_a_named_function_exists(text: str, found: int):
-    module = build_module("a/b.py", "LIMIT: int = 3\ndef run(): ...\nclass Loop:\n  async def step(self): ...")
+    module = Module("a/b.py", "LIMIT: int = 3\ndef run(): ...\nclass Loop:\n  async def step(self): ...")
     modules = {"a/b.py": module}
 
     assert len(list(check_named_functions("D.md", text, modules.get))) == found

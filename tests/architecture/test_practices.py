@@ -18,7 +18,7 @@ from architecture_rules.practices import (
     check_settings,
     check_unfinished,
 )
-from architecture_rules.sources import ROOT, Module, Violation, build_module, load_modules, render
+from architecture_rules.sources import ROOT, Module, Violation, load_modules, render
 
 Check = Callable[[Module], Iterator[Violation]]
 CHECKS: list[Check] = [
@@ -60,7 +60,7 @@ def test_every_program_runner_exists_and_belongs_to_the_executor():
 
 
 def count(check: Check, text: str, path: str = "services/x/src/x/m.py") -> int:
-    return len(list(check(build_module(path, text))))
+    return len(list(check(Module(path, text))))
 
 
 @pytest.mark.parametrize(("text", "found"), [("", 0), ('"""Owns x."""', 0), ("x = 1", 1)])
@@ -106,7 +106,7 @@ def test_only_an_edge_catches_everything(caught: str, found: int):
     edge = frozenset({"services/x/src/x/m.py:f"})
 
     assert count(check_broad_except, text) == found
-    assert list(check_broad_except(build_module("services/x/src/x/m.py", text), edge)) == []
+    assert list(check_broad_except(Module("services/x/src/x/m.py", text), edge)) == []
 
 
 def test_cleaning_up_and_raising_again_is_not_catching():
@@ -118,7 +118,7 @@ def test_an_edge_is_one_function_and_not_its_whole_file():
     text = "def g():\n  try:\n    h()\n  except Exception:\n    pass"
     edge = frozenset({"services/x/src/x/m.py:f"})
 
-    assert len(list(check_broad_except(build_module("services/x/src/x/m.py", text), edge))) == 1
+    assert len(list(check_broad_except(Module("services/x/src/x/m.py", text), edge))) == 1
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_data_never_becomes_code(text: str, found: int):
 
 def test_a_program_runner_may_run_programs_but_not_unpickle():
     path = "services/executor/src/executor/m.py"
-    found = check_no_code_from_data(build_module(path, "exec(x)\nimport pickle"), frozenset({path}))
+    found = check_no_code_from_data(Module(path, "exec(x)\nimport pickle"), frozenset({path}))
 
     assert [violation.message for violation in found] == ["pickle turns data into code"]
 

@@ -27,7 +27,7 @@ def check_file_lines(module: Module, limit: int = MAX_SOURCE_LINES) -> Iterator[
 
 
 def check_functions(module: Module) -> Iterator[Violation]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not isinstance(node, Function):
             continue
         if (lines := count_lines(node)) > MAX_FUNCTION_LINES:
@@ -39,7 +39,7 @@ def check_functions(module: Module) -> Iterator[Violation]:
 
 
 def check_classes(module: Module) -> Iterator[Violation]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not isinstance(node, ast.ClassDef):
             continue
         if (lines := count_lines(node)) > MAX_CLASS_LINES:

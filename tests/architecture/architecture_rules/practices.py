@@ -96,8 +96,8 @@ def check_settings(module: Module) -> Iterator[Violation]:
     """The environment is read in settings.py and handed on as values; setting it for a library is no reading."""
     if module.name == "settings":
         return
-    written = set(_written_environments(module.tree))
-    for node in ast.walk(module.tree):
+    written = set(_written_environments(module))
+    for node in module.nodes:
         read = _is_environment(node) and node not in written
         imported = isinstance(node, ast.ImportFrom) and node.module == "os" and _imports(node, {"environ", "getenv"})
         declared = isinstance(node, ast.ImportFrom) and node.module == "pydantic_settings"
@@ -109,7 +109,7 @@ def check_refs(module: Module) -> Iterator[Violation]:
     """Refs are put together in one place, where they are also parsed and escaped."""
     if module.path == REF_MODULE:
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]) if text.startswith(REF_PREFIXES):
                 yield Violation(module.path, node.lineno, "a ref is built outside of model/refs.py")
@@ -124,7 +124,7 @@ def check_regular_expressions(module: Module) -> Iterator[Violation]:
 
     The same is said correctly by an atomic group: `(?>(?:...)*)` in place of `(?:...)*+`.
     """
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
             text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
             if "(?:" in text and POSSESSIVE_GROUP.search(text):
@@ -135,7 +135,7 @@ def check_regular_expressions(module: Module) -> Iterator[Violation]:
 
 def check_no_code_from_data(module: Module, runners: frozenset[str] = PROGRAM_RUNNERS) -> Iterator[Violation]:
     """Nothing that arrives on a wire becomes code or an object of a class it names."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         found = _find_unsafe(node)
         if found is not None and not (found in UNSAFE_BUILTINS and module.path in runners):
             yield Violation(module.path, getattr(node, "lineno", 1), f"{found} turns data into code")
@@ -149,7 +149,7 @@ def check_executor_imports(module: Module) -> Iterator[Violation]:
         own = ()
     else:
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         for name in _imported_modules(node):
             top = name.partition(".")[0]
             if top not in sys.stdlib_module_names and top not in own and name not in EXECUTION_FORMATS:
@@ -189,9 +189,9 @@ def _is_environment(node: ast.AST) -> bool:
             return False
 
 
-def _written_environments(tree: ast.AST) -> Iterator[ast.AST]:
+def _written_environments(module: Module) -> Iterator[ast.AST]:
     """`os.environ` in `os.environ[name] = value` and in `os.environ.update(...)`, `.pop(...)` and `.clear()`."""
-    for node in ast.walk(tree):
+    for node in module.nodes:
         match node:
             case ast.Subscript(value=environment, ctx=ast.Store()):
                 yield environment
@@ -227,7 +227,7 @@ def _walk_with_function(node: ast.AST, function: str) -> Iterator[tuple[str, ast
 
 
 def _functions(module: Module) -> Iterator[Function]:
-    return (node for node in ast.walk(module.tree) if isinstance(node, Function))
+    return (node for node in module.nodes if isinstance(node, Function))
 
 
 def _imports(node: ast.ImportFrom, names: set[str]) -> bool:

@@ -4,20 +4,28 @@ import ast
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE_FOLDERS = ("libs/*/src/*", "services/*/src/*", "clients/python/src/*", "deploy/local/src/*")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Module:
-    """One parsed file. `path` is relative to the repository, with slashes."""
+    """One file, which is parsed and walked through once. `path` is relative to the repository, with slashes."""
 
     path: str
     text: str
-    tree: ast.Module
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All of its tree."""
+        return tuple(ast.walk(self.tree))
 
     @property
     def name(self) -> str:
@@ -42,13 +50,9 @@ class Violation:
         return f"{self.path}:{self.line} {self.message}"
 
 
-def build_module(path: str, text: str) -> Module:
-    return Module(path=path, text=text, tree=ast.parse(text))
-
-
 @cache
 def load_modules() -> tuple[Module, ...]:
-    """All modules of all packages, parsed once."""
+    """All modules of all packages."""
     packages = [folder for pattern in SOURCE_FOLDERS for folder in sorted(ROOT.glob(pattern)) if folder.is_dir()]
     return tuple(_load_module(file) for package in packages for file in sorted(package.rglob("*.py")))
 
@@ -59,7 +63,7 @@ def load_test_modules() -> tuple[Module, ...]:
 
 
 def _load_module(file: Path) -> Module:
-    return build_module(file.relative_to(ROOT).as_posix(), file.read_text())
+    return Module(file.relative_to(ROOT).as_posix(), file.read_text())
 
 
 def load_repository_texts() -> Iterator[tuple[str, str]]:
