@@ -29,6 +29,7 @@ from everturn.ports.memory.search import (
 from everturn.wire.cursors import BadCursor, OldCursor, build_cursor, read_cursor, read_moment
 from everturn.wire.times import iso
 from ingress.search.schemas import HitOut, SearchIn, SearchOut
+from ingress.search.shares import SearchShares
 
 CURSOR_LIFE = timedelta(hours=1)
 CLOCK_LEEWAY = timedelta(seconds=60)
@@ -48,10 +49,16 @@ class SearchService:
         self._conversations = conversations
         self._embedder = embedder
         self._clock = clock
+        self._shares = SearchShares()
 
     async def search(self, principal: Principal, wanted: SearchIn) -> SearchOut:
-        """One page. Raises BadCursor, OldCursor, and NotFound for a conversation that is not the caller's."""
+        """One page. Raises BadCursor, OldCursor, a 429 problem for a user who asks for too many at once, and NotFound
+        for a conversation that is not the caller's."""
         started, rank = self._read_start(wanted.cursor)
+        async with self._shares.take(principal):
+            return await self._find(principal, wanted, started=started, rank=rank)
+
+    async def _find(self, principal: Principal, wanted: SearchIn, *, started: datetime, rank: int) -> SearchOut:
         conversation_id = await self._check_conversation(principal, wanted.conversation_id)
         vector = await self._embed(wanted.query)
         query = SnippetQuery(

@@ -1,0 +1,50 @@
+"""How much of the encoder one user may have at a time, so that the questions of one do not hold up those of all others.
+
+The local encoder reads one text after another, and a long question takes it a fifth of a second.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from everturn.model.identity import Principal
+from ingress.errors import too_many
+
+AT_ONCE = 2
+"""Searches of one user that are made at the same time: so many places it has in the encoder's line."""
+WAITING = 8
+"""Searches of one user that wait for those."""
+RETRY_AFTER_S = 1
+
+Owner = tuple[str, str, str]
+
+
+class _Share:
+    """The places of one user, kept while one of them is taken."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Semaphore(AT_ONCE)
+        self.inside = 0
+
+
+class SearchShares:
+    """Gives each user places of its own; only this object changes the counts."""
+
+    def __init__(self) -> None:
+        self._shares: dict[Owner, _Share] = {}
+
+    @asynccontextmanager
+    async def take(self, principal: Principal) -> AsyncGenerator[None]:
+        """A place for as long as the block runs. Raises a 429 problem when too many of this user wait already."""
+        owner = (principal.tenant, principal.project, principal.user_id)
+        share = self._shares.setdefault(owner, _Share())
+        if share.inside >= AT_ONCE + WAITING:
+            raise too_many(f"{share.inside} searches of yours are not answered yet.", retry_after_s=RETRY_AFTER_S)
+        share.inside += 1
+        try:
+            async with share.free:
+                yield
+        finally:
+            share.inside -= 1
+            if not share.inside:
+                del self._shares[owner]
