@@ -1,5 +1,5 @@
-"""Conversations that a person named or judged are kept like those that were talked in, and expire one by one. Run
-before the deploy that uses it: services of the version before go on. Forward only."""
+"""Places in the queue. Conversations that a person named or judged are kept like those that were talked in, and expire
+one by one. Run before the deploy that uses it: services of the version before go on. Forward only."""
 
 from pathlib import Path
 
@@ -11,11 +11,12 @@ revision = "0005"
 down_revision = "0004"
 
 SQL = Path(__file__).parents[1] / "sql"
-SCRIPTS: tuple[str, ...] = ("retention",)
+SCRIPTS: tuple[str, ...] = ("retention", "queue")
 """Files of sql/0005, in the order they run."""
 DEFINER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "due_conversations": ("everturn_worker",),
     "expire_conversation": ("everturn_worker",),
+    "queue_positions": ("everturn_ingress",),
 }
 """Functions of sql/0005/functions, which run as everturn_dispatch, and who may call them."""
 

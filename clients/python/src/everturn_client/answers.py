@@ -26,9 +26,14 @@ class Answer(BaseModel):
 
 
 class Receipt(Answer):
-    """What became of a message or signal: `queued` as a turn or for the next one, or a signal's state."""
+    """What became of a message or signal: `queued` as a turn or for the next one, or a signal's state.
+
+    `position` is how many turns were before a new one then, at least as many with `position_more`.
+    """
 
     state: Literal["queued", "accepted", "applied", "promoted", "expired", "rejected", "retracted"]
+    position: int | None = None
+    position_more: bool | None = None
 
 
 class Accepted(Answer):

@@ -165,6 +165,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
         objects=parts.objects,
         events=parts.erasure,
         hints=parts.wires.hints,
+        queue=parts.queue,
         ids=parts.ids,
     )
     app.state.feedback = FeedbackService(parts.feedback, parts.clock)
@@ -236,7 +237,13 @@ def _build_gate(parts: Parts) -> WorkGate:
 
 def _build_streams(parts: Parts) -> sse.StreamEdge:
     settings = parts.settings
-    rows = StreamRows(conversations=parts.conversations, turns=parts.turns, inbox=parts.inbox, clock=parts.clock)
+    rows = StreamRows(
+        conversations=parts.conversations,
+        turns=parts.turns,
+        inbox=parts.inbox,
+        queue=parts.queue,
+        clock=parts.clock,
+    )
     hub = Hub(
         reader=parts.events,
         hints=parts.wires.hints,

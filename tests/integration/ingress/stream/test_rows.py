@@ -12,6 +12,7 @@ from everturn.ports.inbox import IncomingMessage, IncomingSignal
 from everturn.postgres.conversations import PostgresConversations
 from everturn.postgres.database import open_database
 from everturn.postgres.inbox import PostgresInbox
+from everturn.postgres.runs.queue import PostgresQueue
 from everturn.postgres.turns import PostgresTurns
 from everturn_local.servers.databases import DatabaseUrls
 from ingress.stream.rows import StreamRows
@@ -24,7 +25,11 @@ async def test_a_streams_rows_are_its_owners(database: DatabaseUrls) -> None:
     async with open_database(database.ingress, pool_size=2, application_name="test") as opened:
         inbox = PostgresInbox(opened)
         rows = StreamRows(
-            conversations=PostgresConversations(opened), turns=PostgresTurns(opened), inbox=inbox, clock=SystemClock()
+            conversations=PostgresConversations(opened),
+            turns=PostgresTurns(opened),
+            inbox=inbox,
+            queue=PostgresQueue(opened),
+            clock=SystemClock(),
         )
         conversation, signal_id = IDS.conversation(), IDS.signal()
         message = IncomingMessage(conversation, True, "hello", (), IDS.turn(), IDS.signal())
@@ -39,9 +44,11 @@ async def test_a_streams_rows_are_its_owners(database: DatabaseUrls) -> None:
         assert snapshot.cursor == ORIGIN == await rows.load_cursor(ME, conversation)
         assert snapshot.frame.startswith(b"event: stream_snapshot\n")
         assert b'"text":"hello"' in snapshot.frame
-        assert head.startswith(b"event: conv_status\n")
-        assert accepted.turn_id.encode() in head
-        assert head.endswith(signal[signal.index(b'"conversation_id"') :])
+        assert head.frame.startswith(b"event: conv_status\n")
+        assert accepted.turn_id.encode() in head.frame
+        assert b'"position":0' in head.frame
+        assert snapshot.queued and head.queued
+        assert head.frame.endswith(signal[signal.index(b'"conversation_id"') :])
         assert await rows.load_status(ME, conversation)
         for read in (rows.check_owner, rows.load_snapshot, rows.load_head, rows.load_status, rows.load_cursor):
             with pytest.raises(NotFound):

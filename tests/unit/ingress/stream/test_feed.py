@@ -14,7 +14,7 @@ from everturn.testing.streams.events import MemoryEvents
 from ingress.admission.metrics import IngressMetrics
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
-from ingress.stream.rows import Snapshot, StreamRows
+from ingress.stream.rows import Head, Snapshot, StreamRows
 
 CONVERSATION = ConversationId("conv_1")
 ANN = Principal("t", "p", "ann")
@@ -33,17 +33,17 @@ class Rows(StreamRows):
 
     def __init__(self, cursor: EventCursor) -> None:
         nothing = cast(Any, None)
-        super().__init__(conversations=nothing, turns=nothing, inbox=nothing, clock=FixedClock())
+        super().__init__(conversations=nothing, turns=nothing, inbox=nothing, queue=nothing, clock=FixedClock())
         self._cursor = cursor
 
     async def check_owner(self, principal: Principal, conversation_id: ConversationId) -> None:
         """It is theirs."""
 
     async def load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
-        return Snapshot(self._cursor, f"id: {self._cursor}\nevent: stream_snapshot\n\n".encode())
+        return Snapshot(self._cursor, f"id: {self._cursor}\nevent: stream_snapshot\n\n".encode(), queued=False)
 
-    async def load_head(self, principal: Principal, conversation_id: ConversationId) -> bytes:
-        return b""
+    async def load_head(self, principal: Principal, conversation_id: ConversationId) -> Head:
+        return Head(b"", queued=False)
 
 
 class OvertakenEvents(MemoryEvents):

@@ -83,7 +83,7 @@ async def test_who_can_not_be_asked_about_stays_until_the_next_time() -> None:
 class NoRows(StreamRows):
     def __init__(self) -> None:
         nothing = cast(Any, None)
-        super().__init__(conversations=nothing, turns=nothing, inbox=nothing, clock=FixedClock())
+        super().__init__(conversations=nothing, turns=nothing, inbox=nothing, queue=nothing, clock=FixedClock())
 
     async def check_owner(self, principal: Principal, conversation_id: ConversationId) -> None:
         """It is theirs."""

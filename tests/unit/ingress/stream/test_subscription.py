@@ -6,7 +6,7 @@ from everturn.model.leases import EventCursor
 from everturn.ports.event_stream import EncodedEvent, Entry
 from ingress.stream.cursor import ClientCursor, Phase
 from ingress.stream.frames import build_batch
-from ingress.stream.rows import Snapshot
+from ingress.stream.rows import Head, Snapshot
 from ingress.stream.shared_read import SharedRead
 from ingress.stream.subscription import ConversationStream, Subscription
 
@@ -14,11 +14,11 @@ START = EventCursor(1, 1)
 
 
 async def load_nothing() -> Snapshot:
-    return Snapshot(START, b"")
+    return Snapshot(START, b"", queued=False)
 
 
-async def load_no_head() -> bytes:
-    return b""
+async def load_no_head() -> Head:
+    return Head(b"", queued=False)
 
 
 def build_stream(clients: int) -> ConversationStream:

@@ -6,6 +6,7 @@ from typing import Protocol
 from everturn.errors import Conflict, Invalid
 from everturn.model.identity import Lane, Principal
 from everturn.model.ids import ConversationId, SignalId, TurnId
+from everturn.model.limits.queue_position import QueuePosition
 from everturn.model.signals import ExternalEvent, Signal, SignalKind, SignalState
 from everturn.model.uploads import Upload
 
@@ -76,6 +77,8 @@ class InboxFull(Conflict):
     """Too many messages wait for the running turn."""
 
 
+TENANT_SHARE = 16
+"""How many turns of one tenant may be on one lane; those beyond wait without a doorbell until one of them is taken."""
 TENANT_QUEUED_MAX = 500
 """Turns of one tenant that may wait on one lane."""
 
@@ -90,6 +93,7 @@ class Receipt:
 
     Without `turn_id` it is an event that waits for the next turn.
     `ring` is whether the doorbell on `lane` is to be rung now; a replayed answer never rings.
+    `position` is where a new turn stood when it was accepted, also in a replayed answer.
     """
 
     conversation_id: ConversationId
@@ -99,6 +103,7 @@ class Receipt:
     ring: bool
     lane: Lane
     replayed: bool = False
+    position: QueuePosition | None = None
 
 
 class Inbox(Protocol):

@@ -12,6 +12,7 @@ from everturn.model.uploads import UploadPlace, build_attachments
 from everturn.ports.inbox import (
     MAX_OPEN_SIGNALS,
     TENANT_QUEUED_MAX,
+    TENANT_SHARE,
     IdempotencyKey,
     InboxFull,
     IncomingMessage,
@@ -30,7 +31,7 @@ from everturn.postgres.rows import (
     read_receipt,
     read_signal,
 )
-from everturn.postgres.sweeps import TENANT_SHARE
+from everturn.postgres.runs.queue import load_positions
 
 _CREATE = "INSERT INTO conversation (id, tenant, project, user_id, bundle_id) VALUES ($1, $2, $3, $4, $5)"
 _ENTER = """
@@ -207,7 +208,9 @@ class PostgresInbox:
         )
         await transaction.execute(_QUEUE, conversation_id)
         ring = await transaction.fetchval("SELECT take_doorbell($1, $2)", turn_id, self._share)
-        return Receipt(conversation_id, turn_id, None, None, ring=bool(ring), lane=lane)
+        waiting = (await load_positions(transaction, [(principal, conversation_id)])).get(conversation_id)
+        position = waiting.position if waiting else None
+        return Receipt(conversation_id, turn_id, None, None, ring=bool(ring), lane=lane, position=position)
 
 
 def _is_at_rest(conversation: Row) -> bool:

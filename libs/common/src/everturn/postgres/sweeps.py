@@ -4,11 +4,9 @@ from collections.abc import Sequence
 
 from everturn.model.identity import Lane
 from everturn.model.ids import ConversationId
+from everturn.ports.inbox import TENANT_SHARE
 from everturn.ports.sweeps import Ring
 from everturn.postgres.database import Database, Row
-
-TENANT_SHARE = 16
-"""How many turns of one tenant may be on one lane."""
 
 
 class PostgresSweeps:

@@ -24,12 +24,16 @@ class Ready(EventData):
 
 
 class ConvStatus(EventData):
-    """The conversation changed its state. `position` in the queue is 0 for the next one."""
+    """The conversation changed its state. `position` is how many turns are taken before a queued one, 0 for the next.
+
+    It comes again while it changes, at most once a second; with `position_more` there are more than that.
+    """
 
     type: Literal["conv.status"] = "conv.status"
     state: Literal["idle", "queued", "running", "error"]
     turn_id: str | None = None
     position: int | None = None
+    position_more: bool | None = None
 
 
 class ConvTitle(EventData):

@@ -77,6 +77,13 @@ def build_accepted(principal: Principal, receipt: Receipt) -> AcceptedOut:
         conversation_id=conversation,
         turn_id=receipt.turn_id,
         signal_id=receipt.signal_id,
-        receipt=ReceiptOut(state=receipt.state.value if receipt.state and receipt.turn_id else "queued"),
+        receipt=_build_receipt(receipt),
         events_url=f"/conversations/{principal.tenant}/{principal.project}/{conversation}/events",
     )
+
+
+def _build_receipt(receipt: Receipt) -> ReceiptOut:
+    state, position = receipt.state.value if receipt.state and receipt.turn_id else "queued", receipt.position
+    if position is None:
+        return ReceiptOut(state=state)
+    return ReceiptOut(state=state, position=position.ahead, position_more=position.more or None)

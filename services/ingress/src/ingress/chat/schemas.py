@@ -13,6 +13,10 @@ EVENT_KIND_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
 BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
 
 
+def _is_absent(value: object) -> bool:
+    return value is None
+
+
 class Wire(BaseModel):
     """What all bodies share: nothing unknown inside."""
 
@@ -70,9 +74,15 @@ class SignalPatch(Wire):
 
 
 class ReceiptOut(Wire):
-    """Where the message stands: queued as a turn or for the next one, or as a signal in one of a signal's states."""
+    """Where the message stands: queued as a turn or for the next one, or as a signal in one of a signal's states.
+
+    A new turn has its `position`: how many turns are taken before it, as it was then; with `position_more` more than
+    that.
+    """
 
     state: Literal["queued", "accepted", "applied", "promoted", "expired", "rejected", "retracted"]
+    position: int | None = Field(default=None, exclude_if=_is_absent)
+    position_more: bool | None = Field(default=None, exclude_if=_is_absent)
 
 
 class AcceptedOut(Wire):

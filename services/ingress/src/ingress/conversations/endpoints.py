@@ -16,6 +16,7 @@ from ingress.auth.gate import Me
 from ingress.conversations.schemas import (
     ConversationIn,
     ConversationList,
+    ConversationOut,
     ConversationPatch,
     ErasedOut,
     State,
@@ -53,9 +54,9 @@ async def create_conversation(body: ConversationIn, me: Me, service: Service) ->
 
 
 @router.get("/{conversation_id}", responses=problems())
-async def get_conversation(me: Me, service: Service, conversation_id: ConversationPath) -> ConversationView:
-    """Title, state and times of a conversation."""
-    return build_conversation_view(await service.load(me, conversation_id))
+async def get_conversation(me: Me, service: Service, conversation_id: ConversationPath) -> ConversationOut:
+    """Title, state and times of a conversation; while it waits, its place in the queue."""
+    return await service.load(me, conversation_id)
 
 
 @router.patch("/{conversation_id}", responses=problems(408, 413, 415))

@@ -12,6 +12,10 @@ BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, patter
 State = Literal["idle", "queued", "running", "error"]
 
 
+def _is_absent(value: object) -> bool:
+    return value is None
+
+
 class Wire(BaseModel):
     """What all bodies share: nothing unknown inside."""
 
@@ -30,6 +34,22 @@ class ConversationPatch(Wire):
 
     title: Line | None = Field(default=None, examples=["Sales by region"])
     archived: bool | None = Field(default=None, examples=[True])
+
+
+class ConversationOut(ConversationView):
+    """A conversation. While its turn `turn_id` waits, `position` is how many turns are taken before it, 0 for the next
+    one; with `position_more` there are more than that."""
+
+    turn_id: str | None = Field(default=None, exclude_if=_is_absent)
+    position: int | None = Field(default=None, exclude_if=_is_absent)
+    position_more: bool | None = Field(default=None, exclude_if=_is_absent)
+
+
+class TurnOut(TurnView):
+    """A turn. While it waits, it has its `position` as a conversation has."""
+
+    position: int | None = None
+    position_more: bool | None = None
 
 
 class ConversationList(Wire):

@@ -1,28 +1,29 @@
 """Listing, changing, erasing and reading back conversations."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import structlog
 from fastapi import Request
 
 from everturn.errors import EverturnError, NotFound, Unavailable
-from everturn.model.conversations import Conversation
+from everturn.model.conversations import Conversation, ConversationState
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, Ids, TurnId, is_id
 from everturn.ports.artifacts import Artifacts
 from everturn.ports.conversations import ConversationPage, ConversationQuery, Conversations
 from everturn.ports.event_stream import EventErasure, Hint, Hints
 from everturn.ports.life.erasing import delete_erased_objects
+from everturn.ports.limits.queue import Queue, WaitingTurn
 from everturn.ports.objects import Objects
 from everturn.ports.turns import TurnPage, Turns
-from everturn.timeline.conversation_state import build_state
+from everturn.timeline.conversation_state import build_conversation_view, build_state
 from everturn.timeline.materialized import build_derived_artifacts
 from everturn.timeline.turn_index import build_turn_index
 from everturn.wire.materialized import FetchView
 from everturn.wire.turn_index import TurnIndexView
 from everturn.wire.views import TurnView
-from ingress.conversations.schemas import MAX_TURN_IDS, ErasedOut, FetchIn
+from ingress.conversations.schemas import MAX_TURN_IDS, ConversationOut, ErasedOut, FetchIn, TurnOut
 
 DELETE_TRIES = 3
 
@@ -41,6 +42,7 @@ class ConversationService:
         objects: Objects,
         events: EventErasure,
         hints: Hints,
+        queue: Queue,
         ids: Ids,
     ) -> None:
         self._conversations = conversations
@@ -49,15 +51,21 @@ class ConversationService:
         self._objects = objects
         self._events = events
         self._hints = hints
+        self._queue = queue
         self._ids = ids
 
     async def load_page(self, principal: Principal, query: ConversationQuery) -> ConversationPage:
         """One page of the caller's conversations."""
         return await self._conversations.load_page(principal, query)
 
-    async def load(self, principal: Principal, conversation_id: ConversationId) -> Conversation:
-        """One conversation's row."""
-        return await self._conversations.load(principal, conversation_id)
+    async def load(self, principal: Principal, conversation_id: ConversationId) -> ConversationOut:
+        """One conversation, with its place in the queue while it waits."""
+        conversation = await self._conversations.load(principal, conversation_id)
+        shown = build_conversation_view(conversation).model_dump()
+        if conversation.state is not ConversationState.QUEUED:
+            return ConversationOut(**shown)
+        waiting = (await self._queue.load_positions([(principal, conversation_id)])).get(conversation_id)
+        return ConversationOut(**shown, **_place(waiting), turn_id=waiting.turn_id if waiting else None)
 
     async def create(self, principal: Principal, *, title: str, bundle_id: str | None) -> Conversation:
         """A new conversation without turns."""
@@ -126,10 +134,17 @@ class ConversationService:
         # Its parts are checked already; a copy by validation would cost as much as the reading.
         return FetchView.model_construct(**dict(state), artifacts=artifacts)
 
-    async def load_turn(self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId) -> TurnView:
-        """One turn."""
+    async def load_turn(self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId) -> TurnOut:
+        """One turn, with its place in the queue while it waits."""
         page = await self._turns.load_page(principal, conversation_id, turn_ids=[turn_id], limit=1)
-        return _views(principal, page)[0] if page.turns else _refuse_absent()
+        if not page.turns:
+            raise NotFound()
+        (view,) = _views(principal, page)
+        waiting = None
+        if view.status == "queued":
+            waiting = (await self._queue.load_positions([(principal, conversation_id)])).get(conversation_id)
+        # Its parts are checked already; a copy by validation would cost as much as the reading.
+        return TurnOut.model_construct(**dict(view), **_place(waiting))
 
     async def load_turn_index(
         self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId
@@ -165,5 +180,6 @@ def _turn_ids(texts: Sequence[str] | None) -> list[TurnId] | None:
     return [TurnId(text) for text in dict.fromkeys(texts)]
 
 
-def _refuse_absent() -> TurnView:
-    raise NotFound()
+def _place(waiting: WaitingTurn | None) -> dict[str, Any]:
+    position = waiting.position if waiting else None
+    return {"position": position.ahead, "position_more": position.more or None} if position else {}

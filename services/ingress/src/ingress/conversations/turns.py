@@ -6,14 +6,13 @@ from fastapi import APIRouter, Depends, Path, Query
 
 from everturn.wire.materialized import FetchView
 from everturn.wire.turn_index import TurnIndexView
-from everturn.wire.views import TurnView
 from ingress.admission.paths import ConversationPath, TurnPath
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import Me
 from ingress.conversations.endpoints import Service
 from ingress.conversations.round_context import MAX_ROUND, RoundContextOut, RoundContexts, round_contexts
-from ingress.conversations.schemas import FetchIn, TurnsIn, TurnsOut
+from ingress.conversations.schemas import FetchIn, TurnOut, TurnsIn, TurnsOut
 
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["turns"])
 
@@ -25,7 +24,7 @@ async def fetch(body: FetchIn, me: Me, service: Service) -> FetchView:
 
 
 @router.get("/{conversation_id}/turns/{turn_id}", responses=problems(), response_model_exclude_none=True)
-async def get_turn(me: Me, service: Service, conversation_id: ConversationPath, turn_id: TurnPath) -> TurnView:
+async def get_turn(me: Me, service: Service, conversation_id: ConversationPath, turn_id: TurnPath) -> TurnOut:
     """One turn with all that happened in it."""
     return await service.load_turn(me, conversation_id, turn_id)
 

@@ -9,7 +9,6 @@ from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
 
 from everturn.model.identity import Principal
-from everturn.timeline.conversation_state import build_conversation_view
 from ingress.admission.idempotency import HEADER
 from ingress.admission.paths import load_conversation_id
 from ingress.admission.validation import problem_of_validation
@@ -65,7 +64,7 @@ class ChatCalls:
     async def load_status(self, caller: Caller, payload: Payload) -> Answer:
         """As GET .../{conversation_id}."""
         conversation_id = load_conversation_id(check_form(TargetIn, payload).conversation_id)
-        return 200, build_conversation_view(await self.conversations.load(caller.principal, conversation_id))
+        return 200, await self.conversations.load(caller.principal, conversation_id)
 
     async def _read(self, payload: Payload, envelope: SubmitIn, form: type[Form]) -> Submission[Form]:
         fields = drop_fields(payload, SubmitIn)

@@ -109,6 +109,7 @@ class Feed:
             await asyncio.sleep(min(MAX_PAUSE_S, self._heartbeat_s, FIRST_PAUSE_S * 2**client.resyncs))
         gap = await self._build_gap(client) if client.cursor.taken is not None else b""
         snapshot = await client.stream.snapshots.get()
+        self._hub.waiting.note(client.stream, queued=snapshot.queued)
         client.cursor.rebase(snapshot.cursor, gap + snapshot.frame)
         client.stream.note_read(client)
         client.resyncs = min(client.resyncs + 1, 10)
@@ -132,7 +133,9 @@ class Feed:
         frame = b""
         for _ in range(REREADS):
             version = client.stream.version
-            frame = await client.stream.heads.get()
+            head = await client.stream.heads.get()
+            frame = head.frame
+            self._hub.waiting.note(client.stream, queued=head.queued)
             if client.stream.version == version:
                 break
         client.cursor.offer_hint(frame)

@@ -10,6 +10,7 @@ from everturn.wire.events import (
     AnyEvent,
     ChatComplete,
     ChatError,
+    ConvStatus,
     Envelope,
     encode_envelope,
     event_name,
@@ -20,6 +21,7 @@ HEARTBEAT = b": ping\n\n"
 UNAUTHORIZED = b": unauthorized: the credential is no longer good; opening the stream again answers 401\n\n"
 """A comment, because it says nothing about the conversation: clients learn it as the status of their next request."""
 _TERMINAL_TYPES = frozenset(kind.model_fields["type"].default for kind in (ChatComplete, ChatError))
+_STATUS_TYPE = ConvStatus.model_fields["type"].default
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,19 @@ def try_terminal_turn(event: EncodedEvent) -> str | None:
     except ValidationError:
         # A newer worker's event is passed on as it is; only telling it from a second one is lost.
         return None
+
+
+def try_last_state(entry: Entry) -> str | None:
+    """The conversation's state as the last event of the entry that names one says; None where none does."""
+    for event in reversed(entry.events):
+        if event.type != _STATUS_TYPE:
+            continue
+        try:
+            data = parse_envelope(event.payload).data
+        except ValidationError:
+            return None
+        return data.state if isinstance(data, ConvStatus) else None
+    return None
 
 
 class TerminalFilter:

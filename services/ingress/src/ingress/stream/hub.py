@@ -13,7 +13,8 @@ from everturn.ports.event_stream import Entry, EventReader, Hint, Hints
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import malformed, unavailable
 from ingress.stream.cursor import ClientCursor
-from ingress.stream.frames import build_batch
+from ingress.stream.frames import build_batch, try_last_state
+from ingress.stream.positions import Positions
 from ingress.stream.rows import Snapshot, StreamRows
 from ingress.stream.shared_read import SharedRead
 from ingress.stream.subscription import ConversationStream, Subscription
@@ -37,6 +38,7 @@ class Hub:
         self.rows = rows
         self.reader = reader
         self.metrics = metrics
+        self.waiting = Positions(rows)
         self.draining = False
         self._hints = hints
         self._queue_bytes = queue_bytes
@@ -49,6 +51,7 @@ class Hub:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._run_follow())
             group.create_task(self._run_hints())
+            group.create_task(self.waiting.run())
             for _ in range(HINT_READERS):
                 group.create_task(self._run_hint_reads())
 
@@ -74,6 +77,7 @@ class Hub:
             cursor.lose("old")
         client = Subscription(stream, cursor, expires_at, after)
         stream.clients.add(client)
+        stream.told_position = None
         self.metrics.streams.inc()
         if self.draining:
             client.end()
@@ -100,6 +104,7 @@ class Hub:
         self.metrics.streams.dec()
         if not stream.clients and self._streams.get(stream.conversation_id) is stream:
             del self._streams[stream.conversation_id]
+            self.waiting.forget(stream)
 
     def positions(self) -> dict[ConversationId, EventCursor]:
         """Where the reader stands in each conversation."""
@@ -141,6 +146,8 @@ class Hub:
         if stream is None or not entry.events or entry.events[-1].id <= stream.position:
             return
         stream.offer(build_batch(entry, stream.terminals.seconds(entry)))
+        if (state := try_last_state(entry)) is not None:
+            self.waiting.note(stream, queued=state == "queued")
 
     async def _wait_for_wire(self) -> None:
         """Wait until the wire answers again, then resync all clients: nobody knows what it has lost."""
@@ -193,7 +200,9 @@ class Hub:
         for _ in range(REREADS):
             version, reads = stream.version, stream.reads
             if hint.kind == "status":
-                frame = await self.rows.load_status(stream.principal, stream.conversation_id)
+                head = await self.rows.load_status(stream.principal, stream.conversation_id)
+                frame = head.frame
+                self.waiting.note(stream, queued=head.queued)
             else:
                 signal_id = SignalId(hint.signal_id)
                 frame = await self.rows.load_signal(stream.principal, stream.conversation_id, signal_id)

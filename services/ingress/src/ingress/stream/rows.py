@@ -1,7 +1,9 @@
 """What a stream needs from the rows: snapshots, and the events of hints."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from everturn.model.conversations import ConversationState
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, SignalId
 from everturn.model.leases import ORIGIN, EventCursor
@@ -9,6 +11,7 @@ from everturn.model.turns import TurnStatus
 from everturn.ports.clock import Clock, iso
 from everturn.ports.conversations import Conversations
 from everturn.ports.inbox import Inbox
+from everturn.ports.limits.queue import Owned, Queue, WaitingTurn
 from everturn.ports.turns import TurnPage, Turns
 from everturn.timeline.conversation_state import build_state
 from everturn.timeline.turn_events import build_signal_event
@@ -25,13 +28,23 @@ class Snapshot:
 
     cursor: EventCursor
     frame: bytes
+    queued: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What the rows say now, as frames of events without id, and whether the conversation waits in the queue."""
+
+    frame: bytes
+    queued: bool
 
 
 class StreamRows:
     """Reads rows for streams; every read names the principal."""
 
-    def __init__(self, *, conversations: Conversations, turns: Turns, inbox: Inbox, clock: Clock) -> None:
+    def __init__(self, *, conversations: Conversations, turns: Turns, inbox: Inbox, queue: Queue, clock: Clock) -> None:
         self._conversations = conversations
+        self._queue = queue
         self._turns = turns
         self._inbox = inbox
         self._clock = clock
@@ -50,22 +63,35 @@ class StreamRows:
         state = build_state(page, tenant=principal.tenant, project=principal.project)
         # `0-0` would mean the oldest event kept, which may be younger than this state.
         cursor = str(page.cursor) if page.cursor != ORIGIN else None
-        return Snapshot(page.cursor, self.build_frame(conversation_id, StreamSnapshot(state=state), cursor=cursor))
+        frame = self.build_frame(conversation_id, StreamSnapshot(state=state), cursor=cursor)
+        return Snapshot(page.cursor, frame, _is_queued(page))
 
-    async def load_status(self, principal: Principal, conversation_id: ConversationId) -> bytes:
+    async def load_status(self, principal: Principal, conversation_id: ConversationId) -> Head:
         """The present title and state as events without id."""
         page = await self._turns.load_page(principal, conversation_id, limit=1)
-        return self._build_status(conversation_id, page)
+        return Head(await self._build_status(principal, conversation_id, page), _is_queued(page))
 
-    async def load_head(self, principal: Principal, conversation_id: ConversationId) -> bytes:
+    async def load_head(self, principal: Principal, conversation_id: ConversationId) -> Head:
         """Title, state and the receipts of the last turn: all that hints may have told while nobody listened."""
         page = await self._turns.load_page(principal, conversation_id, limit=1)
-        frames = [self._build_status(conversation_id, page)]
+        frames = [await self._build_status(principal, conversation_id, page)]
         for record in page.turns:
             for signal in record.signals:
                 view = build_signal_view(signal, tenant=principal.tenant, project=principal.project)
                 frames.append(self.build_frame(conversation_id, build_signal_event(view), turn_id=signal.turn_id))
-        return b"".join(frames)
+        return Head(b"".join(frames), _is_queued(page))
+
+    async def load_positions(self, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
+        """Where these conversations stand in the queue, those that wait in it."""
+        return await self._queue.load_positions(asked)
+
+    def build_waiting(self, conversation_id: ConversationId, waiting: WaitingTurn) -> bytes:
+        """A place in the queue as an event without id."""
+        position = waiting.position
+        status = ConvStatus(
+            state="queued", turn_id=waiting.turn_id, position=position.ahead, position_more=position.more or None
+        )
+        return self.build_frame(conversation_id, status)
 
     async def load_signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> bytes:
         """A signal's present receipt as an event without id."""
@@ -88,11 +114,21 @@ class StreamRows:
             data, conversation_id=conversation_id, ts=ts, turn_id=turn_id, cursor=cursor, retry_ms=retry_ms
         )
 
-    def _build_status(self, conversation_id: ConversationId, page: TurnPage) -> bytes:
+    async def _build_status(self, principal: Principal, conversation_id: ConversationId, page: TurnPage) -> bytes:
         conversation = page.conversation
         last = page.turns[-1].turn if page.turns else None
         turn_id = last.id if last and last.status in (TurnStatus.QUEUED, TurnStatus.RUNNING) else None
-        status = self.build_frame(conversation_id, ConvStatus(state=conversation.state.value, turn_id=turn_id))
+        waiting = None
+        if _is_queued(page):
+            waiting = (await self._queue.load_positions([(principal, conversation_id)])).get(conversation_id)
+        if waiting is not None:
+            status = self.build_waiting(conversation_id, waiting)
+        else:
+            status = self.build_frame(conversation_id, ConvStatus(state=conversation.state.value, turn_id=turn_id))
         if not conversation.title:
             return status
         return self.build_frame(conversation_id, ConvTitle(title=conversation.title)) + status
+
+
+def _is_queued(page: TurnPage) -> bool:
+    return page.conversation.state is ConversationState.QUEUED

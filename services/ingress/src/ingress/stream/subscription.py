@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
 from everturn.model.leases import EventCursor
+from everturn.model.limits.queue_position import QueuePosition
 from ingress.stream.cursor import ClientCursor
 from ingress.stream.frames import Batch, TerminalFilter
-from ingress.stream.rows import Snapshot
+from ingress.stream.rows import Head, Snapshot
 from ingress.stream.shared_read import SharedRead
 
 
@@ -41,11 +42,13 @@ class ConversationStream:
     principal: Principal
     position: EventCursor
     snapshots: SharedRead[Snapshot]
-    heads: SharedRead[bytes]
+    heads: SharedRead[Head]
     clients: set[Subscription] = field(default_factory=set[Subscription])
     terminals: TerminalFilter = field(default_factory=TerminalFilter)
     version: int = 0
     """Counts entries; a row read while it changed may be older than what clients got."""
+    told_position: QueuePosition | None = None
+    """The place in the queue that all clients know; None makes it be told again."""
     reads: int = 0
     """Counts what clients read for themselves: such a client may be ahead of the entries counted here."""
 

@@ -1,12 +1,18 @@
 """The queue as Postgres has it: turns that wait, with or without a doorbell."""
 
+from collections.abc import Mapping, Sequence
+
 from everturn.model.identity import Lane
-from everturn.ports.limits.queue import QueueDepth
-from everturn.postgres.database import Database
+from everturn.model.ids import ConversationId
+from everturn.model.limits.queue_position import MAX_AHEAD, build_position
+from everturn.ports.limits.queue import Owned, QueueDepth, WaitingTurn
+from everturn.postgres.database import Connection, Database
+
+_POSITIONS = "SELECT * FROM queue_positions($1, $2, $3, $4, $5)"
 
 
 class PostgresQueue:
-    """Counts over an index that holds queued turns only; the function returns numbers."""
+    """Counts over indexes that hold queued turns only; the functions return numbers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -15,3 +21,16 @@ class PostgresQueue:
         async with self._database.connection() as connection:
             (row,) = await connection.fetch("SELECT * FROM queue_depth($1, $2)", tenant, lane.value)
         return QueueDepth(row["waiting"], row["of_tenant"], row["tenants"])
+
+    async def load_positions(self, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
+        async with self._database.connection() as connection:
+            return await load_positions(connection, asked)
+
+
+async def load_positions(connection: Connection, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
+    """As Queue.load_positions, also inside a transaction that has just changed the queue."""
+    owners = [(principal.tenant, principal.project, principal.user_id) for principal, _ in asked]
+    tenants, projects, users = map(list, zip(*owners, strict=True)) if owners else ([], [], [])
+    ids = [conversation_id for _, conversation_id in asked]
+    rows = await connection.fetch(_POSITIONS, ids, tenants, projects, users, MAX_AHEAD + 1)
+    return {row["conversation_id"]: WaitingTurn(row["turn_id"], build_position(row["ahead"])) for row in rows}

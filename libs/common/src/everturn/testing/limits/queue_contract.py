@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from everturn.model.identity import Lane, Principal
+from everturn.model.identity import Lane, Principal, Role
+from everturn.model.limits.queue_position import MAX_AHEAD, QueuePosition
+from everturn.ports.inbox import IdempotencyKey
 from everturn.ports.limits.queue import Queue, QueueDepth
 from everturn.testing.turns.stage import Stage
 
@@ -31,3 +33,54 @@ class QueueContract:
         after = await queue.load_depth("depth-c", Lane.REGISTERED)
         assert (before.of_tenant, after.of_tenant) == (1, 0)
         assert after.waiting == before.waiting - 1
+
+    async def test_nothing_is_told_of_conversations_where_no_turn_waits(self, stage: Stage, queue: Queue) -> None:
+        claim = await stage.start_turn()
+
+        assert await queue.load_positions([(stage.principal, claim.lease.conversation_id)]) == {}
+        assert await queue.load_positions([]) == {}
+
+    async def test_each_turn_is_one_behind_the_one_before_it_and_moves_up_when_that_is_taken(
+        self, stage: Stage, queue: Queue
+    ) -> None:
+        one, two = await stage.say(), await stage.say()
+        asked = [(stage.principal, two.conversation_id)]
+        assert one.position is not None and two.position is not None
+        assert two.position.ahead == one.position.ahead + 1
+
+        await stage.leases.try_claim(one.conversation_id)
+
+        found = (await queue.load_positions(asked))[two.conversation_id]
+        assert (found.turn_id, found.position.ahead) == (two.turn_id, one.position.ahead)
+
+    async def test_a_turn_that_is_handed_back_waits_behind_the_others(self, stage: Stage, queue: Queue) -> None:
+        claim = await stage.start_turn()
+        other = await stage.say()
+        await stage.leases.release(claim.lease, requeue=True)
+
+        found = await queue.load_positions(
+            [(stage.principal, claim.lease.conversation_id), (stage.principal, other.conversation_id)]
+        )
+
+        places = [found[one].position.ahead for one in (other.conversation_id, claim.lease.conversation_id)]
+        assert places == [places[0], places[0] + 1]
+
+    async def test_an_answer_given_again_tells_the_place_it_told_first(self, stage: Stage) -> None:
+        key = IdempotencyKey("messages", "place", "hash")
+        first = await stage.say(key=key)
+        await stage.leases.try_claim(first.conversation_id)
+
+        again = await stage.say(key=key)
+
+        assert again.replayed and again.position == first.position is not None
+
+    async def test_nobody_is_told_a_larger_number_than_the_most(self, stage: Stage, queue: Queue) -> None:
+        flood = replace(stage, principal=Principal("place-flood", "p", "f", frozenset({Role.ADMIN})))
+
+        told = [(await flood.say()).position for _ in range(MAX_AHEAD + 2)]
+
+        assert told[-3:] == [
+            QueuePosition(MAX_AHEAD - 1),
+            QueuePosition(MAX_AHEAD),
+            QueuePosition(MAX_AHEAD, more=True),
+        ]

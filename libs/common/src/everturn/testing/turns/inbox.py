@@ -1,4 +1,4 @@
-"""Accepting messages and signals in memory. No share of lanes: every new turn's doorbell is rung at once."""
+"""Accepting messages and signals in memory."""
 
 from dataclasses import replace
 
@@ -13,6 +13,7 @@ from everturn.model.uploads import UploadPlace, build_attachments
 from everturn.ports.inbox import (
     MAX_OPEN_SIGNALS,
     TENANT_QUEUED_MAX,
+    TENANT_SHARE,
     IdempotencyKey,
     InboxFull,
     IncomingMessage,
@@ -21,6 +22,7 @@ from everturn.ports.inbox import (
     Receipt,
     TenantFull,
 )
+from everturn.testing.limits.queue import find_position
 from everturn.testing.turns.platform import (
     ConversationRow,
     MemoryPlatform,
@@ -32,10 +34,13 @@ from everturn.testing.turns.platform import (
 
 
 class MemoryInbox:
-    """Implements Inbox."""
+    """Implements Inbox. A tenant's turns beyond `share` on a lane wait without a doorbell."""
 
-    def __init__(self, platform: MemoryPlatform, *, tenant_max: int = TENANT_QUEUED_MAX) -> None:
+    def __init__(
+        self, platform: MemoryPlatform, *, share: int = TENANT_SHARE, tenant_max: int = TENANT_QUEUED_MAX
+    ) -> None:
         self._platform = platform
+        self._share = share
         self._tenant_max = tenant_max
 
     async def accept_message(
@@ -142,10 +147,12 @@ class MemoryInbox:
             request=replace(request, events=(*waited, *request.events)),
             created_at=self._platform.clock.now(),
         )
-        self._platform.turns[turn.id] = TurnRow(turn, principal, lane, principal.roles)
+        opened = self._platform.turns[turn.id] = TurnRow(turn, principal, lane, principal.roles)
+        ring = self._platform.try_ring(opened, self._share)
         row.state = ConversationState.QUEUED
         row.inbox_seq += 1
-        return Receipt(row.id, turn.id, None, None, ring=True, lane=lane)
+        position = find_position(self._platform, opened)
+        return Receipt(row.id, turn.id, None, None, ring=ring, lane=lane, position=position)
 
     def _check_tenant(self, tenant: str, lane: Lane) -> None:
         rows = [row for row in self._platform.turns.values() if (row.principal.tenant, row.lane) == (tenant, lane)]

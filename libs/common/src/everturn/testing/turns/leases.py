@@ -67,6 +67,7 @@ class MemoryLeases:
         open_turn = self._platform.open_turn(lease.conversation_id)
         if requeue and open_turn is not None:
             open_turn.turn = replace(open_turn.turn, status=TurnStatus.QUEUED)
+            self._platform.ring(open_turn)
             row.state = ConversationState.QUEUED
         return True
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from everturn.errors import NotFound
 from everturn.model.artifacts import Artifact
@@ -14,7 +15,7 @@ from everturn.model.ids import CallId, ConversationId, SignalId, TurnId
 from everturn.model.leases import ORIGIN, EventCursor
 from everturn.model.llm.sources import Source
 from everturn.model.signals import Signal
-from everturn.model.turns import RequestEvent, Turn
+from everturn.model.turns import RequestEvent, Turn, TurnStatus
 from everturn.ports.clock import Clock
 from everturn.ports.inbox import Receipt
 from everturn.testing.fixed_clock import FixedClock
@@ -59,6 +60,8 @@ class TurnRow:
     lane: Lane
     roles: frozenset[Role]
     announced: bool = False
+    rung: int | None = None
+    """Its place among all turns whose doorbell was rung; None while its tenant has its share of the lane."""
 
 
 @dataclass(slots=True)
@@ -90,6 +93,7 @@ class MemoryPlatform:
         self.usage: list[tuple[TurnId, UsageEvent]] = []
         self.revoked: set[str] = set()
         self.keys: dict[tuple[str, str, str, str, str], UsedKey] = {}
+        self._rings = count(1)
 
     def conversation(self, principal: Principal, conversation_id: ConversationId) -> ConversationRow:
         row = self.conversations.get(conversation_id)
@@ -106,6 +110,29 @@ class MemoryPlatform:
     def turns_of(self, conversation_id: ConversationId) -> list[TurnRow]:
         rows = [row for row in self.turns.values() if row.turn.conversation_id == conversation_id]
         return sorted(rows, key=lambda row: row.turn.ordinal)
+
+    def waiting(self, lane: Lane) -> list[TurnRow]:
+        """The queued turns of a lane, oldest first."""
+        return [row for row in self.turns.values() if row.lane is lane and row.turn.status is TurnStatus.QUEUED]
+
+    def ring(self, row: TurnRow) -> None:
+        """Its doorbell is rung for the first time since it waits."""
+        row.rung = next(self._rings)
+
+    def try_ring(self, row: TurnRow, share: int) -> bool:
+        """Ring unless the tenant has its share of the lane."""
+        own = [other for other in self.waiting(row.lane) if other.principal.tenant == row.principal.tenant]
+        if sum(other.rung is not None for other in own) >= share:
+            return False
+        self.ring(row)
+        return True
+
+    def ring_next(self, conversation_id: ConversationId, share: int) -> None:
+        """Fill the places of the conversation's tenant on each lane, oldest turns first."""
+        tenant = self.conversations[conversation_id].principal.tenant
+        for row in list(self.turns.values()):
+            if row.principal.tenant == tenant and row.rung is None and row.turn.status is TurnStatus.QUEUED:
+                self.try_ring(row, share)
 
     def open_turn(self, conversation_id: ConversationId) -> TurnRow | None:
         return next((row for row in self.turns_of(conversation_id) if row.turn.status.is_open), None)

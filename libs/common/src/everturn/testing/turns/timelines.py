@@ -176,7 +176,8 @@ class MemoryTimelines:
             request=TurnRequest(promotion.text, attachments, ended.turn.request.bundle_id, build_request_events(said)),
             created_at=self._platform.clock.now(),
         )
-        self._platform.turns[turn.id] = TurnRow(turn, ended.principal, ended.lane, ended.roles)
+        promoted = self._platform.turns[turn.id] = TurnRow(turn, ended.principal, ended.lane, ended.roles)
+        self._platform.ring(promoted)
 
 
 def _summary_bodies(row: ConversationRow) -> list[RangeSummaryBody]:
