@@ -2,11 +2,13 @@
 
 import asyncio
 
+import pytest
+
 from everturn.errors import Unavailable
 from everturn.ports.runs.presences import WorkerPresence
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.runs.presences import MemoryPresences
-from ingress.admission.queue.fleet import GUESSED_TURN_S, REST_S, Fleet, FleetWatch, build_fleet
+from ingress.admission.queue.fleet import GUESSED_TURN_S, REST_S, STALE_S, Fleet, FleetWatch, build_fleet
 
 
 def worker(name: str, slots: int, turn_s: float | None = None) -> WorkerPresence:
@@ -78,3 +80,19 @@ async def test_a_wire_that_did_not_answer_is_left_alone_for_a_moment() -> None:
     clock.advance(REST_S)
     assert (await watch.load()).slots == 0
     assert presences.asked == 2
+
+
+async def test_a_wire_that_is_slow_for_a_moment_leaves_what_was_known() -> None:
+    clock, presences = FixedClock(), SlowPresences()
+    presences.answers.set()
+    await presences.save(worker("a", 3), ttl_s=60)
+    watch = FleetWatch(presences, monotonic=clock.monotonic)
+    await watch.load()
+    presences.down = True
+
+    clock.advance(STALE_S)
+
+    assert (await watch.load()).slots == 3
+    clock.advance(1)
+    with pytest.raises(Unavailable):
+        await watch.load()

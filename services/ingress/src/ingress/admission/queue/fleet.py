@@ -11,6 +11,8 @@ from everturn.ports.runs.presences import Presences, WorkerPresence
 
 KEEP_S = 1.0
 """How old what is known of the workers may be; they tell every 5 s."""
+STALE_S = 5.0
+"""How long a wire that is slow to answer leaves us with what was known."""
 REST_S = 0.5
 """How long a wire that did not answer is not asked again: who comes meanwhile need not wait for its silence."""
 GUESSED_TURN_S = 10.0
@@ -46,11 +48,11 @@ class FleetWatch:
         self._monotonic = monotonic
         self._fleet = Fleet(0, GUESSED_TURN_S)
         self._failure: str | None = None
-        self._ask_at = -math.inf
+        self._ask_at = self._known_at = -math.inf
         self._asking = asyncio.Lock()
 
     async def load(self) -> Fleet:
-        """Raises Unavailable after at most 250 ms; for half a second then at once, without asking."""
+        """Raises Unavailable after at most 250 ms, where nothing is known; for half a second then without asking."""
         async with self._asking:
             if self._monotonic() >= self._ask_at:
                 await self._ask()
@@ -61,6 +63,8 @@ class FleetWatch:
     async def _ask(self) -> None:
         try:
             self._fleet, self._failure = build_fleet(await self._presences.load_all()), None
+            self._known_at = self._monotonic()
         except Unavailable as error:
-            self._failure = str(error)
+            if self._monotonic() - self._known_at > STALE_S:
+                self._failure = str(error)
         self._ask_at = self._monotonic() + (REST_S if self._failure is not None else KEEP_S)
