@@ -16,8 +16,7 @@ _LEFT = """
 SELECT 'lease of ' || owner FROM lease WHERE conversation_id = '{id}'
 UNION ALL SELECT 'open turn ' || id FROM turn WHERE conversation_id = '{id}' AND status IN ('queued', 'running')
 UNION ALL SELECT 'untold end of ' || id FROM turn WHERE conversation_id = '{id}' AND announced_at IS NULL
-UNION ALL SELECT 'unsettled call ' || call_id FROM tool_effect e WHERE conversation_id = '{id}' AND state = 'intended'
-    AND EXISTS (SELECT FROM turn t WHERE t.id = e.turn_id AND t.status <> 'failed')
+UNION ALL SELECT 'unsettled call ' || call_id FROM tool_effect WHERE conversation_id = '{id}' AND state = 'intended'
 UNION ALL SELECT 'artifact of nobody ' || id FROM artifact a WHERE conversation_id = '{id}'
     AND NOT EXISTS (SELECT FROM turn t WHERE t.id = a.turn_id) AND a.kind <> 'attachment'
 """

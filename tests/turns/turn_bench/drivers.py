@@ -129,6 +129,12 @@ class GatedTimelines:
         await self._gate.cross()
         return inbox_seq
 
+    async def begin_announcing(self, lease: Lease, turn_id: TurnId) -> int:
+        return await self._inner.begin_announcing(lease, turn_id)
+
+    async def end_announcing(self, lease: Lease, turn_id: TurnId) -> None:
+        await self._inner.end_announcing(lease, turn_id)
+
     async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         await self._gate.cross()
         await self._inner.save_announced(lease, turn_id, cursor)
@@ -147,9 +153,11 @@ class GatedEvents:
         await self._gate.cross()
         return await self._inner.load_last(conversation_id)
 
-    async def load_newest(self, conversation_id: ConversationId, *, max_entries: int) -> tuple[Entry, ...]:
+    async def load_newest(
+        self, conversation_id: ConversationId, *, max_entries: int, before: EventCursor | None = None
+    ) -> tuple[Entry, ...]:
         await self._gate.cross()
-        return await self._inner.load_newest(conversation_id, max_entries=max_entries)
+        return await self._inner.load_newest(conversation_id, max_entries=max_entries, before=before)
 
     async def publish(self, conversation_id: ConversationId, entry: Entry, *, first: bool) -> None:
         await self._gate.cross()

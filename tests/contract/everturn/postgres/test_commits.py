@@ -48,6 +48,23 @@ async def test_an_ended_turn_is_not_closed_twice(postgres_stage: Stage) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("effect", "settled"), [(Effect.IRREVERSIBLE, "ambiguous"), (Effect.IDEMPOTENT, "failed"), (Effect.PURE, "failed")]
+)
+async def test_no_call_of_an_ended_turn_is_still_intended(
+    postgres_stage: Stage, roles: Roles, effect: Effect, settled: str
+) -> None:
+    claim = await postgres_stage.start_turn()
+    call = EffectChange(postgres_stage.ids.call(), "io.mail", "h", effect, EffectState.INTENDED)
+    begun = think(claim, "a")
+    await postgres_stage.timelines.commit(claim.lease, replace(commit(claim, begun), effects=(call,)))
+
+    await postgres_stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq, after=begun))
+
+    query = "SELECT state FROM tool_effect WHERE call_id = $1"
+    assert await roles.superuser.fetchval(query, call.call_id) == settled
+
+
 async def test_the_ledgers_say_what_the_commit_said(postgres_stage: Stage, roles: Roles) -> None:
     claim = await postgres_stage.start_turn()
     call_id = postgres_stage.ids.call()

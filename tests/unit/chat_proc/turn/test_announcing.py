@@ -1,13 +1,16 @@
+from dataclasses import replace
+
 from turn_bench.bench import Bench
 from turn_bench.checks import check_conversation
 from turn_bench.drivers import NoSweeps
 from turn_bench.replies import answer
 
-from chat_proc.turn.announcing import Announcer
+from chat_proc.turn.announcing import LOOK_BACK_ENTRIES, MAX_DEATHS, Announcer
 from chat_proc.turn.patience import Patience
 from everturn.errors import Unavailable
 from everturn.model.identity import Lane
-from everturn.model.leases import Lease
+from everturn.model.leases import EventCursor, Lease
+from everturn.ports.event_stream import EncodedEvent, Entry
 from everturn.ports.language_model import ModelFailed
 from everturn.testing.scripted_model import Fail
 from everturn.testing.turns.leases import MemoryLeases
@@ -56,6 +59,67 @@ async def test_an_end_that_was_published_before_its_worker_died_is_not_told_agai
     assert isinstance(told[-1], ConvStatus)
     assert bench.platform.turns[bench.turn_rows[0].id].announced
     await check_conversation(bench)
+
+
+async def test_an_end_that_was_told_before_a_long_turn_after_it_is_not_told_again() -> None:
+    bench = Bench(answer("One."), answer("Two."))
+    await end_unannounced(bench)
+    last = (await bench.published())[-1].id
+    assert last is not None
+    for n in range(2 * LOOK_BACK_ENTRIES):
+        said = EventCursor(1, 100 + n)
+        await bench.events.publish(bench.conversation_id, Entry(said, (EncodedEvent(said, "x", b"{}"),)), first=True)
+
+    await bench.work()
+
+    assert bench.platform.turns[bench.turn_rows[0].id].announced
+    entries = await bench.events.load_newest(bench.conversation_id, max_entries=1_000)
+    types = [event.type for entry in entries for event in entry.events]
+    assert types.count("chat.complete") == 1
+
+
+async def test_an_end_that_kills_who_tells_it_is_left_to_snapshots() -> None:
+    bench = Bench(answer("Done."))
+    await end_unannounced(bench)
+    bench.events.lose_all()
+    row = bench.platform.turns[bench.turn_rows[0].id]
+    row.turn = replace(row.turn, attempt=MAX_DEATHS)
+
+    await bench.work()
+
+    assert row.announced
+    (entry,) = await bench.events.load_newest(bench.conversation_id, max_entries=9)
+    assert [event.type for event in entry.events] == ["conv.status"]
+    assert entry.prev not in {event.id for event in entry.events}
+    assert entry.prev > EventCursor(2, 0)
+    assert bench.platform.conversations[bench.conversation_id].cursor == entry.events[-1].id
+
+
+async def test_a_wire_that_is_down_is_no_death() -> None:
+    bench = Bench(answer("Done."))
+    await end_unannounced(bench)
+    bench.events.down = True
+
+    await bench.hire().run_one()
+
+    assert bench.platform.turns[bench.turn_rows[0].id].turn.attempt == 0
+
+
+async def test_a_new_turn_behind_an_end_that_is_left_to_snapshots_begins_behind_a_hole() -> None:
+    bench = Bench(answer("One."), answer("Two."))
+    await end_unannounced(bench)
+    before = (await bench.published())[-1].id
+    row = bench.platform.turns[bench.turn_rows[0].id]
+    row.turn = replace(row.turn, attempt=MAX_DEATHS)
+    await bench.say("Second.")
+
+    await bench.work()
+
+    assert row.announced
+    entries = await bench.events.load_newest(bench.conversation_id, max_entries=1_000)
+    first = next(entry for entry in entries if entry.events[0].id.fence == 2)
+    assert first.prev == EventCursor(2, 1)
+    assert str(first.prev) != before
 
 
 async def test_the_last_id_that_clients_may_have_is_noted_with_the_end() -> None:

@@ -46,8 +46,10 @@ class EventWriter(Protocol):
         """The newest id in the stream; None when the stream is empty or gone."""
         ...
 
-    async def load_newest(self, conversation_id: ConversationId, *, max_entries: int) -> tuple[Entry, ...]:
-        """The last entries, oldest first."""
+    async def load_newest(
+        self, conversation_id: ConversationId, *, max_entries: int, before: EventCursor | None = None
+    ) -> tuple[Entry, ...]:
+        """The last entries, or the last whose id is below `before`; oldest first."""
         ...
 
     async def publish(self, conversation_id: ConversationId, entry: Entry, *, first: bool) -> None:

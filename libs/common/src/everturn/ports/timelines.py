@@ -74,8 +74,21 @@ class Timelines(Protocol):
         Raises StaleFence; InboxMoved when `commit.close` has seen less than the database, or a signal that the commit
         applies was edited or taken back meanwhile; OutOfOrder when the blocks don't follow the last stored one.
         After Unavailable the same commit may be tried again: if it had been written, it is not written twice.
-        A close sets the turn's and the conversation's state and resets `attempt`; any other commit sets `attempt` to 0.
+        A close sets the turn's and the conversation's state, settles effects that are still intended and resets
+        `attempt`; any other commit sets `attempt` to 0.
         """
+        ...
+
+    async def begin_announcing(self, lease: Lease, turn_id: TurnId) -> int:
+        """Note that a try to tell of an ended turn begins. Raises StaleFence.
+
+        Returns how many have begun since the turn ended or since `end_announcing`, this one included: as many workers
+        as that less one died of it.
+        """
+        ...
+
+    async def end_announcing(self, lease: Lease, turn_id: TurnId) -> None:
+        """The try failed, but its worker lives. Raises StaleFence."""
         ...
 
     async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:

@@ -36,6 +36,11 @@ _CLOSE_TURN = """
 UPDATE turn SET status = $2, outcome = $3, error = $4, usage = $5, ended_at = clock_timestamp()
  WHERE id = $1 AND status = 'running'
 """
+# A turn that was given up, or cut off, leaves calls of which nobody knows how far they came.
+_SETTLE_EFFECTS = """
+UPDATE tool_effect SET state = CASE effect WHEN 'irreversible' THEN 'ambiguous' ELSE 'failed' END
+ WHERE turn_id = $1 AND state = 'intended'
+"""
 _CLOSE_CONVERSATION = """
 UPDATE conversation
    SET state = $2, title = COALESCE(NULLIF(title, ''), $3, ''), last_activity_at = clock_timestamp()
@@ -160,6 +165,7 @@ async def _close(transaction: Connection, lease: Lease, turn_id: TurnId, close: 
     )
     if done != "UPDATE 1":
         raise Conflict(f"{turn_id} is not running.")
+    await transaction.execute(_SETTLE_EFFECTS, turn_id)
     if close.promote is not None and not await _promote(transaction, turn_id, close.promote):
         raise InboxMoved(close.seen_inbox)
 

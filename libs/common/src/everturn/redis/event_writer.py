@@ -51,9 +51,12 @@ class RedisEventWriter:
     async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
         return await load_last_id(self._client, conversation_id)
 
-    async def load_newest(self, conversation_id: ConversationId, *, max_entries: int) -> tuple[Entry, ...]:
+    async def load_newest(
+        self, conversation_id: ConversationId, *, max_entries: int, before: EventCursor | None = None
+    ) -> tuple[Entry, ...]:
+        newest = "+" if before is None else f"({before}"
         async with limited(PUBLISH_LIMIT_S):
-            rows = await self._client.xrevrange(stream_key(conversation_id), count=max_entries)
+            rows = await self._client.xrevrange(stream_key(conversation_id), max=newest, count=max_entries)
         return tuple(read_entry(read_id(raw_id), fields) for raw_id, fields in reversed(rows))
 
     async def publish(self, conversation_id: ConversationId, entry: Entry, *, first: bool) -> None:

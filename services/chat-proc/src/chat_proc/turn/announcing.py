@@ -28,7 +28,9 @@ _log = structlog.get_logger(__name__)
 PUBLISH_S = 5.0
 """How long an end may take to go out before it is left to the sweeper."""
 LOOK_BACK_ENTRIES = 50
-"""Of the stream, to see whether an end was told already: it was the last thing said of its turn."""
+"""Of the stream at a time, to see whether an end was told already: mostly it is among the last."""
+MAX_DEATHS = 3
+"""Workers that may die while they tell of one end. Then clients are made to read it from the rows themselves."""
 _TERMINAL_TYPES = frozenset(kind.model_fields["type"].default for kind in (ChatComplete, ChatError))
 
 
@@ -65,6 +67,8 @@ class Announcer:
         """
         lease = claim.lease
         who = lease.principal
+        if await self._patience.call(lambda: self._timelines.begin_announcing(lease, turn_id)) > MAX_DEATHS:
+            return await self._point_to_rows(claim, turn_id, cursor)
         page = await self._patience.call(lambda: self._turns.load_page(who, lease.conversation_id, turn_ids=[turn_id]))
         (record,) = page.turns
         emitter = Emitter(
@@ -84,22 +88,56 @@ class Announcer:
             emitter.emit(terminal)
         if claim.turn_id is None:
             emitter.emit(build_status_after(record.turn.status))
+        if await self._publish(emitter):
+            await self.save_announced(lease, turn_id, emitter.cursor)
+        else:
+            await self._patience.call(lambda: self._timelines.end_announcing(lease, turn_id))
+        return emitter.cursor
+
+    async def _point_to_rows(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> EventCursor:
+        """An id that nobody publishes is a hole, behind which every client takes a snapshot, with the end in it.
+
+        The end counts as told before anything else is done: it is tried no more, whatever becomes of this worker.
+        """
+        lease = claim.lease
+        _log.error("end_left_to_snapshots", turn_id=turn_id, deaths=MAX_DEATHS)
+        hole = EventCursor(lease.fence, cursor.n + 1 if cursor.fence == lease.fence else 1)
+        if claim.turn_id is not None:
+            await self.save_announced(lease, turn_id, hole)
+            return hole
+        turn = await self._patience.call(lambda: self._timelines.load_turn(lease.principal, turn_id))
+        emitter = Emitter(
+            self._writer,
+            self._clock,
+            conversation_id=lease.conversation_id,
+            turn_id=turn_id,
+            fence=lease.fence,
+            cursor=hole,
+        )
+        emitter.emit(build_status_after(turn.status))
+        await self.save_announced(lease, turn_id, emitter.cursor)
+        await self._publish(emitter)
+        return emitter.cursor
+
+    async def _publish(self, emitter: Emitter) -> bool:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(emitter.run())
             sent = await emitter.flush(self._publish_s)
             emitter.close()
-        if sent:
-            await self.save_announced(lease, turn_id, emitter.cursor)
-        return emitter.cursor
+        return sent
 
     async def _was_told(self, conversation_id: ConversationId, turn_id: TurnId) -> bool:
         """Whether the stream has the turn's terminal event: its worker died after telling of it, before noting that."""
+        before: EventCursor | None = None
         try:
-            newest = await self._writer.load_newest(conversation_id, max_entries=LOOK_BACK_ENTRIES)
+            # The stream keeps a bounded number of entries; an end that is older than a turn after it lies deep in it.
+            while page := await self._writer.load_newest(conversation_id, max_entries=LOOK_BACK_ENTRIES, before=before):
+                if any(_ends(event, turn_id) for entry in page for event in entry.events):
+                    return True
+                before = page[0].events[-1].id
         except Unavailable as error:
             _log.warning("stream_end_unknown", error=str(error))
-            return False
-        return any(_ends(event, turn_id) for entry in newest for event in entry.events)
+        return False
 
     async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         """Note that clients were told of the end, and up to which id they may have heard. Raises StaleFence."""

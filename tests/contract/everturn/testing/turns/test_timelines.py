@@ -3,10 +3,10 @@
 import pytest
 
 from everturn.testing.turns.stage import Stage
-from everturn.testing.turns.timelines_contract import RecentBlocksContract, TimelinesContract
+from everturn.testing.turns.timelines_contract import AnnouncingContract, RecentBlocksContract, TimelinesContract
 
 
-class TestMemoryTimelines(TimelinesContract, RecentBlocksContract):
+class TestMemoryTimelines(TimelinesContract, RecentBlocksContract, AnnouncingContract):
     @pytest.fixture
     def stage(self, memory_stage: Stage) -> Stage:
         return memory_stage

@@ -29,9 +29,12 @@ class MemoryEvents:
         self._check()
         return self._last.get(conversation_id)
 
-    async def load_newest(self, conversation_id: ConversationId, *, max_entries: int) -> tuple[Entry, ...]:
+    async def load_newest(
+        self, conversation_id: ConversationId, *, max_entries: int, before: EventCursor | None = None
+    ) -> tuple[Entry, ...]:
         self._check()
-        return tuple(self._entries.get(conversation_id, ())[-max_entries:])
+        kept = self._entries.get(conversation_id, [])
+        return tuple([entry for entry in kept if before is None or entry.events[-1].id < before][-max_entries:])
 
     async def publish(self, conversation_id: ConversationId, entry: Entry, *, first: bool) -> None:
         self._check()

@@ -63,6 +63,8 @@ class EventsContract:
 
         assert await events.writer.load_newest(conversation_id, max_entries=2) == tuple(entries[1:])
         assert await events.writer.load_newest(conversation_id, max_entries=9) == tuple(entries)
+        older = await events.writer.load_newest(conversation_id, max_entries=1, before=entries[-1].events[-1].id)
+        assert older == (entries[-2],)
 
     async def test_entries_come_back_as_they_were_published(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()

@@ -5,7 +5,7 @@ from dataclasses import replace
 from everturn.errors import Conflict, NotFound, StaleFence
 from everturn.model.block_bodies import EventBody, FeedbackBody, RangeSummaryBody, SignalBody
 from everturn.model.blocks import Block, first_broken_link
-from everturn.model.commits import Commit, Promotion, TurnClose
+from everturn.model.commits import Commit, Effect, EffectState, Promotion, TurnClose
 from everturn.model.conversations import ConversationState
 from everturn.model.feedback import Feedback
 from everturn.model.identity import Principal
@@ -85,12 +85,28 @@ class MemoryTimelines:
         self._write(row, commit)
         return row.inbox_seq
 
+    async def begin_announcing(self, lease: Lease, turn_id: TurnId) -> int:
+        turn = self._ended(lease, turn_id)
+        turn.turn = replace(turn.turn, attempt=turn.turn.attempt + 1)
+        return turn.turn.attempt
+
+    async def end_announcing(self, lease: Lease, turn_id: TurnId) -> None:
+        turn = self._ended(lease, turn_id)
+        turn.turn = replace(turn.turn, attempt=0)
+
     async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         row = self._platform.conversations.get(lease.conversation_id)
         if row is None or row.fence != lease.fence:
             raise StaleFence(lease.conversation_id)
         self._platform.turn(lease.principal, turn_id).announced = True
         row.cursor = cursor
+
+    def _ended(self, lease: Lease, turn_id: TurnId) -> TurnRow:
+        row = self._platform.conversations.get(lease.conversation_id)
+        turn = self._platform.turn(lease.principal, turn_id)
+        if row is None or row.fence != lease.fence or turn.turn.status.is_open:
+            raise StaleFence(lease.conversation_id)
+        return turn
 
     def _find(self, principal: Principal, conversation_id: ConversationId) -> ConversationRow | None:
         try:
@@ -153,6 +169,11 @@ class MemoryTimelines:
             usage=close.usage,
             ended_at=self._platform.clock.now(),
         )
+        for (turn_id, call_id), effect in self._platform.effects.items():
+            if turn_id == turn.turn.id and effect.state is EffectState.INTENDED:
+                unknown = effect.effect is Effect.IRREVERSIBLE
+                settled = EffectState.AMBIGUOUS if unknown else EffectState.FAILED
+                self._platform.effects[turn_id, call_id] = replace(effect, state=settled)
         row.title = row.title or close.title or ""
         row.state = ConversationState.ERROR if close.status is TurnStatus.FAILED else ConversationState.IDLE
         if close.promote is not None:

@@ -202,6 +202,26 @@ class TimelinesContract:
                 await stage.timelines.load_title(stranger, claim.lease.conversation_id)
 
 
+class AnnouncingContract:
+    """Tests need a fixture `stage`."""
+
+    async def test_tries_to_tell_of_an_end_are_counted_until_one_is_over(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        assert claim.turn_id is not None
+        with pytest.raises(StaleFence):
+            await stage.timelines.begin_announcing(claim.lease, claim.turn_id)
+        await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+
+        tries = [await stage.timelines.begin_announcing(claim.lease, claim.turn_id) for _ in range(2)]
+        await stage.timelines.end_announcing(claim.lease, claim.turn_id)
+
+        assert tries == [1, 2]
+        assert await stage.timelines.begin_announcing(claim.lease, claim.turn_id) == 1
+        zombie = replace(claim.lease, fence=claim.lease.fence - 1)
+        with pytest.raises(StaleFence):
+            await stage.timelines.begin_announcing(zombie, claim.turn_id)
+
+
 class RecentBlocksContract:
     """What every Timelines keeps of a conversation whose older turns are summarized."""
 
