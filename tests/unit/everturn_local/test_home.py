@@ -15,6 +15,7 @@ from everturn_local.home import (
     run_lock,
     save_home,
     save_secrets,
+    save_signing_secret,
 )
 
 
@@ -72,6 +73,17 @@ def test_passwords_that_were_cut_off_while_written_are_made_anew(tmp_path: Path)
     home.secrets_file.with_suffix(".new").write_text('{"postg')
 
     assert save_secrets(home) == load_secrets(home)
+
+
+def test_the_signing_secret_is_made_once_and_kept_from_others(tmp_path: Path):
+    home = save_home(tmp_path / "home")
+
+    first, second = save_signing_secret(home), save_signing_secret(home)
+
+    assert first == second
+    assert len(first) >= 32
+    assert home.signing_secret_file.stat().st_mode & 0o777 == 0o600
+    assert save_signing_secret(save_home(tmp_path / "other")) != first
 
 
 def test_damaged_passwords_are_an_error_that_says_what_to_do(tmp_path: Path):

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from everturn_local.images.choice import ContainerChoice
+from everturn_local.servers.clamd import ClamdChoice
 
 Reports = Mapping[str, Mapping[str, str]]
 
@@ -17,12 +18,15 @@ CHOICES = (
 """Fields of the ready lines: a choice and the reason for it."""
 
 
-def render_banner(reports: Reports, *, containers: ContainerChoice, home: Path, start_s: float) -> str:
+def render_banner(
+    reports: Reports, *, containers: ContainerChoice, clamd: ClamdChoice, home: Path, start_s: float
+) -> str:
     """`reports` are the ready lines of the services by name; what they say is shown, nothing is guessed."""
     url = next((report["url"] for report in reports.values() if "url" in report), "")
     lines = ["", f"Everturn is ready after {start_s:.1f} s", "", f"  {'url':<10} {url}"]
     lines += [f"  {name:<10} {text}" for name, text in build_choices(reports).items()]
     lines += [f"  {'containers':<10} {'used' if containers.chosen else 'not used'} ({containers.why})"]
+    lines += [f"  {'clamd':<10} {'started' if clamd.program else 'not started'} ({clamd.why})"]
     lines += [f"  {'state':<10} {home}", f"  {'logs':<10} {home / 'logs'}", "", "Try it from another terminal:", ""]
     lines += [f"  {command}" for command in build_commands(url)]
     return "\n".join([*lines, "", "Ctrl-C stops everything; the state stays.", ""])

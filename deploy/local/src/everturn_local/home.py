@@ -14,6 +14,7 @@ from everturn.errors import EverturnError
 from everturn_local.privileges import SERVER_UID, is_root
 
 PASSWORD_BYTES = 24
+SIGNING_BYTES = 32
 
 
 class HomeInUseError(EverturnError):
@@ -80,6 +81,15 @@ class Home:
         return self.root / "secrets.json"
 
     @property
+    def clamd(self) -> Path:
+        return self.root / "clamd"
+
+    @property
+    def signing_secret_file(self) -> Path:
+        """What tickets and guests are sealed with: kept, so that they outlive a restart."""
+        return self.root / "signing-secret"
+
+    @property
     def battery_report(self) -> Path:
         """What the workers keep of the escape battery, so that a restart need not try it anew."""
         return self.root / "battery.json"
@@ -124,14 +134,30 @@ def save_secrets(home: Home) -> Secrets:
     if home.secrets_file.exists():
         return load_secrets(home)
     made = Secrets(**{field.name: secrets.token_hex(PASSWORD_BYTES) for field in fields(Secrets)})
-    unfinished = home.secrets_file.with_suffix(".new")
-    unfinished.unlink(missing_ok=True)
-    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(asdict(made), file)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(home.secrets_file)
+    _save_private(home.secrets_file, json.dumps(asdict(made)))
     return made
+
+
+def save_signing_secret(home: Home) -> str:
+    """Return the stored secret; generate and store it at the first call. Raises HomeDamagedError."""
+    file = home.signing_secret_file
+    try:
+        if not file.exists():
+            _save_private(file, secrets.token_hex(SIGNING_BYTES))
+        return file.read_text().strip()
+    except (OSError, ValueError) as error:
+        raise HomeDamagedError(f"{file} can't be read ({error}). Remove it: guests and tickets end with it.") from error
+
+
+def _save_private(file: Path, text: str) -> None:
+    """Whole or not at all, and for nobody else."""
+    unfinished = file.with_suffix(".new")
+    unfinished.unlink(missing_ok=True)
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
+        opened.write(text)
+        opened.flush()
+        os.fsync(opened.fileno())
+    unfinished.replace(file)
 
 
 def load_secrets(home: Home) -> Secrets:
@@ -146,9 +172,9 @@ def load_secrets(home: Home) -> Secrets:
 
 def remove_home(home: Home) -> None:
     """Delete all state. Only what we made: EVERTURN_HOME may name a folder that holds other things too."""
-    for folder in (home.postgres, home.redis, home.objects, home.logs, home.sockets, home.processes):
+    for folder in (home.postgres, home.redis, home.objects, home.logs, home.sockets, home.processes, home.clamd):
         shutil.rmtree(folder, ignore_errors=True)
-    for file in (home.secrets_file, home.lock_file, home.battery_report):
+    for file in (home.secrets_file, home.signing_secret_file, home.lock_file, home.battery_report):
         file.unlink(missing_ok=True)
     if home.root.is_dir() and not any(home.root.iterdir()):
         home.root.rmdir()

@@ -11,6 +11,7 @@ from everturn_local.banner import render_banner
 from everturn_local.home import Home, check_unused
 from everturn_local.images.choice import choose_containers
 from everturn_local.ports import is_port_free
+from everturn_local.servers.clamd import choose_clamd
 from everturn_local.settings import LocalSettings, load_run_environment
 from everturn_local.supervision.logs import ErrorWatch
 from everturn_local.supervision.platform import Platform
@@ -33,19 +34,23 @@ async def run_platform(settings: LocalSettings) -> int:
     signals = StopSignals()
     environment, home = load_run_environment(), Home(settings.everturn_home.absolute())
     containers = await asyncio.to_thread(choose_containers, environment, home.broker_socket)
+    clamd = choose_clamd(environment)
     platform = Platform(
         settings.everturn_home,
         port=settings.port,
         host=settings.host,
         env=environment,
         containers=containers.chosen,
+        clamd=clamd,
         report=show_progress,
     )
     if not await signals.run_unless_signalled(platform.start()):
         show_progress("interrupted while starting; everything is stopped")
         return EXIT_INTERRUPTED
     start_s = time.monotonic() - started
-    banner = render_banner(platform.reports, containers=containers, home=platform.home.root, start_s=start_s)
+    banner = render_banner(
+        platform.reports, containers=containers, clamd=clamd, home=platform.home.root, start_s=start_s
+    )
     print(banner, flush=True)
     await signals.run_unless_signalled(_run_error_watch(platform))
     show_progress(f"stopping; what runs gets up to {STOP_LIMIT_S:.0f} s (Ctrl-C again stops at once)")

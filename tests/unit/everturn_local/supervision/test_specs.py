@@ -56,6 +56,17 @@ def test_services_inherit_keys_and_get_the_local_addresses():
     assert worker.env["BATTERY_REPORT"] == "/h/battery.json"
 
 
+def test_the_ingress_alone_gets_the_secret_and_the_antivirus_and_the_callers_secret_goes_first():
+    around = replace(AROUND, signing_secret="kept", clamd_url="unix:///h/clamd.sock")
+
+    ingress, worker = build_specs(around, Layout("127.0.0.1", [1], 1))
+    theirs, _ = build_specs(replace(around, env={"SIGNING_SECRET": "theirs"}), Layout("127.0.0.1", [1], 1))
+
+    assert (ingress.env["SIGNING_SECRET"], ingress.env["CLAMD_URL"]) == ("kept", "unix:///h/clamd.sock")
+    assert not {"SIGNING_SECRET", "CLAMD_URL"} & set(worker.env)
+    assert theirs.env["SIGNING_SECRET"] == "theirs"
+
+
 def test_where_the_operator_keeps_the_batterys_result_is_left_alone():
     (worker,) = build_specs(replace(AROUND, env={"BATTERY_REPORT": ""}), Layout("127.0.0.1", [], 1))
 

@@ -5,8 +5,7 @@ import signal
 from collections.abc import Mapping
 from typing import Protocol
 
-from everturn_local.servers.postgres import EmbeddedPostgres
-from everturn_local.servers.redis import EmbeddedRedis
+from everturn_local.processes import Child
 
 
 class Part(Protocol):
@@ -33,10 +32,24 @@ class Part(Protocol):
     def send(self, sig: signal.Signals) -> None: ...
 
 
-class ServerPart:
-    """An embedded server as a part. It starts on the calling thread, well under a second, and ignores `extra_env`."""
+class Server(Protocol):
+    """An embedded server."""
 
-    def __init__(self, name: str, server: EmbeddedPostgres | EmbeddedRedis) -> None:
+    @property
+    def child(self) -> Child | None: ...
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def kill(self, sig: signal.Signals = ...) -> None: ...
+
+
+class ServerPart:
+    """An embedded server as a part; it ignores `extra_env`.
+
+    It starts on the calling thread, in well under a second; clamd is waited for a little longer.
+    """
+
+    def __init__(self, name: str, server: Server) -> None:
         self.name = name
         self._server = server
 

@@ -9,11 +9,13 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from everturn.errors import EverturnError
-from everturn_local.home import Home, run_lock, save_home, save_secrets
+from everturn_local.home import Home, run_lock, save_home, save_secrets, save_signing_secret
 from everturn_local.migrations import run_migrations
 from everturn_local.ports import LOOPBACK, load_free_port
 from everturn_local.processes import run_leftover_cleanup
+from everturn_local.servers.clamd import ClamdChoice, EmbeddedClamd
 from everturn_local.servers.databases import DatabaseUrls, build_urls, save_database, save_roles
+from everturn_local.servers.errors import ServerStartError
 from everturn_local.servers.postgres import EmbeddedPostgres
 from everturn_local.servers.redis import EmbeddedRedis
 from everturn_local.settings import load_environment
@@ -39,12 +41,13 @@ class NotStarted(EverturnError):
 
 
 class Platform:
-    """An async context manager. Parts are named `postgres`, `redis`, `broker`, `ingress-1`..., `worker-1`...
+    """An async context manager. Parts are named `postgres`, `redis`, `clamd`, `broker`, `ingress-1`..., `worker-1`...
 
     Only one platform may use a home at a time. `port` is that of the first ingress, 0 for a free one; further
     ingresses get free ports. `env` is added to the environment of every service. With `auto_restart` (may be switched
     at any time) a part that dies is started again. Start it on the main thread.
-    With `containers` a broker is started, and generated code runs in containers. `specs` says which services there are.
+    With a `clamd` that has a program, uploads are scanned by it. With `containers` a broker is started, and generated
+    code runs in containers. `specs` says which services there are.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Platform:
         auto_restart: bool = True,
         durable: bool = True,
         containers: bool = False,
+        clamd: ClamdChoice | None = None,
         report: Callable[[str], None] = lambda _: None,
         specs: SpecBuilder = build_specs,
     ) -> None:
@@ -69,6 +73,8 @@ class Platform:
         self._env = {**load_environment(), **(env or {})}
         self._durable = durable
         self._containers = containers
+        self._clamd = clamd
+        self._clamd_url = ""
         self._report = report
         self._build_specs = specs
         self._parts: dict[str, Part] = {}
@@ -182,6 +188,20 @@ class Platform:
         save_roles(self._postgres, secrets)
         save_database(self._postgres)
         self._database = build_urls(self._postgres, secrets)
+        await self._start_clamd()
+
+    async def _start_clamd(self) -> None:
+        """One that doesn't start keeps nobody from chatting: uploads are refused until it is there."""
+        if self._clamd is None or self._clamd.program is None:
+            return
+        log = self.home.logs / "clamd.log"
+        save_rotated(log)
+        server = EmbeddedClamd(self.home.clamd, program=self._clamd.program, signatures=self._clamd.signatures, log=log)
+        self._clamd_url = server.url
+        try:
+            await self._start_part(ServerPart("clamd", server))
+        except ServerStartError as error:
+            self._report(f"uploads are refused, because clamd did not start: {error}")
 
     async def _start_services(self) -> None:
         self._report(f"starting {self._ingresses} ingress and {self._workers} workers")
@@ -199,7 +219,14 @@ class Platform:
 
     def _build_services(self) -> list[ServiceProcess]:
         ports = [self._first_port or load_free_port(), *(load_free_port() for _ in range(self._ingresses - 1))]
-        around = Surroundings(self.home, self.database, self.redis.url, self._env)
+        around = Surroundings(
+            self.home,
+            self.database,
+            self.redis.url,
+            self._env,
+            signing_secret=save_signing_secret(self.home),
+            clamd_url=self._clamd_url,
+        )
         specs = self._build_specs(around, Layout(self._host, ports, self._workers, self._containers))
         return [ServiceProcess(spec, records=self.home.processes) for spec in specs]
 

@@ -35,6 +35,9 @@ class Surroundings:
     database: DatabaseUrls
     redis_url: str
     env: Mapping[str, str]
+    signing_secret: str = ""
+    clamd_url: str = ""
+    """Of our own antivirus; empty where none was started."""
 
 
 def build_specs(around: Surroundings, layout: Layout) -> list[ServiceSpec]:
@@ -64,6 +67,10 @@ def build_broker_spec(around: Surroundings) -> ServiceSpec:
 
 def build_ingress_spec(around: Surroundings, name: str, *, host: str, port: int) -> ServiceSpec:
     own = {"DATABASE_URL": around.database.ingress, "HOST": host, "PORT": str(port)}
+    if around.clamd_url:
+        own["CLAMD_URL"] = around.clamd_url
+    if not around.env.get("SIGNING_SECRET"):
+        own["SIGNING_SECRET"] = around.signing_secret
     return _build_spec(around, name, module="ingress", own=own)
 
 

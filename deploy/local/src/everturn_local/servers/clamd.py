@@ -1,0 +1,149 @@
+"""This machine's antivirus clamd on a socket of our own: whether there is one, what it knows, and its process."""
+
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from everturn_local.privileges import SERVER_UID, build_server_prefix, is_root
+from everturn_local.processes import Child, StopStep, remove_record, run_leftover_cleanup, save_record
+from everturn_local.servers.errors import ServerStartError
+
+FRESHCLAM = Path("/var/lib/clamav")
+"""Where freshclam keeps signatures, as packages set it up."""
+PROGRAMS = "/usr/sbin:/usr/local/sbin"
+"""Folders beside those of PATH: clamd is often where only root's PATH leads."""
+EICAR = b"X5O!P%@AP[4\\PZX54(P^)7CC)7}$" + b"EICAR-" + b"STANDARD-" + b"ANTIVIRUS-" + b"TEST-FILE!" + b"$H+H*"
+"""The test file of all scanners; in pieces, so that none of them takes this module away."""
+READY_LIMIT_S = 10.0
+"""With freshclam's signatures clamd may take longer. It isn't waited for then: uploads are refused until it answers."""
+ANSWER_LIMIT_S = 2.0
+POLL_S = 0.02
+STOP_STEPS: Sequence[StopStep] = ((signal.SIGTERM, 5.0),)
+OPTIONS = {
+    "Foreground": "yes",
+    "StreamMaxLength": "26M",
+    "AlertExceedsMax": "yes",
+    "AlertEncrypted": "yes",
+    "LocalSocketMode": "600",
+}
+"""`docs/how-to/scan-uploads.md` tells why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClamdChoice:
+    """The `program` to start, None for none. `signatures` is its folder of them, None for the test file's only."""
+
+    program: Path | None
+    signatures: Path | None
+    why: str
+
+
+def choose_clamd(
+    environment: Mapping[str, str], *, signatures: Path = FRESHCLAM, programs: str = PROGRAMS
+) -> ClamdChoice:
+    """A clamd of our own where the machine has the program and the operator names no other."""
+    if environment.get("CLAMD_URL"):
+        return ClamdChoice(None, None, "the one that CLAMD_URL names is used")
+    if environment.get("APP_AV_SCAN") == "0":
+        return ClamdChoice(None, None, "APP_AV_SCAN=0: uploads are taken unscanned")
+    found = shutil.which("clamd", path=f"{environment.get('PATH', os.defpath)}:{programs}")
+    if found is None:
+        return ClamdChoice(None, None, f"install clamav-daemon; until then uploads are {_judge_unscanned(environment)}")
+    if any(os.access(file, os.R_OK) for file in signatures.glob("*.c[lv]d")):
+        return ClamdChoice(Path(found), signatures, f"signatures of {signatures}")
+    return ClamdChoice(Path(found), None, "it knows the EICAR test file only: run freshclam for real signatures")
+
+
+def _judge_unscanned(environment: Mapping[str, str]) -> str:
+    """What the ingress does without a clamd."""
+    development = environment.get("EVERTURN_MODE", "development") == "development"
+    return "taken unscanned" if development and environment.get("APP_AV_SCAN") != "1" else "refused"
+
+
+class EmbeddedClamd:
+    """One clamd with its socket, configuration and temporary files in `folder`. Stop and start may alternate."""
+
+    def __init__(self, folder: Path, *, program: Path, signatures: Path | None, log: Path) -> None:
+        self.folder = folder.absolute()
+        self._program = program
+        self._signatures = signatures
+        self._log = log
+        self._child: Child | None = None
+
+    @property
+    def child(self) -> Child | None:
+        return self._child
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "run" / "clamd.sock"
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket}"
+
+    @property
+    def _records(self) -> Path:
+        return self.folder / "processes"
+
+    def start(self) -> None:
+        """Start, and wait a little until it answers. Raises ServerStartError with the end of its log."""
+        self._records.mkdir(parents=True, exist_ok=True)
+        run_leftover_cleanup(self._records)
+        configuration = self._save_configuration()
+        prefix = build_server_prefix(death_signal="TERM", reaches=[self._program, configuration, self.socket])
+        argv = [*prefix, str(self._program), "-c", str(configuration)]
+        self._child = Child(argv, env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"}, log=self._log)
+        save_record(self._records, "server", self._child.pid)
+        deadline = time.monotonic() + READY_LIMIT_S
+        while not self._answers() and time.monotonic() < deadline:
+            if self._child.exit_code is not None:
+                raise ServerStartError.from_log("clamd", self._log)
+            time.sleep(POLL_S)
+
+    def stop(self) -> None:
+        """No error when it isn't running."""
+        if self._child is not None:
+            self._child.stop(STOP_STEPS)
+            self._child = None
+            remove_record(self._records, "server")
+
+    def kill(self, sig: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal without any waiting: for fault tests."""
+        if self._child is not None:
+            self._child.send(sig)
+
+    def _save_configuration(self) -> Path:
+        for name in ("run", "tmp", "signatures"):
+            self._give(self.folder / name)
+        own = self.folder / "signatures"
+        (own / "eicar.ndb").write_text(f"Everturn.Eicar.Test:0:0:{EICAR.hex()}\n")
+        chosen = OPTIONS | {
+            "LocalSocket": str(self.socket),
+            "TemporaryDirectory": str(self.folder / "tmp"),
+            "DatabaseDirectory": str(self._signatures or own),
+        }
+        file = self.folder / "clamd.conf"
+        file.write_text("".join(f"{name} {value}\n" for name, value in chosen.items()))
+        return file
+
+    def _give(self, folder: Path) -> None:
+        """What it reads and writes is its own: it looks at strangers' files, and not as root."""
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if is_root():
+            os.chown(folder, SERVER_UID, SERVER_UID)
+
+    def _answers(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(ANSWER_LIMIT_S)
+            try:
+                connection.connect(str(self.socket))
+                connection.sendall(b"zPING\0")
+                return connection.recv(16) == b"PONG\0"
+            except OSError:
+                return False

@@ -1,0 +1,52 @@
+"""Which clamd `make run` starts, and what it says where it starts none."""
+
+from pathlib import Path
+
+import pytest
+
+from everturn_local.servers.clamd import choose_clamd
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> dict[str, str]:
+    """The environment of a machine with the program."""
+    program = tmp_path / "bin" / "clamd"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    return {"PATH": str(program.parent)}
+
+
+def test_with_freshclams_signatures_these_are_used(here: dict[str, str], tmp_path: Path):
+    (tmp_path / "daily.cld").write_bytes(b"signatures")
+
+    choice = choose_clamd(here, signatures=tmp_path, programs="")
+
+    assert (choice.program, choice.signatures) == (tmp_path / "bin" / "clamd", tmp_path)
+
+
+def test_without_signatures_it_knows_the_test_file_only_and_that_is_told(here: dict[str, str], tmp_path: Path):
+    choice = choose_clamd(here, signatures=tmp_path / "absent", programs="")
+
+    assert choice.program is not None
+    assert choice.signatures is None
+    assert "EICAR test file only" in choice.why
+
+
+@pytest.mark.parametrize(
+    ("env", "fate"),
+    [({}, "taken unscanned"), ({"APP_AV_SCAN": "1"}, "refused"), ({"EVERTURN_MODE": "production"}, "refused")],
+)
+def test_without_the_program_it_is_told_what_happens_to_uploads(env: dict[str, str], fate: str, tmp_path: Path):
+    choice = choose_clamd({"PATH": str(tmp_path), **env}, programs="")
+
+    assert choice.program is None
+    assert choice.why.endswith(f"uploads are {fate}")
+
+
+@pytest.mark.parametrize("env", [{"CLAMD_URL": "tcp://elsewhere:3310"}, {"APP_AV_SCAN": "0"}])
+def test_where_the_operator_has_decided_none_is_started(here: dict[str, str], env: dict[str, str]):
+    choice = choose_clamd(here | env, programs="")
+
+    assert choice.program is None
+    assert next(iter(env)) in choice.why
