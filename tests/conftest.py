@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from everturn_local.home import Home, Secrets, save_home, save_secrets
 from everturn_local.migrations import run_migrations
@@ -22,6 +23,10 @@ from everturn_local.servers.databases import (
 from everturn_local.servers.postgres import EmbeddedPostgres
 from everturn_local.servers.redis import EmbeddedRedis
 from everturn_local.settings import load_environment
+
+# An example may take as long as a busy machine needs for it.
+settings.register_profile("unhurried", settings(), deadline=None)
+settings.load_profile("unhurried")
 
 TEMPLATE = "everturn_template"
 _numbers = itertools.count(1)

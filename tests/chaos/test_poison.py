@@ -9,7 +9,7 @@ from stages.stage import Stage
 
 from everturn_local.supervision.platform import Platform
 
-pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
 GIVEN_UP_S = 120.0
 """Three leases, as many restarts with growing pauses, and the sweeper's own pauses, on a busy machine."""

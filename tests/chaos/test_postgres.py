@@ -15,7 +15,7 @@ from everturn_client.client import EverturnClient
 from everturn_client.errors import ProblemError, Unreachable
 from everturn_local.servers.databases import DATABASE, INGRESS, WORKER
 
-pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
 PAUSE_S = 10.0
 ENDED_S = 80.0

@@ -31,15 +31,13 @@ async def test_the_clients_of_a_killed_ingress_come_back_elsewhere_and_miss_noth
     watchers = await follow_all(chaos, [each.conversation_id for each in sent], STREAMS)
     await watchers[0].wait_text(sent[0].turn_id, "answer")
     front, elsewhere = chaos.links.front["ingress-1"], chaos.links.front["ingress-2"]
-    home = front.target
 
     chaos.platform.auto_restart = True
-    front.target = elsewhere.target
-    await chaos.platform.kill_and_wait("ingress-1")
+    with front.aimed_at(elsewhere.target):
+        await chaos.platform.kill_and_wait("ingress-1")
 
-    for n, watcher in enumerate(watchers):
-        await watcher.wait_ended(sent[n % 3].turn_id)
-    front.target = home
+        for n, watcher in enumerate(watchers):
+            await watcher.wait_ended(sent[n % 3].turn_id)
     for n, each in enumerate(sent):
         await chaos.stage.check_history(each.conversation_id, *watchers[n::3][:5])
     for watcher in watchers:
@@ -53,16 +51,14 @@ async def test_a_draining_ingress_sends_its_clients_away_and_refuses_nobody_with
     await watchers[0].wait_text(sent.turn_id, "thinking")
 
     # What balances the load sends new connections elsewhere; open ones are let go by the ingress itself.
-    front, home = chaos.links.front["ingress-1"], chaos.links.front["ingress-1"].target
-    front.target = chaos.links.front["ingress-2"].target
-    draining = asyncio.create_task(chaos.platform.restart("ingress-1"))
-    said = [
-        chaos.stage.clients[n % 2].send_message(sent.conversation_id, f"script:plain please, number {n}")
-        for n in range(8)
-    ]
-    accepted = await asyncio.gather(*said)
-    await asyncio.wait_for(draining, 90)
-    front.target = home
+    with chaos.links.front["ingress-1"].aimed_at(chaos.links.front["ingress-2"].target):
+        draining = asyncio.create_task(chaos.platform.restart("ingress-1"))
+        said = [
+            chaos.stage.clients[n % 2].send_message(sent.conversation_id, f"script:plain please, number {n}")
+            for n in range(8)
+        ]
+        accepted = await asyncio.gather(*said)
+        await asyncio.wait_for(draining, 90)
 
     for watcher in watchers:
         await watcher.wait_ended(sent.turn_id)

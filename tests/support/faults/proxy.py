@@ -54,6 +54,15 @@ class FaultProxy:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @contextlib.contextmanager
+    def aimed_at(self, target: tuple[str, int] | None) -> Iterator[None]:
+        """New connections go there meanwhile, as what balances the load sends them elsewhere."""
+        home, self.target = self.target, target
+        try:
+            yield
+        finally:
+            self.target = home
+
     @property
     def open_connections(self) -> int:
         return len(self._carried)

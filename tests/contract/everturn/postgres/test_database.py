@@ -2,12 +2,13 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
 
 from everturn.errors import Invalid, Unavailable
-from everturn.postgres.database import LockTimeout, open_database, translated
+from everturn.postgres.database import Database, LockTimeout, open_database, translated
 from everturn.testing.database_roles import Roles
 from everturn.testing.turns.stage import ANN, Stage
 from everturn_local.servers.databases import DatabaseUrls
@@ -56,27 +57,46 @@ async def test_a_slow_statement_is_cut_off(roles: Roles) -> None:
             await transaction.execute("SELECT pg_sleep(5)")
 
 
-async def test_a_statement_whose_caller_is_cancelled_may_come_back_and_keeps_its_connection(
+async def cancel_running(database: Database, statement: str) -> None:
+    """Cancels who waits for the statement as soon as it is sent, and returns when that has ended."""
+    begun = asyncio.Event()
+
+    async def ask() -> None:
+        async with database.connection() as connection:
+            begun.set()
+            await connection.execute(statement)
+
+    asking = asyncio.create_task(ask())
+    await begun.wait()
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(asking, 15)
+
+
+async def test_a_short_statement_whose_caller_is_cancelled_comes_back(roles: Roles) -> None:
+    came_back = asyncio.Event()
+    listener: Any = roles.superuser
+    await listener.add_listener("came_back", lambda *_: came_back.set())
+
+    # A machine that is very busy may cut one short that should have come back; an impatient driver cuts them all.
+    for _ in range(20):
+        await cancel_running(roles.worker, "SELECT pg_notify('came_back', '') FROM pg_sleep(0.05)")
+        await listener.fetchval("SELECT 1")
+        if came_back.is_set():
+            break
+
+    assert came_back.is_set()
+
+
+async def test_a_long_statement_whose_caller_is_cancelled_is_cut_short_and_its_connection_stays(
     database: DatabaseUrls,
 ) -> None:
     async with open_database(database.worker, pool_size=1, application_name="test") as opened:
         async with opened.connection() as connection:
             pid = await connection.fetchval("SELECT pg_backend_pid()")
-        begun = asyncio.Event()
 
-        async def ask(seconds: float) -> None:
-            async with opened.connection() as connection:
-                begun.set()
-                await connection.fetchval("SELECT pg_sleep($1)", seconds)
-
-        for seconds in (0.02, 30.0):
-            begun.clear()
-            asking = asyncio.create_task(ask(seconds))
-            await begun.wait()
-            await asyncio.sleep(0)
-            asking.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asyncio.wait_for(asking, 5)
+        await cancel_running(opened, "SELECT pg_sleep(60)")
 
         async with opened.connection() as connection:
             assert await connection.fetchval("SELECT pg_backend_pid()") == pid

@@ -79,8 +79,8 @@ async def test_a_killed_or_frozen_clamd_is_no_verdict_and_one_that_is_back_is(
     own_clamd: Callable[..., ClamdServer],
 ) -> None:
     server = own_clamd()
+    await Clamd(server.url).check()
     antivirus = Clamd(server.url, timeout_s=0.5)
-    await antivirus.check()
 
     server.freeze()
     with pytest.raises(Unavailable):

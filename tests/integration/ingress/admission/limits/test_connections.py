@@ -15,7 +15,14 @@ POST = b"POST /conversations/default/default/new/messages HTTP/1.1\r\nHost: loca
 
 @pytest.fixture(scope="module")
 def bounded(start_ingress: Callable[..., Any]) -> Any:
-    return start_ingress(HEADERS_TIMEOUT_S="0.5", CONNECTIONS_MAX="10", BODIES_MAX_BYTES_PER_USER="5000")
+    """Whoever is slow is soon let go."""
+    return start_ingress(HEADERS_TIMEOUT_S="0.5")
+
+
+@pytest.fixture(scope="module")
+def small(start_ingress: Callable[..., Any]) -> Any:
+    """Few are let in, and little of each; as slow as they like."""
+    return start_ingress(CONNECTIONS_MAX="10", BODIES_MAX_BYTES_PER_USER="5000")
 
 
 async def connect(ingress: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -91,11 +98,11 @@ async def test_a_connection_at_rest_between_requests_stays(bounded: Any) -> None
         assert second.extensions["network_stream"].get_extra_info("client_addr") == stream
 
 
-async def test_too_many_connections_are_a_503_and_the_others_go_on(bounded: Any) -> None:
-    async with httpx2.AsyncClient(base_url=bounded.url, timeout=LIMIT_S) as http:
+async def test_too_many_connections_are_a_503_and_the_others_go_on(small: Any) -> None:
+    async with httpx2.AsyncClient(base_url=small.url, timeout=LIMIT_S) as http:
         await http.get("/healthz")
-        open_ones = [await connect(bounded) for _ in range(9)]
-        reader, writer = await connect(bounded)
+        open_ones = [await connect(small) for _ in range(9)]
+        reader, writer = await connect(small)
 
         answer = await read_all(reader)
 
@@ -103,14 +110,16 @@ async def test_too_many_connections_are_a_503_and_the_others_go_on(bounded: Any)
         assert b"Retry-After: " in answer
         assert (await http.get("/healthz")).status_code == 200
         assert 'ingress_refusals_total{reason="connections",role="none"}' in (await http.get("/metrics")).text
-    for _, other in open_ones:
+    for at_rest, other in open_ones:
+        other.write_eof()
+        await read_all(at_rest)
         other.close()
     writer.close()
 
 
-async def test_bodies_that_a_user_holds_are_bounded_and_released(bounded: Any, refused: Callable[..., Any]) -> None:
+async def test_bodies_that_a_user_holds_are_bounded_and_released(small: Any, refused: Callable[..., Any]) -> None:
     path = "/conversations/default/default/new/messages"
-    async with httpx2.AsyncClient(base_url=bounded.url, timeout=LIMIT_S) as http:
+    async with httpx2.AsyncClient(base_url=small.url, timeout=LIMIT_S) as http:
         refused(await http.post(path, json={"text": "x" * 6000}), 429)
         for _ in range(3):
             assert (await http.post(path, json={"text": "x" * 4000})).status_code == 202
