@@ -64,6 +64,17 @@ class SignalState(Answer):
     signal: SignalView
 
 
+class ConversationNow(ConversationView):
+    """A conversation. While its turn `turn_id` waits, `position` is how many turns come first, or more with
+    `position_more`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    turn_id: str | None = None
+    position: int | None = None
+    position_more: bool | None = None
+
+
 class ConversationPage(Answer):
     """Conversations, newest activity first; `next_cursor` goes on, None at the end."""
 

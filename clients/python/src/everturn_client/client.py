@@ -21,6 +21,7 @@ from everturn.wire.views import ConversationView, StateView, TurnView
 from everturn_client.answers import (
     Accepted,
     AcceptedSignal,
+    ConversationNow,
     ConversationPage,
     Erased,
     parse_answer,
@@ -110,9 +111,9 @@ class EverturnClient:
         params = _without_none({"limit": limit, "cursor": cursor, "q": search})
         return parse_answer(ConversationPage, await self._requests.send("GET", self._path(), params=params))
 
-    async def get_conversation(self, conversation_id: str) -> ConversationView:
-        """Title, state and times."""
-        return parse_answer(ConversationView, await self._requests.send("GET", self._path(conversation_id)))
+    async def get_conversation(self, conversation_id: str) -> ConversationNow:
+        """Title, state and times; while it waits, its place in the queue."""
+        return parse_answer(ConversationNow, await self._requests.send("GET", self._path(conversation_id)))
 
     async def rename_conversation(self, conversation_id: str, title: str) -> ConversationView:
         """Give it another title."""
