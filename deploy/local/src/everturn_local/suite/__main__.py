@@ -15,7 +15,7 @@ from everturn_local.suite.run import run_suite
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="everturn_local.suite", description="All tests, in groups side by side.")
     parser.add_argument("--lanes", type=int, default=count_lanes(), help="groups at a time")
-    parser.add_argument("--limit-s", type=float, default=840.0, help="seconds for all of it")
+    parser.add_argument("--limit-s", type=float, default=2400.0, help="seconds for all of it")
     parser.add_argument("--max-unsteady", type=int, default=0, help="failed tests that may pass in a second run")
     chosen = parser.parse_args(arguments)
     suite = Suite(
