@@ -142,7 +142,13 @@ def build_gate(settings: IngressSettings, credentials: Credentials, clock: Clock
     seals = Seals(secret.get_secret_value().encode() if secret else os.urandom(MIN_SECRET_BYTES))
     ways = Ways(
         standing=Standing(credentials, clock, max_age_s=min(MAX_AGE_S, settings.reauthorize_s)),
-        guests=Guests(seals, clock, scopes=settings.guest_scopes, per_minute=settings.guests_per_minute),
+        guests=Guests(
+            seals,
+            clock,
+            scopes=settings.guest_scopes,
+            per_minute=settings.guests_per_minute,
+            per_minute_of_address=settings.guests_per_minute_of_address,
+        ),
         tickets=Tickets(seals, clock),
         origins=Origins(read_origins(settings.allowed_origins)),
     )

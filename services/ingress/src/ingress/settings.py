@@ -115,6 +115,13 @@ class LimitSettings(CommonSettings):
         description="Events that one Socket.IO client may send in a second, and three times as many at once.",
     )
 
+    sockets_joining_per_address: int = Field(
+        default=200,
+        ge=1,
+        validation_alias="SOCKETS_JOINING_PER_ADDRESS",
+        description="Sockets of one address that have not said who they are; 500 behind a proxy, which is one address.",
+    )
+
     @property
     def bad_credentials_limit(self) -> Limit | None:
         return None if self.bad_credentials == "off" else parse_limit(self.bad_credentials)
@@ -254,6 +261,12 @@ class IngressSettings(LimitSettings):
     )
     guests_per_minute: int = Field(
         default=60, ge=1, validation_alias="GUESTS_PER_MINUTE", description="New guests that one process lets in."
+    )
+    guests_per_minute_of_address: int = Field(
+        default=20,
+        ge=1,
+        validation_alias="GUESTS_PER_MINUTE_OF_ADDRESS",
+        description="As GUESTS_PER_MINUTE, from one address; set the same behind a proxy, which is one address.",
     )
     reauthorize_s: float = Field(
         default=60.0,

@@ -103,3 +103,15 @@ async def test_one_user_has_only_so_many_sockets(sockets: Any, start_ingress: An
 
     assert refused["status"] == 429
     assert refused["retry_after_s"] > 0
+
+
+async def test_guessing_is_slow_wherever_the_token_stands(sockets: Any, start_ingress: Any) -> None:
+    ingress = start_ingress(BAD_CREDENTIALS="2/h")
+
+    refusals = [
+        await sockets(ingress.url).refused(headers={"Authorization": "Bearer bad1"}),
+        await sockets(ingress.url).refused(token="bad2"),
+        await sockets(ingress.url).refused(headers={"Authorization": "Bearer bad3"}),
+    ]
+
+    assert [refusal["status"] for refusal in refusals] == [401, 401, 429]

@@ -110,3 +110,24 @@ async def test_other_websockets_and_large_headers_are_refused(web: aiohttp.Clien
         await web.ws_connect(ROUTE, headers={"x-large": "x" * 40_000})
 
     assert (elsewhere.value.status, large.value.status) == (403, 431)
+
+
+async def test_an_address_has_a_share_of_the_sockets_that_are_joining(start_ingress: Any) -> None:
+    ingress = start_ingress(SOCKETS_JOINING_PER_ADDRESS="2")
+    elsewhere = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
+    async with (
+        aiohttp.ClientSession(base_url=ingress.url) as here,
+        aiohttp.ClientSession(base_url=ingress.url, connector=elsewhere) as there,
+        here.ws_connect(ROUTE) as first,
+        here.ws_connect(ROUTE) as second,
+    ):
+        await Raw(second).next()
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await here.ws_connect(ROUTE)
+        async with there.ws_connect(ROUTE) as other:
+            await Raw(other).join()
+        await Raw(first).join()
+        async with here.ws_connect(ROUTE) as after:
+            await Raw(after).join()
+
+    assert refused.value.status == 429

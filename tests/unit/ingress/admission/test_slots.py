@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.model.identity import Principal
+from everturn.model.identity import Principal, Role
 from ingress.admission.slots import OpenSlots
 from ingress.errors import ProblemError
 
@@ -52,3 +52,30 @@ def test_a_slot_is_given_back_only_when_the_stream_was_not_opened() -> None:
         raise ValueError("no")
 
     assert slots.total == 1
+
+
+def test_all_guests_together_have_a_part_and_leave_the_rest_to_people_with_an_account() -> None:
+    slots = OpenSlots(max_total=8, max_per_user=5)
+    guests = [Principal("t", "p", f"guest~{n}", frozenset({Role.ANONYMOUS})) for n in range(3)]
+    slots.take(guests[0])
+    slots.take(guests[1])
+
+    with pytest.raises(ProblemError) as refused:
+        slots.take(guests[2])
+    slots.take(ANN)
+    slots.give_back(guests[0])
+    slots.take(guests[2])
+
+    assert refused.value.status_code == 503
+    assert slots.total == 3
+
+
+def test_a_slot_is_held_as_long_as_its_block_runs() -> None:
+    slots = OpenSlots(max_total=1, max_per_user=1)
+
+    with slots.holding(ANN):
+        held = slots.total
+    with pytest.raises(ValueError, match="no"), slots.holding(ANN):
+        raise ValueError("no")
+
+    assert (held, slots.total) == (1, 0)

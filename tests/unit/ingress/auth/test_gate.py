@@ -270,3 +270,21 @@ async def test_development_lets_guests_in_only_from_this_machine(make_door: Make
     with pytest.raises(ProblemError) as refused:
         door.gate.admit_guest(build_headers(("host", "evil.example")), tenant="t", project="p")
     assert refused.value.status_code == 403
+
+
+async def test_whose_credential_it_is_is_known_before_what_it_is_for(make_door: MakeDoor) -> None:
+    door = make_door(scopes=frozenset({("t", "p")}))
+    _, key = await make_key(door)
+    guest = door.gate.admit_guest(build_headers(), tenant="t", project="p")
+
+    owners = [
+        await door.gate.load_owner(build_headers(pair))
+        for pair in (door.bearer(sub="ann", tenants=["t"]), key, ("authorization", f"Bearer {guest.token}"))
+    ]
+
+    assert (owners[0].tenant, owners[0].user_id) == ("", "ann")
+    assert (owners[1].tenant, owners[2].user_id) == ("t", guest.user_id)
+    for bad in ([], [("authorization", "Bearer x")], [("authorization", "Basic x")], [door.bearer(sub="guest~1")]):
+        with pytest.raises(ProblemError) as refused:
+            await door.gate.load_owner(build_headers(*bad))
+        assert refused.value.status_code == 401

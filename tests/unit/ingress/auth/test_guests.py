@@ -82,3 +82,19 @@ def test_a_forged_guest_is_refused(token: str) -> None:
         Guests(SEALS, FixedClock(), scopes=HERE).check(token)
 
     assert status_of(refused) == 401
+
+
+def test_one_address_does_not_use_up_the_places_of_others() -> None:
+    clock = FixedClock()
+    guests = Guests(SEALS, clock, scopes=HERE, per_minute=10, per_minute_of_address=2)
+    for _ in range(2):
+        guests.admit("t", "p", "192.0.2.1")
+
+    with pytest.raises(ProblemError) as refused:
+        guests.admit("t", "p", "192.0.2.1")
+
+    assert refused.value.status_code == 429
+    assert int((refused.value.headers or {})["Retry-After"]) >= 1
+    assert guests.admit("t", "p", "192.0.2.2")
+    clock.advance(60)
+    assert guests.admit("t", "p", "192.0.2.1")

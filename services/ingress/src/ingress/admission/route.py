@@ -66,17 +66,21 @@ class BodyScopedRoute(AdmittedRoute):
         raise NotImplementedError
 
     async def admit(self, request: Request) -> AdmittedRequest:
-        """As of all routes, in another order: the credential, the body, then whether they go together."""
+        """As of all routes, in another order: the credential, its rate, the body, then whether they go together."""
         gate, front = cast(AuthGate, request.app.state.auth), load_front(request)
         with front.authenticating(request):
-            await gate.check_credential(request.headers)
-        admitted = admit_request(request, max_body_bytes=SMALL_BODY_BYTES)
-        self.check_type(admitted)
-        tenant, project = self.read_scope(await admitted.json())
-        with front.authenticating(request):
-            caller = await gate.authenticate(request.headers, tenant=tenant, project=project)
+            owner = await gate.load_owner(request.headers)
+        await front.admit(request, owner, write=is_write(request.method, self.path))
+        admitted = admit_request(request, max_body_bytes=SMALL_BODY_BYTES, hold=front.bodies.open(owner))
+        try:
+            self.check_type(admitted)
+            tenant, project = self.read_scope(await admitted.json())
+            with front.authenticating(request):
+                caller = await gate.authenticate(request.headers, tenant=tenant, project=project)
+        except BaseException:
+            release_body(admitted)
+            raise
         save_caller(request, caller)
-        await front.admit(request, caller.principal, write=is_write(request.method, self.path))
         return admitted
 
 

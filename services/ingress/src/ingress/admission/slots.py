@@ -1,4 +1,4 @@
-"""How many answers that take long may be open, such as event streams and downloads: per process and per user."""
+"""How many works that take long may be open, such as event streams and downloads: of a process, a user, all guests."""
 
 from collections import Counter
 from collections.abc import AsyncIterable, Generator, Mapping
@@ -10,6 +10,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from everturn.model.identity import Principal
+from ingress.admission.limits.defaults import GUEST_PART, is_guest
 from ingress.errors import too_many, unavailable
 
 RETRY_AFTER_S = 5
@@ -23,7 +24,9 @@ class OpenSlots:
         self._many = many
         self._max_total = max_total
         self._max_per_user = max_per_user
+        self._max_guests = max(1, max_total // GUEST_PART)
         self._open: Counter[tuple[str, str, str]] = Counter()
+        self._guests = 0
 
     @property
     def total(self) -> int:
@@ -34,16 +37,25 @@ class OpenSlots:
         owner = _owner(principal)
         if self._open[owner] >= self._max_per_user:
             raise too_many(f"{self._max_per_user} {self._many} are open already.", retry_after_s=RETRY_AFTER_S)
-        if self.total >= self._max_total:
+        if self.total >= self._max_total or (is_guest(principal) and self._guests >= self._max_guests):
             raise unavailable(f"This server has no room for another {self._what}.", retry_after_s=RETRY_AFTER_S)
         self._open[owner] += 1
+        self._guests += is_guest(principal)
 
     def give_back(self, principal: Principal) -> None:
         """Return a slot."""
         owner = _owner(principal)
         self._open[owner] -= 1
+        self._guests -= is_guest(principal)
         if self._open[owner] <= 0:
             del self._open[owner]
+
+    @contextmanager
+    def holding(self, principal: Principal) -> Generator[None]:
+        """Hold a slot for as long as the block runs."""
+        with self.until_handed_over(principal):
+            yield
+        self.give_back(principal)
 
     @contextmanager
     def until_handed_over(self, principal: Principal) -> Generator[None]:

@@ -9,16 +9,22 @@ import structlog
 
 from everturn.errors import EverturnError
 from everturn.model.artifacts import upload_key
+from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, Ids
 from everturn.model.uploads import Upload
 from everturn.ports.objects import Objects
 from ingress.admission.metrics import IngressMetrics
+from ingress.admission.slots import OpenSlots
 from ingress.attachments.antivirus import Antivirus, Infected
 from ingress.attachments.names import name_apart
 from ingress.attachments.refusals import REFUSED, Refused, TooBig, build_refusal
 from ingress.attachments.sniffing import Kind, Sniffer, decide_kind
 from ingress.attachments.structure.checks import StructureChecks
 from ingress.errors import ProblemError, too_large
+
+CHECKED_AT_ONCE, CHECKED_AT_ONCE_OF_USER = 64, 8
+"""Messages whose files are looked into or wait for it. The checkers and clamd take a few and let 32 wait, each for a
+file of one message: with a few of these one user can't keep them from everybody else."""
 
 _log = structlog.get_logger(__name__)
 
@@ -80,13 +86,19 @@ class Intake:
         self._ids = ids
         self._metrics = metrics
         self._sniffer = Sniffer()
+        self._messages = OpenSlots(
+            max_total=CHECKED_AT_ONCE, max_per_user=CHECKED_AT_ONCE_OF_USER, what="message with files", many="uploads"
+        )
 
-    async def check_files(self, files: Sequence[IncomingFile]) -> tuple[CheckedFile, ...]:
+    async def check_files(self, principal: Principal, files: Sequence[IncomingFile]) -> tuple[CheckedFile, ...]:
         """Raises a problem naming the first bad file: 413, 415, 422, or 503 without an antivirus. Stores nothing."""
         if len(files) > self._caps.files:
             raise too_large(f"A message may have {self._caps.files} files.")
         names = name_apart([file.filename for file in files])
-        return tuple([await self._check_file(name, file) for name, file in zip(names, files, strict=True)])
+        if not files:
+            return ()
+        with self._messages.holding(principal):
+            return tuple([await self._check_file(name, file) for name, file in zip(names, files, strict=True)])
 
     async def _check_file(self, name: str, file: IncomingFile) -> CheckedFile:
         try:

@@ -11,14 +11,14 @@ from everturn.model.ids import ConversationId
 from everturn.ports.clock import Clock
 from ingress.auth.callers import Caller, Proof
 from ingress.auth.development import check_local_request, load_dev_user
-from ingress.auth.guests import GUEST_PREFIX, GuestPass, Guests
+from ingress.auth.guests import GUEST_PREFIX, GUEST_TOKEN, GuestPass, Guests
 from ingress.auth.keys import PREFIX as KEY_PREFIX
 from ingress.auth.names import is_scope_name
 from ingress.auth.origins import Origins
 from ingress.auth.standing import Standing
 from ingress.auth.tickets import Ticket, Tickets
 from ingress.auth.tokens import Claims, TokenVerifier
-from ingress.errors import ProblemError, absent, unauthorized
+from ingress.errors import absent, unauthorized
 
 __all__ = ["AuthGate", "Caller", "CallerOf", "Me", "MeInBody", "Ways", "load_caller", "save_caller"]
 _SCOPE_KEY = "everturn.caller"
@@ -53,22 +53,18 @@ class AuthGate:
 
         Raises 401 for a missing or bad credential, 403 from the development checks, 404 for a foreign tenant.
         """
-        credentials = headers.getlist("authorization")
-        if not credentials:
-            return await self.authenticate_token(None, headers, tenant=tenant, project=project)
-        scheme, _, token = credentials[0].partition(" ")
-        if len(credentials) > 1 or scheme.lower() != "bearer" or not token.strip():
-            raise unauthorized("Send one Authorization header with one bearer token.")
-        return await self.authenticate_token(token.strip(), headers, tenant=tenant, project=project)
+        return await self.authenticate_token(_read_bearer(headers), headers, tenant=tenant, project=project)
 
-    async def check_credential(self, headers: Headers) -> None:
-        """The credential alone, before it is known what it is for. Raises 401, and 403 from the development checks."""
-        try:
-            await self.authenticate(headers, tenant="", project="")
-        except ProblemError as refusal:
-            # Good for no tenant without a name, which is all that a 404 says here.
-            if refusal.status_code != 404:
-                raise
+    async def load_owner(self, headers: Headers) -> Principal:
+        """Whose credential it is, before it is known what for: only keys and guests have a tenant and a project yet.
+
+        Raises 401, and 403 from the development checks.
+        """
+        token = _read_bearer(headers)
+        if token is None or token.startswith((KEY_PREFIX, GUEST_TOKEN)):
+            return (await self._resolve(token, headers, "", "")).principal
+        claims = await self._verify(token)
+        return Principal("", "", claims.user_id, claims.roles)
 
     async def authenticate_token(self, token: str | None, headers: Headers, *, tenant: str, project: str) -> Caller:
         """The caller with this token: an API key, a guest's token, or one of the issuer's. Raises as `authenticate`."""
@@ -102,11 +98,11 @@ class AuthGate:
             raise unauthorized("This server takes no guests any more.")
         await self._ways.standing.check(caller)
 
-    def admit_guest(self, headers: Headers, *, tenant: str, project: str) -> GuestPass:
+    def admit_guest(self, headers: Headers, *, tenant: str, project: str, address: str = "") -> GuestPass:
         """A new guest. Raises 403, also from the development checks, 404 and 429."""
         if self._development:
             check_local_request(headers)
-        return self._ways.guests.admit(tenant, project)
+        return self._ways.guests.admit(tenant, project, address)
 
     def build_ticket(self, caller: Caller, conversation_id: ConversationId) -> Ticket:
         """A ticket for a stream of the caller's."""
@@ -118,11 +114,17 @@ class AuthGate:
             return Caller(Principal(tenant, project, load_dev_user(headers)), None, Proof("local"))
         if token.startswith(KEY_PREFIX):
             return await self._ways.standing.load_key_caller(token)
-        if token.startswith("evg_"):
+        if token.startswith(GUEST_TOKEN):
             return self._ways.guests.check(token)
+        return _build_caller(await self._verify(token), tenant, project)
+
+    async def _verify(self, token: str) -> Claims:
         if self._verifier is None:
             raise unauthorized("This server verifies no tokens.")
-        return _build_caller(await self._verifier.verify(token), tenant, project)
+        claims = await self._verifier.verify(token)
+        if claims.user_id.startswith(GUEST_PREFIX):
+            raise unauthorized("The token's subject can't name a user.")
+        return claims
 
     def _check_local(self, headers: Headers) -> None:
         if not self._development:
@@ -130,10 +132,19 @@ class AuthGate:
         check_local_request(headers)
 
 
+def _read_bearer(headers: Headers) -> str | None:
+    """The token of the Authorization header; None without one. Raises 401 for anything else in it."""
+    credentials = headers.getlist("authorization")
+    if not credentials:
+        return None
+    scheme, _, token = credentials[0].partition(" ")
+    if len(credentials) > 1 or scheme.lower() != "bearer" or not token.strip():
+        raise unauthorized("Send one Authorization header with one bearer token.")
+    return token.strip()
+
+
 def _build_caller(claims: Claims, tenant: str, project: str) -> Caller:
     """The caller of the issuer's token. Raises 404 for a scope that is not the token's."""
-    if claims.user_id.startswith(GUEST_PREFIX):
-        raise unauthorized("The token's subject can't name a user.")
     if claims.tenants is not None and tenant not in claims.tenants:
         raise absent()
     if claims.projects is not None and project not in claims.projects:

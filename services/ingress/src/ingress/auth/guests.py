@@ -1,10 +1,13 @@
 """Guests: people without an account, each a user of its own, where the settings let them in."""
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from everturn.model.identity import Principal, Role
+from everturn.model.limits.bucket_table import BucketTable
+from everturn.model.limits.token_bucket import Limit
 from everturn.ports.clock import Clock
 from ingress.auth.callers import Caller, Proof, build_record, read_record
 from ingress.auth.seals import Seals
@@ -14,6 +17,7 @@ GUEST_S = 30 * 86_400
 """How long a guest comes back to its conversations with its token."""
 GUEST_PREFIX = "guest~"
 """Begins the user names of guests; no other credential may name such a user."""
+GUEST_TOKEN = "evg_"  # noqa: S105 - it begins tokens, and is none
 WINDOW_S = 60.0
 
 Scope = tuple[str, str]
@@ -41,6 +45,7 @@ class Guests:
         *,
         scopes: frozenset[Scope] = frozenset(),
         per_minute: int = 60,
+        per_minute_of_address: int = 60,
         entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._seals = seals
@@ -49,22 +54,25 @@ class Guests:
         self._per_minute = per_minute
         self._entropy = entropy
         self._window = (0.0, 0)
+        self._of_address = Limit(per_minute_of_address, int(WINDOW_S))
+        self._addresses = BucketTable(monotonic=clock.monotonic)
 
-    def admit(self, tenant: str, project: str) -> GuestPass:
+    def admit(self, tenant: str, project: str, address: str = "") -> GuestPass:
         """A new guest. Raises 403 where nobody comes in as a guest, 404 for other scopes, 429 when too many came."""
         if not self._scopes:
             raise forbidden("This server takes no guests.")
         if (tenant, project) not in self._scopes:
             raise absent()
+        self._check_address(address)
         self._count()
         now = self._clock.now().timestamp()
         who = Principal(tenant, project, GUEST_PREFIX + self._entropy(16).hex(), frozenset({Role.ANONYMOUS}))
         caller = Caller(who, now + GUEST_S, Proof("guest", issued_at=now))
-        return GuestPass(self._seals.build("evg_", build_record(caller)), who.user_id, now + GUEST_S)
+        return GuestPass(self._seals.build(GUEST_TOKEN, build_record(caller)), who.user_id, now + GUEST_S)
 
     def check(self, token: str) -> Caller:
         """The guest with this token. Raises 401, also where guests were let in once and are not any more."""
-        record = self._seals.try_read("evg_", token)
+        record = self._seals.try_read(GUEST_TOKEN, token)
         if record is None or (record["tenant"], record["project"]) not in self._scopes:
             raise unauthorized("The guest token is not acceptable.")
         if record["until"] <= self._clock.now().timestamp():
@@ -74,6 +82,12 @@ class Guests:
     def takes(self, principal: Principal) -> bool:
         """Whether guests may still be where this one came in."""
         return (principal.tenant, principal.project) in self._scopes
+
+    def _check_address(self, address: str) -> None:
+        """One address, which may be as many guests as it likes, does not use up all places."""
+        draw = self._addresses.draw(address, self._of_address)
+        if not draw.taken:
+            raise too_many("Too many guests came from this address.", retry_after_s=max(1, math.ceil(draw.wait_s)))
 
     def _count(self) -> None:
         began, made = self._window

@@ -80,7 +80,7 @@ class ChatService:
         key = build_key(headers, route=_route(principal, conversation, "messages"), content=_content(submission))
         async with self._gate.admitting(principal, new_work=True) as admission:
             conversation_id = self._ids.conversation() if conversation == NEW else load_conversation_id(conversation)
-            saved = await self._take_files(conversation_id, submission.files)
+            saved = await self._take_files(principal, conversation_id, submission.files)
             message = IncomingMessage(
                 conversation_id=conversation_id,
                 create=conversation == NEW,
@@ -108,7 +108,7 @@ class ChatService:
         target = parse_turn_id(form.target_turn_id)
         key = build_key(headers, route=_route(principal, conversation_id, "signals"), content=_content(submission))
         async with self._gate.admitting(principal, new_work=event is not None and event.reactive) as admission:
-            saved = await self._take_files(conversation_id, submission.files)
+            saved = await self._take_files(principal, conversation_id, submission.files)
             signal = IncomingSignal(
                 signal_id=self._ids.signal(),
                 kind=SignalKind(form.kind),
@@ -135,8 +135,10 @@ class ChatService:
         credit = event.iteration_credit if event.reactive else 0
         return ExternalEvent(event.kind, event.payload, event.reactive, credit)
 
-    async def _take_files(self, conversation_id: ConversationId, files: Sequence[IncomingFile]) -> SavedFiles:
-        return await self._intake.save_files(conversation_id, await self._intake.check_files(files))
+    async def _take_files(
+        self, principal: Principal, conversation_id: ConversationId, files: Sequence[IncomingFile]
+    ) -> SavedFiles:
+        return await self._intake.save_files(conversation_id, await self._intake.check_files(principal, files))
 
     async def _accept(
         self,

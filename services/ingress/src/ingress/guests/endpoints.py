@@ -6,6 +6,7 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Path, Request, Response
 
 from everturn.ports.clock import iso
+from ingress.admission.limits.addresses import load_address
 from ingress.admission.responses import problems
 from ingress.auth.gate import AuthGate
 from ingress.guests.schemas import GuestOut
@@ -22,7 +23,7 @@ async def create_guest(
 ) -> GuestOut:
     """Come in without an account, as a user of your own. 403 where guests are not let in."""
     gate = cast(AuthGate, request.app.state.auth)
-    made = gate.admit_guest(request.headers, tenant=tenant, project=project)
+    made = gate.admit_guest(request.headers, tenant=tenant, project=project, address=load_address(request))
     response.headers["Cache-Control"] = "no-store"
     expires_at = iso(datetime.fromtimestamp(made.expires_at, UTC))
     return GuestOut(token=made.token, user_id=made.user_id, expires_at=expires_at)

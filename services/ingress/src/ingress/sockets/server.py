@@ -25,6 +25,7 @@ from ingress.errors import (
     ProblemError,
     malformed,
     problem_response,
+    too_many,
     translate_error,
     unauthorized,
     unavailable,
@@ -45,7 +46,7 @@ JOIN_TIMEOUT_S = 10
 """From the WebSocket's opening until the client has said who it is."""
 MAX_QUERY_FIELDS = 100
 MAX_JOINING = 500
-"""Sockets that have not said who they are; the others don't count."""
+"""Sockets that have not said who they are; the others don't count. An address has a share of them."""
 SWEEP_S = 1
 QUIET_S = 5
 """What running calls get when the server drains; a client that gets no answer repeats with its idempotency key."""
@@ -72,6 +73,7 @@ class SocketParts:
     clock: Clock
     message_bytes: int
     calls_per_s: float
+    joining_per_address: int
     reauthorize_s: float
 
 
@@ -82,6 +84,7 @@ class _Session:
     http: HTTPConnection
     connection: Connection
     subscriptions: Subscriptions
+    address: str
     ending: bool = False
 
     def end(self, work: Coroutine[Any, Any, None]) -> None:
@@ -133,8 +136,11 @@ class SocketServer:
             return malformed("Socket.IO clients of version 3 or later are served.")
         if self._draining:
             return unavailable("This server is shutting down.")
-        if sum(not session.connection.joined for session in self._open) >= MAX_JOINING:
+        joining = [session.address for session in self._open if not session.connection.joined]
+        if len(joining) >= MAX_JOINING:
             return unavailable("Too many sockets are connecting.")
+        if joining.count(load_address(HTTPConnection(scope))) >= self._parts.joining_per_address:
+            return too_many("Too many sockets are connecting from this address.", retry_after_s=JOIN_TIMEOUT_S)
         return None
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -150,7 +156,8 @@ class SocketServer:
         )
         async with asyncio.TaskGroup() as group:
             following = Subscriptions(connection, hub=self._parts.hub, feed=self._parts.feed, group=group)
-            session = scope[_KEY] = _Session(HTTPConnection(scope), connection, following)
+            http = HTTPConnection(scope)
+            session = scope[_KEY] = _Session(http, connection, following, load_address(http))
             self._open.add(session)
             self._parts.metrics.sockets.inc()
             deadline = asyncio.get_running_loop().call_later(
@@ -192,8 +199,11 @@ class SocketServer:
         """Raises problems: 401, 403, 404, 422, 429, 503."""
         connection = session.connection
         who = check_form(AuthIn, cast(Payload, {} if auth is None else auth))
-        with self._parts.front.guard.watching(load_address(session.http), who.token or ""):
-            caller = await self._authenticate(session.http.headers, who)
+        token = _read_token(session.http.headers, who)
+        with self._parts.front.guard.watching(session.address, token or ""):
+            caller = await self._parts.auth.authenticate_socket(
+                token, session.http.headers, tenant=who.tenant, project=who.project
+            )
         await self._parts.front.admit(session.http, caller.principal, write=False)
         if connection.closed or self._draining:
             raise unavailable("The socket is closed.")
@@ -208,16 +218,6 @@ class SocketServer:
     async def _draw(self, http: HTTPConnection, caller: Caller, name: str | None) -> ProblemError | None:
         write = name is None or name in WRITING
         return await self._run(self._parts.front.admit(http, caller.principal, write=write))
-
-    async def _authenticate(self, headers: Headers, who: AuthIn) -> Caller:
-        """The token may stand in the handshake's header instead, for clients that are no browsers."""
-        gate, token = self._parts.auth, who.token
-        scheme, _, value = headers.get("authorization", "").partition(" ")
-        if scheme:
-            if token is not None or scheme.lower() != "bearer" or len(headers.getlist("authorization")) > 1:
-                raise unauthorized("Send one token.")
-            token = value.strip()
-        return await gate.authenticate_socket(token, headers, tenant=who.tenant, project=who.project)
 
     def _describe(self, caller: Caller) -> SessionInfo:
         me, caps = caller.principal, self._parts.calls.caps
@@ -325,3 +325,13 @@ class SocketServer:
         farewell = {"type": "server.shutdown", "ts": ts, "data": {"retry_ms": retry_ms}}
         last = [render_own("server_shutdown", farewell)] if session.connection.joined else []
         await session.connection.close(RESTART, "The server is shutting down.", last=last)
+
+
+def _read_token(headers: Headers, who: AuthIn) -> str | None:
+    """The client's token, which may stand in the handshake's header instead, for clients that are no browsers."""
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    if not scheme:
+        return who.token
+    if who.token is not None or scheme.lower() != "bearer" or len(headers.getlist("authorization")) > 1:
+        raise unauthorized("Send one token.")
+    return value.strip()

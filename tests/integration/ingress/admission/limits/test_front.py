@@ -78,3 +78,21 @@ async def test_guessing_is_slowed_down_and_counted(limited: Any, refused: Refuse
     refused(tries[4], 429)
     assert int(tries[4].headers["retry-after"]) <= 3600
     assert 'ingress_refusals_total{reason="credentials",role="none"} 2.0' in numbers
+
+
+async def test_a_call_whose_scope_stands_in_its_body_is_refused_before_it_comes_too(
+    start_ingress: Callable[..., Any],
+) -> None:
+    slow = start_ingress(RATE_LIMITS_READS="registered=2/h")
+    parts = urlsplit(slow.url)
+    async with asyncio.timeout(30):
+        async with httpx2.AsyncClient(base_url=slow.url, timeout=20, headers={"X-Dev-User": "eve"}) as http:
+            tries = [await http.post("/by-rn", json={"rn": "x"}) for _ in range(2)]
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        head = "POST /by-rn HTTP/1.1\r\nHost: localhost\r\nX-Dev-User: eve\r\n"
+        writer.write(f"{head}Content-Type: application/json\r\nContent-Length: 100000\r\n\r\n".encode())
+        status = await reader.readline()
+        writer.close()
+
+    assert [answer.status_code for answer in tries] == [422, 422]
+    assert b"429" in status

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from everturn.model.identity import Principal
+from everturn.model.identity import Principal, Role
 from ingress.admission.limits.bodies import BodyBudget
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError
@@ -60,3 +60,15 @@ def test_a_part_can_be_given_back_and_nothing_twice(budget: BodyBudget) -> None:
     hold.shrink(40)
 
     assert (left, budget.total) == (40, 0)
+
+
+def test_the_bodies_of_all_guests_together_have_a_part(budget: BodyBudget) -> None:
+    one, other = (Principal("t", "p", f"guest~{n}", frozenset({Role.ANONYMOUS})) for n in range(2))
+    first = budget.open(one)
+    first.grow(30)
+
+    assert refusal(lambda: budget.open(other).grow(30)) == 503
+    budget.open(ANN).grow(90)
+    first.release()
+
+    budget.open(other).grow(30)

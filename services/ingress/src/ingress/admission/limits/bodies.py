@@ -1,9 +1,9 @@
-"""How many bytes of bodies may be in memory: of this process, and of one user."""
+"""How many bytes of bodies may be in memory: of this process, of one user, and of all guests."""
 
 from collections import Counter
 
 from everturn.model.identity import Principal
-from ingress.admission.limits.defaults import strongest_role
+from ingress.admission.limits.defaults import GUEST_PART, is_guest, strongest_role
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError, too_many, unavailable
 
@@ -20,7 +20,9 @@ class BodyBudget:
         self._max = max_bytes
         self._max_per_user = max_bytes_per_user
         self._metrics = metrics
+        self._max_guests = max_bytes // GUEST_PART
         self._held: Counter[Owner] = Counter()
+        self._guests = 0
         self._total = 0
 
     @property
@@ -37,7 +39,7 @@ class BodyBudget:
         if self._held[_owner(principal)] + more > self._max_per_user:
             text = f"Your requests hold more than {self._max_per_user} bytes already."
             raise self._refused("user_bodies", role, too_many(text, retry_after_s=RETRY_AFTER_S))
-        if self._total + more > self._max:
+        if self._total + more > self._max or (is_guest(principal) and self._guests + more > self._max_guests):
             text = "This server has no room for another body."
             raise self._refused("bodies", role, unavailable(text, retry_after_s=RETRY_AFTER_S))
 
@@ -46,6 +48,7 @@ class BodyBudget:
         owner = _owner(principal)
         self._held[owner] += count
         self._total += count
+        self._guests += count if is_guest(principal) else 0
         if self._held[owner] <= 0:
             del self._held[owner]
 

@@ -1,6 +1,6 @@
 """The limits that hold where the settings say nothing: by role, for calls that write and calls that read."""
 
-from everturn.model.identity import Role
+from everturn.model.identity import Principal, Role
 from everturn.model.limits.token_bucket import Limit, Limits
 
 WRITES: Limits = {
@@ -23,3 +23,12 @@ STRONGEST_FIRST = (Role.ADMIN, Role.PRIVILEGED, Role.PAID, Role.REGISTERED, Role
 def strongest_role(roles: frozenset[Role]) -> Role:
     """The role whose limits hold for a principal."""
     return next((role for role in STRONGEST_FIRST if role in roles), Role.ANONYMOUS)
+
+
+GUEST_PART = 4
+"""All guests together hold at most one fourth of what a process has for everybody: anybody can be many guests."""
+
+
+def is_guest(principal: Principal) -> bool:
+    """Whether this is somebody without an account."""
+    return strongest_role(principal.roles) is Role.ANONYMOUS

@@ -1,0 +1,58 @@
+"""How many messages with files one user may have looked into at once."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from everturn.model.identity import Principal
+from everturn.testing.sequential_ids import SequentialIds
+from ingress.admission.metrics import IngressMetrics
+from ingress.attachments.antivirus import NoScan
+from ingress.attachments.intake import CHECKED_AT_ONCE_OF_USER, FileCaps, IncomingFile, Intake
+from ingress.errors import ProblemError
+
+ANN, BEN = Principal("t", "p", "ann"), Principal("t", "p", "ben")
+CSV = IncomingFile("a.csv", "text/csv", b"a,b\n")
+
+
+class SlowScan(NoScan):
+    """Finds nothing, when it may."""
+
+    def __init__(self) -> None:
+        self.may_end = asyncio.Event()
+        self.asked = 0
+        self.all_asked = asyncio.Event()
+
+    async def scan(self, data: bytes) -> str:
+        self.asked += 1
+        if self.asked == CHECKED_AT_ONCE_OF_USER:
+            self.all_asked.set()
+        await self.may_end.wait()
+        return await super().scan(data)
+
+
+async def test_one_user_keeps_the_checks_from_nobody_else() -> None:
+    scan = SlowScan()
+    nothing: Any = None
+    intake = Intake(
+        objects=nothing,
+        antivirus=scan,
+        structure=nothing,
+        caps=FileCaps(1000, 1000, 1000, 3),
+        ids=SequentialIds(),
+        metrics=IngressMetrics(),
+    )
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        many = [group.create_task(intake.check_files(ANN, [CSV])) for _ in range(CHECKED_AT_ONCE_OF_USER)]
+        await scan.all_asked.wait()
+        with pytest.raises(ProblemError) as refused:
+            await intake.check_files(ANN, [CSV])
+        without = await intake.check_files(ANN, [])
+        other = group.create_task(intake.check_files(BEN, [CSV]))
+        scan.may_end.set()
+
+    assert refused.value.status_code == 429
+    assert without == ()
+    assert [file.name for task in [*many, other] for file in task.result()] == ["a.csv"] * (CHECKED_AT_ONCE_OF_USER + 1)
+    assert await intake.check_files(ANN, [CSV])
