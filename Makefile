@@ -8,7 +8,7 @@ LOCAL := $(BIN)/python -P -m everturn_local
 SOURCES := libs services clients deploy tests migrations bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run fuzz test chaos check fmt migrate doctor clean lock bench images
+.PHONY: help setup run fuzz test chaos check fmt migrate operate doctor clean lock bench images
 
 help: ## List the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ fmt: setup ## Format and mend what can be mended
 
 migrate: setup ## Bring the local database up to date
 	@$(LOCAL) migrate
+
+operate: setup ## Run a command of an operator on what `make run` runs: DO="keys list --tenant default"; without DO it lists them
+	@$(LOCAL) operate $(DO)
 
 doctor: setup ## Tell what works on this machine and what to do about the rest
 	@$(LOCAL) doctor

@@ -1,4 +1,4 @@
-"""The command `python -m everturn_local run|images|doctor|migrate|clean`."""
+"""The command `python -m everturn_local run|images|doctor|migrate|operate|clean`."""
 
 import argparse
 import asyncio
@@ -9,16 +9,19 @@ from everturn_local.doctor import run_doctor
 from everturn_local.home import Home, remove_home, run_lock
 from everturn_local.images.making import run_images
 from everturn_local.migrate import run_migrate
+from everturn_local.operate import run_operate
 from everturn_local.run import run_platform, show_progress
 from everturn_local.settings import LocalSettings, load_run_environment, load_settings
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="everturn_local", description="Everturn on one machine.")
-    parser.add_argument("command", choices=("run", "images", "doctor", "migrate", "clean"))
+    parser.add_argument("command", choices=("run", "images", "doctor", "migrate", "operate", "clean"))
     parser.add_argument("--yes", action="store_true", help="clean: don't ask")
     parser.add_argument("--base", default="", help="images: the image to stand on")
-    chosen = parser.parse_args(arguments)
+    # What follows `operate` is for the ingress, also where it begins with a dash.
+    operating = arguments[:1] == ["operate"]
+    chosen = parser.parse_args(arguments[:1] if operating else arguments)
     try:
         settings = load_settings()
         match chosen.command:
@@ -31,6 +34,8 @@ def main(arguments: list[str]) -> int:
             case "migrate":
                 print(run_migrate(settings))
                 return 0
+            case "operate":
+                return run_operate(settings, arguments[1:], environment=load_run_environment())
             case _:
                 return run_clean(settings, yes=chosen.yes)
     except EverturnError as error:

@@ -65,6 +65,11 @@ def _judge_unscanned(environment: Mapping[str, str]) -> str:
     return "taken unscanned" if development and environment.get("APP_AV_SCAN") != "1" else "refused"
 
 
+def find_socket(folder: Path) -> Path:
+    """Where the clamd with this folder listens, while it runs."""
+    return folder / "run" / "clamd.sock"
+
+
 class EmbeddedClamd:
     """One clamd with its socket, configuration and temporary files in `folder`. Stop and start may alternate."""
 
@@ -81,7 +86,7 @@ class EmbeddedClamd:
 
     @property
     def socket(self) -> Path:
-        return self.folder / "run" / "clamd.sock"
+        return find_socket(self.folder)
 
     @property
     def url(self) -> str:

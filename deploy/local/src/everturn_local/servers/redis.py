@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from everturn_local.ports import LOOPBACK, save_port
+from everturn_local.ports import LOOPBACK, save_port, try_load_port
 from everturn_local.privileges import build_child_prefix
 from everturn_local.processes import Child, StopStep, remove_record, run_leftover_cleanup, save_record
 from everturn_local.servers.errors import ServerStartError
@@ -57,6 +57,13 @@ class EmbeddedRedis:
             if self._wait_ready():
                 return
         raise ServerStartError.from_log("The Redis server", self._log)
+
+    def attach(self) -> None:
+        """Use a server that another process runs on this folder; `stop` leaves it alone."""
+        port = try_load_port(self.folder / "port")
+        if port is None:
+            raise ServerStartError("Redis never ran here.")
+        self.port = port
 
     def stop(self) -> None:
         """Orderly shutdown, which writes what is buffered. No error when it isn't running."""

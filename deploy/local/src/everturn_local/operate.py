@@ -1,0 +1,61 @@
+"""`make operate`: an operator's command of the ingress, on the platform that runs from this home."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from everturn.errors import EverturnError
+from everturn_local.home import Home, HomeInUseError, check_unused, load_secrets, save_signing_secret
+from everturn_local.ports import LOOPBACK
+from everturn_local.servers.clamd import find_socket
+from everturn_local.servers.databases import build_urls
+from everturn_local.servers.postgres import EmbeddedPostgres
+from everturn_local.servers.redis import EmbeddedRedis
+from everturn_local.settings import LocalSettings
+from everturn_local.supervision.service import ServiceSpec
+from everturn_local.supervision.specs import Surroundings, build_ingress_spec
+
+
+class NotRunning(EverturnError):
+    """The platform does not run."""
+
+
+def run_operate(settings: LocalSettings, arguments: Sequence[str], *, environment: Mapping[str, str]) -> int:
+    """The command's exit status. Without arguments it lists the commands. Raises NotRunning."""
+    spec = load_operator(settings, environment)
+    # Without a command the ingress would serve.
+    return subprocess.run([*spec.argv, *(arguments or ["--help"])], env=dict(spec.env), check=False).returncode
+
+
+def load_operator(settings: LocalSettings, environment: Mapping[str, str]) -> ServiceSpec:
+    """An ingress with the settings of those that run, and the address of the migrating role. Raises NotRunning."""
+    home = Home(settings.everturn_home.absolute())
+    _check_runs(home)
+    secrets = load_secrets(home)
+    postgres = EmbeddedPostgres(home.postgres, password=secrets.postgres)
+    redis = EmbeddedRedis(home.redis, password=secrets.redis)
+    postgres.attach()
+    redis.attach()
+    clamd = find_socket(home.clamd)
+    around = Surroundings(
+        home,
+        build_urls(postgres, secrets),
+        redis.url,
+        environment,
+        signing_secret=save_signing_secret(home),
+        clamd_url=f"unix://{clamd}" if clamd.exists() else "",
+    )
+    spec = build_ingress_spec(around, "operator", host=LOOPBACK, port=0)
+    return ServiceSpec(
+        name=spec.name,
+        argv=spec.argv,
+        env={"LOG_LEVEL": "warning", **spec.env, "DATABASE_OWNER_URL": around.database.owner},
+        log=spec.log,
+    )
+
+
+def _check_runs(home: Home) -> None:
+    try:
+        check_unused(home)
+    except HomeInUseError:
+        return
+    raise NotRunning(f"Nothing uses {home.root}. Start it with `make run`, or set EVERTURN_HOME to the one that runs.")
