@@ -84,6 +84,11 @@ def unsupported(detail: str, *, errors: Sequence[Mapping[str, str]] = ()) -> Pro
     return ProblemError(answer, errors=errors)
 
 
+def headers_too_large(detail: str) -> ProblemError:
+    """431: more headers than are taken."""
+    return ProblemError(problem("headers-too-large", "The headers are too large", 431, detail))
+
+
 def unprocessable(detail: str, *, errors: Sequence[Mapping[str, str]] = ()) -> ProblemError:
     """422: readable, but not acceptable."""
     return ProblemError(problem("unprocessable", "The request is not acceptable", 422, detail), errors=errors)

@@ -5,33 +5,9 @@ from typing import Any
 
 import aiohttp
 import pytest
+from parts.sockets import ROUTE, RawSocket
 
-ROUTE = "/socket.io/?EIO=4&transport=websocket"
 NO_SUBSCRIPTION = '421["conv_unsubscribe",{"conversation_id":"conv_01890a5d-ac96-774b-bcce-b302099a8057"}]'
-
-
-class Raw:
-    """A WebSocket, read frame by frame."""
-
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self.socket = socket
-
-    async def join(self) -> "Raw":
-        assert (await self.next()).startswith("0{")
-        await self.socket.send_str("40{}")
-        assert (await self.next()).startswith("40{")
-        assert (await self.next()).startswith('42["session_info"')
-        return self
-
-    async def next(self) -> str:
-        return await self.socket.receive_str(timeout=15)
-
-    async def closed(self) -> int:
-        """The close code; what comes before is dropped."""
-        while (message := await self.socket.receive(timeout=15)).type is aiohttp.WSMsgType.TEXT:
-            continue
-        assert message.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR), message
-        return self.socket.close_code or 1006
 
 
 @pytest.fixture
@@ -61,7 +37,7 @@ async def test_what_is_no_packet_ends_that_one_socket(
     web: aiohttp.ClientSession, socket: Any, client: Any, frames: list[str | bytes], code: int
 ) -> None:
     async with web.ws_connect(ROUTE) as opened:
-        raw = await Raw(opened).join()
+        raw = await RawSocket(opened).join()
         for frame in frames:
             await (raw.socket.send_bytes(frame) if isinstance(frame, bytes) else raw.socket.send_str(frame))
         assert await raw.closed() == code
@@ -72,7 +48,7 @@ async def test_what_is_no_packet_ends_that_one_socket(
 
 async def test_a_frame_before_the_connection_is_small(web: aiohttp.ClientSession) -> None:
     async with web.ws_connect(ROUTE) as opened:
-        raw = Raw(opened)
+        raw = RawSocket(opened)
         await raw.next()
         await raw.socket.send_str("40" + "x" * 70_000)
         assert await raw.closed() == 1009
@@ -81,7 +57,7 @@ async def test_a_frame_before_the_connection_is_small(web: aiohttp.ClientSession
 async def test_files_above_the_cap_are_answered_and_the_socket_goes_on(web: aiohttp.ClientSession) -> None:
     places = ",".join(f'{{"_placeholder":true,"num":{n}}}' for n in range(21))
     async with web.ws_connect(ROUTE) as opened:
-        raw = await Raw(opened).join()
+        raw = await RawSocket(opened).join()
         await raw.socket.send_str(f'4521-5["chat_message",{places}]')
         for _ in range(21):
             await raw.socket.send_bytes(b"x")
@@ -121,13 +97,13 @@ async def test_an_address_has_a_share_of_the_sockets_that_are_joining(start_ingr
         here.ws_connect(ROUTE) as first,
         here.ws_connect(ROUTE) as second,
     ):
-        await Raw(second).next()
+        await RawSocket(second).next()
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await here.ws_connect(ROUTE)
         async with there.ws_connect(ROUTE) as other:
-            await Raw(other).join()
-        await Raw(first).join()
+            await RawSocket(other).join()
+        await RawSocket(first).join()
         async with here.ws_connect(ROUTE) as after:
-            await Raw(after).join()
+            await RawSocket(after).join()
 
     assert refused.value.status == 429

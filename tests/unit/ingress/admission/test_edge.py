@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from ingress.admission.edge import MAX_HEADER_BYTES, Edge
@@ -27,7 +28,7 @@ async def receive() -> Message:
 
 
 def scope(headers: list[tuple[bytes, bytes]] | None = None) -> Scope:
-    return {"type": "http", "method": "GET", "path": "/x", "headers": headers or []}
+    return {"type": "http", "method": "GET", "path": "/x", "query_string": b"", "headers": headers or []}
 
 
 async def run(app: Any, request: Scope) -> tuple[Sent, IngressMetrics]:
@@ -70,3 +71,23 @@ async def test_responses_are_counted_by_route_and_status() -> None:
     _, metrics = await run(fine, scope())
 
     assert value(metrics, "ingress_requests_total", method="GET", route="none", status="204") == 1
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [(b"content-length", b"2"), (b"transfer-encoding", b"chunked")],
+        [(b"content-type", b"application/json"), (b"content-type", b"text/plain")],
+        [(b"content-encoding", b"identity"), (b"content-encoding", b"gzip")],
+    ],
+)
+async def test_a_body_that_is_described_twice_is_400_and_the_connection_ends(
+    headers: list[tuple[bytes, bytes]],
+) -> None:
+    async def never(_: Scope, __: Receive, ___: Send) -> None:
+        raise AssertionError
+
+    sent, _ = await run(never, scope(headers))
+
+    assert sent.status == 400
+    assert (b"connection", b"close") in sent.messages[0]["headers"]

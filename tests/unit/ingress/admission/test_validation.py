@@ -24,3 +24,9 @@ def test_many_errors_and_long_places_are_cut() -> None:
 
     assert len(refused.errors) == MAX_ERRORS
     assert len(refused.answer.detail) < 500
+
+
+def test_no_body_at_all_cannot_be_read() -> None:
+    refused = problem_of_validation([{"type": "missing", "loc": ("body",), "msg": "Field required"}])
+
+    assert refused.status_code == 400

@@ -91,3 +91,10 @@ def test_frames_can_be_taken_apart_again() -> None:
     assert [each.name for each in sent] == ["conv_title", "chat_delta"]
     assert json.loads(sent[0].payload)["data"]["title"] == "a\n\ndata: b"
     assert sent[1].payload == b'{"a":1}'
+
+
+def test_a_frame_is_one_line_also_for_clients_that_know_more_line_ends() -> None:
+    frame = encode_frame("chat.delta", '{"text":"a\x85b\u2028c\u2029d\\\\\u2028"}'.encode())
+
+    data = frame.decode().splitlines()[1].removeprefix("data: ")
+    assert json.loads(data) == {"text": "a\x85b\u2028c\u2029d\\\u2028"}

@@ -9,10 +9,12 @@ from starlette.websockets import WebSocket
 from everturn.model.problems import problem
 from ingress.admission.limits.front import FIELDS_KEY
 from ingress.admission.metrics import IngressMetrics
-from ingress.errors import ProblemError, problem_response
+from ingress.errors import ProblemError, headers_too_large, malformed, problem_response
 
 MAX_HEADER_BYTES = 32_768
 MAX_HEADERS = 100
+_SINGLE = frozenset({b"content-type", b"content-encoding", b"content-length", b"transfer-encoding"})
+"""What says how a body is to be read stands there once: two readers must not take it for two different things."""
 
 _log = structlog.get_logger(__name__)
 
@@ -36,7 +38,10 @@ class Edge:
         refusal = try_refuse_headers(scope)
         try:
             if refusal:
-                await problem_response(refusal)(scope, receive, watch.send)
+                answer = problem_response(refusal)
+                # Where such a body ends is not known for sure, so nothing behind it is read as a request.
+                answer.headers["Connection"] = "close"
+                await answer(scope, receive, watch.send)
             else:
                 await self._app(scope, receive, watch.send)
         except Exception:
@@ -60,13 +65,17 @@ class Edge:
 
 
 def try_refuse_headers(scope: Scope) -> ProblemError | None:
-    """A 431 problem for too many or too large headers."""
+    """A 431 problem for too many or too large headers, a 400 for a body that is described twice."""
     headers = scope["headers"]
-    if len(headers) <= MAX_HEADERS and sum(len(name) + len(value) for name, value in headers) <= MAX_HEADER_BYTES:
-        return None
-    return ProblemError(
-        problem("headers-too-large", "The headers are too large", 431, f"At most {MAX_HEADER_BYTES} bytes.")
-    )
+    size = len(scope["path"]) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in headers)
+    if len(headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
+        return headers_too_large(f"At most {MAX_HEADERS} headers, of {MAX_HEADER_BYTES} bytes with the address.")
+    described = [name for name, _ in headers if name in _SINGLE]
+    if len(described) > len({*described}):
+        return malformed("Type, coding and length of a body are said once.")
+    if b"transfer-encoding" in described and b"content-length" in described:
+        return malformed("A body has a length or comes in chunks, not both.")
+    return None
 
 
 def internal_error() -> ProblemError:

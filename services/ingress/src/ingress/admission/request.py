@@ -89,13 +89,24 @@ def check_json_type(request: Request) -> None:
     """Refuse a body that does not say it is JSON (415)."""
     if media_type(request) != "application/json":
         raise unsupported("Send the body as application/json.")
+    check_charset(request)
+
+
+def check_charset(request: Request) -> None:
+    """Refuse JSON that says it is in another charset (415): read as UTF-8 it would be other words."""
+    if str(_content_type(request).get_param("charset", "utf-8")).lower() != "utf-8":
+        raise unsupported("JSON is UTF-8.")
 
 
 def media_type(request: Request) -> str:
     """The media type of the body without its parameters, in lower case."""
+    return _content_type(request).get_content_type()
+
+
+def _content_type(request: Request) -> Message:
     message = Message()
     message["content-type"] = request.headers.get("content-type", "application/octet-stream")
-    return message.get_content_type()
+    return message
 
 
 def read_json(raw: bytes, what: str) -> Any:

@@ -3,13 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ingress.errors import ProblemError, unprocessable
+from ingress.errors import ProblemError, malformed, unprocessable
 
 MAX_ERRORS = 20
 
 
 def problem_of_validation(errors: Sequence[Mapping[str, Any]], root: str | None = None) -> ProblemError:
-    """A 422 problem with the first errors; input values are not repeated."""
+    """A 422 problem with the first errors, 400 without any body; input values are not repeated."""
+    if [(error.get("type"), tuple(error.get("loc", ()))) for error in errors] == [("missing", ("body",))]:
+        return malformed("There is no body.")
     named = [
         {"field": _field(error, root), "message": str(error.get("msg", "invalid"))[:300]}
         for error in errors[:MAX_ERRORS]

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from ingress.admission.request import AdmittedRequest, media_type
+from ingress.admission.request import AdmittedRequest, check_charset, media_type
 from ingress.admission.validation import problem_of_validation
 from ingress.attachments.intake import IncomingFile
 from ingress.attachments.multipart import read_multipart
@@ -59,6 +59,7 @@ async def check_submission(
 async def _read_body(request: AdmittedRequest, caps: SubmissionCaps) -> tuple[Any, tuple[IncomingFile, ...]]:
     match media_type(request):
         case "application/json":
+            check_charset(request)
             return await request.json(), ()
         case "multipart/form-data":
             return await read_multipart(request, max_files=caps.files)

@@ -1,5 +1,6 @@
 """Events as SSE frames: ready bytes, made once per stream however many clients there are."""
 
+import json
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -20,6 +21,8 @@ from everturn.wire.events import (
 HEARTBEAT = b": ping\n\n"
 UNAUTHORIZED = b": unauthorized: the credential is no longer good; opening the stream again answers 401\n\n"
 """A comment, because it says nothing about the conversation: clients learn it as the status of their next request."""
+_LINE_ENDS = {text.encode(): json.dumps(text)[1:-1].encode() for text in ("\x85", "\u2028", "\u2029")}
+"""No line ends of SSE nor of JSON, but of the `splitlines` with which some clients read a stream."""
 _TERMINAL_TYPES = frozenset(kind.model_fields["type"].default for kind in (ChatComplete, ChatError))
 _STATUS_TYPE = ConvStatus.model_fields["type"].default
 
@@ -62,9 +65,17 @@ def _build_frame(event: EncodedEvent) -> Frame:
 
 def encode_frame(event_type: str, payload: bytes, *, cursor: str | None = None, retry_ms: int | None = None) -> bytes:
     """One SSE frame. `payload` is one line of JSON, in which a line break can only stand escaped."""
+    payload = escape_line_ends(payload)
     head = f"id: {cursor}\n" if cursor else ""
     tail = f"retry: {retry_ms}\n" if retry_ms is not None else ""
     return f"{head}{tail}event: {event_name(event_type)}\ndata: ".encode() + payload + b"\n\n"
+
+
+def escape_line_ends(payload: bytes) -> bytes:
+    """The same JSON without anything that somebody could take for the end of a line."""
+    for end, escaped in _LINE_ENDS.items():
+        payload = payload.replace(end, escaped)
+    return payload
 
 
 def build_frame(

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from everturn.wire import events
 from everturn.wire.events import Envelope, parse_envelope
 from everturn.wire.views import StepView, TextView, TurnView
-from ingress.stream.frames import HEARTBEAT
+from ingress.stream.frames import HEARTBEAT, escape_line_ends
 
 MAX_REASONING_CHARS = 20_000
 """Of what is kept of one thought until it ends."""
@@ -159,4 +159,4 @@ def _build_end(end: events.ChatComplete | events.ChatError) -> dict[str, Any]:
 
 
 def _encode(name: str, data: dict[str, Any]) -> bytes:
-    return b"event: " + name.encode() + b"\ndata: " + orjson.dumps(data) + b"\n\n"
+    return b"event: " + name.encode() + b"\ndata: " + escape_line_ends(orjson.dumps(data)) + b"\n\n"

@@ -5,6 +5,7 @@ client to take its answer.
 """
 
 import asyncio
+import sys
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -16,9 +17,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from everturn.model.problems import Problem, problem
 from ingress.admission.metrics import IngressMetrics
-from ingress.errors import PROBLEM_MIME
+from ingress.errors import PROBLEM_MIME, ProblemError, headers_too_large, malformed
 
 RETRY_AFTER_S = 5
+LINGER_S = 2
+"""How long a client may go on sending what can't be read, until it has taken the answer: closed at once, the connection
+would be reset, and the answer lost."""
 
 _log = structlog.get_logger(__name__)
 
@@ -64,6 +68,22 @@ class BoundedProtocol(H11Protocol):
         self._heard = True
         super().data_received(data)
         self._look()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP gets a problem as answer, unless an answer has begun; uvicorn calls it where h11 raised."""
+        cycle = cast(RequestResponseCycle | None, self.cycle)
+        self._disarm()
+        self._refused = True
+        if cycle is not None and not cycle.response_complete:
+            begun, cycle.disconnected = cycle.response_started, True
+            cycle.message_event.set()
+            if begun:
+                self.transport.close()
+                return
+        self._write(_refuse_unreadable(sys.exception()).answer)
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self.loop.call_later(LINGER_S, self.transport.close)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         self._disarm()
@@ -142,6 +162,10 @@ class BoundedProtocol(H11Protocol):
             self.transport.close()
 
     def _end(self, answer: Problem) -> None:
+        self._write(answer)
+        self.transport.close()
+
+    def _write(self, answer: Problem) -> None:
         body = orjson.dumps(answer.model_dump(exclude_none=True))
         head = [
             f"HTTP/1.1 {answer.status} {answer.title}",
@@ -151,7 +175,12 @@ class BoundedProtocol(H11Protocol):
             *([f"Retry-After: {RETRY_AFTER_S}"] if answer.status == 503 else []),
         ]
         self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
-        self.transport.close()
+
+
+def _refuse_unreadable(error: BaseException | None) -> ProblemError:
+    if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
+        return headers_too_large("What comes before the body is too large.")
+    return malformed("This is no HTTP/1.1 request.")
 
 
 def bind_protocol(caps: ConnectionCaps, metrics: IngressMetrics) -> Any:

@@ -1,0 +1,382 @@
+"""Bad input against one running ingress: each case gets its one answer, and nothing is half stored afterwards.
+
+The tables are in tests/support/bad_input; that of uploads is in attachments/test_intake.py.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import aiohttp
+import httpx2
+import pytest
+from bad_input.cases import ARTIFACT, BASE, CONVERSATION, SIGNAL, TURN, Refusal
+from bad_input.ids import ID_PLACES, ODD_IDS, ODD_IN_BODIES, ODD_SCOPES, PREFIXES, RNS, escaped, odd_id
+from bad_input.json_bodies import JSON_BODIES, MILLION_KEYS, SMALL_BYTES
+from bad_input.raw_http import RAW_HTTP, SILENT_HTTP
+from bad_input.texts import FILE_NAMES, REFUSED_TEXTS, TITLES, VERBATIM_TEXTS
+from parts.sockets import ROUTE, RawSocket, SocketClient
+from parts.streams import Publisher, open_stream
+
+from everturn.postgres.database import Database, open_database
+from everturn.redis.wire import Wire
+from everturn_local.servers.databases import DatabaseUrls
+
+LIMIT_S = 30
+JSON = {"Content-Type": "application/json"}
+IDS = {
+    "tenant": "default",
+    "project": "default",
+    "conversation_id": CONVERSATION,
+    "turn_id": TURN,
+    "signal_id": SIGNAL,
+    "artifact_id": ARTIFACT,
+    "memory_id": "mem_0",
+    "number": "1",
+}
+Operation = tuple[str, str, dict[str, Any]]
+
+
+@pytest.fixture
+async def rows(database: DatabaseUrls) -> AsyncIterator[Database]:
+    """The database with all rights, which sees every row."""
+    async with open_database(database.superuser, pool_size=1, application_name="test-counter") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def untouched(rows: Database, ingress: Any, ingress_env: dict[str, str]) -> AsyncIterator[None]:
+    """After the test all tables and the object store hold what they held, by the same process without an error."""
+    before, pid = await _load_all(rows, ingress_env), ingress.process.pid
+    yield
+    assert ingress.alive() and ingress.process.pid == pid
+    assert await _load_all(rows, ingress_env) == before
+    assert b"ingress_unhandled_errors_total 0.0" in await ask_raw(
+        ingress, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    )
+
+
+async def _load_all(rows: Database, env: dict[str, str]) -> tuple[dict[str, int], list[Path]]:
+    async with rows.connection() as connection:
+        tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
+        counts = " UNION ALL ".join(
+            f"SELECT '{row['tablename']}' AS name, count(*) AS count FROM {row['tablename']}" for row in tables
+        )
+        found = {row["name"]: row["count"] for row in await connection.fetch(counts)}
+    return found, list_objects(env)
+
+
+def list_objects(env: dict[str, str]) -> list[Path]:
+    """The files of the object store, below its root."""
+    root = Path(urlsplit(env["OBJECTS_URL"]).path)
+    return sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
+
+
+def check(answer: httpx2.Response, wanted: Refusal, case: object) -> None:
+    """The answer is that problem and tells nothing of the inside."""
+    body = answer.json()
+    told = (answer.status_code, body["type"].rpartition(":")[2], answer.headers["content-type"])
+    assert told == (wanted.status, wanted.kind, "application/problem+json"), (case, answer.text[:500])
+    assert "traceback" not in answer.text.lower()
+
+
+@pytest.fixture
+async def operations(client: httpx2.AsyncClient) -> list[Operation]:
+    """All that the document offers."""
+    document = (await client.get("/openapi.json")).json()
+    return [(method.upper(), path, it) for path, item in document["paths"].items() for method, it in item.items()]
+
+
+def example(operation: dict[str, Any]) -> Any:
+    """The JSON body that the document shows; None without one."""
+    return operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("example")
+
+
+@pytest.fixture
+async def socket(ingress: Any) -> AsyncIterator[SocketClient]:
+    """A connected client in development mode."""
+    connected = await SocketClient(ingress.url).connect()
+    yield connected
+    await connected.sio.disconnect()
+
+
+# JSON and HTTP
+
+
+@pytest.mark.parametrize("case", JSON_BODIES)
+async def test_a_body_that_cannot_be_meant_has_one_answer_everywhere(
+    client: httpx2.AsyncClient, untouched: None, operations: list[Operation], case: str
+) -> None:
+    raw, wanted = JSON_BODIES[case]
+    asked = [(method, path.format(**IDS)) for method, path, it in operations if example(it) is not None]
+    assert len(asked) >= 12
+
+    for method, path in asked:
+        check(await client.request(method, path, content=raw, headers=JSON), wanted, (method, path))
+
+
+async def test_a_million_keys_are_refused_by_the_cap_or_by_their_number(
+    client: httpx2.AsyncClient, untouched: None, operations: list[Operation]
+) -> None:
+    for method, path, it in operations:
+        if example(it) is None:
+            continue
+        large = path.endswith(("/messages", "/signals"))
+        wanted = Refusal(400, "malformed") if large else Refusal(413, "too-large")
+        check(await client.request(method, path.format(**IDS), content=MILLION_KEYS, headers=JSON), wanted, path)
+        if not large:
+            body = b" " * (SMALL_BYTES + 1)
+            check(await client.request(method, path.format(**IDS), content=body, headers=JSON), wanted, path)
+
+
+async def ask_raw(ingress: Any, raw: bytes, *, end: bool = False) -> bytes:
+    """What the server says until it closes or has said one answer."""
+    parts = urlsplit(ingress.url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            writer.write(raw)
+            if end:
+                writer.write_eof()
+                return await reader.read()
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+            return head + await reader.readexactly(int(length.partition(b":")[2]))
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("case", RAW_HTTP)
+async def test_broken_http_has_one_answer(ingress: Any, untouched: None, case: str) -> None:
+    raw, wanted = RAW_HTTP[case]
+
+    answer = await ask_raw(ingress, raw)
+
+    head, _, body = answer.partition(b"\r\n\r\n")
+    told = json.loads(body)
+    assert (int(head.split()[1]), told["status"]) == (wanted.status, wanted.status), answer
+    assert told["type"] == f"urn:everturn:problem:{wanted.kind}"
+    assert b"content-type: application/problem+json" in head.lower()
+
+
+@pytest.mark.parametrize("case", SILENT_HTTP)
+async def test_a_client_that_goes_in_the_middle_leaves_nothing(ingress: Any, untouched: None, case: str) -> None:
+    assert await ask_raw(ingress, SILENT_HTTP[case], end=True) == b""
+
+
+# Ids
+
+
+@pytest.mark.parametrize("case", ODD_IDS)
+async def test_an_odd_id_in_a_path_is_the_same_404_on_every_route(
+    client: httpx2.AsyncClient, untouched: None, operations: list[Operation], case: str
+) -> None:
+    told: set[str] = set()
+
+    for method, path, it in operations:
+        for name in (name for name in PREFIXES if f"{{{name}}}" in path):
+            odd = {name: escaped(odd_id(case, PREFIXES[name]))}
+            answer = await client.request(method, path.format(**IDS | odd), json=example(it) or {})
+            check(answer, Refusal(404, "not-found"), (method, path, name))
+            told.add(answer.text)
+
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("case", ODD_SCOPES)
+async def test_what_is_no_tenant_or_project_is_404_on_every_route(
+    client: httpx2.AsyncClient, untouched: None, operations: list[Operation], case: str
+) -> None:
+    for method, path, it in operations:
+        for name in (name for name in ("tenant", "project") if f"{{{name}}}" in path and "/guests/" not in path):
+            odd = {name: escaped(ODD_SCOPES[case])}
+            answer = await client.request(method, path.format(**IDS | odd), json=example(it) or {})
+            check(answer, Refusal(404, "not-found"), (method, path, name))
+
+
+@pytest.fixture
+async def own(chat: Any) -> str:
+    """A conversation with a turn that waits."""
+    return (await chat.send("mine"))["conversation_id"]
+
+
+@pytest.mark.parametrize("place", ID_PLACES)
+async def test_an_odd_id_in_a_body_or_query_has_one_answer(
+    client: httpx2.AsyncClient, own: str, untouched: None, place: str
+) -> None:
+    method, path, body, wanted = ID_PLACES[place]
+    prefix = "turn" if "turn" in place or "target" in place else "conv"
+
+    for case in ODD_IN_BODIES:
+        odd = odd_id(case, prefix)
+        url = BASE + path.replace("{own}", own).replace("{odd}", quote(odd, safe=""))
+        filled = None if body is None else _fill(body, own=own, odd=odd)
+        check(await client.request(method, url, json=filled), wanted, case)
+
+
+def _fill(value: Any, **texts: str) -> Any:
+    match value:
+        case dict():
+            return {name: _fill(item, **texts) for name, item in value.items()}
+        case list():
+            return [_fill(item, **texts) for item in value]
+        case str():
+            return texts.get(value.strip("{}"), value)
+        case _:
+            return value
+
+
+@pytest.mark.parametrize("case", RNS)
+async def test_an_rn_of_nobodys_has_one_answer(client: httpx2.AsyncClient, untouched: None, case: str) -> None:
+    rn, wanted = RNS[case]
+
+    check(await client.post("/by-rn", json={"rn": rn}), wanted, case)
+
+
+# Messages
+
+
+@pytest.mark.parametrize("case", REFUSED_TEXTS)
+async def test_a_text_that_is_not_taken_has_one_answer(
+    client: httpx2.AsyncClient, own: str, untouched: None, case: str
+) -> None:
+    text, wanted = REFUSED_TEXTS[case]
+    body = json.dumps({"text": text})
+    signal = json.dumps({"kind": "followup", "text": text})
+    parts = {"message": (None, body, "application/json")}
+
+    for url, sent in (
+        (f"{BASE}/new/messages", body),
+        (f"{BASE}/{own}/messages", body),
+        (f"{BASE}/{own}/signals", signal),
+    ):
+        check(await client.post(url, content=sent, headers=JSON), wanted, url)
+    check(await client.post(f"{BASE}/new/messages", files=parts), wanted, "multipart")
+
+
+@pytest.mark.parametrize("case", VERBATIM_TEXTS)
+async def test_a_text_is_kept_and_given_back_as_it_was_sent(chat: Any, client: httpx2.AsyncClient, case: str) -> None:
+    text = VERBATIM_TEXTS[case]
+
+    conversation = (await chat.send(text))["conversation_id"]
+    steered = await chat.send(text, conversation, kind="steer")
+
+    (turn,) = (await chat.state(conversation))["turns"]
+    signal = await client.get(f"{BASE}/{conversation}/signals/{steered['signal_id']}")
+    exported = (await client.get(f"{BASE}/{conversation}/export")).content
+    assert (turn["text"], signal.json()["signal"]["text"]) == (text, text)
+    assert all(json.loads(line) for line in exported.split(b"\n") if line)
+
+
+@pytest.mark.parametrize("view", ["native", "steps"])
+async def test_no_text_breaks_the_frames_of_a_stream(
+    chat: Any, client: httpx2.AsyncClient, wire: Wire, worker_database: Database, view: str
+) -> None:
+    texts = [text for text in VERBATIM_TEXTS.values() if len(text) < 1_000]
+    conversation = (await chat.send("hello"))["conversation_id"]
+    worker = Publisher(wire, worker_database)
+    await worker.claim(conversation)
+    (first,) = await worker.say(conversation, "begin")
+    await worker.say(conversation, *texts)
+
+    got: list[str] = []
+    async with asyncio.timeout(LIMIT_S), open_stream(client, conversation, last_event_id=first, view=view) as stream:
+        # Lines as `str.splitlines` sees them, which knows more ends than SSE does.
+        async for line in stream.response.aiter_lines():
+            name, _, value = line.partition(": ")
+            assert name in ("", "event", "id", "retry", "data"), line
+            told = json.loads(value) if name == "data" else {}
+            text = told.get("data", told).get("text", told.get("content"))
+            got += [] if text is None else [text]
+            if len(got) == len(texts):
+                break
+
+    assert got == texts
+
+
+# Names
+
+
+@pytest.mark.parametrize("case", FILE_NAMES)
+async def test_a_file_has_one_clean_name_wherever_it_came_from(
+    client: httpx2.AsyncClient, chat: Any, socket: Any, ingress_env: dict[str, str], case: str
+) -> None:
+    raw, kept = FILE_NAMES[case]
+    data = f"words of {case}\n".encode()
+    inline = {"filename": raw, "mime": "text/plain", "data_base64": base64.b64encode(data).decode()}
+    file = {"filename": raw, "mime": "text/plain", "data": data}
+
+    sent = [(await chat.send("see", attachments=[inline]))["conversation_id"]]
+    answer = await socket.call("chat_message", {"conversation_id": "new", "text": "see", "files": [file]})
+    sent.append(answer["body"]["conversation_id"])
+
+    for conversation in sent:
+        (item,) = (await chat.state(conversation))["turns"][0]["attachments"]
+        got = await client.get(item["url"], params={"download": "1"})
+        assert (item["filename"], got.content) == (kept, data)
+        assert got.headers["content-disposition"].startswith('attachment; filename="')
+        assert (await client.post("/by-rn", json={"rn": item["rn"]})).json()["filename"] == kept
+    assert all(path.name.isalnum() for path in list_objects(ingress_env))
+
+
+@pytest.mark.parametrize("case", TITLES)
+async def test_a_title_is_one_line_in_one_form_or_refused(client: httpx2.AsyncClient, case: str) -> None:
+    title, kept = TITLES[case]
+
+    made = await client.post(BASE, json={"title": title})
+
+    if kept is None:
+        check(made, Refusal(422, "unprocessable"), case)
+        return
+    assert (made.status_code, made.json()["title"]) == (201, kept)
+    found = (await client.get(BASE, params={"q": title, "limit": 100})).json()["items"]
+    assert made.json()["conversation_id"] in [item["conversation_id"] for item in found]
+
+
+# The same over Socket.IO
+
+
+async def test_bodies_that_are_no_json_end_the_socket_and_others_are_answered(
+    ingress: Any, client: httpx2.AsyncClient, untouched: None
+) -> None:
+    async with aiohttp.ClientSession(base_url=ingress.url) as web:
+        for case, (raw, wanted) in JSON_BODIES.items():
+            packet = b'421["chat_message",' + raw + b"]"
+            async with web.ws_connect(ROUTE) as opened:
+                client_end = await RawSocket(opened).join()
+                await client_end.send_bytes_as_text(packet)
+                if wanted.status == 422:
+                    assert (await client_end.next()).startswith('431[{"status":422'), case
+                else:
+                    assert await client_end.closed() in (1002, 1006, 1007), case
+
+
+@pytest.mark.parametrize("case", ODD_IN_BODIES)
+async def test_an_odd_id_has_the_same_answer_over_a_socket(socket: Any, untouched: None, case: str) -> None:
+    odd = odd_id(case, "conv")
+    calls = [
+        ("conv_status.get", {"conversation_id": odd}),
+        ("conv_subscribe", {"conversation_id": odd}),
+        ("conv_unsubscribe", {"conversation_id": odd}),
+        ("chat_signal", {"conversation_id": odd, "kind": "cancel"}),
+        ("chat_message", {"conversation_id": odd, "text": "a"}),
+    ]
+
+    for name, payload in calls:
+        answer = await socket.call(name, payload)
+        assert (answer["status"], answer["body"]["type"]) == (404, "urn:everturn:problem:not-found"), (name, answer)
+
+
+@pytest.mark.parametrize("case", [case for case, (_, wanted) in REFUSED_TEXTS.items() if wanted.status != 400])
+async def test_a_text_that_is_not_taken_has_the_same_answer_over_a_socket(
+    socket: Any, untouched: None, case: str
+) -> None:
+    text, wanted = REFUSED_TEXTS[case]
+
+    answer = await socket.call("chat_message", {"conversation_id": "new", "text": text})
+
+    assert (answer["status"], answer["body"]["type"].rpartition(":")[2]) == (wanted.status, wanted.kind)
