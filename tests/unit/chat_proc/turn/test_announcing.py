@@ -9,9 +9,11 @@ from chat_proc.turn.announcing import LOOK_BACK_ENTRIES, MAX_DEATHS, Announcer
 from chat_proc.turn.patience import Patience
 from everturn.errors import Unavailable
 from everturn.model.identity import Lane
+from everturn.model.ids import ConversationId
 from everturn.model.leases import EventCursor, Lease
 from everturn.ports.event_stream import EncodedEvent, Entry
 from everturn.ports.language_model import ModelFailed
+from everturn.ports.sweeps import Ring
 from everturn.testing.scripted_model import Fail
 from everturn.testing.turns.leases import MemoryLeases
 from everturn.wire.events import ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle
@@ -211,3 +213,43 @@ async def test_a_lease_is_handed_back_although_the_database_was_away_for_a_momen
     await announcer.hand_back(claim.lease, requeue=True)
 
     assert bench.platform.conversations[bench.conversation_id].lease_owner is None
+
+
+class WaitingElsewhere(NoSweeps):
+    """One turn of the tenant waits for a place on its lane; or the database is away."""
+
+    def __init__(self, *, away: bool = False) -> None:
+        self.away = away
+
+    async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
+        if self.away:
+            raise Unavailable("Postgres")
+        return (Ring(ConversationId("conv_next"), Lane.PAID),)
+
+
+def build_announcer(bench: Bench, sweeps: NoSweeps) -> Announcer:
+    return Announcer(
+        leases=MemoryLeases(bench.platform),
+        timelines=bench.hire().timelines,
+        turns=bench.turns,
+        writer=bench.events,
+        sweeps=sweeps,
+        doorbells=bench.doorbells,
+        clock=bench.clock,
+    )
+
+
+async def test_when_a_turn_is_taken_the_next_one_of_its_tenant_is_rung() -> None:
+    bench = Bench()
+
+    await build_announcer(bench, WaitingElsewhere()).ring_next(bench.conversation_id)
+
+    assert await bench.doorbells.next_ring([Lane.PAID], timeout_s=0.01) == "conv_next"
+
+
+async def test_a_turn_goes_on_although_the_next_one_can_not_be_rung() -> None:
+    bench = Bench()
+
+    await build_announcer(bench, WaitingElsewhere(away=True)).ring_next(bench.conversation_id)
+
+    assert await bench.doorbells.next_ring([Lane.PAID], timeout_s=0.01) is None

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from chat_proc.stream.emitter import Emitter
 from chat_proc.turn.finish import build_status_after
 from chat_proc.turn.patience import Patience
-from everturn.errors import Unavailable
+from everturn.errors import EverturnError, Unavailable
 from everturn.model.identity import lane_of
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import Claim, EventCursor, Lease
@@ -154,9 +154,17 @@ class Announcer:
         try:
             if ring_own:
                 await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
-            for ring in await self._sweeps.next_of_tenant(lease.conversation_id):
-                await self._doorbells.ring(ring.lane, ring.conversation_id)
         except Unavailable as error:
+            # The row stays; the sweeper rings for it.
+            _log.warning("own_bell_not_rung", error=str(error))
+        await self.ring_next(lease.conversation_id)
+
+    async def ring_next(self, conversation_id: ConversationId) -> None:
+        """Ring for the next turns of the conversation's tenant, where one was taken off its lane or has ended."""
+        try:
+            for ring in await self._sweeps.next_of_tenant(conversation_id):
+                await self._doorbells.ring(ring.lane, ring.conversation_id)
+        except EverturnError as error:
             # The row stays; the sweeper rings for it.
             _log.warning("next_turn_not_rung", error=str(error))
 

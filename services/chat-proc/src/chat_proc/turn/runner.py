@@ -209,6 +209,7 @@ class ClaimedTurn:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(emitter.run())
             tasks.create_task(manifests.run())
+            tasks.create_task(self._parts.announcer.ring_next(self._claim.lease.conversation_id))
             watching = tasks.create_task(self._watch(emitter))
             try:
                 return await self._run_work(turn_id, emitter, manifests)
