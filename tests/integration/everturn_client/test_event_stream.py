@@ -3,12 +3,14 @@
 import asyncio
 import random
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
 
 from everturn.model import block_bodies as bodies
+from everturn.model.leases import ORIGIN
 from everturn.model.turns import Outcome
 from everturn.testing.stories import Story
 from everturn.wire.events import ConvStatus, Envelope
@@ -83,6 +85,20 @@ async def test_without_a_cursor_it_resumes_from_the_snapshot(server: "SmallServe
     resumed = [headers.get("last-event-id") for headers in server.sent("/events")]
     assert resumed[0] is None
     assert resumed[1] is None or resumed[1] >= str(server.story.pages[0].cursor)
+
+
+async def test_after_a_snapshot_from_before_the_first_event_it_asks_for_another_one(server: "SmallServer") -> None:
+    tell(server.story)
+    server.snapshot_page = 0
+    server.story.pages[0] = replace(server.story.pages[0], cursor=ORIGIN)
+    server.stream_faults = [f"bytes:{cut}" for cut in range(300, 2_400, 150)]
+
+    await read_ids(server, None)
+
+    asked = [headers.get("last-event-id") for headers in server.sent("/events")]
+    assert len(asked) > 2
+    # What is kept of the stream may begin later than that snapshot.
+    assert "0-0" not in asked
 
 
 async def test_a_server_going_away_is_left_and_asked_again_in_its_time(server: "SmallServer") -> None:
