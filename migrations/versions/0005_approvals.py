@@ -1,5 +1,6 @@
-"""Places in the queue. Conversations that a person named or judged are kept like those that were talked in, and expire
-one by one. Run before the deploy that uses it: services of the version before go on. Forward only."""
+"""Calls that a person is asked about first, and places in the queue. Conversations that a person named or judged are
+kept like those that were talked in, and expire one by one. Run before the deploy that uses it: services of the version
+before go on, as long as no tool asks. Forward only."""
 
 from pathlib import Path
 
@@ -11,9 +12,14 @@ revision = "0005"
 down_revision = "0004"
 
 SQL = Path(__file__).parents[1] / "sql"
-SCRIPTS: tuple[str, ...] = ("retention", "queue")
+SCRIPTS: tuple[str, ...] = ("retention", "queue", "approvals")
 """Files of sql/0005, in the order they run."""
 DEFINER_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "wake_turn": ("everturn_ingress",),
+    "answer_approval": ("everturn_ingress",),
+    "park_turn": ("everturn_worker",),
+    "expire_approvals": ("everturn_worker",),
+    "erase_conversation": ("everturn_ingress",),
     "due_conversations": ("everturn_worker",),
     "expire_conversation": ("everturn_worker",),
     "queue_positions": ("everturn_ingress",),

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Iterable
 
+from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.closing import ClosingCall
 from chat_proc.agent.compaction.compacting import Compactor
 from chat_proc.agent.execution import ToolRunner
@@ -45,6 +46,7 @@ from everturn.testing.files.artifacts import MemoryArtifacts
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.recall.conversation_reader import MemoryConversationReader
+from everturn.testing.runs.approvals import MemoryApprovals
 from everturn.testing.scripted_model import Script, ScriptedModel
 from everturn.testing.sequential_ids import SequentialIds
 from everturn.testing.streams.doorbells import MemoryDoorbells
@@ -233,6 +235,7 @@ class BenchWorker:
         self.bench = bench
         self.gate = gate
         self.leases = MemoryLeases(bench.platform, owner=owner, ttl_s=LEASE_S)
+        self.approvals = MemoryApprovals(bench.platform, owner=owner)
         self.timelines = GatedTimelines(MemoryTimelines(bench.platform), gate, bench.keep_snapshot)
         self.writer = GatedEvents(bench.events, gate, bench.note_published)
         self.current: ClaimedTurn | None = None
@@ -245,6 +248,7 @@ class BenchWorker:
                 timelines=self.timelines,
                 writer=self.writer,
                 artifacts=MemoryArtifacts(bench.platform),
+                approvals=self.approvals,
                 objects=bench.objects,
                 loop=build_loop(bench, gate, failpoints),
                 announcer=Announcer(
@@ -336,6 +340,7 @@ def build_loop(bench: Bench, gate: Gate, failpoints: Failpoints) -> AgentLoop:
             redactor=bench.redactor,
             monotonic=bench.clock.monotonic,
         ),
+        gate=ApprovalGate(bench.registry, redactor=bench.redactor),
         limits=bench.limits,
         next_turn_id=bench.ids.turn,
         failpoints=failpoints,

@@ -57,6 +57,7 @@ class DemoTool:
         takes_code: bool = False,
         strategy: Strategy = "unknown",
         in_programs: bool = False,
+        requires_approval: bool = False,
     ) -> None:
         self.spec = ToolSpec(
             tool_id=name,
@@ -69,6 +70,7 @@ class DemoTool:
             cancellable=cancellable,
             timeout_s=timeout_s,
             in_programs=in_programs,
+            requires_approval=requires_approval,
         )
         self.calls: Counter[str] = Counter()
         self.effects: Counter[str] = Counter()

@@ -26,6 +26,12 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
         commands.add_parser("signal", parents=[shared], help="say something to a running turn, or tell of an event")
     )
 
+    answer = commands.add_parser("answer", parents=[shared], help="allow a call that waits for you, or refuse it")
+    answer.add_argument("approval", metavar="APPROVAL", help="the approval's id (appr_…), which chat and show print")
+    answer.add_argument("kind", choices=["approve", "deny"])
+    answer.add_argument("reason", nargs="?", default="", help="what the agent is told with it")
+    answer.add_argument("--conversation", metavar="ID", help="its conversation (the last one you talked with)")
+
     listing = commands.add_parser("conversations", parents=[shared], help="list your conversations")
     listing.add_argument("--limit", type=_positive, default=20, help="how many (20)")
 

@@ -19,6 +19,7 @@ from everturn_client.errors import TooMuch, Unreachable
 from everturn_client.settings import ClientSettings, load_settings
 from everturn_client.terminal.chat import NEW, Chat, ChatOptions
 from everturn_client.terminal.commands import (
+    run_answer,
     run_conversations,
     run_download,
     run_feedback,
@@ -82,6 +83,11 @@ async def _run(arguments: argparse.Namespace, settings: ClientSettings, screen: 
                     what=event if arguments.kind == "event" else arguments.kind,
                     files=arguments.files,
                     target_turn_id=arguments.turn,
+                )
+            case "answer":
+                conversation = arguments.conversation or _load_last(memory)
+                await run_answer(
+                    client, screen, conversation, arguments.approval, kind=arguments.kind, reason=arguments.reason
                 )
             case "conversations":
                 await run_conversations(client, screen, limit=arguments.limit)

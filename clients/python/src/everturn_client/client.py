@@ -156,6 +156,16 @@ class EverturnClient:
         fields = {"kind": kind, "text": text, "target_turn_id": target_turn_id}
         return await self._send_signal(conversation_id, fields, files)
 
+    async def answer_approval(
+        self, conversation_id: str, approval_id: str, kind: Literal["approve", "deny"], reason: str = ""
+    ) -> AcceptedSignal:
+        """Say whether a call may be made. Turns show what is asked as `approvals`, those that wait as `pending`.
+
+        Raises ProblemError: 404 for an approval that this conversation has not, 409 when it was settled otherwise.
+        """
+        fields = {"kind": kind, "text": reason, "approval_id": approval_id}
+        return await self._send_signal(conversation_id, fields, ())
+
     async def send_event(
         self,
         conversation_id: str,

@@ -1,7 +1,6 @@
 """Puts a worker together: the only module that chooses drivers, models, tools and sandbox, and says why."""
 
 import importlib
-import json
 import os
 import secrets
 import socket
@@ -12,6 +11,7 @@ from functools import partial
 
 import structlog
 
+from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.closing import ClosingCall
 from chat_proc.agent.compaction.compacting import Compactor
 from chat_proc.agent.compaction.summarizing import SUMMARY_ROLE
@@ -53,6 +53,7 @@ from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
 from chat_proc.worker.pace import Pace
 from chat_proc.worker.presence import PresenceTask
+from chat_proc.worker.readiness import Readiness
 from chat_proc.worker.retention import RetentionJob
 from chat_proc.worker.slots import Slots
 from chat_proc.worker.sweeper import Sweeper
@@ -74,6 +75,7 @@ from everturn.postgres.life.retention import PostgresRetention
 from everturn.postgres.memory.index import PostgresSnippetIndex
 from everturn.postgres.memory.search import PostgresMemorySearch
 from everturn.postgres.memory.user_memories import PostgresUserMemories
+from everturn.postgres.runs.approvals import PostgresApprovals
 from everturn.postgres.runs.effects import PostgresEffects
 from everturn.postgres.sweeps import PostgresSweeps
 from everturn.postgres.timelines import PostgresTimelines
@@ -100,35 +102,6 @@ PROGRAM_GRACE_S = 0.5
 WORKER_ID_BYTES = 8
 STRAGGLERS_S = 2.0
 """What tool calls that ignored their cancellation get at the worker's end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """What this worker chose, for the operator."""
-
-    model: str
-    model_why: str
-    sandbox: str
-    sandbox_why: str
-    embedder: str
-    embedder_why: str
-    lexical_only: bool
-    """Memory search compares words, not meanings."""
-
-    def line(self) -> str:
-        """One line of JSON, as the supervisor of processes reads it."""
-        return json.dumps(
-            {
-                "ready": True,
-                "model": self.model,
-                "why": self.model_why,
-                "sandbox": self.sandbox,
-                "sandbox_why": self.sandbox_why,
-                "embedder": self.embedder,
-                "embedder_why": self.embedder_why,
-                "lexical_only": self.lexical_only,
-            }
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +292,7 @@ def build_loop(
         ),
         closing=ClosingCall(generator),
         tools=ToolRunner(tools.registry, failpoints, ResultKeeper(objects), stragglers=stragglers, redactor=redactor),
+        gate=ApprovalGate(tools.registry, timeout_s=settings.approval_timeout_s, redactor=redactor),
         limits=limits,
         next_turn_id=ids.turn,
         failpoints=failpoints,
@@ -357,6 +331,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         timelines=timelines,
         writer=wire.event_writer,
         artifacts=PostgresArtifacts(database),
+        approvals=PostgresApprovals(database),
         objects=drivers.objects,
         loop=loop,
         announcer=announcer,
@@ -365,13 +340,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         failpoints=failpoints,
         pruning=PrunePolicy(ttl_s=settings.cache_ttl_s),
     )
-    indexer = Indexer(
-        index=PostgresSnippetIndex(database),
-        embedder=drivers.embedder,
-        objects=drivers.objects,
-        reads_as_text=is_text,
-        failpoints=failpoints,
-    )
+    indexer = build_indexer(drivers, failpoints)
     heartbeat = Heartbeat(leases, clock, lease_s=settings.lease_s)
     claim_loop = ClaimLoop(
         leases=leases,
@@ -387,6 +356,17 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
     sweeper = Sweeper(sweeps, wire.doorbells, clock, lease_s=settings.lease_s)
     tasks = claim_loop, heartbeat, sweeper, indexer, build_retention(settings, drivers)
     return Worker(*tasks, presence=drivers.presence, deadline_s=settings.drain_timeout_s)
+
+
+def build_indexer(drivers: Drivers, failpoints: Failpoints) -> Indexer:
+    """What makes ended turns searchable."""
+    return Indexer(
+        index=PostgresSnippetIndex(drivers.database),
+        embedder=drivers.embedder,
+        objects=drivers.objects,
+        reads_as_text=is_text,
+        failpoints=failpoints,
+    )
 
 
 def build_retention(settings: WorkerSettings, drivers: Drivers) -> RetentionJob:

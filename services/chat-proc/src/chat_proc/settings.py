@@ -123,6 +123,13 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
     turn_wall_time_s: float = Field(
         default=1800.0, gt=0, validation_alias="TURN_WALL_TIME_S", description="Seconds a turn may take."
     )
+    approval_timeout_s: float = Field(
+        default=86_400.0,
+        gt=0,
+        le=2_592_000.0,
+        validation_alias="APPROVAL_TIMEOUT_S",
+        description="Seconds a person has to answer whether a tool may be called. At most 30 days.",
+    )
     turn_tokens: int = Field(
         default=2_000_000, ge=1, validation_alias="TURN_TOKENS", description="Tokens a turn may use, input and output."
     )

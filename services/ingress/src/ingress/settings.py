@@ -291,7 +291,7 @@ class IngressSettings(LimitSettings):
 
     @property
     def taken_events(self) -> frozenset[str]:
-        return frozenset(self.event_kinds.split(",")) - {"followup", "steer", "cancel"}
+        return frozenset(self.event_kinds.split(",")) - {"followup", "steer", "cancel", "approve", "deny"}
 
     @property
     def has_keys(self) -> bool:

@@ -51,6 +51,7 @@ async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]
         usage=await timelines.load_usage(ANN, row.id),
         manifests=ManifestKeeper(bench.objects, bench.conversation_id, row.id),
         lease_age_s=lambda: 0.0,
+        approvals=worker.approvals,
         patience=Patience((0.0,)),
     )
     return turn, emitter

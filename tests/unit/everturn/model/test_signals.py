@@ -6,7 +6,14 @@ from everturn.testing.fixed_clock import BEGINNING
 
 
 def test_the_words_are_those_of_the_api() -> None:
-    assert [kind.value for kind in SignalKind] == ["followup", "steer", "cancel", "event"]
+    assert [kind.value for kind in SignalKind] == [
+        "followup",
+        "steer",
+        "cancel",
+        "event",
+        "approve",
+        "deny",
+    ]
     assert {state.value for state in SignalState} == {
         "accepted",
         "applied",

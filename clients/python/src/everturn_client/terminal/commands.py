@@ -77,6 +77,20 @@ async def run_signal(
     screen.say(f"Signal{name} {accepted.receipt.state} for {place}.", "good")
 
 
+async def run_answer(
+    client: EverturnClient,
+    screen: Screen,
+    conversation_id: str,
+    approval_id: str,
+    *,
+    kind: Literal["approve", "deny"],
+    reason: str,
+) -> None:
+    """Answer an approval and say what became of it."""
+    accepted = await client.answer_approval(conversation_id, approval_id, kind, reason)
+    screen.say(f"Answer {accepted.receipt.state} for turn {accepted.turn_id}.", "good")
+
+
 async def run_feedback(
     client: EverturnClient,
     screen: Screen,

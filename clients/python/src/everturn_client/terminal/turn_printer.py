@@ -8,6 +8,7 @@ from everturn.wire.events import ChatCompaction
 from everturn.wire.views import StepView, TextView, TurnView
 from everturn_client.terminal.screen import Piece, Tone
 from everturn_client.terminal.wording import (
+    render_approval,
     render_compaction,
     render_counts,
     render_end,
@@ -32,6 +33,7 @@ class TurnPrinter:
         self._steps: dict[str, str] = {}
         self._plans: dict[str, PlanSnapshot] = {}
         self._signals: dict[str, str] = {}
+        self._approvals: dict[str, str] = {}
         self._line_key: _Key | None = None
         self._line_tone: Tone | None = None
         self._has_ended = False
@@ -62,6 +64,10 @@ class TurnPrinter:
             if self._plans.get(plan.plan_id) != plan:
                 self._plans[plan.plan_id] = plan
                 yield from self._say(render_plan(plan))
+        for approval in turn.approvals:
+            if self._approvals.get(approval.approval_id) != approval.state:
+                self._approvals[approval.approval_id] = approval.state
+                yield from self._say(render_approval(approval))
         for signal in turn.signals:
             if self._signals.get(signal.signal_id) != signal.state:
                 self._signals[signal.signal_id] = signal.state

@@ -1,13 +1,15 @@
 """How things of a conversation are called in a terminal."""
 
+import json
 from collections.abc import Sequence
 
 from everturn.model.plans import PlanSnapshot, StepStatus
 from everturn.wire.events import ChatCompaction
-from everturn.wire.views import CitationView, ConversationView, FileView, SignalView, StepView, TurnView
+from everturn.wire.views import ApprovalView, CitationView, ConversationView, FileView, SignalView, StepView, TurnView
 
 _MARKS = {StepStatus.PENDING: "□", StepStatus.IN_PROGRESS: "…", StepStatus.DONE: "✓", StepStatus.FAILED: "✗"}
 MAX_LINE_CHARS = 200
+MAX_PARAMS_CHARS = 16_000
 
 
 def render_step(step: StepView) -> str:
@@ -26,6 +28,19 @@ def render_plan(plan: PlanSnapshot) -> str:
     steps = [f"  {_MARKS[step.status]} {step.n}. {one_line(step.label)}" for step in plan.steps]
     status = "" if plan.status == "open" else f" ({plan.status})"
     return "\n".join([f"Plan{status}:", *steps])
+
+
+def render_approval(approval: ApprovalView) -> str:
+    """What is asked, whole, and how to answer; or one line for what became of the question."""
+    if approval.state != "pending":
+        reason = f": {one_line(approval.reason)}" if approval.reason else ""
+        return f"· {one_line(approval.tool_id)} {approval.state}{reason}"
+    params = one_line(json.dumps(approval.params, ensure_ascii=False), max_chars=MAX_PARAMS_CHARS)
+    cut = " (cut)" if approval.cut else ""
+    return (
+        f"? May {one_line(approval.tool_id)} be called? {params}{cut}\n"
+        f"  everturn answer {approval.approval_id} approve|deny   (until {approval.expires_at})"
+    )
 
 
 def render_signal(signal: SignalView) -> str:
@@ -109,7 +124,7 @@ def render_duration(duration_ms: int) -> str:
     return f"{duration_ms} ms" if duration_ms < 1000 else f"{duration_ms / 1000:.1f} s"
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, *, max_chars: int = MAX_LINE_CHARS) -> str:
     """The text without line breaks, cut to a line."""
     line = " ".join(text.split())
-    return line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1] + "…"
+    return line if len(line) <= max_chars else line[: max_chars - 1] + "…"

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from everturn.model.artifacts import Artifact
-from everturn.model.ids import SignalId
+from everturn.model.ids import ApprovalId, SignalId
 from everturn.model.llm.sources import Citation
 from everturn.model.plans import PlanSnapshot
 from everturn.model.problems import Problem
@@ -146,6 +146,28 @@ class ToolResultBody(Body):
     whole: StoredText | None = None
     untrusted: bool = False
     parent: str | None = None
+
+
+class ApprovalRequestBody(Body):
+    """A person is asked before the call is made. `params` are what they are shown, without secrets; `cut` says that it
+    is not all of them. `args_hash` is over the tool and the exact parameters. `expires_at` is by the database's clock.
+    """
+
+    approval_id: ApprovalId
+    tool_id: str
+    params: dict[str, Any]
+    args_hash: str
+    expires_at: str
+    cut: bool = False
+
+
+class ApprovalOutcomeBody(Body):
+    """What became of the question. `signal_id` and `reason` are those of a person's answer."""
+
+    approval_id: ApprovalId
+    state: Literal["approved", "denied", "expired", "withdrawn"]
+    reason: str = ""
+    signal_id: SignalId | None = None
 
 
 class PlanBody(Body):

@@ -35,6 +35,8 @@ class BlockType(StrEnum):
     TOOL_CALL = "react.tool.call"
     TOOL_CODE = "react.tool.code"
     TOOL_RESULT = "react.tool.result"
+    APPROVAL_REQUEST = "approval.request"
+    APPROVAL_OUTCOME = "approval.outcome"
     PLAN = "react.plan"
     PLAN_ACK = "react.plan.ack"
     PLAN_HISTORY = "react.plan.history"
@@ -77,6 +79,8 @@ BODY_OF: dict[BlockType, type[Body]] = {
     BlockType.TOOL_CALL: bodies.ToolCallBody,
     BlockType.TOOL_CODE: bodies.ToolCodeBody,
     BlockType.TOOL_RESULT: bodies.ToolResultBody,
+    BlockType.APPROVAL_REQUEST: bodies.ApprovalRequestBody,
+    BlockType.APPROVAL_OUTCOME: bodies.ApprovalOutcomeBody,
     BlockType.PLAN: bodies.PlanBody,
     BlockType.PLAN_ACK: bodies.PlanAckBody,
     BlockType.PLAN_HISTORY: bodies.PlanHistoryBody,
@@ -130,6 +134,8 @@ def author_of(kind: BlockType) -> Author:
             | BlockType.DEFERRAL
             | BlockType.RANGE_SUMMARY
             | BlockType.SYSTEM_MESSAGE
+            | BlockType.APPROVAL_REQUEST
+            | BlockType.APPROVAL_OUTCOME
             | BlockType.EXIT
         ):
             return Author.RUNTIME

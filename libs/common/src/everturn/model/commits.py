@@ -5,7 +5,8 @@ from enum import StrEnum
 
 from everturn.model.artifacts import Artifact
 from everturn.model.blocks import Block
-from everturn.model.ids import CallId, SignalId, TurnId
+from everturn.model.calls.approvals import ApprovalRequest
+from everturn.model.ids import ApprovalId, CallId, SignalId, TurnId
 from everturn.model.leases import EventCursor
 from everturn.model.llm.source_pool import SourceChange
 from everturn.model.problems import Problem
@@ -89,7 +90,10 @@ class TurnClose:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One transaction of a lease holder. `cursor` is the last event id given out so far."""
+    """One transaction of a lease holder. `cursor` is the last event id given out so far.
+
+    `requests` are approvals that a person is asked for from now on; `withdrawn` are asked no more.
+    """
 
     turn_id: TurnId
     blocks: tuple[Block, ...]
@@ -99,4 +103,6 @@ class Commit:
     artifacts: tuple[Artifact, ...] = ()
     signals: tuple[SignalChange, ...] = ()
     sources: tuple[SourceChange, ...] = ()
+    requests: tuple[ApprovalRequest, ...] = ()
+    withdrawn: tuple[ApprovalId, ...] = ()
     close: TurnClose | None = None

@@ -13,6 +13,7 @@ class ConversationState(StrEnum):
     IDLE = "idle"
     QUEUED = "queued"
     RUNNING = "running"
+    WAITING = "waiting"
     ERROR = "error"
 
 

@@ -12,9 +12,10 @@ CallId = NewType("CallId", str)
 ArtifactId = NewType("ArtifactId", str)
 SignalId = NewType("SignalId", str)
 PlanId = NewType("PlanId", str)
+ApprovalId = NewType("ApprovalId", str)
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-_ID = re.compile(rf"(conv|turn|call|art|sig|plan|exec)_{_UUID}", re.ASCII)
+_ID = re.compile(rf"(conv|turn|call|art|sig|plan|exec|appr)_{_UUID}", re.ASCII)
 
 
 def make_id(prefix: str, unix_ms: int, entropy: bytes) -> str:

@@ -6,16 +6,21 @@ from enum import StrEnum
 from typing import Any
 
 from everturn.model.artifacts import Artifact
-from everturn.model.ids import SignalId, TurnId
+from everturn.model.ids import ApprovalId, SignalId, TurnId
 
 
 class SignalKind(StrEnum):
-    """FOLLOWUP adds work, STEER redirects (a blank one stops), CANCEL ends the turn, EVENT tells of things outside."""
+    """FOLLOWUP adds work, STEER redirects (a blank one stops), CANCEL ends the turn, EVENT tells of things outside.
+
+    APPROVE and DENY answer an approval that the turn waits for.
+    """
 
     FOLLOWUP = "followup"
     STEER = "steer"
     CANCEL = "cancel"
     EVENT = "event"
+    APPROVE = "approve"
+    DENY = "deny"
 
 
 class SignalState(StrEnum):
@@ -33,6 +38,10 @@ class SignalState(StrEnum):
     RETRACTED = "retracted"
 
 
+ANSWER_KINDS = frozenset({SignalKind.APPROVE, SignalKind.DENY})
+"""What answers an approval."""
+CONTROL_KINDS = frozenset({SignalKind.STEER, SignalKind.CANCEL})
+"""What stops the calls that have not begun yet, and ends a turn's wait for a person."""
 MAX_EVENT_CREDIT = 3
 """Rounds that one external event may add to its turn."""
 MAX_PAYLOAD_BYTES = 16 * 1024
@@ -58,7 +67,7 @@ class Signal:
     """One signal row. `round` says where it was applied; `promoted_to` which turn it became.
 
     `turn_id` is None for an event that came to a conversation at rest and waits for its next turn. `event` is there
-    exactly when the kind is EVENT.
+    exactly when the kind is EVENT, `approval_id` when it is APPROVE or DENY; `text` is the reason of these.
     """
 
     id: SignalId
@@ -71,6 +80,7 @@ class Signal:
     round: int | None = None
     promoted_to: TurnId | None = None
     event: ExternalEvent | None = None
+    approval_id: ApprovalId | None = None
 
     @property
     def is_record(self) -> bool:

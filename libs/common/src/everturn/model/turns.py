@@ -13,17 +13,18 @@ from everturn.model.signals import ExternalEvent
 
 
 class TurnStatus(StrEnum):
-    """QUEUED and RUNNING are open; the others are terminal."""
+    """QUEUED, RUNNING and WAITING (for a person) are open; the others are terminal."""
 
     QUEUED = "queued"
     RUNNING = "running"
+    WAITING = "waiting"
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
 
     @property
     def is_open(self) -> bool:
-        return self in (TurnStatus.QUEUED, TurnStatus.RUNNING)
+        return self in (TurnStatus.QUEUED, TurnStatus.RUNNING, TurnStatus.WAITING)
 
 
 class Outcome(StrEnum):

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from everturn.errors import Conflict, Invalid
 from everturn.model.identity import Lane, Principal
-from everturn.model.ids import ConversationId, SignalId, TurnId
+from everturn.model.ids import ApprovalId, ConversationId, SignalId, TurnId
 from everturn.model.limits.queue_position import QueuePosition
 from everturn.model.signals import ExternalEvent, Signal, SignalKind, SignalState
 from everturn.model.uploads import Upload
@@ -53,10 +53,10 @@ class IncomingMessage:
 
 @dataclass(frozen=True, slots=True)
 class IncomingSignal:
-    """A followup, steer or cancel said on purpose, or an external event.
+    """A followup, steer or cancel said on purpose, an external event, or the answer to an approval.
 
     `signal_id` and `turn_id` are fresh ids; the second is for the turn that a reactive event opens, and for the paths
-    of the files of an event that waits for a turn. Only events need it.
+    of the files of an event that waits for a turn. Only events need it. `approval_id` is there for answers only.
     """
 
     signal_id: SignalId
@@ -66,6 +66,7 @@ class IncomingSignal:
     target_turn_id: TurnId | None = None
     event: ExternalEvent | None = None
     turn_id: TurnId | None = None
+    approval_id: ApprovalId | None = None
 
 
 MAX_OPEN_SIGNALS = 64
@@ -134,6 +135,10 @@ class Inbox(Protocol):
 
         With no turn open a reactive event opens one, and one to be recorded waits for the next; anything else, and an
         event with a target, raises Conflict. Raises NotFound, InboxFull, TenantFull, KeyReused, KeyBusy.
+
+        The first answer to an approval counts. The same answer again gets the first one's receipt; another, or one that
+        comes too late, raises Conflict, one to an approval that this conversation does not have NotFound. An answer, a
+        steer and a cancel wake the turn that waits; what else is said waits with it.
         """
         ...
 
@@ -144,11 +149,14 @@ class Inbox(Protocol):
     async def save_signal_text(
         self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId, text: str
     ) -> Signal:
-        """Edit a signal that is still ACCEPTED. Raises Conflict when it is not."""
+        """Edit a signal that is still ACCEPTED. Raises Conflict when it is not, or answers an approval."""
         ...
 
     async def retract_signal(
         self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId
     ) -> Signal:
-        """Take back a signal that is still ACCEPTED. Raises Conflict when it is not. Retracting twice is fine."""
+        """Take back a signal that is still ACCEPTED. Retracting twice is fine.
+
+        Raises Conflict when it is not ACCEPTED any more, or answers an approval.
+        """
         ...

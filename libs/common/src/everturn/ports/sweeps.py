@@ -21,7 +21,8 @@ class Sweeps(Protocol):
     async def due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
         """Queued turns whose doorbell is older than 5 s (doubling to 60 s), open turns whose lease expired, and ended
         turns that nobody announced and nobody holds. Marks them as rung now, within each tenant's share of a lane.
-        Without `takeovers` turns of expired leases are left out."""
+        Without `takeovers` turns of expired leases are left out. A turn that waits for a person is left alone until its
+        approval's time is up: that expires here, and the turn is rung for."""
         ...
 
     async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:

@@ -72,7 +72,8 @@ class Timelines(Protocol):
         """Write all of it or nothing; returns the conversation's inbox_seq.
 
         Raises StaleFence; InboxMoved when `commit.close` has seen less than the database, or a signal that the commit
-        applies was edited or taken back meanwhile; OutOfOrder when the blocks don't follow the last stored one.
+        applies was edited or taken back meanwhile, or an approval that it withdraws was settled; OutOfOrder when the
+        blocks don't follow the last stored one. A close withdraws what is still pending.
         After Unavailable the same commit may be tried again: if it had been written, it is not written twice.
         A close sets the turn's and the conversation's state, settles effects that are still intended and resets
         `attempt`; any other commit sets `attempt` to 0.

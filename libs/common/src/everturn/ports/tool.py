@@ -37,6 +37,7 @@ class ToolSpec:
 
     Programs of the sandbox may call a tool only where `in_programs` says so, the loop only where `in_loop` does.
     `returns` says what a program gets from it. What an `untrusted` tool gives was written by strangers.
+    A person is asked before each call of the loop to one that `requires_approval`; programs can't call such a tool.
     """
 
     tool_id: str
@@ -54,6 +55,7 @@ class ToolSpec:
     in_loop: bool = True
     returns: str = "text"
     untrusted: bool = False
+    requires_approval: bool = False
 
 
 class SourcePool(Protocol):

@@ -13,6 +13,7 @@ from everturn.ports.timelines import InboxMoved
 from everturn.postgres.artifacts import append_artifacts
 from everturn.postgres.database import Connection
 from everturn.postgres.rows import build_request_json, read_payload, read_promoted, read_request, storable
+from everturn.postgres.runs.approvals import save_approvals
 from everturn.postgres.sources import save_sources
 
 _APPEND = """
@@ -56,6 +57,7 @@ SELECT $2, conversation_id, tenant, project, user_id, ordinal + 1, lane, roles, 
 def holds_blocks_only(commit: Commit) -> bool:
     """Whether append_blocks alone, which is one round trip and its own transaction, writes all of it."""
     rows = (commit.effects, commit.usage, commit.artifacts, commit.signals, commit.sources)
+    rows += (commit.requests, commit.withdrawn)
     told = any(isinstance(block.body, FeedbackBody) for block in commit.blocks)
     return commit.close is None and not any(rows) and not told
 
@@ -90,6 +92,7 @@ async def append_commit(transaction: Connection, lease: Lease, commit: Commit) -
     """All of a commit, in the open transaction. Returns inbox_seq; raises as Timelines.commit does."""
     inbox_seq = await append_blocks(transaction, lease, commit)
     await _save_signals(transaction, commit, inbox_seq)
+    await save_approvals(transaction, lease, commit, inbox_seq)
     await _save_told_feedback(transaction, commit)
     await _append_ledgers(transaction, lease, commit)
     await append_artifacts(transaction, lease.principal, lease.conversation_id, commit.artifacts)

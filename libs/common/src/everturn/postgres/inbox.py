@@ -6,7 +6,7 @@ from everturn.errors import Conflict, NotFound
 from everturn.model.artifacts import Artifact
 from everturn.model.identity import Lane, Principal, lane_of
 from everturn.model.ids import ConversationId, SignalId, TurnId
-from everturn.model.signals import Signal, SignalKind, SignalState, ref_kind
+from everturn.model.signals import CONTROL_KINDS, Signal, SignalKind, SignalState, ref_kind
 from everturn.model.turns import RequestEvent, TurnRequest
 from everturn.model.uploads import UploadPlace, build_attachments
 from everturn.ports.inbox import (
@@ -31,6 +31,7 @@ from everturn.postgres.rows import (
     read_receipt,
     read_signal,
 )
+from everturn.postgres.runs.approvals import answer_approval
 from everturn.postgres.runs.queue import load_positions
 
 _CREATE = "INSERT INTO conversation (id, tenant, project, user_id, bundle_id) VALUES ($1, $2, $3, $4, $5)"
@@ -42,7 +43,9 @@ INSERT INTO turn (id, conversation_id, tenant, project, user_id, lane, roles, re
 SELECT $1, $2, $3, $4, $5, $6, $7, $8, COALESCE(max(ordinal), 0) + 1 FROM turn WHERE conversation_id = $2
 """
 _QUEUE = "UPDATE conversation SET state = 'queued', last_activity_at = clock_timestamp() WHERE id = $1"
-_FIND_OPEN = "SELECT id, status, lane FROM turn WHERE conversation_id = $1 AND status IN ('queued', 'running')"
+_FIND_OPEN = """
+SELECT id, status, lane FROM turn WHERE conversation_id = $1 AND status IN ('queued', 'running', 'waiting')
+"""
 _COUNT_WAITING = """
 SELECT count(*) FROM signal WHERE turn_id = $1 AND state = 'accepted' AND (kind = 'cancel') = $2
 """
@@ -104,7 +107,9 @@ class PostgresInbox:
             if replayed is not None:
                 return replayed
             conversation = await _enter(transaction, conversation_id)
-            if signal.event is not None and signal.target_turn_id is None and _is_at_rest(conversation):
+            if signal.approval_id is not None:
+                receipt = await _append_answer(transaction, principal, conversation_id, signal, conversation)
+            elif signal.event is not None and signal.target_turn_id is None and _is_at_rest(conversation):
                 receipt = await self._accept_event(transaction, principal, conversation_id, signal, conversation)
             else:
                 receipt = await _append_signal(transaction, principal, conversation_id, signal, conversation)
@@ -123,6 +128,7 @@ class PostgresInbox:
             signal = await _load_signal(transaction, conversation_id, signal_id)
             if signal.state is not SignalState.ACCEPTED:
                 raise Conflict(f"The signal is {signal.state.value} already.")
+            _check_no_answer(signal)
             payload = build_payload_json(text, signal.attachments, signal.event)
             await transaction.execute("UPDATE signal SET payload = $2 WHERE id = $1", signal_id, payload)
         return replace(signal, text=text)
@@ -135,6 +141,7 @@ class PostgresInbox:
             signal = await _load_signal(transaction, conversation_id, signal_id)
             if signal.state not in (SignalState.ACCEPTED, SignalState.RETRACTED):
                 raise Conflict(f"The signal is {signal.state.value} already.")
+            _check_no_answer(signal)
             await transaction.execute("UPDATE signal SET state = 'retracted' WHERE id = $1", signal_id)
         return replace(signal, state=SignalState.RETRACTED)
 
@@ -247,13 +254,37 @@ async def _append_signal(
     await _check_room(transaction, turn_id, signal.kind)
     place = UploadPlace(principal, conversation_id, turn_id, (ref_kind(signal.kind, signal.event), signal.signal_id))
     attachments = build_attachments(signal.uploads, place)
-    # A running turn sees its inbox by itself; only the cancel of a queued one needs a worker to come.
-    ring = signal.kind is SignalKind.CANCEL and turn["status"] == "queued"
-    lane = Lane.CONTROL if ring else Lane(turn["lane"])
+    # A running turn sees its inbox by itself. A queued one that is cancelled needs a worker, so does one that wakes.
+    woken = signal.kind in CONTROL_KINDS and await transaction.fetchval("SELECT wake_turn($1)", conversation_id)
+    cancels = signal.kind is SignalKind.CANCEL
+    ring = woken or (cancels and turn["status"] == "queued")
+    lane = Lane.CONTROL if ring and cancels else Lane(turn["lane"])
     receipt = Receipt(conversation_id, turn_id, signal.signal_id, SignalState.ACCEPTED, ring=ring, lane=lane)
     await _insert_signal(transaction, principal, receipt, signal, attachments, inbox_seq=conversation["inbox_seq"])
     await append_artifacts(transaction, principal, conversation_id, attachments)
     return receipt
+
+
+async def _append_answer(
+    transaction: Connection,
+    principal: Principal,
+    conversation_id: ConversationId,
+    signal: IncomingSignal,
+    conversation: Row,
+) -> Receipt:
+    """An answer is told to the turn as a signal; one that was given before has its signal already."""
+    if signal.approval_id is None:
+        raise Conflict("No approval is named.")
+    receipt = await answer_approval(transaction, conversation_id, signal, signal.approval_id)
+    if not receipt.replayed:
+        await _insert_signal(transaction, principal, receipt, signal, (), inbox_seq=conversation["inbox_seq"])
+    return receipt
+
+
+def _check_no_answer(signal: Signal) -> None:
+    """What a tool may be doing already can't be taken back."""
+    if signal.approval_id is not None:
+        raise Conflict("The answer to an approval can't be changed.")
 
 
 async def _insert_signal(
@@ -275,7 +306,7 @@ async def _insert_signal(
         receipt.turn_id,
         inbox_seq,
         signal.kind.value,
-        build_payload_json(signal.text, attachments, signal.event),
+        build_payload_json(signal.text, attachments, signal.event, signal.approval_id),
     )
 
 

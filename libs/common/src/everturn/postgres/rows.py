@@ -9,6 +9,7 @@ from everturn.model.artifacts import Artifact
 from everturn.model.blocks import Block, BlockType, parse_body
 from everturn.model.conversations import Conversation, ConversationState
 from everturn.model.feedback import Feedback, Reaction
+from everturn.model.ids import ApprovalId
 from everturn.model.leases import EventCursor, try_parse_cursor
 from everturn.model.problems import Problem
 from everturn.model.signals import ExternalEvent, Signal, SignalKind, SignalState
@@ -24,6 +25,7 @@ class SignalPayload:
     text: str
     attachments: tuple[Artifact, ...] = ()
     event: ExternalEvent | None = None
+    approval_id: ApprovalId | None = None
 
 
 _REQUEST = TypeAdapter(TurnRequest)
@@ -78,6 +80,7 @@ def read_signal(row: Row) -> Signal:
         round=row["round"],
         promoted_to=row["promoted_to"],
         event=payload.event,
+        approval_id=payload.approval_id,
     )
 
 
@@ -139,8 +142,13 @@ def read_payload(text: str) -> SignalPayload:
     return _PAYLOAD.validate_json(text)
 
 
-def build_payload_json(text: str, attachments: tuple[Artifact, ...], event: ExternalEvent | None = None) -> str:
-    return _PAYLOAD.dump_json(SignalPayload(text, attachments, event)).decode()
+def build_payload_json(
+    text: str,
+    attachments: tuple[Artifact, ...],
+    event: ExternalEvent | None = None,
+    approval_id: ApprovalId | None = None,
+) -> str:
+    return _PAYLOAD.dump_json(SignalPayload(text, attachments, event, approval_id)).decode()
 
 
 def read_receipt(text: str) -> Receipt:

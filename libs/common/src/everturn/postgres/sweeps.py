@@ -18,6 +18,8 @@ class PostgresSweeps:
 
     async def due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
         async with self._database.connection() as connection:
+            # Two statements, so that what the first one wakes is committed, and seen by the second.
+            await connection.fetchval("SELECT expire_approvals()")
             return _read_rings(await connection.fetch("SELECT * FROM due_doorbells($1, $2)", self._share, takeovers))
 
     async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:

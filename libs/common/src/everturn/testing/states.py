@@ -16,6 +16,6 @@ def comparable_state(state: StateView) -> StateView:
 
 
 def _comparable_turn(turn: TurnView) -> TurnView:
-    if turn.status in ("queued", "running"):
+    if turn.status in ("queued", "running", "waiting"):
         return turn.model_copy(update={"feedback": (), "sealed_round": 0, "rounds": 0})
     return turn.model_copy(update={"feedback": ()})

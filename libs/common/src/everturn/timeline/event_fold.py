@@ -5,10 +5,19 @@ from typing import TypeVar, assert_never
 
 from everturn.model.leases import ORIGIN, try_parse_cursor
 from everturn.model.plans import PlanSnapshot
-from everturn.timeline.view_parts import text_order
+from everturn.timeline.view_parts import text_order, withdraw_pending
 from everturn.wire import events
 from everturn.wire.events import Envelope
-from everturn.wire.views import CitationView, FileView, SignalView, StateView, StepView, TextView, TurnView
+from everturn.wire.views import (
+    ApprovalView,
+    CitationView,
+    FileView,
+    SignalView,
+    StateView,
+    StepView,
+    TextView,
+    TurnView,
+)
 
 _OPEN_STATES = ("accepted", "queued")
 _Item = TypeVar("_Item")
@@ -20,6 +29,7 @@ _TurnEvent = (
     | events.ChatCitations
     | events.ChatFollowups
     | events.ChatSignal
+    | events.ChatApproval
     | events.ChatComplete
     | events.ChatError
 )
@@ -85,6 +95,8 @@ def _fold_into_turn(turn: TurnView, data: _TurnEvent, round_number: int) -> Turn
             return turn.model_copy(update={"followups": items})
         case events.ChatSignal():
             return turn.model_copy(update={"signals": _put_signal(turn.signals, data)})
+        case events.ChatApproval():
+            return turn.model_copy(update={"approvals": _put_approval(turn.approvals, data, round_number)})
         case events.ChatComplete() | events.ChatError():
             return _end_turn(turn, data)
         case _:
@@ -93,7 +105,7 @@ def _fold_into_turn(turn: TurnView, data: _TurnEvent, round_number: int) -> Turn
 
 def is_open(turn: TurnView) -> bool:
     """Whether the turn goes on."""
-    return turn.status in ("queued", "running")
+    return turn.status in ("queued", "running", "waiting")
 
 
 def _fold_status(state: StateView, data: events.ConvStatus, *, is_hint: bool) -> StateView:
@@ -101,7 +113,7 @@ def _fold_status(state: StateView, data: events.ConvStatus, *, is_hint: bool) ->
     # A hint is read from the row and may arrive after the events of the turn that it calls queued or running.
     if is_hint and turn and (not is_open(turn) or (data.state == "queued" and turn.status != "queued")):
         return state
-    if not is_hint and turn and is_open(turn) and data.state in ("queued", "running"):
+    if not is_hint and turn and is_open(turn) and data.state in ("queued", "running", "waiting"):
         state = _put_turn(state, turn.model_copy(update={"status": data.state}))
     return state.model_copy(update={"conversation": state.conversation.model_copy(update={"state": data.state})})
 
@@ -116,6 +128,7 @@ def _start_turn(turn: TurnView | None, data: events.ChatStart) -> TurnView:
 def _end_turn(turn: TurnView, data: events.ChatComplete | events.ChatError) -> TurnView:
     if not is_open(turn):
         return turn
+    turn = turn.model_copy(update={"approvals": withdraw_pending(turn.approvals)})
     ended = {"rounds": data.rounds, "sealed_round": data.rounds, "usage": data.usage, "elapsed_ms": data.elapsed_ms}
     match data:
         case events.ChatError(problem=problem):
@@ -204,8 +217,19 @@ def _put_signal(signals: tuple[SignalView, ...], data: events.ChatSignal) -> tup
         round=data.round,
         promoted_to=data.promoted_to,
         event=data.event,
+        approval_id=data.approval_id,
     )
     return tuple(sorted(_put(signals, told, _signal_key), key=_signal_key))
+
+
+def _put_approval(
+    approvals: tuple[ApprovalView, ...], data: events.ChatApproval, round_number: int
+) -> tuple[ApprovalView, ...]:
+    present = next((each for each in approvals if each.approval_id == data.approval_id), None)
+    if present and present.state != "pending":
+        return approvals
+    told = ApprovalView(round=round_number, **data.model_dump(exclude={"type"}))
+    return _put(approvals, told, _approval_key)
 
 
 def _find_turn(state: StateView, turn_id: str | None) -> TurnView | None:
@@ -242,6 +266,10 @@ def _file_key(file: FileView) -> str:
 
 def _plan_key(plan: PlanSnapshot) -> str:
     return plan.plan_id
+
+
+def _approval_key(approval: ApprovalView) -> str:
+    return approval.approval_id
 
 
 def _signal_key(signal: SignalView) -> str:

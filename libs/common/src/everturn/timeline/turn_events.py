@@ -6,9 +6,18 @@ from everturn.model.block_bodies import CompletionBody
 from everturn.model.blocks import Block
 from everturn.model.turns import Turn, TurnUsage
 from everturn.timeline.view_parts import build_citation_view, build_file_view
-from everturn.wire.events import ChatCitations, ChatComplete, ChatError, ChatFollowups, ChatSignal, ChatStart, ChatStep
+from everturn.wire.events import (
+    ChatApproval,
+    ChatCitations,
+    ChatComplete,
+    ChatError,
+    ChatFollowups,
+    ChatSignal,
+    ChatStart,
+    ChatStep,
+)
 from everturn.wire.times import iso
-from everturn.wire.views import SignalView, StepView, TurnView
+from everturn.wire.views import ApprovalView, SignalView, StepView, TurnView
 
 
 def build_start_event(turn: Turn, *, tenant: str, project: str) -> ChatStart:
@@ -59,7 +68,13 @@ def build_signal_event(signal: SignalView) -> ChatSignal:
         round=signal.round,
         promoted_to=signal.promoted_to,
         event=signal.event,
+        approval_id=signal.approval_id,
     )
+
+
+def build_approval_event(approval: ApprovalView) -> ChatApproval:
+    """A question as it is now. The round travels in the envelope."""
+    return ChatApproval(**approval.model_dump(exclude={"round"}))
 
 
 def try_build_terminal_event(turn: TurnView) -> ChatComplete | ChatError | None:

@@ -11,18 +11,22 @@ from everturn.model.plans import PlanSnapshot
 from everturn.model.signals import Signal
 from everturn.model.turns import Turn
 from everturn.timeline.view_parts import (
+    build_asked_approval,
     build_citation_view,
     build_ended_step,
     build_feedback_view,
     build_file_view,
     build_folded_signal,
+    build_settled_approval,
     build_signal_view,
     build_started_step,
     build_written_text,
     text_order,
+    try_build_answer_signal,
+    withdraw_pending,
 )
 from everturn.wire.times import iso
-from everturn.wire.views import CitationView, FileView, SignalView, StepView, TextView, TurnView
+from everturn.wire.views import ApprovalView, CitationView, FileView, SignalView, StepView, TextView, TurnView
 
 _Decided = (
     bodies.ThinkingBody,
@@ -62,6 +66,7 @@ def build_turn_view(record: TurnRecord, *, tenant: str, project: str) -> TurnVie
         attachments=attachments,
         created_at=iso(turn.created_at),
         feedback=tuple(build_feedback_view(item) for item in record.feedback),
+        approvals=seen.approvals if turn.status.is_open else withdraw_pending(seen.approvals),
         **seen.fields(),
         **_end_fields(turn, seen),
     )
@@ -105,6 +110,7 @@ class _Seen:
         self._files: dict[str, FileView] = {}
         self._citations: dict[int, CitationView] = {}
         self._signals: dict[str, SignalView] = {}
+        self._approvals: dict[str, ApprovalView] = {}
         self._calls_in_round: dict[int, int] = {}
         self._notes_in_round: dict[int, int] = {}
         self._completion: bodies.CompletionBody | None = None
@@ -132,6 +138,10 @@ class _Seen:
                 self._add_call(block, body)
             case bodies.ToolResultBody() as body:
                 self._add_result(block, body)
+            case bodies.ApprovalRequestBody() as body:
+                self._approvals[body.approval_id] = build_asked_approval(block, body)
+            case bodies.ApprovalOutcomeBody() as body:
+                self._add_outcome(block, body)
             case bodies.PlanBody(plan=plan):
                 self._plans[plan.plan_id] = plan
             case bodies.SignalBody() | bodies.EventBody() as body:
@@ -146,6 +156,11 @@ class _Seen:
         """A row knows more than the block that folded it."""
         self._signals[signal.id] = build_signal_view(signal, tenant=self._tenant, project=self._project)
 
+    @property
+    def approvals(self) -> tuple[ApprovalView, ...]:
+        """In the order in which they were asked."""
+        return tuple(self._approvals.values())
+
     def fields(self) -> dict[str, Any]:
         """The fields of the view that blocks and signal rows decide. Signals stand in the order of their ids."""
         return {
@@ -159,6 +174,12 @@ class _Seen:
             "followups": self._completion.followups if self._completion else (),
             "sources_used": self._completion.sources_used if self._completion else (),
         }
+
+    def _add_outcome(self, block: Block, body: bodies.ApprovalOutcomeBody) -> None:
+        if (asked := self._approvals.get(body.approval_id)) is not None:
+            self._approvals[asked.approval_id] = build_settled_approval(asked, body)
+        if (answer := try_build_answer_signal(block, body)) is not None:
+            self._signals[answer.signal_id] = answer
 
     def _add_text(self, block: Block, text: str, *, channel: str, instance: int, marker: str = "") -> None:
         view = TextView(

@@ -1,19 +1,35 @@
 """The parts of a turn as a client sees them, made from stored values; views and events share them, so both agree."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal, cast
 from urllib.parse import quote
 
 from everturn.model.artifacts import Artifact
-from everturn.model.block_bodies import EventBody, SignalBody, ToolCallBody, ToolResultBody
+from everturn.model.block_bodies import (
+    ApprovalOutcomeBody,
+    ApprovalRequestBody,
+    EventBody,
+    SignalBody,
+    ToolCallBody,
+    ToolResultBody,
+)
 from everturn.model.blocks import Block, BlockType
 from everturn.model.feedback import Feedback
 from everturn.model.llm.sources import Citation
 from everturn.model.signals import Signal, SignalState
 from everturn.wire.times import iso
-from everturn.wire.views import CitationView, EventView, FeedbackView, FileView, SignalView, StepView, TextView
+from everturn.wire.views import (
+    ApprovalView,
+    CitationView,
+    EventView,
+    FeedbackView,
+    FileView,
+    SignalView,
+    StepView,
+    TextView,
+)
 
 WRITE_TOOL = "react.write"
 SHOWN_CHANNELS = ("canvas", "timeline_text")
@@ -122,6 +138,47 @@ def build_signal_view(signal: Signal, *, tenant: str, project: str) -> SignalVie
         round=signal.round,
         promoted_to=signal.promoted_to,
         event=EventView(kind=signal.event.kind, reactive=signal.event.reactive) if signal.event else None,
+        approval_id=signal.approval_id,
+    )
+
+
+def build_asked_approval(block: Block, body: ApprovalRequestBody) -> ApprovalView:
+    """The question of an `approval.request` block."""
+    return ApprovalView(
+        approval_id=body.approval_id,
+        call_id=block.call_id or "",
+        tool_id=body.tool_id,
+        params=body.params,
+        cut=body.cut,
+        state="pending",
+        round=block.round,
+        expires_at=body.expires_at,
+    )
+
+
+def build_settled_approval(asked: ApprovalView, body: ApprovalOutcomeBody) -> ApprovalView:
+    """The same question with what became of it."""
+    return asked.model_copy(update={"state": body.state, "reason": body.reason})
+
+
+def try_build_answer_signal(block: Block, body: ApprovalOutcomeBody) -> SignalView | None:
+    """The receipt of a person's answer, which is applied where its outcome stands; None when nobody answered."""
+    if body.signal_id is None:
+        return None
+    return SignalView(
+        signal_id=body.signal_id,
+        kind="approve" if body.state == "approved" else "deny",
+        state="applied",
+        text=body.reason,
+        round=block.round,
+        approval_id=body.approval_id,
+    )
+
+
+def withdraw_pending(approvals: Iterable[ApprovalView]) -> tuple[ApprovalView, ...]:
+    """The questions of a turn that has ended: nobody is asked any more."""
+    return tuple(
+        each.model_copy(update={"state": "withdrawn"}) if each.state == "pending" else each for each in approvals
     )
 
 

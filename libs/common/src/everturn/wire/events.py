@@ -30,7 +30,7 @@ class ConvStatus(EventData):
     """
 
     type: Literal["conv.status"] = "conv.status"
-    state: Literal["idle", "queued", "running", "error"]
+    state: Literal["idle", "queued", "running", "waiting", "error"]
     turn_id: str | None = None
     position: int | None = None
     position_more: bool | None = None
@@ -145,13 +145,28 @@ class ChatSignal(EventData):
 
     type: Literal["chat.signal"] = "chat.signal"
     signal_id: str
-    kind: Literal["followup", "steer", "cancel", "event"]
+    kind: Literal["followup", "steer", "cancel", "event", "approve", "deny"]
     state: Literal["accepted", "queued", "applied", "promoted", "expired", "rejected", "retracted"]
     text: str
     attachments: tuple[FileView, ...] = ()
     round: int | None = None
     promoted_to: str | None = None
     event: EventView | None = None
+    approval_id: str | None = None
+
+
+class ChatApproval(EventData):
+    """A person is asked about a call before it is made, or was. `state` moves once, from `pending`."""
+
+    type: Literal["chat.approval"] = "chat.approval"
+    approval_id: str
+    call_id: str
+    tool_id: str
+    params: dict[str, Any]
+    cut: bool = False
+    state: Literal["pending", "approved", "denied", "expired", "withdrawn"]
+    expires_at: str
+    reason: str = ""
 
 
 class ChatRewind(EventData):
@@ -220,6 +235,7 @@ AnyEvent = (
     | ChatCompaction
     | ChatTool
     | ChatSignal
+    | ChatApproval
     | ChatRewind
     | ChatComplete
     | ChatError

@@ -65,7 +65,8 @@ class ArtifactLine(_Line):
 
 
 class SignalLine(_Line):
-    """Something said to a turn. `attachments` are ids of artifacts; `event` is there for external events."""
+    """Something said to a turn. `attachments` are ids of artifacts; `event` is there for external events, `approval_id`
+    for answers to an approval."""
 
     line: Literal["signal"] = "signal"
     signal_id: str
@@ -75,6 +76,7 @@ class SignalLine(_Line):
     text: str
     attachments: tuple[str, ...] = Field(strict=False)
     event: dict[str, Any] | None
+    approval_id: str | None = None
     round: int | None
     promoted_to: str | None
     created_at: str

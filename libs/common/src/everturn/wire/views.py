@@ -75,16 +75,38 @@ class EventView(View):
 
 
 class SignalView(View):
-    """A signal with its receipt. An event that waits for the next turn is `queued`; `event` is there for events."""
+    """A signal with its receipt. An event that waits for the next turn is `queued`; `event` is there for events.
+
+    `approval_id` is there for answers to an approval, whose `text` is the reason.
+    """
 
     signal_id: str
-    kind: Literal["followup", "steer", "cancel", "event"]
+    kind: Literal["followup", "steer", "cancel", "event", "approve", "deny"]
     state: Literal["accepted", "queued", "applied", "promoted", "expired", "rejected", "retracted"]
     text: str
     attachments: tuple[FileView, ...] = ()
     round: int | None = None
     promoted_to: str | None = None
     event: EventView | None = None
+    approval_id: str | None = None
+
+
+class ApprovalView(View):
+    """A call that a person is asked about before it is made.
+
+    `params` are those of the call without secrets, and not all of them where it says `cut`. `expires_at` is when the
+    question counts as denied. `reason` is a person's.
+    """
+
+    approval_id: str
+    call_id: str
+    tool_id: str
+    params: dict[str, Any]
+    cut: bool = False
+    state: Literal["pending", "approved", "denied", "expired", "withdrawn"]
+    round: int
+    expires_at: str
+    reason: str = ""
 
 
 class FeedbackView(View):
@@ -105,7 +127,7 @@ class TurnView(View):
 
     turn_id: str
     ordinal: int
-    status: Literal["queued", "running", "completed", "failed", "cancelled"]
+    status: Literal["queued", "running", "waiting", "completed", "failed", "cancelled"]
     text: str
     attachments: tuple[FileView, ...] = ()
     created_at: str = ""
@@ -115,6 +137,7 @@ class TurnView(View):
     files: tuple[FileView, ...] = ()
     citations: tuple[CitationView, ...] = ()
     signals: tuple[SignalView, ...] = ()
+    approvals: tuple[ApprovalView, ...] = ()
     feedback: tuple[FeedbackView, ...] = ()
     followups: tuple[str, ...] = ()
     answer: str | None = None
@@ -132,7 +155,7 @@ class ConversationView(View):
 
     conversation_id: str
     title: str
-    state: Literal["idle", "queued", "running", "error"]
+    state: Literal["idle", "queued", "running", "waiting", "error"]
     bundle_id: str | None = None
     archived: bool = False
     created_at: str

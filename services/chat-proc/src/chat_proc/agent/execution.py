@@ -1,8 +1,6 @@
 """Runs one tool call to its end, whatever happens in it, and says what goes on the timeline and to the clients."""
 
 import asyncio
-import hashlib
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +18,7 @@ from everturn.errors import Invalid
 from everturn.model.artifacts import Artifact
 from everturn.model.block_bodies import CheckoutBody, PlanBody, ToolCallBody, ToolResultBody
 from everturn.model.blocks import BlockDraft, BlockType
+from everturn.model.calls.approvals import hash_arguments
 from everturn.model.commits import Effect, EffectChange, EffectState
 from everturn.model.ids import CallId
 from everturn.model.refs import result_ref
@@ -96,9 +95,9 @@ class ToolRunner:
         writing = self._build_writing(turn, pending, place.at(turn.now()), kept.body, outcome)
         return writing.plus(Writing(artifacts=kept.rows))
 
-    def skip(self, turn: OpenTurn, pending: PendingCall, place: RoundPlace) -> Writing:
-        """A pending call that is not begun, because the person said something while the one before it ran."""
-        why = "The call was not begun because the person said something that may change the work."
+    def skip(self, turn: OpenTurn, pending: PendingCall, place: RoundPlace, why: str = "") -> Writing:
+        """A pending call that is not begun: for `why`, or because the person said something while another one ran."""
+        why = why or "The call was not begun because the person said something that may change the work."
         result = ToolResultBody(tool_id=pending.body.tool_id, status="cancelled", text=why)
         TOOL_CALLS.labels(pending.body.tool_id, result.status).inc()
         return self._build_writing(turn, pending, place, result, Stopped())
@@ -231,8 +230,7 @@ def effect_change(
     call_id: CallId, call: ToolCallBody, effect: Effect, state: EffectState = EffectState.INTENDED
 ) -> EffectChange:
     """A row of the effect ledger for a call."""
-    canonical = json.dumps([call.tool_id, call.params], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return EffectChange(call_id, call.tool_id, hashlib.sha256(canonical.encode()).hexdigest(), effect, state)
+    return EffectChange(call_id, call.tool_id, hash_arguments(call.tool_id, call.params), effect, state)
 
 
 def _draft_result(place: RoundPlace, call_id: CallId, result: ToolResultBody) -> BlockDraft:

@@ -33,7 +33,9 @@ class TurnLimits:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a turn has used so far, also by workers that died. `elapsed_s` counts from the turn's start."""
+    """What a turn has used so far, also by workers that died. `elapsed_s` counts from the turn's start,
+    without the time in which a person was waited for.
+    """
 
     usage: TurnUsage
     elapsed_s: float

@@ -3,12 +3,13 @@
 Every step is committed before the next begins, so that any worker can go on from the blocks alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
 
+from chat_proc.agent.approving import ApprovalGate, MayNot, MayRun, MustWait
 from chat_proc.agent.closing import ClosingCall
 from chat_proc.agent.compaction.compacting import Compactor, TurnCompaction
 from chat_proc.agent.drafting import RoundPlace, draft_missing_start
@@ -21,7 +22,7 @@ from chat_proc.agent.signals.deferring import draft_deferral, repeats_deferred, 
 from chat_proc.agent.signals.folding import Folded, fold_signals, is_heard, settle_leftover, through_last_end
 from everturn.errors import Conflict
 from everturn.model.ids import TurnId
-from everturn.model.signals import Signal, SignalKind
+from everturn.model.signals import CONTROL_KINDS, Signal, SignalKind
 from everturn.model.turns import Outcome
 from everturn.ports.timelines import InboxMoved
 from everturn.telemetry.failpoints import Failpoints
@@ -29,6 +30,7 @@ from everturn.timeline.next_step import (
     ExecuteCalls,
     FinishTurn,
     GenerateRound,
+    PendingCall,
     TurnEnded,
     failure_streak,
     next_step,
@@ -37,11 +39,9 @@ from everturn.timeline.next_step import (
 from everturn.timeline.next_step import (
     OpenTurn as OpeningMissing,
 )
+from everturn.wire.events import ConvStatus
 
 _log = structlog.get_logger(__name__)
-
-CONTROL_KINDS = frozenset({SignalKind.STEER, SignalKind.CANCEL})
-"""What stops the calls that have not begun yet."""
 
 MAX_TRIES = 20
 """Signals that may come one by one during one commit before the turn is left to another worker."""
@@ -50,6 +50,11 @@ MAX_TRIES = 20
 @dataclass(frozen=True, slots=True)
 class HandedOver:
     """The turn stopped at a round boundary; another worker goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """The turn can only wait for a person now."""
 
 
 class AgentLoop:
@@ -63,6 +68,7 @@ class AgentLoop:
         rounds: RoundRunner,
         closing: ClosingCall,
         tools: ToolRunner,
+        gate: ApprovalGate,
         limits: TurnLimits,
         next_turn_id: Callable[[], TurnId],
         failpoints: Failpoints,
@@ -72,11 +78,12 @@ class AgentLoop:
         self._rounds = rounds
         self._closing = closing
         self._tools = tools
+        self._gate = gate
         self._limits = limits
         self._next_turn_id = next_turn_id
         self._failpoints = failpoints
 
-    async def run(self, turn: OpenTurn, *, takeovers: int = 0) -> TurnEnd | HandedOver:
+    async def run(self, turn: OpenTurn, *, takeovers: int = 0) -> TurnEnd | HandedOver | Parked:
         """From wherever the turn stands to its end; `takeovers` workers have died since its last commit."""
         prompts = self._prompts.open(turn)
         compaction = self._compactor.open(turn, prompts)
@@ -87,7 +94,7 @@ class AgentLoop:
 
     async def _run(
         self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, *, takeovers: int
-    ) -> TurnEnd | HandedOver:
+    ) -> TurnEnd | HandedOver | Parked:
         if takeovers and isinstance(next_step(turn.turn_blocks), GenerateRound):
             await self._rounds.book_lost_calls(turn, prompts, takeovers)
         # A call that has no result when the work begins was begun by another worker, whatever became of that one.
@@ -95,7 +102,9 @@ class AgentLoop:
         while True:
             match next_step(turn.turn_blocks):
                 case ExecuteCalls() as step:
-                    await self._execute(turn, step, resumed=resumed)
+                    if not await self._execute(turn, step, resumed=resumed):
+                        turn.emit(ConvStatus(state="waiting", turn_id=turn.turn_id))
+                        return Parked()
                 case FinishTurn() as step:
                     end = self._rounds.finish(turn, step, round_limit(self._limits, turn.turn_blocks))
                     if (closed := await self._end(turn, compaction, end)) is not None:
@@ -168,20 +177,57 @@ class AgentLoop:
             return None
         raise Conflict(f"Signals changed {MAX_TRIES} times while they were folded.")
 
-    async def _execute(self, turn: OpenTurn, step: ExecuteCalls, *, resumed: bool) -> None:
-        """Run the calls of a round one after another; a steer or a cancel between two stops those that are left."""
+    async def _execute(self, turn: OpenTurn, step: ExecuteCalls, *, resumed: bool) -> bool:
+        """Run the calls of a round one after another; a steer or a cancel between two stops those that are left.
+
+        False when the next one has to wait for a person.
+        """
+        await self._gate.ask(turn, step.calls, self._place(turn, step.round))
         stopped = False
         for n, pending in enumerate(step.calls):
+            # Calls run in order, so only the first that has no result can have been begun by another worker.
+            begun = resumed and n == 0
+            if self._gate.is_asked(turn, pending):
+                if not await self._run_asked(turn, step.calls[n:], step.round, resumed=begun):
+                    return False
+                continue
             place = self._place(turn, step.round)
             stopped = stopped or (n > 0 and await _has_control(turn))
             if stopped:
                 writing = self._tools.skip(turn, pending, place)
             else:
-                # Calls run in order, so only the first that has no result can have been begun by another worker.
-                writing = await self._tools.run(turn, pending, place, resumed=resumed and n == 0)
-            self._failpoints.hit("turn.before_c2")
-            await turn.commit(writing)
-            self._failpoints.hit("turn.after_c2")
+                writing = await self._tools.run(turn, pending, place, resumed=begun)
+            await self._commit_results(turn, writing)
+        return True
+
+    async def _run_asked(self, turn: OpenTurn, calls: Sequence[PendingCall], number: int, *, resumed: bool) -> bool:
+        """The first of these calls, which a person is asked about, to its result; False while nobody has answered."""
+        pending, fresh = calls[0], False
+        for _ in range(MAX_TRIES):
+            place = self._place(turn, number)
+            # What was answered just now has not been begun by anybody.
+            fresh = fresh or pending.block.call_id in await self._gate.settle(turn, calls, place)
+            verdict = self._gate.judge(turn, pending, place, stopped=await _has_control(turn))
+            match verdict:
+                case MustWait():
+                    return False
+                case MayRun():
+                    self._failpoints.hit("turn.approved")
+                    writing = await self._tools.run(turn, pending, place, resumed=resumed and not fresh)
+                case MayNot(settling=settling, why=why):
+                    writing = settling.plus(self._tools.skip(turn, pending, place, why))
+            try:
+                await self._commit_results(turn, writing)
+            except InboxMoved:
+                # Answered between the look and the commit that takes the question back.
+                continue
+            return True
+        raise Conflict(f"An approval changed {MAX_TRIES} times while it was looked at.")
+
+    async def _commit_results(self, turn: OpenTurn, writing: Writing) -> None:
+        self._failpoints.hit("turn.before_c2")
+        await turn.commit(writing)
+        self._failpoints.hit("turn.after_c2")
 
     async def _try_close(self, turn: OpenTurn, end: TurnEnd, ready: Writing) -> TurnEnd | None:
         """End the turn; None when something that was said just now opens one more round instead.

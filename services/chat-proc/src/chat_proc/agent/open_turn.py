@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from chat_proc.agent.limits import Spent
@@ -9,8 +10,10 @@ from chat_proc.timeline.files import AttachedMedia
 from everturn.model.artifacts import Artifact
 from everturn.model.block_bodies import AttachmentTextBody
 from everturn.model.blocks import Block, BlockDraft
+from everturn.model.calls.approvals import Approval, ApprovalRequest
 from everturn.model.commits import EffectChange, Promotion, SignalChange, UsageEvent
-from everturn.model.ids import TurnId
+from everturn.model.identity import Principal
+from everturn.model.ids import ApprovalId, TurnId
 from everturn.model.leases import Lease
 from everturn.model.problems import Problem
 from everturn.model.signals import Signal
@@ -33,6 +36,8 @@ class Writing:
     usage: tuple[UsageEvent, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     signals: tuple[SignalChange, ...] = ()
+    requests: tuple[ApprovalRequest, ...] = ()
+    withdrawn: tuple[ApprovalId, ...] = ()
     after: tuple[tuple[AnyEvent, int | None], ...] = ()
     rewind: bool = False
 
@@ -43,6 +48,8 @@ class Writing:
             self.usage + other.usage,
             self.artifacts + other.artifacts,
             self.signals + other.signals,
+            self.requests + other.requests,
+            self.withdrawn + other.withdrawn,
             self.after + other.after,
             self.rewind or other.rewind,
         )
@@ -74,6 +81,18 @@ class TurnInbox(Protocol):
 
     async def wait_for_control(self) -> None:
         """Return once a steer or a cancel is there that no commit has answered."""
+        ...
+
+
+class TurnApprovals(Protocol):
+    """Where the questions of turns stand."""
+
+    async def load_deadline(self, *, timeout_s: float) -> datetime:
+        """When a question of now expires, by the database's clock."""
+        ...
+
+    async def load_of_turn(self, principal: Principal, turn_id: TurnId) -> tuple[Approval, ...]:
+        """All that were asked in the turn."""
         ...
 
 
@@ -111,6 +130,8 @@ class TurnState(Protocol):
 
     @property
     def inbox(self) -> TurnInbox: ...
+    @property
+    def approvals(self) -> TurnApprovals: ...
     @property
     def manifests(self) -> Manifests: ...
     @property

@@ -21,10 +21,13 @@ NEVER_SHOWN = frozenset(
         BlockType.PLAN_ACK,
         BlockType.HIDE,
         BlockType.CHECKOUT,
+        BlockType.APPROVAL_REQUEST,
+        BlockType.APPROVAL_OUTCOME,
         BlockType.EXIT,
     }
 )
-"""What only clients and the runtime need. Plan marks are hidden because the snapshot after them says the same."""
+"""What only clients and the runtime need. Plan marks are hidden because the snapshot after them says the same, and
+approvals because the result of the call does."""
 
 NEVER_PRUNED = frozenset(
     {

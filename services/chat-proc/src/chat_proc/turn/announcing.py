@@ -9,6 +9,7 @@ from chat_proc.stream.emitter import Emitter
 from chat_proc.turn.finish import build_status_after
 from chat_proc.turn.patience import Patience
 from everturn.errors import EverturnError, Unavailable
+from everturn.model.conversations import ConversationState
 from everturn.model.identity import lane_of
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import Claim, EventCursor, Lease
@@ -21,7 +22,7 @@ from everturn.ports.timelines import Timelines
 from everturn.ports.turns import Turns
 from everturn.timeline.turn_events import try_build_terminal_event
 from everturn.timeline.turn_view import build_turn_view
-from everturn.wire.events import ChatComplete, ChatError, ChatRewind, ConvTitle, parse_envelope
+from everturn.wire.events import ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle, parse_envelope
 
 _log = structlog.get_logger(__name__)
 
@@ -87,7 +88,9 @@ class Announcer:
         if terminal is not None and not await self._was_told(lease.conversation_id, turn_id):
             emitter.emit(terminal)
         if claim.turn_id is None:
-            emitter.emit(build_status_after(record.turn.status))
+            # An earlier end may be told while the turn after it waits for a person.
+            waits = page.conversation.state is ConversationState.WAITING
+            emitter.emit(ConvStatus(state="waiting") if waits else build_status_after(record.turn.status))
         if await self._publish(emitter):
             await self.save_announced(lease, turn_id, emitter.cursor)
         else:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import structlog
 
 from chat_proc.agent.limits import Spent
-from chat_proc.agent.open_turn import TurnEnd, Writing
+from chat_proc.agent.open_turn import TurnApprovals, TurnEnd, Writing
 from chat_proc.stream.emitter import Emitter
 from chat_proc.timeline.files import AttachedMedia
 from chat_proc.turn.finish import build_status_after, draft_exit, status_of
@@ -30,6 +30,7 @@ from everturn.ports.objects import Objects
 from everturn.ports.timelines import InboxMoved, Timelines
 from everturn.ports.tool import SourcePool
 from everturn.telemetry.metrics import TOKENS
+from everturn.timeline.approvals import count_waited_s
 from everturn.timeline.turn_events import build_answer_events, try_build_terminal_event
 from everturn.timeline.turn_view import TurnRecord, build_turn_view
 from everturn.wire.events import AnyEvent, ConvTitle
@@ -59,6 +60,7 @@ class LeasedTurn:
         manifests: ManifestKeeper,
         sources: Sequence[Source] = (),
         lease_age_s: Callable[[], float],
+        approvals: TurnApprovals,
         patience: Patience | None = None,
     ) -> None:
         self._claim = claim
@@ -79,6 +81,7 @@ class LeasedTurn:
         self._sources = TurnSources(sources, self._load_source_text)
         self.turn = turn
         self.inbox = inbox
+        self.approvals = approvals
         self.manifests = manifests
         self.handover = False
         self.title_call: TitleCall | None = None
@@ -105,8 +108,11 @@ class LeasedTurn:
     @property
     def spent(self) -> Spent:
         # Wall time, not monotonic: the turn may have begun on another machine.
-        elapsed_s = max(0.0, (self._clock.now() - self._started).total_seconds())
-        return Spent(add_usage(self._usage, self._booked), elapsed_s)
+        elapsed_s = self._elapsed_s() - count_waited_s(self.turn_blocks)
+        return Spent(add_usage(self._usage, self._booked), max(0.0, elapsed_s))
+
+    def _elapsed_s(self) -> float:
+        return max(0.0, (self._clock.now() - self._started).total_seconds())
 
     @property
     def media(self) -> Mapping[str, bytes]:
@@ -158,7 +164,7 @@ class LeasedTurn:
             self.turn_id,
             rounds=max(rounds, last_round(self.turn_blocks)),
             usage=usage,
-            elapsed_ms=int(self.spent.elapsed_s * 1000),
+            elapsed_ms=int(self._elapsed_s() * 1000),
             now=self.now(),
         )
         blocks = self._chain((*self._sources.take_in(writing.drafts), exit_draft))
@@ -212,6 +218,8 @@ class LeasedTurn:
             usage=writing.usage,
             artifacts=writing.artifacts,
             signals=writing.signals,
+            requests=writing.requests,
+            withdrawn=writing.withdrawn,
             sources=self._sources.pending(),
             close=close,
         )

@@ -8,10 +8,8 @@ from chat_proc.turn.patience import Patience
 from everturn.model.commits import Promotion, SignalChange
 from everturn.model.identity import Principal
 from everturn.model.ids import SignalId, TurnId
-from everturn.model.signals import Signal, SignalKind, SignalState
+from everturn.model.signals import CONTROL_KINDS, Signal, SignalState
 from everturn.ports.timelines import Timelines
-
-CONTROL_KINDS = frozenset({SignalKind.STEER, SignalKind.CANCEL})
 
 
 class LeasedInbox:

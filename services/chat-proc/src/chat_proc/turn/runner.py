@@ -7,7 +7,7 @@ from functools import partial
 
 import structlog
 
-from chat_proc.agent.loop import AgentLoop, HandedOver
+from chat_proc.agent.loop import AgentLoop, HandedOver, Parked
 from chat_proc.agent.open_turn import TurnEnd, show_files
 from chat_proc.agent.race import Stopped, run_until
 from chat_proc.stream.emitter import Emitter
@@ -29,6 +29,7 @@ from everturn.ports.event_stream import EventWriter
 from everturn.ports.leases import Leases
 from everturn.ports.life.erasing import delete_erased_objects
 from everturn.ports.objects import Objects
+from everturn.ports.runs.approvals import Approvals
 from everturn.ports.timelines import Timelines
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, TURNS_ENDED
@@ -57,6 +58,7 @@ class RunnerParts:
     timelines: Timelines
     writer: EventWriter
     artifacts: Artifacts
+    approvals: Approvals
     objects: Objects
     loop: AgentLoop
     announcer: Announcer
@@ -72,6 +74,7 @@ class _Result(Enum):
 
     ENDED = "ended"
     OPEN = "open"
+    WAITING = "waiting"
     LOST = "lost"
 
 
@@ -155,10 +158,17 @@ class ClaimedTurn:
             raise StaleFence(self._claim.lease.conversation_id)
         # An end that can't be told is left to the sweeper, which waits longer each time; our own bell would not wait.
         is_news = told or self._claim.turn_id is not None
-        requeue = result is _Result.OPEN
+        requeue = result in (_Result.OPEN, _Result.WAITING)
         self._handing_back = True
+        if result is _Result.WAITING and await self._try_park():
+            return False
         await self._parts.announcer.hand_back(self._claim.lease, requeue=requeue, ring_own=is_news)
         return result is _Result.ENDED
+
+    async def _try_park(self) -> bool:
+        """False when the turn is not to wait after all: it goes back to the queue, and whoever takes it looks."""
+        lease, approvals = self._claim.lease, self._parts.approvals
+        return await self._parts.patience.call(lambda: approvals.try_park(lease))
 
     def _ends_to_tell(self) -> tuple[TurnId, ...]:
         """Ends nobody told of. Where a worker died over this claim's turn, telling may have killed it: that waits."""
@@ -224,11 +234,12 @@ class ClaimedTurn:
             ran = await run_until(self._stop.wait(), self._work(turn_id, emitter, manifests))
             if self._stop_reason is StopReason.LOST:
                 raise StaleFence()
-            if not isinstance(ran, Stopped) and not isinstance(ran.value, HandedOver):
-                await self._announce(turn_id, emitter)
-                return _Result.ENDED
-            await emitter.flush(FLUSH_S)
-            return _Result.OPEN
+            if isinstance(ran, Stopped) or isinstance(ran.value, HandedOver | Parked):
+                await emitter.flush(FLUSH_S)
+                parked = not isinstance(ran, Stopped) and isinstance(ran.value, Parked)
+                return _Result.WAITING if parked else _Result.OPEN
+            await self._announce(turn_id, emitter)
+            return _Result.ENDED
         except StaleFence:
             emitter.abandon()
             manifests.abandon()
@@ -258,7 +269,9 @@ class ClaimedTurn:
             return EventCursor(lease.fence, 0)
         return max(cursor, last or cursor)
 
-    async def _work(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> TurnEnd | HandedOver:
+    async def _work(
+        self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper
+    ) -> TurnEnd | HandedOver | Parked:
         turn = await self._load(turn_id, emitter, manifests)
         given_up = self._claim.attempt >= MAX_ATTEMPTS
         if self._blocks_unreadable:
@@ -297,6 +310,7 @@ class ClaimedTurn:
             usage=await ask(lambda: timelines.load_usage(lease.principal, turn_id)),
             sources=await ask(lambda: timelines.load_sources(*where)),
             lease_age_s=self._lease_age_s,
+            approvals=self._parts.approvals,
         )
         self._turn.handover = self._handover
         return self._turn

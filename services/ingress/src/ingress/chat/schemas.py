@@ -8,6 +8,9 @@ from everturn.model.signals import MAX_EVENT_CREDIT
 from everturn.wire.views import SignalView
 
 ID_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"
+APPROVAL_EXAMPLE = "appr_01890a5d-ac96-774b-bcce-b302099a8057"
+MAX_REASON_CHARS = 2_000
+"""Of the text of an answer to an approval, which the model reads."""
 EVENT_KIND_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
 """What refs take as the kind of an external thing (everturn.model.refs)."""
 BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
@@ -57,12 +60,15 @@ class EventIn(Wire):
 class SignalIn(Wire):
     """Something said to the running turn. A blank steer stops it; a cancel needs no text; an event has `event`.
 
+    `approve` and `deny` answer the approval `approval_id`; their text is the reason.
+
     In a conversation at rest a reactive event opens a turn, and one to be recorded waits for the next.
     """
 
-    kind: Literal["followup", "steer", "cancel", "event"]
+    kind: Literal["followup", "steer", "cancel", "event", "approve", "deny"]
     text: str = Field(default="", examples=["Only the north, please."])
     event: EventIn | None = None
+    approval_id: str | None = Field(default=None, max_length=80, examples=[APPROVAL_EXAMPLE])
     attachments: tuple[AttachmentIn, ...] = Field(default=(), max_length=100, strict=False)
     target_turn_id: str | None = Field(default=None, max_length=80, examples=[ID_EXAMPLE])
 

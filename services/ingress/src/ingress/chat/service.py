@@ -12,10 +12,10 @@ import structlog
 from fastapi import Request
 from starlette.datastructures import Headers
 
-from everturn.errors import EverturnError, Unavailable
+from everturn.errors import EverturnError, NotFound, Unavailable
 from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, Ids, SignalId, TurnId, is_id
-from everturn.model.signals import MAX_PAYLOAD_BYTES, ExternalEvent, Signal, SignalKind
+from everturn.model.ids import ApprovalId, ConversationId, Ids, SignalId, TurnId, is_id
+from everturn.model.signals import ANSWER_KINDS, MAX_PAYLOAD_BYTES, ExternalEvent, Signal, SignalKind
 from everturn.ports.clock import Clock
 from everturn.ports.doorbells import Doorbells
 from everturn.ports.event_stream import Hint, Hints, InboxBells
@@ -26,7 +26,7 @@ from ingress.admission.metrics import IngressMetrics
 from ingress.admission.paths import load_conversation_id
 from ingress.admission.queue.gate import Admission, WorkGate
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
-from ingress.chat.schemas import MessageIn, SignalIn
+from ingress.chat.schemas import MAX_REASON_CHARS, MessageIn, SignalIn
 from ingress.chat.submission import Submission
 from ingress.errors import ProblemError, too_large, too_many, unprocessable
 
@@ -104,6 +104,7 @@ class ChatService:
             _check_content(form.text, submission.files)
         if form.kind == "cancel" and submission.files:
             raise unprocessable("A cancel takes no files.")
+        approval_id = _read_approval(submission)
         event = self._read_event(form)
         target = parse_turn_id(form.target_turn_id)
         key = build_key(headers, route=_route(principal, conversation_id, "signals"), content=_content(submission))
@@ -117,6 +118,7 @@ class ChatService:
                 target_turn_id=target,
                 event=event,
                 turn_id=self._ids.turn(),
+                approval_id=approval_id,
             )
             commit = partial(self._inbox.accept_signal, principal, conversation_id, signal, key)
             return await self._accept(principal, admission, saved, commit)
@@ -234,6 +236,23 @@ def parse_turn_id(text: str | None) -> TurnId | None:
     if text is not None and not is_id(text, "turn"):
         raise unprocessable("target_turn_id is no turn id.")
     return TurnId(text) if text is not None else None
+
+
+def _read_approval(submission: Submission[SignalIn]) -> ApprovalId | None:
+    """What an answer is about. Raises a 422 naming the field; an id that is none of ours names nothing (404)."""
+    form = submission.form
+    answers = SignalKind(form.kind) in ANSWER_KINDS
+    if (form.approval_id is not None) is not answers:
+        raise _bad_field("approval_id", "is there for signals of kind `approve` and `deny`, and only for them.")
+    if form.approval_id is None:
+        return None
+    if submission.files:
+        raise unprocessable("An answer takes no files.")
+    if len(form.text) > MAX_REASON_CHARS:
+        raise _bad_field("text", f"of an answer has at most {MAX_REASON_CHARS} characters.")
+    if not is_id(form.approval_id, "appr"):
+        raise NotFound(form.approval_id)
+    return ApprovalId(form.approval_id)
 
 
 def _bad_field(name: str, sentence: str) -> ProblemError:

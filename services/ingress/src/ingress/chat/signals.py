@@ -31,7 +31,10 @@ router = APIRouter(prefix=PREFIX, route_class=AdmittedRoute, tags=["signals"])
 async def post_signal(
     request: Request, me: Me, service: Service, caps: Caps, conversation_id: ConversationPath
 ) -> AcceptedOut:
-    """Say something to the running turn, or tell it of an event. A conversation at rest takes only events, else 409."""
+    """Say something to the running turn, tell it of an event, or answer an approval that it waits for.
+
+    A conversation at rest takes only events, else 409. So does an approval that was settled in another way before.
+    """
     submission = await read_submission(cast(AdmittedRequest, request), SignalIn, caps)
     return build_accepted(me, await service.accept_signal(me, conversation_id, submission, request.headers))
 

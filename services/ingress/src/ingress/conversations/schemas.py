@@ -9,7 +9,7 @@ from ingress.admission.lines import Line
 
 MAX_TURN_IDS = 100
 BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
-State = Literal["idle", "queued", "running", "error"]
+State = Literal["idle", "queued", "running", "waiting", "error"]
 
 
 def _is_absent(value: object) -> bool:

@@ -7,7 +7,6 @@ from everturn.model.conversations import ConversationState
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, SignalId
 from everturn.model.leases import ORIGIN, EventCursor
-from everturn.model.turns import TurnStatus
 from everturn.ports.clock import Clock, iso
 from everturn.ports.conversations import Conversations
 from everturn.ports.inbox import Inbox
@@ -117,7 +116,7 @@ class StreamRows:
     async def _build_status(self, principal: Principal, conversation_id: ConversationId, page: TurnPage) -> bytes:
         conversation = page.conversation
         last = page.turns[-1].turn if page.turns else None
-        turn_id = last.id if last and last.status in (TurnStatus.QUEUED, TurnStatus.RUNNING) else None
+        turn_id = last.id if last and last.status.is_open else None
         waiting = None
         if _is_queued(page):
             waiting = (await self._queue.load_positions([(principal, conversation_id)])).get(conversation_id)

@@ -1,8 +1,8 @@
 """The view `steps`: the same stream for simple clients, which want to show what is done, the answer, and the end.
 
-Events are `turn`, `step`, `answer`, `compact`, `phase`, `inject`, `done` and `reset`. Ids are those of the native
-stream, so a client resumes with either view; of several frames made of one event the last has the id, and an event that
-this view does not show leaves its id only.
+Events are `turn`, `step`, `answer`, `approval`, `compact`, `phase`, `inject`, `done` and `reset`. Ids are those of
+the native stream, so a client resumes with either view; of several frames made of one event the last has the id, and an
+event that this view does not show leaves its id only.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -13,11 +13,12 @@ from pydantic import ValidationError
 
 from everturn.wire import events
 from everturn.wire.events import Envelope, parse_envelope
-from everturn.wire.views import StepView, TextView, TurnView
+from everturn.wire.views import ApprovalView, StepView, TextView, TurnView
 from ingress.stream.frames import HEARTBEAT, escape_line_ends
 
 MAX_REASONING_CHARS = 20_000
 """Of what is kept of one thought until it ends."""
+_APPROVAL_FIELDS = {"approval_id", "tool_id", "params", "cut", "state", "expires_at", "reason"}
 Shown = tuple[str, dict[str, Any]]
 
 
@@ -64,7 +65,7 @@ class StepsProjector:
         match envelope.data:
             case events.Ready(cursor=cursor):
                 yield "ready", {"cursor": cursor}
-            case events.ConvStatus(state=state, position=position) if state in ("queued", "running"):
+            case events.ConvStatus(state=state, position=position) if state in ("queued", "running", "waiting"):
                 yield "phase", {"phase": state, "position": position}
             case events.ChatStart(turn_id=turn_id, text=text):
                 yield "turn", {"turn_id": turn_id, "text": text}
@@ -74,6 +75,8 @@ class StepsProjector:
                 yield from self._project_thought(envelope, delta)
             case events.ChatDelta(channel="answer") as delta:
                 yield from _project_answer(at, delta)
+            case events.ChatApproval() as asked:
+                yield "approval", {**at, **_build_approval(asked)}
             case events.ChatCompaction(status="started"):
                 yield "phase", {**at, "phase": "compacting"}
             case events.ChatCompaction(status="completed") as done:
@@ -124,6 +127,8 @@ def _project_turn(turn: TurnView) -> Iterator[Shown]:
     yield "turn", {**at, "text": turn.text}
     for step in turn.steps:
         yield "step", {**at, **_build_step(step, step.round)}
+    for approval in turn.approvals:
+        yield "approval", {**at, **_build_approval(approval)}
     for text in turn.texts:
         if text.channel == "answer":
             yield from _project_answer(at, _as_delta(text, completed=text.round <= turn.sealed_round))
@@ -147,6 +152,10 @@ def _build_step(step: events.ChatStep | StepView, iteration: int | None) -> dict
     elapsed = None if step.duration_ms is None else step.duration_ms / 1000
     end = {"observation": step.result_preview, "error": step.error, "iter_elapsed": elapsed}
     return {**fields, "status": "done", **end}
+
+
+def _build_approval(asked: events.ChatApproval | ApprovalView) -> dict[str, Any]:
+    return asked.model_dump(include=_APPROVAL_FIELDS)
 
 
 def _build_end(end: events.ChatComplete | events.ChatError) -> dict[str, Any]:

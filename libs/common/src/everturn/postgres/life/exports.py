@@ -119,6 +119,7 @@ def _read_signal(row: Row) -> SignalLine:
         text=signal.text,
         attachments=tuple(artifact.id for artifact in signal.attachments),
         event=asdict(signal.event) if signal.event else None,
+        approval_id=signal.approval_id,
         round=signal.round,
         promoted_to=signal.promoted_to,
         created_at=iso(signal.created_at),

@@ -15,6 +15,7 @@ from everturn.model.blocks import GENESIS_HASH, link_hash
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.life.forks import Fork, Renaming, find_ids
+from everturn.model.turns import TurnStatus
 from everturn.ports.inbox import IdempotencyKey
 from everturn.ports.life.forks import ForkWish
 from everturn.postgres.database import Connection, Database, Row
@@ -76,7 +77,7 @@ async def _find_turn(transaction: Connection, source_id: ConversationId, wanted:
     row = await transaction.fetchrow(sql.NAMED_TURN, source_id, wanted)
     if row is None:
         raise NotFound(wanted)
-    if row["status"] in ("queued", "running"):
+    if TurnStatus(row["status"]).is_open:
         raise Conflict(f"{wanted} has not ended yet.")
     return row
 

@@ -6,8 +6,8 @@ from everturn.errors import Conflict, NotFound
 from everturn.model.artifacts import Artifact
 from everturn.model.conversations import ConversationState
 from everturn.model.identity import Lane, Principal, lane_of
-from everturn.model.ids import ConversationId, SignalId, TurnId
-from everturn.model.signals import Signal, SignalKind, SignalState, ref_kind
+from everturn.model.ids import ApprovalId, ConversationId, SignalId, TurnId
+from everturn.model.signals import CONTROL_KINDS, Signal, SignalKind, SignalState, ref_kind
 from everturn.model.turns import RequestEvent, Turn, TurnRequest, TurnStatus
 from everturn.model.uploads import UploadPlace, build_attachments
 from everturn.ports.inbox import (
@@ -23,6 +23,7 @@ from everturn.ports.inbox import (
     TenantFull,
 )
 from everturn.testing.limits.queue import find_position
+from everturn.testing.runs.approvals import answer_approval, wake_turn
 from everturn.testing.turns.platform import (
     ConversationRow,
     MemoryPlatform,
@@ -72,6 +73,8 @@ class MemoryInbox:
         if (replayed := self._replay(principal, key)) is not None:
             return replayed
         row = self._platform.conversation(principal, conversation_id)
+        if signal.approval_id is not None:
+            return self._keep(principal, key, self._append_answer(row, signal, signal.approval_id))
         if signal.event is not None and signal.target_turn_id is None and _is_at_rest(row):
             return self._keep(principal, key, self._accept_event(row, principal, signal))
         return self._keep(principal, key, self._append_signal(row, principal, signal))
@@ -85,6 +88,7 @@ class MemoryInbox:
         row = self._signal(principal, conversation_id, signal_id)
         if row.signal.state is not SignalState.ACCEPTED:
             raise Conflict(f"The signal is {row.signal.state.value} already.")
+        _check_no_answer(row.signal)
         row.signal = replace(row.signal, text=text)
         self._platform.conversations[conversation_id].inbox_seq += 1
         return row.signal
@@ -95,6 +99,7 @@ class MemoryInbox:
         row = self._signal(principal, conversation_id, signal_id)
         if row.signal.state not in (SignalState.ACCEPTED, SignalState.RETRACTED):
             raise Conflict(f"The signal is {row.signal.state.value} already.")
+        _check_no_answer(row.signal)
         row.signal = replace(row.signal, state=SignalState.RETRACTED)
         self._platform.conversations[conversation_id].inbox_seq += 1
         return row.signal
@@ -171,9 +176,17 @@ class MemoryInbox:
         attachments = build_attachments(incoming.uploads, place)
         row.artifacts.extend(attachments)
         self._insert(row, turn_id, incoming, attachments)
-        ring = incoming.kind is SignalKind.CANCEL and turn.turn.status is TurnStatus.QUEUED
-        lane = Lane.CONTROL if ring else turn.lane
+        queued, cancels = turn.turn.status is TurnStatus.QUEUED, incoming.kind is SignalKind.CANCEL
+        woken = incoming.kind in CONTROL_KINDS and wake_turn(self._platform, row.id)
+        ring = woken or (cancels and queued)
+        lane = Lane.CONTROL if ring and cancels else turn.lane
         return Receipt(row.id, turn_id, incoming.signal_id, SignalState.ACCEPTED, ring=ring, lane=lane)
+
+    def _append_answer(self, row: ConversationRow, incoming: IncomingSignal, approval_id: ApprovalId) -> Receipt:
+        receipt = answer_approval(self._platform, row.id, incoming, approval_id)
+        if not receipt.replayed:
+            self._insert(row, receipt.turn_id, incoming, ())
+        return receipt
 
     def _insert(
         self,
@@ -192,6 +205,7 @@ class MemoryInbox:
             created_at=self._platform.clock.now(),
             attachments=attachments,
             event=incoming.event,
+            approval_id=incoming.approval_id,
         )
         self._platform.signals[signal.id] = SignalRow(signal, row.id, row.inbox_seq)
 
@@ -221,6 +235,11 @@ class MemoryInbox:
         if key is not None:
             self._platform.keys[_key(principal, key)] = UsedKey(key.request_hash, receipt)
         return receipt
+
+
+def _check_no_answer(signal: Signal) -> None:
+    if signal.approval_id is not None:
+        raise Conflict("The answer to an approval can't be changed.")
 
 
 def _is_at_rest(row: ConversationRow) -> bool:

@@ -24,7 +24,9 @@ class MemoryLeases:
         now_s = self._platform.clock.monotonic()
         if row is None or (row.lease_owner is not None and row.lease_ends_s > now_s):
             return None
-        open_turn = self._platform.open_turn(conversation_id)
+        # A turn that waits for a person is nobody's work.
+        found = self._platform.open_turn(conversation_id)
+        open_turn = None if found and found.turn.status is TurnStatus.WAITING else found
         unannounced = tuple(
             ended.turn.id
             for ended in self._platform.turns_of(conversation_id)

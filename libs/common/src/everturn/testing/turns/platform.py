@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import count
 
 from everturn.errors import NotFound
 from everturn.model.artifacts import Artifact
 from everturn.model.blocks import GENESIS_HASH, Block
+from everturn.model.calls.approvals import Approval
 from everturn.model.commits import EffectChange, UsageEvent
 from everturn.model.conversations import ConversationState
 from everturn.model.feedback import Feedback
 from everturn.model.identity import Lane, Principal, Role
-from everturn.model.ids import CallId, ConversationId, SignalId, TurnId
+from everturn.model.ids import ApprovalId, CallId, ConversationId, SignalId, TurnId
 from everturn.model.leases import ORIGIN, EventCursor
 from everturn.model.llm.sources import Source
 from everturn.model.signals import Signal
@@ -73,6 +75,15 @@ class SignalRow:
     inbox_seq: int
 
 
+@dataclass(slots=True)
+class ApprovalRow:
+    """One question; `approval` is replaced whenever it changes."""
+
+    approval: Approval
+    turn_id: TurnId
+    expires_at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class UsedKey:
     """An idempotency key and the first answer."""
@@ -91,6 +102,7 @@ class MemoryPlatform:
         self.signals: dict[SignalId, SignalRow] = {}
         self.effects: dict[tuple[TurnId, CallId], EffectChange] = {}
         self.usage: list[tuple[TurnId, UsageEvent]] = []
+        self.approvals: dict[ApprovalId, ApprovalRow] = {}
         self.revoked: set[str] = set()
         self.keys: dict[tuple[str, str, str, str, str], UsedKey] = {}
         self._rings = count(1)

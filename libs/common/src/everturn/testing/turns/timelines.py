@@ -5,6 +5,7 @@ from dataclasses import replace
 from everturn.errors import Conflict, NotFound, StaleFence
 from everturn.model.block_bodies import EventBody, FeedbackBody, RangeSummaryBody, SignalBody
 from everturn.model.blocks import Block, first_broken_link
+from everturn.model.calls.approvals import Approval, ApprovalState
 from everturn.model.commits import Commit, Effect, EffectState, Promotion, TurnClose
 from everturn.model.conversations import ConversationState
 from everturn.model.feedback import Feedback
@@ -15,7 +16,14 @@ from everturn.model.llm.sources import Source
 from everturn.model.signals import Signal, SignalState
 from everturn.model.turns import Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.ports.timelines import InboxMoved, OutOfOrder
-from everturn.testing.turns.platform import ConversationRow, MemoryPlatform, TurnRow, build_request_events, same_owner
+from everturn.testing.turns.platform import (
+    ApprovalRow,
+    ConversationRow,
+    MemoryPlatform,
+    TurnRow,
+    build_request_events,
+    same_owner,
+)
 
 
 class MemoryTimelines:
@@ -125,6 +133,9 @@ class MemoryTimelines:
             signal = self._platform.signals[change.signal_id].signal
             if signal.state is not SignalState.ACCEPTED or folded.get(signal.id, signal.text) != signal.text:
                 raise InboxMoved(row.inbox_seq)
+        withdrawn = [self._platform.approvals[approval_id] for approval_id in commit.withdrawn]
+        if any(asked.approval.state is not ApprovalState.PENDING for asked in withdrawn):
+            raise InboxMoved(row.inbox_seq)
         if commit.close is not None:
             self._check_close(row, commit.turn_id, commit.close)
 
@@ -155,10 +166,20 @@ class MemoryTimelines:
         for change in commit.signals:
             signal = self._platform.signals[change.signal_id]
             signal.signal = replace(signal.signal, state=change.state, round=change.round)
+        self._save_approvals(commit)
         turn = self._platform.turns[commit.turn_id]
         turn.turn = replace(turn.turn, attempt=0)
         if commit.close is not None:
             self._close(row, turn, commit.close)
+
+    def _save_approvals(self, commit: Commit) -> None:
+        for asked in commit.requests:
+            approval = Approval(asked.id, asked.call_id, asked.args_hash, ApprovalState.PENDING)
+            self._platform.approvals[asked.id] = ApprovalRow(approval, commit.turn_id, asked.expires_at)
+        for row in self._platform.approvals.values():
+            ends = commit.close is not None and row.turn_id == commit.turn_id
+            if row.approval.state is ApprovalState.PENDING and (ends or row.approval.id in commit.withdrawn):
+                row.approval = replace(row.approval, state=ApprovalState.WITHDRAWN)
 
     def _close(self, row: ConversationRow, turn: TurnRow, close: TurnClose) -> None:
         turn.turn = replace(

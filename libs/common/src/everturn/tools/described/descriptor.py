@@ -14,7 +14,8 @@ MAX_TIMEOUT_S = 300.0
 
 class DescribedTool(BaseModel):
     """One function. What is not said is the careful choice: it can't be undone, and its words are trusted no more than
-    the web's only where `untrusted` says so. `in_loop` offers it to the model beside programs."""
+    the web's only where `untrusted` says so. `in_loop` offers it to the model beside programs. With
+    `requires_approval` a person is asked before each call, and programs can't make one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -23,6 +24,15 @@ class DescribedTool(BaseModel):
     untrusted: bool = False
     in_loop: bool = True
     in_programs: bool = True
+    requires_approval: bool = False
+
+    @model_validator(mode="after")
+    def check_callers(self) -> "DescribedTool":
+        if self.requires_approval and ("in_programs" in self.model_fields_set and self.in_programs):
+            raise ValueError("a program can't wait for a person: a tool with requires_approval has in_programs = false")
+        if self.requires_approval and not self.in_loop:
+            raise ValueError("a tool with requires_approval is called by the loop only, so it needs in_loop = true")
+        return self
 
 
 class ToolModule(BaseModel):

@@ -16,6 +16,10 @@ from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
 from everturn.tools.described.descriptor import DescribedTool
 from everturn.tools.emitting import ToolEvents
 
+ASKS_FIRST = (
+    "A person is asked before each call of this tool, which may take long; the call may be denied."
+    " It can only be called as an action, not from a program."
+)
 _JSON: TypeAdapter[object] = TypeAdapter(object)
 
 
@@ -36,12 +40,13 @@ class FunctionTool:
         self.spec = ToolSpec(
             tool_id=tool_id,
             summary=doc.partition("\n\n")[0].replace("\n", " "),
-            guide=doc,
+            guide=f"{doc}\n\n{ASKS_FIRST}" if told.requires_approval else doc,
             params=_build_params(tool_id, function, hints),
             effect=told.effect,
             timeout_s=told.timeout_s,
             in_loop=told.in_loop,
-            in_programs=told.in_programs,
+            in_programs=told.in_programs and not told.requires_approval,
+            requires_approval=told.requires_approval,
             returns=_tell_type(hints.get("return", Any)),
             untrusted=told.untrusted,
         )

@@ -14,7 +14,7 @@ from everturn.model.blocks import BlockDraft, BlockType
 from everturn.model.commits import Promotion, SignalChange
 from everturn.model.ids import SignalId, TurnId
 from everturn.model.refs import external_ref
-from everturn.model.signals import ExternalEvent, Signal, SignalKind, SignalState
+from everturn.model.signals import ANSWER_KINDS, ExternalEvent, Signal, SignalKind, SignalState
 from everturn.wire.events import ChatSignal
 from everturn.wire.views import EventView, FileView
 
@@ -43,7 +43,7 @@ def ends_work(signal: Signal) -> bool:
 
 def is_heard(signal: Signal) -> bool:
     """Whether somebody waits for the agent to take it up, so that an answer without it does not end the turn."""
-    return not ends_work(signal) and not signal.is_record
+    return not ends_work(signal) and not signal.is_record and signal.kind not in ANSWER_KINDS
 
 
 def through_last_end(signals: Sequence[Signal]) -> tuple[Signal, ...]:
@@ -94,7 +94,8 @@ def settle_leftover(
     """
     recorded = fold_signals([signal for signal in signals if signal.is_record], place, show_files).writing
     late = [signal for signal in signals if is_heard(signal)]
-    expired = [signal for signal in signals if ends_work(signal)]
+    # An answer that nobody waits for any more has nothing left to settle.
+    expired = [signal for signal in signals if ends_work(signal) or signal.kind in ANSWER_KINDS]
     promote = None
     if late:
         text = "\n\n".join(signal.text for signal in late if signal.text and signal.event is None)
@@ -159,4 +160,5 @@ def _receipt(
         round=round_number,
         promoted_to=promoted_to,
         event=EventView(kind=event.kind, reactive=event.reactive) if event else None,
+        approval_id=signal.approval_id,
     )

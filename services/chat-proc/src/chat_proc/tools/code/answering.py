@@ -53,7 +53,8 @@ class ProgramTools:
     """The tools that programs may call."""
 
     def __init__(self, tools: Sequence[Tool], parts: ProgramParts) -> None:
-        self.registry = ToolRegistry([tool for tool in tools if tool.spec.in_programs])
+        callable_tools = [tool for tool in tools if tool.spec.in_programs and not tool.spec.requires_approval]
+        self.registry = ToolRegistry(callable_tools)
         self.parts = parts
 
     @property

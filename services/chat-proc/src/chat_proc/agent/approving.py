@@ -1,0 +1,190 @@
+"""Asks a person before a call is made, and says whether it may be made now: yes, no, or that the turn has to wait."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, cast
+
+from chat_proc.agent.catalog import ToolCatalog
+from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.open_turn import OpenTurn, Writing, show_files
+from chat_proc.agent.signals.folding import fold_signals
+from everturn.model.block_bodies import ApprovalOutcomeBody, ApprovalRequestBody, ToolCallBody
+from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
+from everturn.model.calls.approvals import Approval, ApprovalRequest, ApprovalState, approval_id_of, hash_arguments
+from everturn.model.ids import CallId
+from everturn.model.refs import round_ref
+from everturn.ports.clock import iso
+from everturn.telemetry.redaction import Redactor
+from everturn.timeline.approvals import Question, find_questions
+from everturn.timeline.next_step import PendingCall
+from everturn.timeline.turn_events import build_approval_event
+from everturn.timeline.view_parts import bound_params, build_asked_approval, build_settled_approval
+
+MAX_SHOWN_BYTES = 16 * 1024
+"""Of the parameters as JSON. What is longer is shown cut, and says so."""
+DEFAULT_TIMEOUT_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class MayRun:
+    """A person said yes."""
+
+
+@dataclass(frozen=True, slots=True)
+class MayNot:
+    """The call is not made; `settling` goes with the result that says `why`."""
+
+    settling: Writing
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class MustWait:
+    """Nobody has answered yet."""
+
+
+Verdict = MayRun | MayNot | MustWait
+
+
+class ApprovalGate:
+    """Stands before every call of the loop. Holds nothing of the turns: blocks and rows say what was asked."""
+
+    def __init__(
+        self, catalog: ToolCatalog, *, timeout_s: float = DEFAULT_TIMEOUT_S, redactor: Redactor | None = None
+    ) -> None:
+        self._catalog = catalog
+        self._timeout_s = timeout_s
+        self._redactor = redactor or Redactor()
+
+    async def ask(self, turn: OpenTurn, calls: Sequence[PendingCall], place: RoundPlace) -> None:
+        """Ask about all calls of the round that want it and were not asked about: a person sees them at once."""
+        asked = find_questions(turn.turn_blocks)
+        gated = {spec.tool_id for spec in self._catalog.specs if spec.requires_approval}
+        new = [call for call in calls if call.body.tool_id in gated and call.block.call_id not in asked]
+        if not new:
+            return
+        expires_at = await turn.approvals.load_deadline(timeout_s=self._timeout_s)
+        requests = [
+            ApprovalRequest(
+                id=approval_id_of(_call_id(call)),
+                call_id=_call_id(call),
+                tool_id=call.body.tool_id,
+                args_hash=hash_arguments(call.body.tool_id, call.body.params),
+                expires_at=expires_at,
+            )
+            for call in new
+        ]
+        drafts = tuple(
+            self._draft_request(place, request, call.body) for request, call in zip(requests, new, strict=True)
+        )
+        after = tuple(
+            (build_approval_event(build_asked_approval(block, block.body)), place.round)
+            for block in chain_blocks(drafts, next_seq=1, last_hash="")
+            if isinstance(block.body, ApprovalRequestBody)
+        )
+        await turn.commit(Writing(drafts=drafts, requests=tuple(requests), after=after))
+
+    def is_asked(self, turn: OpenTurn, call: PendingCall) -> bool:
+        """Whether the call is one that a person was asked about."""
+        return call.block.call_id in find_questions(turn.turn_blocks)
+
+    async def settle(self, turn: OpenTurn, calls: Sequence[PendingCall], place: RoundPlace) -> frozenset[CallId]:
+        """Write down what became of questions about these calls since; the calls that this is about.
+
+        None of them was begun before: a call begins after its outcome stands on the timeline.
+        """
+        questions = find_questions(turn.turn_blocks)
+        still_open = [
+            (call, questions[_call_id(call)])
+            for call in calls
+            if _call_id(call) in questions and questions[_call_id(call)].outcome is None
+        ]
+        if not still_open:
+            return frozenset()
+        rows = {row.id: row for row in await turn.approvals.load_of_turn(turn.lease.principal, turn.turn_id)}
+        answered = [(call, asked, rows[asked.request.approval_id]) for call, asked in still_open]
+        answered = [each for each in answered if each[2].state is not ApprovalState.PENDING]
+        writing = Writing()
+        for call, question, row in answered:
+            writing = writing.plus(await self._receipt(turn, row, place)).plus(_settle(call, question, place, row))
+        if answered:
+            await turn.commit(writing)
+        return frozenset(_call_id(call) for call, _, _ in answered)
+
+    def judge(self, turn: OpenTurn, call: PendingCall, place: RoundPlace, *, stopped: bool) -> Verdict:
+        """What becomes of a call that was asked about; `stopped` when a steer or a cancel is there."""
+        question = find_questions(turn.turn_blocks)[_call_id(call)]
+        outcome = question.outcome
+        if question.request.args_hash != hash_arguments(call.body.tool_id, call.body.params):
+            return MayNot(Writing(), "This is not the call that a person was asked about. It was not made.")
+        if outcome is None:
+            return MayNot(_settle(call, question, place), _STOPPED) if stopped else MustWait()
+        match outcome.state:
+            case "approved":
+                return MayNot(Writing(), _STOPPED) if stopped else MayRun()
+            case "denied":
+                reason = f" The reason given: {outcome.reason}" if outcome.reason.strip() else ""
+                return MayNot(Writing(), f"{_DENIED}{reason}")
+            case "expired":
+                return MayNot(Writing(), _EXPIRED)
+            case "withdrawn":
+                return MayNot(Writing(), _STOPPED)
+
+    async def _receipt(self, turn: OpenTurn, row: Approval, place: RoundPlace) -> Writing:
+        said = [signal for signal in await turn.inbox.load_unseen() if signal.id == row.signal_id]
+        return fold_signals(said, place, partial(show_files, turn)).writing
+
+    def _draft_request(self, place: RoundPlace, request: ApprovalRequest, call: ToolCallBody) -> BlockDraft:
+        shown, cut = self._show(call.params)
+        body = ApprovalRequestBody(
+            approval_id=request.id,
+            tool_id=request.tool_id,
+            params=shown,
+            args_hash=request.args_hash,
+            expires_at=iso(request.expires_at),
+            cut=cut,
+        )
+        ref = round_ref(place.turn_id, place.round, f"approval.{request.call_id}")
+        return place.draft(BlockType.APPROVAL_REQUEST, ref, body, call_id=request.call_id)
+
+    def _show(self, params: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        """What a person sees of the parameters: all without secrets, or the short form that steps have."""
+        shown = cast("dict[str, Any]", self._redactor.redact_value(params))
+        if len(json.dumps(shown, ensure_ascii=False, default=str).encode(errors="replace")) <= MAX_SHOWN_BYTES:
+            return shown, False
+        return bound_params(shown), True
+
+
+_OUTCOMES: dict[ApprovalState, Literal["approved", "denied", "expired", "withdrawn"]] = {
+    ApprovalState.APPROVED: "approved",
+    ApprovalState.DENIED: "denied",
+    ApprovalState.EXPIRED: "expired",
+    ApprovalState.WITHDRAWN: "withdrawn",
+}
+_STOPPED = "The call was not begun because the person said something that may change the work."
+_DENIED = "A person was asked about this call and said no, so it was not made. Do not make it again unless told to."
+_EXPIRED = "A person was asked about this call and gave no answer in time, so it was not made."
+
+
+def _call_id(call: PendingCall) -> CallId:
+    return call.block.call_id or CallId("")
+
+
+def _settle(call: PendingCall, question: Question, place: RoundPlace, row: Approval | None = None) -> Writing:
+    """The block and the event of the outcome. Without a settled row the question is taken back."""
+    asked = question.request
+    body = ApprovalOutcomeBody(
+        approval_id=asked.approval_id,
+        state="withdrawn" if row is None else _OUTCOMES[row.state],
+        reason=row.reason if row else "",
+        signal_id=row.signal_id if row else None,
+    )
+    ref = round_ref(place.turn_id, place.round, f"approval.{call.block.call_id}.outcome")
+    view = build_settled_approval(build_asked_approval(call.block, asked), body)
+    return Writing(
+        drafts=(place.draft(BlockType.APPROVAL_OUTCOME, ref, body, call_id=call.block.call_id),),
+        withdrawn=(asked.approval_id,) if row is None else (),
+        after=((build_approval_event(view), place.round),),
+    )

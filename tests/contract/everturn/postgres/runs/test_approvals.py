@@ -1,0 +1,140 @@
+"""Postgres keeps the contract of Approvals, and its sweep ends waits whose time is up."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from everturn.errors import Conflict
+from everturn.model.calls.approvals import ApprovalState
+from everturn.model.identity import Lane
+from everturn.model.signals import SignalKind
+from everturn.model.turns import TurnStatus
+from everturn.ports.inbox import Receipt
+from everturn.ports.runs.approvals import Approvals
+from everturn.ports.sweeps import Ring
+from everturn.postgres.runs.approvals import PostgresApprovals
+from everturn.postgres.sweeps import PostgresSweeps
+from everturn.testing.database_roles import Roles
+from everturn.testing.runs.approvals_contract import (
+    LONG_S,
+    OVER_S,
+    AnswersContract,
+    ApprovalsContract,
+    answer,
+    ask,
+    states_of,
+    status_of,
+)
+from everturn.testing.turns.stage import Stage
+
+
+@pytest.fixture
+def approvals(roles: Roles) -> Approvals:
+    return PostgresApprovals(roles.worker)
+
+
+class TestPostgresApprovals(ApprovalsContract, AnswersContract):
+    @pytest.fixture
+    def stage(self, postgres_stage: Stage) -> Stage:
+        return postgres_stage
+
+
+@pytest.fixture
+async def alone(postgres_stage: Stage, roles: Roles) -> AsyncIterator[Stage]:
+    """No other test's turns are there to be found."""
+    await roles.superuser.execute("TRUNCATE conversation CASCADE")
+    yield postgres_stage
+
+
+async def test_a_parked_turn_counts_neither_as_dead_nor_as_load(
+    alone: Stage, approvals: Approvals, roles: Roles
+) -> None:
+    claim = await alone.start_turn()
+    await ask(alone, approvals, claim, timeout_s=LONG_S)
+    await approvals.try_park(claim.lease)
+
+    await roles.superuser.execute("UPDATE turn SET doorbell_at = now() - interval '1 day'")
+
+    assert await PostgresSweeps(roles.worker).due_doorbells(takeovers=True) == ()
+    assert await roles.superuser.fetchval("SELECT waiting FROM queue_depth('acme', 'paid')") == 0
+
+
+async def test_a_wait_whose_time_is_up_ends_and_is_rung_for_at_once(
+    alone: Stage, approvals: Approvals, roles: Roles
+) -> None:
+    claim = await alone.start_turn()
+    await ask(alone, approvals, claim, timeout_s=OVER_S)
+    await ask(alone, approvals, claim, timeout_s=LONG_S)
+    await approvals.try_park(claim.lease)
+
+    rings = await PostgresSweeps(roles.worker).due_doorbells(takeovers=False)
+
+    assert rings == (Ring(claim.lease.conversation_id, Lane.PAID),)
+    assert await states_of(alone, approvals, claim) == [ApprovalState.EXPIRED, ApprovalState.PENDING]
+    assert (await alone.claim(claim.lease.conversation_id)).attempt == 0
+
+
+async def test_a_question_of_a_running_turn_expires_only_once_that_is_parked(
+    alone: Stage, approvals: Approvals, roles: Roles
+) -> None:
+    claim = await alone.start_turn()
+    await ask(alone, approvals, claim, timeout_s=OVER_S)
+    sweeps = PostgresSweeps(roles.worker)
+
+    await sweeps.due_doorbells(takeovers=True)
+    assert await states_of(alone, approvals, claim) == [ApprovalState.PENDING]
+    assert await approvals.try_park(claim.lease)
+    await sweeps.due_doorbells(takeovers=True)
+
+    assert await states_of(alone, approvals, claim) == [ApprovalState.EXPIRED]
+
+
+async def test_of_many_answers_at_once_one_counts(postgres_stage: Stage, approvals: Approvals) -> None:
+    claim = await postgres_stage.start_turn()
+    approval_id = await ask(postgres_stage, approvals, claim)
+    await approvals.try_park(claim.lease)
+    kinds = (SignalKind.APPROVE, SignalKind.DENY) * 4
+
+    said = await asyncio.gather(
+        *(answer(postgres_stage, claim.lease.conversation_id, approval_id, kind) for kind in kinds),
+        return_exceptions=True,
+    )
+
+    receipts = [each for each in said if isinstance(each, Receipt)]
+    assert len(receipts) == 4
+    assert len({receipt.signal_id for receipt in receipts}) == 1
+    assert [receipt.ring for receipt in receipts].count(True) == 1
+    assert sum(isinstance(each, Conflict) for each in said) == 4
+
+
+async def test_an_answer_and_the_parking_at_once_leave_nobody_waiting(
+    postgres_stage: Stage, approvals: Approvals
+) -> None:
+    stage = postgres_stage
+    for _ in range(20):
+        claim = await stage.start_turn()
+        approval_id = await ask(stage, approvals, claim)
+
+        parked, receipt = await asyncio.gather(
+            approvals.try_park(claim.lease),
+            answer(stage, claim.lease.conversation_id, approval_id, SignalKind.APPROVE),
+        )
+
+        assert parked is receipt.ring
+        assert await status_of(stage, claim) is (TurnStatus.QUEUED if parked else TurnStatus.RUNNING)
+
+
+async def test_an_erasure_takes_the_questions_too(postgres_stage: Stage, approvals: Approvals, roles: Roles) -> None:
+    claim = await postgres_stage.start_turn()
+    await ask(postgres_stage, approvals, claim)
+    await approvals.try_park(claim.lease)
+    conversation_id = claim.lease.conversation_id
+
+    async with roles.ingress.transaction(postgres_stage.principal) as transaction:
+        row = await transaction.fetchrow("SELECT * FROM erase_conversation($1)", conversation_id)
+
+    assert row is not None
+    assert dict(zip(row["stores"], row["removed"], strict=True))["approval"] == 1
+    remains = await roles.superuser.fetch("SELECT * FROM count_remains($1)", conversation_id)
+    assert sum(each["remaining"] for each in remains) == 0

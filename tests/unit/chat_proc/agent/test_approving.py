@@ -1,0 +1,253 @@
+"""A call that a person is asked about: the turn waits, and goes on by the answer, whoever dies on the way."""
+
+import pytest
+from turn_bench.bench import ANN, Bench
+from turn_bench.checks import check_conversation
+from turn_bench.replies import answer, call
+from turn_bench.tools import DemoTool
+
+from chat_proc.agent.approving import MAX_SHOWN_BYTES
+from chat_proc.agent.limits import TurnLimits
+from everturn.model.block_bodies import ApprovalOutcomeBody, ApprovalRequestBody, CompletionBody, ToolResultBody
+from everturn.model.commits import Effect, EffectState
+from everturn.model.ids import ApprovalId
+from everturn.model.signals import SignalKind, SignalState
+from everturn.model.turns import Outcome, TurnStatus
+from everturn.ports.inbox import IncomingSignal
+from everturn.testing.runs.approvals import expire_approvals
+from everturn.wire.events import ChatApproval, ConvStatus
+
+DAY_S = 86_400
+
+
+def build(*, text: str = "x", limits: TurnLimits | None = None) -> tuple[Bench, DemoTool]:
+    send = DemoTool("demo.send", effect=Effect.IRREVERSIBLE, requires_approval=True)
+    return Bench(call("demo.send", {"text": text}), answer("Done."), tools=[send], limits=limits), send
+
+
+def pending(bench: Bench) -> list[ApprovalId]:
+    requests = [block.body for block in bench.blocks if isinstance(block.body, ApprovalRequestBody)]
+    settled = {each.approval_id for each in outcomes(bench)}
+    return [request.approval_id for request in requests if request.approval_id not in settled]
+
+
+def outcomes(bench: Bench) -> list[ApprovalOutcomeBody]:
+    return [block.body for block in bench.blocks if isinstance(block.body, ApprovalOutcomeBody)]
+
+
+def results(bench: Bench) -> list[ToolResultBody]:
+    return [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+
+
+async def respond(bench: Bench, approval_id: ApprovalId, kind: SignalKind, reason: str = "") -> None:
+    signal = IncomingSignal(bench.ids.signal(), kind, reason, approval_id=approval_id)
+    await bench.inbox.accept_signal(ANN, bench.conversation_id, signal, None)
+
+
+async def wait_for_a_person(bench: Bench) -> ApprovalId:
+    await bench.say("Send it.")
+    await bench.work()
+    (approval_id,) = pending(bench)
+    return approval_id
+
+
+async def test_a_call_waits_for_a_person_and_is_then_made_once_as_it_was_asked() -> None:
+    bench, send = build()
+    approval_id = await wait_for_a_person(bench)
+    assert send.calls.total() == 0
+    assert bench.turn_rows[0].status is TurnStatus.WAITING
+    (shown,) = bench.state().turns[0].approvals
+    assert (shown.tool_id, shown.params, shown.state, shown.cut) == ("demo.send", {"text": "x"}, "pending", False)
+    bench.keep_snapshot()
+
+    await respond(bench, approval_id, SignalKind.APPROVE)
+    await bench.work()
+
+    assert list(send.effects.values()) == [1]
+    assert [result.text for result in results(bench)] == ["echo: x"]
+    assert [(each.state, each.signal_id is not None) for each in outcomes(bench)] == [("approved", True)]
+    assert [row.signal.state for row in bench.platform.signals.values()] == [SignalState.APPLIED]
+    assert bench.exits[0].outcome is Outcome.COMPLETED
+    await check_conversation(bench)
+
+
+async def test_clients_are_told_of_the_question_and_that_the_turn_waits() -> None:
+    bench, _ = build()
+
+    await wait_for_a_person(bench)
+
+    told = [event.data for event in await bench.published()]
+    (asked,) = [data for data in told if isinstance(data, ChatApproval)]
+    assert (asked.tool_id, asked.state) == ("demo.send", "pending")
+    assert told[-1] == ConvStatus(state="waiting", turn_id=bench.turn_rows[0].id)
+
+
+async def test_a_denied_call_is_not_made_and_the_model_hears_why() -> None:
+    bench, send = build()
+    approval_id = await wait_for_a_person(bench)
+
+    await respond(bench, approval_id, SignalKind.DENY, "Not to that address.")
+    await bench.work()
+
+    assert send.calls.total() == 0
+    (result,) = results(bench)
+    assert result.status == "cancelled"
+    assert "said no" in result.text
+    assert "Not to that address." in str(bench.model.requests[1])
+    assert [row.state for row in bench.platform.effects.values()] == [EffectState.FAILED]
+    assert bench.state().turns[0].approvals[0].reason == "Not to that address."
+    assert bench.texts(CompletionBody) == ["Done."]
+    await check_conversation(bench)
+
+
+async def test_no_answer_in_time_is_a_denial() -> None:
+    bench, send = build()
+    await wait_for_a_person(bench)
+    bench.clock.advance(DAY_S + 1)
+    assert expire_approvals(bench.platform) == (bench.conversation_id,)
+
+    await bench.work()
+
+    assert send.calls.total() == 0
+    assert [each.state for each in outcomes(bench)] == ["expired"]
+    assert "no answer in time" in str(bench.model.requests[1])
+    await check_conversation(bench)
+
+
+async def test_a_cancel_ends_a_waiting_turn() -> None:
+    bench, send = build()
+    await wait_for_a_person(bench)
+
+    await bench.signal(SignalKind.CANCEL)
+    await bench.work()
+
+    assert send.calls.total() == 0
+    assert bench.turn_rows[0].status is TurnStatus.CANCELLED
+    assert bench.state().turns[0].approvals[0].state == "withdrawn"
+    await check_conversation(bench)
+
+
+async def test_a_cancel_after_the_approval_still_stops_the_call() -> None:
+    bench, send = build()
+    approval_id = await wait_for_a_person(bench)
+
+    await respond(bench, approval_id, SignalKind.APPROVE)
+    await bench.signal(SignalKind.CANCEL)
+    await bench.work()
+
+    assert send.calls.total() == 0
+    assert bench.turn_rows[0].status is TurnStatus.CANCELLED
+    assert {row.signal.state for row in bench.platform.signals.values()} == {SignalState.APPLIED}
+    await check_conversation(bench)
+
+
+async def test_a_steer_takes_the_question_back() -> None:
+    bench, send = build()
+    await wait_for_a_person(bench)
+
+    await bench.signal(SignalKind.STEER, "Forget the mail.")
+    await bench.work()
+
+    assert send.calls.total() == 0
+    assert [each.state for each in outcomes(bench)] == ["withdrawn"]
+    assert "Forget the mail." in str(bench.model.requests[1])
+    await check_conversation(bench)
+
+
+async def test_a_followup_waits_with_the_turn_and_is_heard_in_the_round_after_the_answer() -> None:
+    bench, send = build()
+    approval_id = await wait_for_a_person(bench)
+    await bench.say("And tell Bob.")
+    await bench.work()
+    assert [row.signal.state for row in bench.platform.signals.values()] == [SignalState.ACCEPTED]
+
+    await respond(bench, approval_id, SignalKind.APPROVE)
+    await bench.work()
+
+    assert send.calls.total() == 1
+    assert "And tell Bob." in str(bench.model.requests[1])
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+async def test_two_questions_of_a_round_are_asked_at_once_and_answered_in_any_order(first: int) -> None:
+    tools = [DemoTool(f"demo.{name}", strategy="neutral", requires_approval=True) for name in ("send", "pay")]
+    both = call("demo.send", {"text": "a"}) + call("demo.pay", {"text": "b"})
+    bench = Bench(both, answer("Done."), tools=tools, fanout=True)
+    await bench.say("Do both.")
+    await bench.work()
+    asked = pending(bench)
+    assert len(asked) == 2
+
+    await respond(bench, asked[first], SignalKind.APPROVE)
+    await bench.work()
+    assert bench.turn_rows[0].status is TurnStatus.WAITING
+    await respond(bench, asked[1 - first], SignalKind.DENY)
+    await bench.work()
+
+    assert [tool.calls.total() for tool in tools] == ([1, 0] if first == 0 else [0, 1])
+    await check_conversation(bench)
+
+
+async def test_a_worker_that_dies_between_the_approval_and_the_call_leaves_it_ambiguous() -> None:
+    bench, send = build()
+    approval_id = await wait_for_a_person(bench)
+    await respond(bench, approval_id, SignalKind.APPROVE)
+    await bench.hire(failpoint="turn.approved:1:raise").work()
+    bench.expire_lease()
+
+    await bench.work()
+
+    assert send.calls.total() == 0
+    assert [result.status for result in results(bench)] == ["ambiguous"]
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize("before", ["", "turn.after_c1:1:raise"])
+@pytest.mark.parametrize("after", ["turn.approved", "turn.in_tool", "turn.before_c2", "turn.after_c2"])
+async def test_workers_may_die_before_and_after_the_answer_and_the_call_is_made_at_most_once(
+    before: str, after: str
+) -> None:
+    bench, send = build()
+    await bench.say("Send it.")
+    await bench.hire(failpoint=before).work()
+    bench.expire_lease()
+    await bench.work()
+    (approval_id,) = pending(bench)
+    await respond(bench, approval_id, SignalKind.APPROVE)
+    await bench.hire(failpoint=f"{after}:1:raise").work()
+    bench.expire_lease()
+
+    await bench.work()
+
+    assert send.effects.total() == (0 if after in ("turn.approved", "turn.in_tool") else 1)
+    assert len(results(bench)) == 1
+    assert bench.exits[0].outcome is Outcome.COMPLETED
+    await check_conversation(bench, ends_may_repeat=True)
+
+
+async def test_waiting_uses_up_no_time_of_the_turn() -> None:
+    bench, send = build(limits=TurnLimits(wall_time_s=60))
+    approval_id = await wait_for_a_person(bench)
+    bench.clock.advance(DAY_S / 2)
+
+    await respond(bench, approval_id, SignalKind.APPROVE)
+    await bench.work()
+
+    assert send.calls.total() == 1
+    assert bench.exits[0].outcome is Outcome.COMPLETED
+    assert bench.exits[0].elapsed_ms >= DAY_S / 2 * 1000
+    await check_conversation(bench)
+
+
+async def test_parameters_that_are_too_long_to_show_are_cut_and_say_so() -> None:
+    bench, send = build(text="z" * (MAX_SHOWN_BYTES + 1))
+    approval_id = await wait_for_a_person(bench)
+
+    (shown,) = bench.state().turns[0].approvals
+    await respond(bench, approval_id, SignalKind.APPROVE)
+    await bench.work()
+
+    assert shown.cut
+    assert len(shown.params["text"]) < MAX_SHOWN_BYTES
+    assert send.calls.total() == 1

@@ -1,0 +1,50 @@
+"""Which questions a turn has asked, and how long it waited, read from its blocks."""
+
+from everturn.model.block_bodies import ApprovalOutcomeBody, ApprovalRequestBody, Body
+from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
+from everturn.model.calls.approvals import approval_id_of
+from everturn.model.ids import CallId, TurnId
+from everturn.timeline.approvals import count_waited_s, find_questions
+
+ONE, TWO = CallId("call_1"), CallId("call_2")
+
+
+def ask(call_id: CallId, second: int) -> BlockDraft:
+    body = ApprovalRequestBody(
+        approval_id=approval_id_of(call_id), tool_id="mail.send", params={}, args_hash="0" * 64, expires_at="later"
+    )
+    return draft(BlockType.APPROVAL_REQUEST, call_id, body, second)
+
+
+def settle(call_id: CallId, second: int) -> BlockDraft:
+    body = ApprovalOutcomeBody(approval_id=approval_id_of(call_id), state="approved")
+    return draft(BlockType.APPROVAL_OUTCOME, call_id, body, second)
+
+
+def draft(kind: BlockType, call_id: CallId, body: Body, second: int) -> BlockDraft:
+    ts = f"2026-03-01T12:00:{second:02}.000Z"
+    return BlockDraft(TurnId("turn_1"), 1, kind, "ar:x", body, ts, call_id=call_id)
+
+
+def chain(*drafts: BlockDraft) -> tuple[Block, ...]:
+    return chain_blocks(drafts, next_seq=1, last_hash="")
+
+
+def test_a_question_is_open_until_its_outcome() -> None:
+    questions = find_questions(chain(ask(ONE, 1), ask(TWO, 1), settle(TWO, 5)))
+
+    assert [(call_id, each.outcome is None) for call_id, each in questions.items()] == [(ONE, True), (TWO, False)]
+
+
+def test_time_in_which_two_answers_were_waited_for_counts_once() -> None:
+    blocks = chain(ask(ONE, 10), ask(TWO, 10), settle(TWO, 20), settle(ONE, 25))
+
+    assert count_waited_s(blocks) == 15.0
+
+
+def test_waits_one_after_another_add_up() -> None:
+    assert count_waited_s(chain(ask(ONE, 10), settle(ONE, 20), ask(TWO, 30), settle(TWO, 35))) == 15.0
+
+
+def test_a_clock_that_steps_back_takes_nothing_away() -> None:
+    assert count_waited_s(chain(ask(ONE, 30), settle(ONE, 20))) == 0.0
