@@ -7,13 +7,14 @@ fork.
 
 import json
 import os
-import resource
 import signal
 import sys
+from collections.abc import Callable
 from typing import BinaryIO
 
-from ingress.attachments.structure.images import check_image
-from ingress.attachments.structure.limits import CPU_S, MEMORY_BYTES, WALL_S, Form, Unsound
+from ingress.attachments.structure.confinement import confine_fork, hide_process, preload_encodings
+from ingress.attachments.structure.images import check_image, preload_readers
+from ingress.attachments.structure.limits import CPU_S, MEMORY_BYTES, Form, Unsound
 from ingress.attachments.structure.office import check_office
 from ingress.attachments.structure.pdf import check_pdf
 
@@ -51,11 +52,16 @@ def run_checker(requests: BinaryIO, answers: BinaryIO) -> None:
 
 def check_in_fork(form: Form, data: bytes) -> str:
     """What `find_fault` says within the limits, or which of them was met."""
+    return run_confined(lambda: find_fault(form, data))
+
+
+def run_confined(look: Callable[[], str]) -> str:
+    """What `look` says in a fork that can do nothing else."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
         os.close(read_end)
-        _end_fork(form, data, write_end)
+        _end_fork(look, write_end)
     os.close(write_end)
     with os.fdopen(read_end, "rb") as pipe:
         said = pipe.read(_MAX_FAULT_BYTES)
@@ -65,36 +71,19 @@ def check_in_fork(form: Form, data: bytes) -> str:
     return TOO_LONG if -status in (signal.SIGPROF, signal.SIGALRM, signal.SIGXCPU) else UNREADABLE
 
 
-def _end_fork(form: Form, data: bytes, write_end: int) -> None:
+def _end_fork(look: Callable[[], str], write_end: int) -> None:
     """Never returns: an exception of a library ends the fork with a status that says so."""
     status = 1
     try:
-        _limit()
-        os.write(write_end, find_fault(form, data).encode()[:_MAX_FAULT_BYTES])
+        answer = confine_fork(write_end)
+        os.write(answer, look().encode()[:_MAX_FAULT_BYTES])
         status = 0
     finally:
         os._exit(status)
 
 
-def _limit() -> None:
-    """Timers without handlers: the kernel ends the fork whatever code it is in."""
-    size_bytes = _load_size_bytes() + MEMORY_BYTES
-    for what, limit in (
-        (resource.RLIMIT_AS, size_bytes),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-    ):
-        resource.setrlimit(what, (limit, limit))
-    for number in (signal.SIGPROF, signal.SIGALRM):
-        signal.signal(number, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_PROF, CPU_S)
-    signal.setitimer(signal.ITIMER_REAL, WALL_S)
-
-
-def _load_size_bytes() -> int:
-    with open("/proc/self/statm", encoding="ascii") as numbers:
-        return int(numbers.read().split()[0]) * resource.getpagesize()
-
-
 if __name__ == "__main__":
+    hide_process()
+    preload_encodings()
+    preload_readers()
     run_checker(sys.stdin.buffer, sys.stdout.buffer)

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from everturn.errors import Unavailable
 from ingress.attachments.slots import WorkSlots
+from ingress.attachments.structure.confinement import hide_process
 from ingress.attachments.structure.limits import WALL_S, Form, Unsound
 
 CHECKER = (sys.executable, "-I", "-m", "ingress.attachments.structure.checker")
@@ -104,7 +105,8 @@ class CheckerProcesses:
 
 @asynccontextmanager
 async def open_checks() -> AsyncGenerator[CheckerProcesses]:
-    """Checks whose processes end with it."""
+    """Checks whose processes end with it. They run as our user, so our passwords are hidden from them first."""
+    hide_process()
     checks = CheckerProcesses()
     try:
         yield checks

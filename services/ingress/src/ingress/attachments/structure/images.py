@@ -20,6 +20,11 @@ _LIMITS = {"jpeg": MAX_JPEG_PIXELS, "webp": MAX_WEBP_PIXELS}
 _SHRINK = 8
 
 
+def preload_readers() -> None:
+    """Also those that the readers above load when they meet something rare: a confined fork can't."""
+    Image.init()
+
+
 def check_image(form: Form, data: bytes) -> None:
     """Raises Unsound, and whatever the decoder raises for content that it can't decode."""
     try:
