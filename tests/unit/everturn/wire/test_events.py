@@ -58,6 +58,9 @@ EVENTS: tuple[AnyEvent, ...] = (
     events.ChatCompaction(status="started", reason="soft", before_tokens=60_000),
     events.ChatTool(call_id="call_1-1", tool_id="a.b", kind="data", data={"done": 3}),
     events.ChatSignal(signal_id="sig_1", kind="steer", state="accepted", text=""),
+    events.ChatApproval(
+        approval_id="appr_1", call_id="call_1", tool_id="a.b", params={"n": 1}, state="pending", expires_at="later"
+    ),
     events.ChatRewind(turn=TURN),
     events.ChatComplete(outcome="cancelled", rounds=1, usage=TurnUsage(), elapsed_ms=1),
     events.ChatError(problem=FAILURE, rounds=1, usage=TurnUsage(cost_usd=0.1), elapsed_ms=1),

@@ -1,0 +1,128 @@
+"""A tool that asks a person first, in real processes: answers count once, whoever dies, and nobody has to be alive."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from everturn_client.errors import ProblemError
+from everturn_local.supervision.platform import Platform
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+WORKER = "worker-1"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def asking(tmp_path_factory: pytest.TempPathFactory, make_stage: Any) -> AsyncIterator[tuple[Any, Any, Path]]:
+    """A stage, its platform, and the file in which each sent mail is one line."""
+    home, files = tmp_path_factory.mktemp("platform"), tmp_path_factory.mktemp("files")
+    script, tools, config, sent = (files / name for name in ("script.toml", "mail.py", "everturn.toml", "sent.txt"))
+    call = {"action": "call_tool", "notes": "", "tool_call": {"tool_id": "mail.send", "params": {"to": "ann"}}}
+    done = {"action": "complete", "notes": "", "final_answer": "That is settled."}
+    rounds = "".join(
+        f"[[scripts.rounds]]\nreply = '''<channel:action>{json.dumps(act)}</channel:action>'''\n"
+        for act in (call, done)
+    )
+    script.write_text(f"[[scripts]]\nwhen = ''\n{rounds}")
+    tools.write_text(
+        f'def send(to: str) -> str:\n    """Sends a mail."""\n'
+        f"    with open({str(sent)!r}, 'a') as file:\n        file.write(to + '\\n')\n    return 'sent'\n"
+    )
+    config.write_text(f'[[tools]]\nalias = "mail"\nfile = "{tools}"\n[tools.tools.send]\nrequires_approval = true\n')
+    env = {
+        "EVERTURN_MODEL": f"scripted:{script}",
+        "EVERTURN_CONFIG": str(config),
+        "LEASE_S": "2",
+        "APPROVAL_TIMEOUT_S": "3600",
+    }
+    async with Platform(home, ingresses=1, workers=1, env=env, durable=False) as platform:
+        opened = make_stage(platform)
+        yield opened, platform, sent
+        await opened.quit()
+
+
+async def ask(stage: Any) -> tuple[Any, Any, str]:
+    """A turn that waits for a person: what was accepted, who watches, and what is asked."""
+    accepted = await stage.clients[0].send_message("new", "Send the mail.")
+    watcher = stage.watch(accepted.conversation_id)
+
+    def waits(seen: Any) -> bool:
+        turn = seen.turn(accepted.turn_id)
+        return turn is not None and turn.status == "waiting"
+
+    await watcher.wait_until(waits)
+    (approval,) = watcher.turn(accepted.turn_id).approvals
+    assert (approval.tool_id, approval.params, approval.state) == ("mail.send", {"to": "ann"}, "pending")
+    return accepted, watcher, approval.approval_id
+
+
+def mails(sent: Path) -> int:
+    return len(sent.read_text().splitlines()) if sent.exists() else 0
+
+
+async def test_an_answer_that_nobody_was_alive_for_is_found_and_the_call_made_once(asking: Any) -> None:
+    stage, platform, sent = asking
+    before = mails(sent)
+    accepted, watcher, approval_id = await ask(stage)
+    await platform.kill_and_wait(WORKER)
+
+    first = await stage.clients[0].answer_approval(accepted.conversation_id, approval_id, "approve")
+    again = await stage.clients[0].answer_approval(accepted.conversation_id, approval_id, "approve")
+    with pytest.raises(ProblemError) as refused:
+        await stage.clients[0].answer_approval(accepted.conversation_id, approval_id, "deny")
+    await platform.restart(WORKER)
+    turn = await watcher.wait_ended(accepted.turn_id)
+
+    assert again.signal_id == first.signal_id
+    assert refused.value.problem.status == 409
+    assert mails(sent) == before + 1
+    assert (turn.answer, turn.approvals[0].state) == ("That is settled.", "approved")
+    assert [(signal.kind, signal.state) for signal in turn.signals] == [("approve", "applied")]
+    await stage.check_history(accepted.conversation_id, watcher)
+    await stage.close()
+
+
+async def test_a_denied_call_is_not_made(asking: Any) -> None:
+    stage, _, sent = asking
+    before = mails(sent)
+    accepted, watcher, approval_id = await ask(stage)
+
+    await stage.clients[0].answer_approval(accepted.conversation_id, approval_id, "deny", "Not today.")
+    turn = await watcher.wait_ended(accepted.turn_id)
+
+    assert mails(sent) == before
+    assert (turn.approvals[0].state, turn.approvals[0].reason) == ("denied", "Not today.")
+    await stage.check_history(accepted.conversation_id, watcher)
+    await stage.close()
+
+
+async def test_a_cancel_ends_the_wait(asking: Any) -> None:
+    stage, _, sent = asking
+    before = mails(sent)
+    accepted, watcher, _ = await ask(stage)
+
+    await stage.clients[0].send_signal(accepted.conversation_id, "cancel")
+    turn = await watcher.wait_ended(accepted.turn_id)
+
+    assert mails(sent) == before
+    assert (turn.status, turn.approvals[0].state) == ("cancelled", "withdrawn")
+    await stage.check_history(accepted.conversation_id, watcher)
+    await stage.close()
+
+
+async def test_a_wait_ends_by_itself_also_when_its_worker_came_later(asking: Any) -> None:
+    stage, platform, sent = asking
+    before = mails(sent)
+    await platform.restart(WORKER, extra_env={"APPROVAL_TIMEOUT_S": "1"})
+    accepted, watcher, _ = await ask(stage)
+    await platform.kill_and_wait(WORKER)
+
+    await platform.restart(WORKER)
+    turn = await watcher.wait_ended(accepted.turn_id)
+
+    assert mails(sent) == before
+    assert (turn.answer, turn.approvals[0].state) == ("That is settled.", "expired")
+    await stage.close()
