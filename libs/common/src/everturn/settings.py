@@ -41,6 +41,11 @@ class CommonSettings(BaseSettings):
     failpoint: str = Field(
         default="", validation_alias="FAILPOINT", description="For tests: name:nth:kill|stop|raise, joined by commas."
     )
+    clock_steps: str = Field(
+        default="",
+        validation_alias="CLOCK_STEPS",
+        description="For tests: seconds that the clock is wrong by, from which of its readings on: 3600@1,-3600@40.",
+    )
 
 
 def render_env_example(settings: Sequence[tuple[str, type[BaseSettings]]]) -> str:

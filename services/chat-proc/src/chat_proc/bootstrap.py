@@ -61,7 +61,7 @@ from everturn.embeddings.choice import choose_embedder
 from everturn.embeddings.opening import is_minilm_installed, open_embedder
 from everturn.model.ids import RandomIds
 from everturn.objects.opening import open_objects
-from everturn.ports.clock import SystemClock
+from everturn.ports.clock import now_ms, open_clock
 from everturn.ports.language_model import LanguageModel
 from everturn.ports.memory.embedder import Embedder
 from everturn.ports.memory.user_memories import UserMemories
@@ -263,7 +263,7 @@ def build_loop(
 ) -> AgentLoop:
     """The agent loop over its models and tools; `stragglers` owns the calls that don't end when they should."""
     failpoints = Failpoints(settings.failpoint)
-    ids, redactor = RandomIds(_now_ms), Redactor(settings.secrets)
+    ids, redactor = RandomIds(partial(now_ms, open_clock(settings.clock_steps))), Redactor(settings.secrets)
     limits = build_limits(settings, config)
     model, fallback = models.model(DECISION), models.fallback
     decisions, ratios = build_decision_limits(settings, tools.registry.specs), LearnedRatios()
@@ -314,7 +314,7 @@ def build_compactor(settings: WorkerSettings, models: ModelRoles, failpoints: Fa
 def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: AgentLoop, titles: TitleCalls) -> Worker:
     """The worker over its drivers; `owner` names it in its leases."""
     database, wire = drivers.database, drivers.wire
-    clock, failpoints = SystemClock(), Failpoints(settings.failpoint)
+    clock, failpoints = open_clock(settings.clock_steps), Failpoints(settings.failpoint)
     leases = PostgresLeases(database, owner=owner, ttl_s=settings.lease_s)
     timelines, sweeps = PostgresTimelines(database), PostgresSweeps(database)
     announcer = Announcer(
@@ -373,7 +373,3 @@ def build_retention(settings: WorkerSettings, drivers: Drivers) -> RetentionJob:
     database, days = drivers.database, settings.retention_days
     retention, artifacts = PostgresRetention(database), PostgresArtifacts(database)
     return RetentionJob(retention, drivers.wire.event_writer, artifacts, drivers.objects, days=days)
-
-
-def _now_ms() -> int:
-    return int(SystemClock().now().timestamp() * 1000)

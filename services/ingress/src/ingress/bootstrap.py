@@ -11,7 +11,7 @@ from everturn.embeddings.choice import choose_embedder
 from everturn.embeddings.opening import is_minilm_installed, open_embedder
 from everturn.model.ids import ConversationId, RandomIds
 from everturn.ports.access.credentials import CredentialAdmin, Credentials
-from everturn.ports.clock import Clock, SystemClock
+from everturn.ports.clock import Clock, SystemClock, now_ms, open_clock
 from everturn.ports.life.remains import Remains, find_remains
 from everturn.ports.memory.embedder import Embedder
 from ingress.admission.metrics import IngressMetrics
@@ -63,7 +63,7 @@ def load_driver(name: str) -> Any:
 @asynccontextmanager
 async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
     """All parts, connected when first used, closed at the end."""
-    clock = SystemClock()
+    clock = open_clock(settings.clock_steps)
     process = f"ingress:{socket.gethostname()[:40]}:{os.getpid()}"
     async with (
         load_driver("database")(settings.database_url, pool_size=POOL_SIZE, application_name="ingress") as database,
@@ -87,7 +87,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             events=wire.event_reader,
             erasure=wire.event_writer,
             clock=clock,
-            ids=RandomIds(lambda: int(clock.now().timestamp() * 1000)),
+            ids=RandomIds(lambda: now_ms(clock)),
             metrics=IngressMetrics(),
             check_database=database.check,
             presences=wire.presences,

@@ -83,3 +83,5 @@ class Turn:
     outcome: Outcome | None = None
     usage: TurnUsage | None = None
     error: Problem | None = None
+    read_at: datetime | None = None
+    """When the row was read, by the clock that its other times are from."""

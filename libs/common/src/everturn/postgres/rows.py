@@ -64,6 +64,7 @@ def read_turn(row: Row) -> Turn:
         outcome=None if row["outcome"] is None else Outcome(row["outcome"]),
         usage=None if row["usage"] is None else TurnUsage.model_validate_json(row["usage"]),
         error=None if row["error"] is None else Problem.model_validate_json(row["error"]),
+        read_at=row.get("read_at"),
     )
 
 

@@ -34,7 +34,8 @@ SELECT substring(body FROM '"last_seq":([0-9]+)')::bigint
  ORDER BY seq DESC LIMIT 1
 """
 _TURN = """
-SELECT id, conversation_id, ordinal, status, attempt, request, created_at, started_at, ended_at, outcome, usage, error
+SELECT id, conversation_id, ordinal, status, attempt, request, created_at, started_at, ended_at, outcome, usage, error,
+       clock_timestamp() AS read_at
   FROM turn WHERE id = $1
 """
 _SIGNALS = """

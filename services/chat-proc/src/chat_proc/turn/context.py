@@ -75,7 +75,8 @@ class LeasedTurn:
         self._usage = usage
         self._booked: tuple[UsageEvent, ...] = ()
         self._patience = patience or Patience()
-        self._started = turn.started_at or clock.now()
+        # The turn may have begun on another machine: the database says how long ago, and no wall clock is asked.
+        self._began_s = clock.monotonic() - _find_age_s(turn)
         self._media: dict[str, bytes] = {}
         self.lease_age_s = lease_age_s
         self._sources = TurnSources(sources, self._load_source_text)
@@ -107,12 +108,11 @@ class LeasedTurn:
 
     @property
     def spent(self) -> Spent:
-        # Wall time, not monotonic: the turn may have begun on another machine.
         elapsed_s = self._elapsed_s() - count_waited_s(self.turn_blocks)
         return Spent(add_usage(self._usage, self._booked), max(0.0, elapsed_s))
 
     def _elapsed_s(self) -> float:
-        return max(0.0, (self._clock.now() - self._started).total_seconds())
+        return self._clock.monotonic() - self._began_s
 
     @property
     def media(self) -> Mapping[str, bytes]:
@@ -265,6 +265,12 @@ class LeasedTurn:
             self._emitter.emit(data, last_round(blocks))
         for data, round_number in writing.after:
             self._emitter.emit(data, round_number)
+
+
+def _find_age_s(turn: Turn) -> float:
+    if turn.started_at is None or turn.read_at is None:
+        return 0.0
+    return max(0.0, (turn.read_at - turn.started_at).total_seconds())
 
 
 def last_round(turn_blocks: Sequence[Block]) -> int:

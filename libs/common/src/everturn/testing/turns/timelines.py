@@ -44,7 +44,7 @@ class MemoryTimelines:
         return tuple(row.blocks[covered[-1] if covered else 0 :]) if row else ()
 
     async def load_turn(self, principal: Principal, turn_id: TurnId) -> Turn:
-        return self._platform.turn(principal, turn_id).turn
+        return replace(self._platform.turn(principal, turn_id).turn, read_at=self._platform.clock.now())
 
     async def load_signals(self, principal: Principal, turn_id: TurnId) -> tuple[Signal, ...]:
         rows = [row for row in self._platform.signals.values() if row.signal.turn_id == turn_id]
