@@ -8,7 +8,7 @@ LOCAL := $(BIN)/python -P -m everturn_local
 SOURCES := libs services clients deploy tests migrations bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run fuzz test chaos check fmt migrate operate doctor clean lock bench images
+.PHONY: help setup run fuzz test chaos load check fmt migrate operate doctor clean lock bench images
 
 help: ## List the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test: setup ## Run all tests, in groups side by side; TESTS=tests/unit ARGS='-k 
 
 chaos: setup ## Play seeded schedules of faults against the whole platform; SEEDS=50 is how many, SEEDS=7,19 plays these again
 	@CHAOS_SEEDS="$(or $(SEEDS),50)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_schedules.py
+
+load: setup ## A thousand streams and two hundred sockets on one ingress get the same ordered events; shows time and memory
+	@FOLLOWERS="$(or $(FOLLOWERS),1000/200)" $(BIN)/pytest -q -s $(ARGS) tests/integration/ingress/sockets/test_many_followers.py
 
 check: setup ## Lint, format check, types, layers, architecture rules
 	@failed=; types=$$(mktemp); $(BIN)/pyright --warnings >"$$types" 2>&1 & pyright=$$!; \

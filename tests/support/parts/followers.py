@@ -9,6 +9,7 @@ import aiohttp
 
 BATCH = 50
 """Clients that connect at once."""
+TRIES = 10
 _ID = re.compile(rb'"id":"(\d+-\d+)","type":"chat\.delta"')
 
 
@@ -39,13 +40,23 @@ class Followers:
             self._sockets += await asyncio.gather(*(self._open_socket() for _ in range(BATCH)))
 
     async def _open_stream(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A busy server's 503 is waited out."""
+        for tries_left in reversed(range(TRIES)):
+            reader, writer = await self._ask_stream()
+            head = await reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"HTTP/1.1 200 "):
+                await reader.readuntil(b"event: ready")
+                return reader, writer
+            writer.close()
+            assert head.startswith(b"HTTP/1.1 503 ") and tries_left, head
+            await asyncio.sleep(int(head.lower().partition(b"retry-after: ")[2].partition(b"\r\n")[0]))
+        raise AssertionError("never asked")
+
+    async def _ask_stream(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         address = urlsplit(self._url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         path = f"/conversations/default/default/{self._conversation}/events?after={self._after}"
         writer.write(f"GET {path} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode())
-        head = await reader.readuntil(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 200 "), head
-        await reader.readuntil(b"event: ready")
         return reader, writer
 
     async def _open_socket(self) -> aiohttp.ClientWebSocketResponse:
