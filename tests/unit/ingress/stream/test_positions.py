@@ -102,6 +102,22 @@ async def test_a_turn_that_was_taken_is_not_asked_about_again(world: World) -> N
     assert len(world.asked) == 1
 
 
+async def test_a_row_that_comes_when_its_clients_have_gone_keeps_nothing_from_those_who_came_since(
+    world: World,
+) -> None:
+    gone = world.wait("conv_1", 2)
+    gone.clients.clear()
+    world.positions.forget(gone)
+
+    world.positions.note(gone, queued=True)
+    present = world.wait("conv_1", 2)
+    world.positions.note(gone, queued=True)
+    await world.positions.tell()
+
+    assert b'"position":2' in told(present)[0]
+    assert [len(asked) for asked in world.asked] == [1]
+
+
 async def test_while_nobody_waits_nothing_is_asked(world: World) -> None:
     stream = world.wait("conv_1", 0)
     world.positions.note(stream, queued=False)

@@ -28,9 +28,12 @@ class Positions:
         self._waiting: OrderedDict[ConversationId, ConversationStream] = OrderedDict()
 
     def note(self, stream: ConversationStream, *, queued: bool) -> None:
-        """What an event or a row says of the conversation. An old row is put right by the next look."""
-        if queued:
-            self._waiting.setdefault(stream.conversation_id, stream)
+        """What an event or a row says of the conversation. An old row is put right by the next look.
+
+        A row may come when all clients of its stream have gone; it takes no place from the stream of who came since.
+        """
+        if queued and stream.clients:
+            self._waiting[stream.conversation_id] = stream
         else:
             self.forget(stream)
 
