@@ -1,5 +1,6 @@
 """A tool that asks a person first, in real processes: answers count once, whoever dies, and nobody has to be alive."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,9 +10,10 @@ import pytest
 import pytest_asyncio
 
 from everturn_client.errors import ProblemError
+from everturn_local.servers.databases import DATABASE
 from everturn_local.supervision.platform import Platform
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 WORKER = "worker-1"
 
 
@@ -116,9 +118,10 @@ async def test_a_cancel_ends_the_wait(asking: Any) -> None:
 async def test_a_wait_ends_by_itself_also_when_its_worker_came_later(asking: Any) -> None:
     stage, platform, sent = asking
     before = mails(sent)
-    await platform.restart(WORKER, extra_env={"APPROVAL_TIMEOUT_S": "1"})
     accepted, watcher, _ = await ask(stage)
     await platform.kill_and_wait(WORKER)
+    over = "UPDATE approval SET expires_at = clock_timestamp() WHERE state = 'pending'"
+    await asyncio.to_thread(platform.postgres.run_sql, over, database=DATABASE)
 
     await platform.restart(WORKER)
     turn = await watcher.wait_ended(accepted.turn_id)
