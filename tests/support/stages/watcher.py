@@ -12,7 +12,7 @@ from everturn.wire.events import Envelope, StreamSnapshot
 from everturn.wire.views import StateView, TurnView
 from everturn_client.client import EverturnClient
 
-TURN_LIMIT_S = 40.0
+TURN_LIMIT_S = 90.0
 
 
 @dataclass

@@ -66,6 +66,8 @@ class BoundedWebSocket(WSProtocol):
 
     def handle_message(self, event: TextMessage | BytesMessage) -> None:
         """Instead of the base class's, which keeps what has no room and any number of messages."""
+        if self.close_sent:
+            return  # frames that came in one piece with the one that ended it
         self._begun_at = self._begun_at or self.loop.time()
         try:
             self._take(event)

@@ -2,6 +2,7 @@
 
 import codecs
 import ctypes
+import errno
 import os
 import resource
 import signal
@@ -63,13 +64,17 @@ def _keep_only(answer: int) -> None:
 
 
 def _become_nobody() -> None:
-    """For root only, which could lift all limits. A container may have taken the right to do so; then they stand."""
+    """For root only, which could lift all limits. A container may have taken the right to do so, or know no such user;
+    then they stand, because only the machine's own root lifts them."""
     if os.geteuid() != 0:
         return
-    with suppress(PermissionError):
+    try:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EINVAL):
+            raise
 
 
 def _load_size_bytes() -> int:
