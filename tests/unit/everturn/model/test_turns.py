@@ -7,7 +7,9 @@ from everturn.model.turns import TurnRequest, TurnStatus, TurnUsage
 
 
 def test_a_turn_is_open_until_it_ends() -> None:
-    assert {status for status in TurnStatus if status.is_open} == {TurnStatus.QUEUED, TurnStatus.RUNNING}
+    still_open = {TurnStatus.QUEUED, TurnStatus.RUNNING, TurnStatus.WAITING}
+
+    assert {status for status in TurnStatus if status.is_open} == still_open
 
 
 def test_a_request_needs_only_a_text() -> None:

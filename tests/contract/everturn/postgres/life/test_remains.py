@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from everturn.model.calls.approvals import ApprovalRequest, approval_id_of
 from everturn.model.commits import Effect, EffectChange, EffectState, UsageEvent
 from everturn.model.feedback import Feedback, Reaction
 from everturn.model.ids import CallId, ConversationId
@@ -27,7 +28,9 @@ async def test_an_erasure_leaves_no_row_in_any_table(roles: Roles, postgres_stag
     sources = merge_sources({}, [SourceDraft("A", "https://example.org", text="x")]).changes
     usage = UsageEvent("m", "decision", 1, 1, 0, 0, 0.1, estimated=False)
     effect = EffectChange(CallId("call_1"), "t.x", "h", Effect.PURE, EffectState.COMMITTED)
-    full = replace(commit(claim, think(claim, "x")), sources=sources, usage=(usage,), effects=(effect,))
+    asked = ApprovalRequest(approval_id_of(CallId("call_1")), CallId("call_1"), "t.x", "h", BEGINNING)
+    ledgers = {"sources": sources, "usage": (usage,), "effects": (effect,), "requests": (asked,)}
+    full = replace(commit(claim, think(claim, "x")), **ledgers)
     await stage.timelines.commit(claim.lease, full)
     await stage.give_feedback(ANN, conversation_id, Feedback(turn_of(receipt), "user", Reaction.OK, "", BEGINNING))
     job = IndexJob(ANN, conversation_id, turn_of(receipt), 1)
