@@ -68,7 +68,7 @@ async def test_conversations_are_filtered_by_state(client: httpx2.AsyncClient, c
         {"limit": "0"},
         {"limit": "101"},
         {"limit": "x"},
-        {"state": "waiting"},
+        {"state": "asleep"},
         {"q": "a\x00"},
         {"q": "x" * 301},
     ],

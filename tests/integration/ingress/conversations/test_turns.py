@@ -11,7 +11,9 @@ ABSENT = "01890a5d-ac96-774b-bcce-b302099a8057"
 Refused = Callable[..., dict[str, Any]]
 
 
-async def test_a_turn_is_the_one_that_fetch_shows(client: httpx2.AsyncClient, chat: Any) -> None:
+async def test_a_turn_is_the_one_that_fetch_shows_and_tells_its_place_in_the_queue(
+    client: httpx2.AsyncClient, chat: Any
+) -> None:
     sent = await chat.send("hello")
 
     turn = await client.get(f"{BASE}/{sent['conversation_id']}/turns/{sent['turn_id']}")
@@ -19,7 +21,9 @@ async def test_a_turn_is_the_one_that_fetch_shows(client: httpx2.AsyncClient, ch
         f"{BASE}/fetch", json={"conversation_id": sent["conversation_id"], "turn_ids": [sent["turn_id"]]}
     )
 
-    assert turn.json() == named.json()["turns"][0] == (await chat.state(sent["conversation_id"]))["turns"][0]
+    shown = turn.json()
+    assert shown.pop("position") >= 0
+    assert shown == named.json()["turns"][0] == (await chat.state(sent["conversation_id"]))["turns"][0]
 
 
 async def test_materialized_the_documents_come_along(client: httpx2.AsyncClient, chat: Any) -> None:
