@@ -30,6 +30,7 @@ from everturn.ports.memory.index import EmbeddedSnippet, IndexJob, SnippetIndex
 from everturn.ports.memory.search import CatalogQuery, MemorySearch, QueryVector, Scope, SnippetQuery
 from everturn.ports.memory.user_memories import MemoryBook, UserMemories
 from everturn.ports.recall.conversation_reader import ConversationReader
+from everturn.ports.runs.approvals import Approvals
 from everturn.ports.timelines import Timelines
 from everturn.ports.turns import Turns
 from everturn.postgres.artifacts import PostgresArtifacts
@@ -42,12 +43,14 @@ from everturn.postgres.life.forks import PostgresForks
 from everturn.postgres.memory.index import PostgresSnippetIndex
 from everturn.postgres.memory.search import PostgresMemorySearch
 from everturn.postgres.memory.user_memories import PostgresUserMemories
+from everturn.postgres.runs.approvals import PostgresApprovals
 from everturn.postgres.timelines import PostgresTimelines
 from everturn.postgres.turns import PostgresTurns
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
 from everturn.testing.memory.search_contract import ENCODER, point, said
 from everturn.testing.memory.user_memories_contract import remembered
+from everturn.testing.runs.approvals_contract import ask
 from everturn.testing.turns.stage import ANN, STRANGERS, Stage, commit, think
 from everturn_local.servers.databases import DatabaseUrls
 
@@ -55,6 +58,7 @@ PORTS = (
     Conversations,
     Turns,
     FeedbackBook,
+    Approvals,
     Artifacts,
     Exports,
     Forks,
@@ -74,6 +78,7 @@ ASKED_BEFORE_WHO = {"Credentials"}
 """What finds out who asks can't be walled by who asks; see access/test_credentials.py."""
 TABLES = (
     "conversation",
+    "approval",
     "lease",
     "turn",
     "block",
@@ -130,6 +135,7 @@ CASES: dict[str, Case] = {
     "FeedbackBook.load_judged": lambda port, ann, who: port.load_judged(
         who, Period(BEGINNING - LONG, BEGINNING + LONG), project=False, limit=9, after=None
     ),
+    "Approvals.load_of_turn": lambda port, ann, who: port.load_of_turn(who, ann.turn_id),
     "Artifacts.load": lambda port, ann, who: port.load(who, ann.artifact_id),
     "Artifacts.load_by_rn": lambda port, ann, who: port.load_by_rn(who, ann.rn),
     "Artifacts.load_by_ref": lambda port, ann, who: port.load_by_ref(who, ann.conversation_id, SECRET_REF),
@@ -217,6 +223,7 @@ async def ann(postgres_stage: Stage, roles: Roles) -> Ann:
     claim = await stage.claim(receipt.conversation_id)
     found = merge_sources({}, [SourceDraft("secret", "https://secret.example", text="secret")])
     await stage.timelines.commit(claim.lease, replace(commit(claim, think(claim, "secret")), sources=found.changes))
+    await ask(stage, PostgresApprovals(roles.worker), claim)
     job = IndexJob(ANN, receipt.conversation_id, receipt.turn_id, 1)
     await PostgresSnippetIndex(roles.worker).save_snippets(ANN, job, [REMEMBERED], encoder=ENCODER)
     await PostgresUserMemories(roles.worker).save(ANN, remembered("secret"), None)
@@ -241,6 +248,7 @@ def ports(roles: Roles) -> dict[str, object]:
         "Conversations": PostgresConversations(roles.ingress),
         "Turns": PostgresTurns(roles.ingress),
         "FeedbackBook": PostgresFeedback(roles.ingress),
+        "Approvals": PostgresApprovals(roles.worker),
         "Artifacts": PostgresArtifacts(roles.worker),
         "Exports": PostgresExports(roles.ingress),
         "Forks": PostgresForks(roles.ingress),

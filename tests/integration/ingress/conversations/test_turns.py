@@ -11,9 +11,7 @@ ABSENT = "01890a5d-ac96-774b-bcce-b302099a8057"
 Refused = Callable[..., dict[str, Any]]
 
 
-async def test_a_turn_is_the_one_that_fetch_shows_and_tells_its_place_in_the_queue(
-    client: httpx2.AsyncClient, chat: Any
-) -> None:
+async def test_a_turn_is_the_one_that_fetch_shows_and_tells_its_place(client: httpx2.AsyncClient, chat: Any) -> None:
     sent = await chat.send("hello")
 
     turn = await client.get(f"{BASE}/{sent['conversation_id']}/turns/{sent['turn_id']}")

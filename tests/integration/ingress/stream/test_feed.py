@@ -34,6 +34,10 @@ async def test_a_client_that_never_reads_holds_up_nobody_and_is_resynced_when_it
 
     async with follow(conversation) as stream:
         await stream.until("stream_snapshot", skip=("ready",))
+        (first,) = await worker.say(conversation, "first")
+        assert (await stream.until("chat_delta", skip=HINTS)).id == first
+        # Until it has reached the end of the stream it would read all of it at its own pace, and miss nothing.
+        await asyncio.to_thread(read_until, idle, f"id: {first}".encode())
         for n in range(100):
             (sent,) = await worker.say(conversation, f"{n}" + "x" * 100_000)
             assert (await stream.until("chat_delta", skip=HINTS)).id == sent
@@ -41,6 +45,7 @@ async def test_a_client_that_never_reads_holds_up_nobody_and_is_resynced_when_it
         (last,) = await worker.say(conversation, "last")
         assert (await stream.until("chat_delta", skip=HINTS)).id == last
     told = await asyncio.to_thread(read_until, idle, f"id: {last}".encode())
+    idle.close()
 
     assert b"event: stream_gap" in told
     gap, _, after = told.rpartition(b"event: stream_gap")
@@ -53,11 +58,10 @@ async def test_a_client_that_never_reads_holds_up_nobody_and_is_resynced_when_it
 def read_until(connected: socket.socket, wanted: bytes) -> bytes:
     connected.settimeout(20)
     told = bytearray()
-    with connected:
-        while wanted not in told:
-            piece = connected.recv(1 << 20)
-            assert piece, "the stream ended"
-            told += piece
+    while wanted not in told:
+        piece = connected.recv(1 << 20)
+        assert piece, "the stream ended"
+        told += piece
     return bytes(told)
 
 
