@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -428,6 +429,24 @@ async def test_definer_functions_belong_to_dispatch_and_pin_their_search_path(ro
     assert {row["proname"] for row in rows} == set(definers)
     assert {row["owner"] for row in rows} == {"everturn_dispatch"}
     assert all("search_path=public, pg_temp" in row["proconfig"] for row in rows)
+
+
+async def test_the_record_names_every_definer_function_and_who_may_call_it(roles: Roles, repository: Path) -> None:
+    record = (repository / "docs/decisions/0005-dispatch-role.md").read_text()
+    rows = [line.split("|")[1:3] for line in record.splitlines() if line.startswith("| `")]
+
+    told: dict[str, set[str]] = {}
+    for names, callers in rows:
+        told |= {name: set(re.findall("ingress|worker", callers)) for name in re.findall("`(.+?)`", names)}
+    real: dict[str, set[str]] = {}
+    for name, caller in await roles.superuser.fetch(
+        "SELECT p.proname, CASE a.grantee WHEN 0 THEN 'public' ELSE pg_get_userbyid(a.grantee) END FROM pg_proc p"
+        " LEFT JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a ON a.grantee <> p.proowner"
+        " WHERE p.pronamespace = 'public'::regnamespace AND p.prosecdef"
+    ):
+        real.setdefault(name, set()).update({caller.removeprefix("everturn_")} if caller else ())
+
+    assert told == real
 
 
 async def test_the_owner_sees_no_rows(ann: Ann, database: DatabaseUrls) -> None:
