@@ -20,9 +20,9 @@ from everturn.ports.inbox import (
     Receipt,
     TenantFull,
 )
+from everturn.postgres.accepting.kept_answers import save_response, take_key
 from everturn.postgres.artifacts import append_artifacts
 from everturn.postgres.database import Connection, Database, Row
-from everturn.postgres.life.idempotency import save_response, take_key
 from everturn.postgres.rows import (
     build_payload_json,
     build_receipt_json,

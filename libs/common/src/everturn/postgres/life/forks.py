@@ -18,9 +18,9 @@ from everturn.model.life.forks import Fork, Renaming, find_ids
 from everturn.model.turns import TurnStatus
 from everturn.ports.inbox import IdempotencyKey
 from everturn.ports.life.forks import ForkWish
+from everturn.postgres.accepting.kept_answers import save_response, take_key
 from everturn.postgres.database import Connection, Database, Row
 from everturn.postgres.life import fork_statements as sql
-from everturn.postgres.life.idempotency import save_response, take_key
 
 PAGE_ROWS = 200
 PAGE_BYTES = 1_000_000

@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.ports.inbox import IdempotencyKey, KeyReused
-from everturn.postgres.life.idempotency import save_response, take_key
+from everturn.postgres.accepting.kept_answers import save_response, take_key
 from everturn.testing.database_roles import Roles
 from everturn.testing.turns.stage import ANN, Stage
 

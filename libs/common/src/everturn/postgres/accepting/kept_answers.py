@@ -1,4 +1,4 @@
-"""Idempotency keys in Postgres: a row stands before the work it guards and commits with it."""
+"""The answers of accepted work, kept by idempotency key: a row stands before the work it guards and commits with it."""
 
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
