@@ -16,6 +16,7 @@ from ingress.errors import ProblemError
 from ingress.resources.disposition import SANDBOX_POLICY, build_disposition, content_type
 from ingress.resources.ranges import NotSatisfiable, Slice, try_read_range
 from ingress.resources.service import CuttingResponse, FileService, file_service
+from ingress.resources.tags import has_tag
 
 router = APIRouter(prefix="/files/{tenant}/{project}", route_class=AdmittedRoute, tags=["files"])
 _CONTENT: dict[str, Any] = {
@@ -85,7 +86,7 @@ def _read_request(request: Request, artifact: Artifact, *, download: bool) -> tu
     """The headers of the answer and the bytes asked for; None when the client has them already."""
     headers = _build_headers(artifact, download=download)
     tag = headers["ETag"]
-    if request.headers.get("if-none-match") == tag:
+    if has_tag(request.headers.getlist("if-none-match"), tag):
         return headers, None
     asked = request.headers.get("range") if request.headers.get("if-range", tag) == tag else None
     piece = _read_range(asked, artifact.size)
