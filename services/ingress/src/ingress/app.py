@@ -76,8 +76,8 @@ from ingress.sockets.server import SocketParts, SocketServer
 from ingress.stream import sse, tickets
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
+from ingress.stream.recheck import Recheck
 from ingress.stream.rows import StreamRows
-from ingress.stream.standing import Recheck
 
 TITLE = "Everturn ingress"
 SCHEMA_REF = "#/components/schemas/{model}"

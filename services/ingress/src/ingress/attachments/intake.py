@@ -42,6 +42,11 @@ class IncomingFile:
     field: str = "files"
 
 
+def read_declared(text: str) -> str:
+    """The type that a client says a file has, in lower case and without parameters; empty when it says none."""
+    return text.partition(";")[0].strip().lower()
+
+
 @dataclass(frozen=True, slots=True)
 class FileCaps:
     """Bytes of one file by family, and how many files a message may have."""

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from ingress.admission.request import AdmittedRequest, check_charset, media_type
 from ingress.admission.validation import problem_of_validation
-from ingress.attachments.intake import IncomingFile
+from ingress.attachments.intake import IncomingFile, read_declared
 from ingress.attachments.multipart import read_multipart
 from ingress.chat.schemas import AttachmentIn, MessageIn, SignalIn
 from ingress.errors import too_large, unprocessable, unsupported
@@ -83,5 +83,4 @@ def _decode_file(index: int, attachment: AttachmentIn) -> IncomingFile:
     except (binascii.Error, ValueError) as error:
         field = f"body.attachments.{index}.data_base64"
         raise unprocessable(f"{field} is not base64.", errors=[{"field": field, "message": "not base64"}]) from error
-    declared = attachment.mime.partition(";")[0].strip().lower()
-    return IncomingFile(attachment.filename, declared, data, f"body.attachments.{index}")
+    return IncomingFile(attachment.filename, read_declared(attachment.mime), data, f"body.attachments.{index}")

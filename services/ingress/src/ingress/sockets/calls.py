@@ -12,7 +12,7 @@ from everturn.model.identity import Principal
 from ingress.admission.idempotency import HEADER
 from ingress.admission.paths import load_conversation_id
 from ingress.admission.validation import problem_of_validation
-from ingress.attachments.intake import IncomingFile
+from ingress.attachments.intake import IncomingFile, read_declared
 from ingress.auth.gate import Caller
 from ingress.chat.endpoints import build_accepted
 from ingress.chat.schemas import AcceptedOut, MessageIn, SignalIn
@@ -104,7 +104,7 @@ def build_headers(idempotency_key: str | None) -> Headers:
 
 
 def _build_file(file: FileIn) -> IncomingFile:
-    return IncomingFile(file.filename, file.mime.partition(";")[0].strip().lower(), file.data)
+    return IncomingFile(file.filename, read_declared(file.mime), file.data)
 
 
 def _accepted(principal: Principal, receipt: Any) -> tuple[int, AcceptedOut]:

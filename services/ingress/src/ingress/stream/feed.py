@@ -14,7 +14,7 @@ from everturn.wire.events import Ready, ServerShutdown, StreamGap
 from ingress.stream.cursor import Phase
 from ingress.stream.frames import HEARTBEAT, UNAUTHORIZED, build_batch
 from ingress.stream.hub import REREADS, Hub
-from ingress.stream.standing import StreamStanding
+from ingress.stream.recheck import StreamStanding
 from ingress.stream.subscription import Subscription
 
 PAGE_ENTRIES = 200

@@ -18,7 +18,7 @@ from ingress.auth.gate import Caller, CallerOf
 from ingress.errors import malformed
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
-from ingress.stream.standing import Recheck
+from ingress.stream.recheck import Recheck
 from ingress.stream.steps import project_steps
 from ingress.stream.subscription import Subscription
 

@@ -15,8 +15,8 @@ from ingress.errors import unauthorized
 from ingress.stream.feed import Feed
 from ingress.stream.frames import UNAUTHORIZED
 from ingress.stream.hub import Hub
+from ingress.stream.recheck import Recheck, StreamStanding
 from ingress.stream.rows import Snapshot, StreamRows
-from ingress.stream.standing import Recheck, StreamStanding
 
 ANN = Caller(Principal("t", "p", "ann"))
 
