@@ -10,6 +10,7 @@ from typing import Any
 from everturn.embeddings.choice import choose_embedder
 from everturn.embeddings.opening import is_minilm_installed, open_embedder
 from everturn.model.ids import ConversationId, RandomIds
+from everturn.model.limits.waiting_room import most_of
 from everturn.ports.access.credentials import CredentialAdmin, Credentials
 from everturn.ports.clock import Clock, SystemClock, now_ms, open_clock
 from everturn.ports.life.remains import Remains, find_remains
@@ -76,7 +77,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             antivirus=build_antivirus(settings),
             structure=structure,
             conversations=load_driver("conversations")(database),
-            inbox=load_driver("inbox")(database, tenant_max=settings.tenant_queued_max),
+            inbox=load_driver("inbox")(database, tenant_max=most_of(settings.tenant_queued_max)),
             turns=load_driver("turns")(database),
             feedback=load_driver("feedback")(database),
             exports=load_driver("exports")(database),

@@ -81,8 +81,8 @@ class InboxFull(Conflict):
 TENANT_SHARE = 2
 """How many turns of one tenant may be on one lane; those beyond wait without a doorbell until one of them is taken.
 
-Whoever comes to the lane waits for so many of each other tenant's (bench/fairness.py); two keep workers busy, as the
-next is rung when one is taken.
+Whoever comes to the lane waits for so many of each other tenant's; two keep workers busy, as the next is rung when one
+is taken. How much longer a light tenant waits beside a flood isn't measured yet.
 """
 TENANT_QUEUED_MAX = 500
 """Turns of one tenant that may wait on one lane."""

@@ -30,10 +30,11 @@ local now = time[1] * 1000000 + time[2]
 local function text(n) return string.format('%.0f', n) end
 redis.call('SET', room .. ':asked', '1', 'EX', 60)
 redis.call('ZREMRANGEBYSCORE', room, '-inf', text(now - grace))
-local own, first, first_at, last_at, free = 0, nil, nil, 0, nil
-for n = 0, each - 1 do
-  local name = caller .. ':' .. n
-  local at = tonumber(redis.call('ZSCORE', room, name) or nil)
+local names, own, first, first_at, last_at, free = {}, 0, nil, nil, 0, nil
+for n = 1, each do names[n] = caller .. ':' .. n - 1 end
+local scores = redis.call('ZMSCORE', room, unpack(names))
+for n, name in ipairs(names) do
+  local at = tonumber(scores[n] or nil)
   if at then
     own = own + 1
     last_at = math.max(last_at, at)

@@ -21,6 +21,8 @@ class Rush:
     turn_s: float
     patience: float = 1.0
     """How many of those refused come back."""
+    callers: int = MAX_PLACES
+    """How many users these clients belong to."""
     misjudged: float = 1.0
     """What the estimate is of the real duration of turns."""
     told: Told = field(default_factory=dict)
@@ -31,7 +33,7 @@ class Rush:
     deepest: int = 0
 
     def run(self, arrivals_s: list[float]) -> None:
-        calls = [(int(at * SECOND_US), f"c{n}", False) for n, at in enumerate(arrivals_s)]
+        calls = [(int(at * SECOND_US), f"c{n % self.callers}", False) for n, at in enumerate(arrivals_s)]
         heapq.heapify(calls)
         while calls:
             now, caller, again = heapq.heappop(calls)
@@ -64,6 +66,18 @@ def test_who_waits_as_told_is_let_in(seed: int, slots: int, factor: int, patienc
     arrivals = [rng.random() * 60 for _ in range(slots // 2 * factor * 30)]
 
     rush.run(arrivals)
+
+    assert rush.returned >= 100
+    assert rush.let_in >= 0.95 * rush.returned
+    assert rush.deepest <= 1.25 * rush.room
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("callers", [1, 3])
+def test_clients_of_one_user_that_all_come_at_once_are_let_in_when_told(seed: int, callers: int) -> None:
+    rush = Rush(random.Random(seed), room=40, slots=10, turn_s=2.0, callers=callers)
+
+    rush.run([n / 1000 for n in range(160)])
 
     assert rush.returned >= 100
     assert rush.let_in >= 0.95 * rush.returned

@@ -139,13 +139,31 @@ async def test_what_does_not_answer_is_a_503(part: str) -> None:
     assert world.refusals("wire") == 1
 
 
-async def test_who_was_refused_in_the_transaction_is_told_the_tenants_interval() -> None:
+async def test_who_was_refused_in_the_transaction_has_a_place_when_told() -> None:
     world = await World(waiting=50, of_tenant=40).attend()
+    wait_s = await world.gate.load_tenant_wait(ME)
+
+    world.clock.advance(wait_s)
+    world.depth = QueueDepth(50, 45, 2)
+
+    assert wait_s == 11
+    assert (await world.refuse(Principal("t", "p", "other")))[0] == 429
+    await world.gate.admit(ME, new_work=True)
+
+
+async def test_who_was_refused_in_the_transaction_asks_soon_again_while_nothing_is_known() -> None:
+    world = await World(waiting=50, of_tenant=40).attend()
+    world.presences.down = True
 
     assert await world.gate.load_tenant_wait(ME) == 1
-    world.presences.down = True
-    world.clock.advance(5)
-    assert await world.gate.load_tenant_wait(ME) == 1
+
+
+async def test_each_of_a_users_many_clients_is_told_a_time_of_its_own() -> None:
+    world = await World(waiting=50, of_tenant=40).attend()
+
+    told = [await world.refuse() for _ in range(60)]
+
+    assert told == [(429, n) for n in range(1, 61)]
 
 
 async def test_what_is_being_stored_counts_until_it_is() -> None:

@@ -10,8 +10,9 @@ from typing import Final
 
 from everturn.model.limits.token_bucket import SECOND_US
 
-PLACES_EACH: Final = 4
-"""Told times that one caller may hold: it may have several clients, and an impatient one must not fill the room."""
+PLACES_EACH: Final = 128
+"""Told times that one caller may hold: all that a registered user may ask for in a minute, so that each of many clients
+of one user has a time of its own. An impatient one must not fill the room."""
 MAX_PLACES: Final = 10_000
 GRACE_US: Final = 10 * SECOND_US
 """How long a place is kept for who doesn't come."""
@@ -22,6 +23,11 @@ SLACK_US: Final = SECOND_US // 2
 MAX_WAIT_US: Final = 600 * SECOND_US
 OVER_ROOM: Final = 1.25
 """Who comes when told is let in even if the queue is longer than it should be, up to this part of it."""
+
+
+def most_of(room: int) -> int:
+    """How long the queue may get when those come who were told to."""
+    return int(room * OVER_ROOM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ def enter_room(told: Told, caller: str, load: RoomLoad, now_us: int) -> tuple[To
     first = min(own, key=lambda name: own[name], default=None)
     due = first is not None and own[first] <= now_us + SLACK_US
     near = sum(at <= now_us + NEAR_US for at in kept.values())
-    if load.depth + near < load.room or (due and load.depth < int(load.room * OVER_ROOM)):
+    if load.depth + near < load.room or (due and load.depth < most_of(load.room)):
         if first is not None:
             del kept[first]
         return kept, Entry(True)

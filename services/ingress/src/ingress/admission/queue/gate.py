@@ -6,12 +6,12 @@ The room of a tenant on a lane comes first, then the room of all. Who is refused
 import math
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from everturn.errors import Unavailable
 from everturn.model.identity import Principal, lane_of
 from everturn.model.limits.token_bucket import SECOND_US
-from everturn.model.limits.waiting_room import RoomLoad
+from everturn.model.limits.waiting_room import Entry, RoomLoad, most_of
 from everturn.ports.doorbells import Doorbells
 from everturn.ports.limits.queue import Queue, QueueDepth
 from everturn.ports.limits.waiting_rooms import WaitingRooms
@@ -79,12 +79,15 @@ class WorkGate:
         return Admission(None, _key_of(principal))
 
     async def load_tenant_wait(self, principal: Principal) -> int:
-        """Seconds until a place of the tenant's is free, for who was refused in the transaction itself."""
+        """Seconds until a place that is kept from now on, for who was refused in the transaction itself."""
         try:
             fleet, depth = await self._fleet.load(), await self._places.load(_key_of(principal))
+            own = self._tenant_load(fleet, depth)
+            # Only the transaction counts what other processes let in a moment ago: the room is as full as it can be.
+            entry = await self._enter_tenant(principal, replace(own, depth=max(own.depth, most_of(own.room))))
         except Unavailable:
             return 1
-        return max(1, math.ceil(fleet.interval_us * max(1, depth.tenants) / SECOND_US))
+        return _whole(entry.wait_s)
 
     async def _enter(self, principal: Principal) -> "Admission":
         key = _key_of(principal)
@@ -99,22 +102,28 @@ class WorkGate:
         return admission
 
     async def _enter_rooms(self, principal: Principal, fleet: Fleet, depth: QueueDepth) -> None:
-        caller = hash_key(principal.tenant, principal.project, principal.user_id)
-        interval_us = fleet.interval_us if fleet.slots else UNATTENDED_INTERVAL_US
-        # Doorbells of tenants with a full share alternate, so a tenant's queue drains as a part of all.
-        own = RoomLoad(depth.of_tenant, self._caps.tenant, interval_us * max(1, depth.tenants))
-        lane = lane_of(principal.roles)
+        own = self._tenant_load(fleet, depth)
         if own.depth >= own.room // 2:
-            entry = await self._rooms.enter(hash_key("tenant", principal.tenant, lane.value), caller, own)
+            entry = await self._enter_tenant(principal, own)
             if not entry.admitted:
                 text = f"{own.depth} turns of this tenant are waiting already."
                 raise self._refused(principal, "tenant", too_many(text, retry_after_s=_whole(entry.wait_s)))
         room = self._caps.total if fleet.slots else min(self._caps.total, self._caps.unattended)
-        entry = await self._rooms.enter("all", caller, RoomLoad(depth.waiting, room, interval_us))
+        entry = await self._rooms.enter(
+            "all", _caller_of(principal), RoomLoad(depth.waiting, room, _interval_us(fleet))
+        )
         if not entry.admitted:
             text = f"{depth.waiting} turns are waiting already{'' if fleet.slots else ', and no worker is there'}."
             reason = "queue" if fleet.slots else "unattended"
             raise self._refused(principal, reason, unavailable(text, retry_after_s=_whole(entry.wait_s)))
+
+    def _tenant_load(self, fleet: Fleet, depth: QueueDepth) -> RoomLoad:
+        # Doorbells of tenants with a full share alternate, so a tenant's queue drains as a part of all.
+        return RoomLoad(depth.of_tenant, self._caps.tenant, _interval_us(fleet) * max(1, depth.tenants))
+
+    async def _enter_tenant(self, principal: Principal, load: RoomLoad) -> Entry:
+        room = hash_key("tenant", principal.tenant, lane_of(principal.roles).value)
+        return await self._rooms.enter(room, _caller_of(principal), load)
 
     def _refused(self, principal: Principal, reason: str, refusal: ProblemError) -> ProblemError:
         self._metrics.refusals.labels(reason=reason, role=strongest_role(principal.roles).value).inc()
@@ -145,6 +154,14 @@ class Admission:
 
 def _key_of(principal: Principal) -> QueueKey:
     return principal.tenant, lane_of(principal.roles)
+
+
+def _caller_of(principal: Principal) -> str:
+    return hash_key(principal.tenant, principal.project, principal.user_id)
+
+
+def _interval_us(fleet: Fleet) -> int:
+    return fleet.interval_us if fleet.slots else UNATTENDED_INTERVAL_US
 
 
 def _whole(wait_s: float) -> int:
