@@ -80,8 +80,15 @@ class BoundedProtocol(H11Protocol):
             if begun:
                 self.transport.close()
                 return
+        if self.transport.is_closing():
+            return  # the answer before was the last one, so nobody waits for another
         self._write(_refuse_unreadable(sys.exception()).answer)
-        self.transport.write_eof()
+        try:
+            self.transport.write_eof()
+        except OSError:
+            # The client hung up before the loop has noticed.
+            self.transport.abort()
+            return
         self.flow.resume_reading()
         self.loop.call_later(LINGER_S, self.transport.close)
 
