@@ -26,7 +26,7 @@ from everturn.testing.runs.approvals_contract import (
     states_of,
     status_of,
 )
-from everturn.testing.turns.stage import Stage
+from everturn.testing.turns.stage import Stage, closing
 
 
 @pytest.fixture
@@ -88,6 +88,31 @@ async def test_a_question_of_a_running_turn_expires_only_once_that_is_parked(
     await sweeps.due_doorbells(takeovers=True)
 
     assert await states_of(alone, approvals, claim) == [ApprovalState.EXPIRED]
+
+
+async def test_the_lease_of_a_worker_that_died_beside_a_waiting_turn_is_removed(
+    alone: Stage, approvals: Approvals, roles: Roles
+) -> None:
+    """It came to tell of an earlier end, and died between that and handing the lease back."""
+    first = await alone.start_turn()
+    assert first.turn_id is not None
+    await alone.timelines.commit(first.lease, closing(first, seen_inbox=first.inbox_seq))
+    await alone.leases.release(first.lease, requeue=False)
+    await alone.say("And now?", first.lease.conversation_id)
+    claim = await alone.claim(first.lease.conversation_id)
+    await ask(alone, approvals, claim)
+    await approvals.try_park(claim.lease)
+    telling = await alone.claim(first.lease.conversation_id)
+    await alone.timelines.save_announced(telling.lease, first.turn_id, telling.cursor)
+    sweeps = PostgresSweeps(roles.worker)
+    await sweeps.due_doorbells(takeovers=True)
+    assert await roles.superuser.fetchval("SELECT count(*) FROM lease") == 1
+
+    await alone.expire_lease(first.lease.conversation_id)
+    await sweeps.due_doorbells(takeovers=True)
+
+    assert await roles.superuser.fetchval("SELECT count(*) FROM lease") == 0
+    assert await status_of(alone, claim) is TurnStatus.WAITING
 
 
 async def test_of_many_answers_at_once_one_counts(postgres_stage: Stage, approvals: Approvals) -> None:
