@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.errors import Unavailable
-from everturn.model.limits.waiting_room import RoomLoad
+from everturn.model.limits.waiting_room import RoomLoad, Visitor
 from everturn.redis.calls import build_client
 from everturn.redis.waiting_rooms import RedisWaitingRooms
 from everturn.redis.wire import Wire, open_wire
@@ -19,16 +19,16 @@ class TestRedisWaitingRooms(WaitingRoomsContract):
 async def test_without_a_server_nobody_is_let_in() -> None:
     async with open_wire("redis://127.0.0.1:1/0", name="test") as wire:
         with pytest.raises(Unavailable):
-            await wire.waiting_rooms.enter("r", "c", RoomLoad(0, 10, 1))
+            await wire.waiting_rooms.enter("r", Visitor("c"), RoomLoad(0, 10, 1))
 
 
 async def test_a_server_out_of_memory_lets_nobody_in(wire: Wire, redis_url: str) -> None:
     client = build_client(redis_url, name="other")
-    await wire.waiting_rooms.enter("r", "c", RoomLoad(0, 10, 1))
+    await wire.waiting_rooms.enter("r", Visitor("c"), RoomLoad(0, 10, 1))
     await client.config_set("maxmemory", "1")
     try:
         with pytest.raises(Unavailable):
-            await wire.waiting_rooms.enter("r", "c", RoomLoad(0, 10, 1))
+            await wire.waiting_rooms.enter("r", Visitor("c"), RoomLoad(0, 10, 1))
     finally:
         await client.config_set("maxmemory", "0")
         await client.aclose()

@@ -1,4 +1,4 @@
-"""Waiting rooms in Redis: one sorted set for each, of callers by the time they were told, changed by one script."""
+"""Waiting rooms in Redis: one sorted set for each, of places by the time told, and one for each caller in it."""
 
 from typing import Any
 
@@ -7,73 +7,92 @@ from redis.asyncio import Redis
 from everturn.model.limits.token_bucket import SECOND_US
 from everturn.model.limits.waiting_room import (
     GRACE_US,
+    LATER,
     MAX_PLACES,
     MAX_WAIT_US,
     NEAR_US,
     OVER_ROOM,
     PLACES_EACH,
     SLACK_US,
+    UNNAMED,
     Entry,
     RoomLoad,
+    Visitor,
 )
 from everturn.redis.calls import CALL_LIMIT_S, limited
 
-# The same as everturn.model.limits.waiting_room.enter_room; the contract compares them. It always writes, so that a
-# server without memory says so before anything is accepted.
-_ENTER = """
-local room, caller = KEYS[1], ARGV[1]
-local depth, most, interval = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local each, places, grace, near = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local slack, longest, over = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+# The same as everturn.model.limits.waiting_room; the contract compares them. They always write, so that a server
+# without memory says so before anything is accepted.
+_ROOM = f"""
+local each, places, grace, longest = {PLACES_EACH}, {MAX_PLACES}, {GRACE_US}, {MAX_WAIT_US}
+local room, mine, caller, request = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local function text(n) return string.format('%.0f', n) end
+local function forget(name)
+  redis.call('ZREM', mine, name)
+  redis.call('ZREM', room, caller .. ':' .. name)
+end
+local function tell(at)
+  local own = redis.call('ZRANGE', mine, 0, -1, 'WITHSCORES')
+  if #own >= 2 * each then return {{0, text(own[#own] - now)}} end
+  if redis.call('ZCARD', room) >= places then return {{0, text(longest)}} end
+  local name, n = request, 0
+  while name == '' do
+    if not redis.call('ZSCORE', mine, '{UNNAMED}' .. n) then name = '{UNNAMED}' .. n end
+    n = n + 1
+  end
+  redis.call('ZADD', mine, text(at), name)
+  redis.call('ZADD', room, text(at), caller .. ':' .. name)
+  for _, key in ipairs({{room, mine}}) do redis.call('PEXPIRE', key, math.ceil((longest + grace) / 1000)) end
+  return {{0, text(at - now)}}
+end
 redis.call('SET', room .. ':asked', '1', 'EX', 60)
-redis.call('ZREMRANGEBYSCORE', room, '-inf', text(now - grace))
-local names, own, first, first_at, last_at, free = {}, 0, nil, nil, 0, nil
-for n = 1, each do names[n] = caller .. ':' .. n - 1 end
-local scores = redis.call('ZMSCORE', room, unpack(names))
-for n, name in ipairs(names) do
-  local at = tonumber(scores[n] or nil)
-  if at then
-    own = own + 1
-    last_at = math.max(last_at, at)
-    if not first or at < first_at then first, first_at = name, at end
-  elseif not free then
-    free = name
+for _, key in ipairs({{room, mine}}) do redis.call('ZREMRANGEBYSCORE', key, '-inf', text(now - grace)) end
+"""
+_ENTER = f"""{_ROOM}
+local depth, most, interval = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local name, told_at = request, nil
+if request ~= '' then
+  told_at = tonumber(redis.call('ZSCORE', mine, request) or nil)
+else
+  local own = redis.call('ZRANGE', mine, 0, -1, 'WITHSCORES')
+  for n = 1, #own, 2 do
+    if not told_at and string.sub(own[n], 1, 1) == '{UNNAMED}' then name, told_at = own[n], tonumber(own[n + 1]) end
   end
 end
-local due = first and first_at <= now + slack
-local soon = redis.call('ZCOUNT', room, '-inf', text(now + near))
-if depth + soon < most or (due and depth < math.floor(most * over)) then
-  if first then redis.call('ZREM', room, first) end
-  return {1, '0'}
-end
-if due then
-  redis.call('ZREM', room, first)
-  own, free = own - 1, first
-end
-if own >= each then return {0, text(last_at - now)} end
-if redis.call('ZCARD', room) >= places then return {0, text(longest)} end
+local due = told_at and told_at <= now + {SLACK_US}
+local near = redis.call('ZCOUNT', room, '-inf', text(now + {NEAR_US}))
+local admitted = depth + near < most or (due and depth < math.floor(most * {OVER_ROOM}))
+if told_at and request ~= '' and not (admitted or due) then return {{0, text(told_at - now)}} end
+if told_at and (due or request ~= '') then forget(name) end
+if admitted then return {{1, '0'}} end
+local apart = math.floor(interval * {LATER})
 local last = redis.call('ZREVRANGE', room, 0, 0, 'WITHSCORES')
-local at = math.max(now + math.max(1, depth + 1 - most) * interval, (tonumber(last[2]) or 0) + interval)
-at = math.min(at, now + longest)
-redis.call('ZADD', room, text(at), free)
-redis.call('PEXPIRE', room, math.ceil((longest + grace) / 1000))
-return {0, text(at - now)}
+local at = math.max(now + math.max(1, depth + 1 - most) * apart, (tonumber(last[2]) or 0) + apart)
+return tell(math.min(at, now + longest))
 """
-_RULES = (PLACES_EACH, MAX_PLACES, GRACE_US, NEAR_US, SLACK_US, MAX_WAIT_US, OVER_ROOM)
+_KEEP = f"""{_ROOM}
+forget(request)
+return tell(now + math.min(tonumber(ARGV[3]), longest))
+"""
 
 
 class RedisWaitingRooms:
-    """`room:{<room>}` expires when nobody in it is to come any more."""
+    """`room:{<room>}` and `room:{<room>}:<caller>` expire when nobody in them is to come any more."""
 
     def __init__(self, client: Redis) -> None:
-        self._script: Any = client.register_script(_ENTER)
+        self._enter: Any = client.register_script(_ENTER)
+        self._keep: Any = client.register_script(_KEEP)
 
-    async def enter(self, room: str, caller: str, load: RoomLoad) -> Entry:
-        async with limited(CALL_LIMIT_S):
-            admitted, wait_us = await self._script(
-                keys=[f"room:{{{room}}}"], args=[caller, load.depth, load.room, load.interval_us, *_RULES]
-            )
+    async def enter(self, room: str, visitor: Visitor, load: RoomLoad) -> Entry:
+        admitted, wait_us = await self._run(self._enter, room, visitor, load.depth, load.room, load.interval_us)
         return Entry(bool(admitted), int(wait_us) / SECOND_US)
+
+    async def keep(self, room: str, visitor: Visitor, wait_s: float) -> None:
+        await self._run(self._keep, room, visitor, int(wait_s * SECOND_US))
+
+    async def _run(self, script: Any, room: str, visitor: Visitor, *numbers: int) -> Any:
+        key = f"room:{{{room}}}"
+        async with limited(CALL_LIMIT_S):
+            return await script(keys=[key, f"{key}:{visitor.caller}"], args=[visitor.caller, visitor.request, *numbers])

@@ -78,7 +78,7 @@ class ChatService:
         _check_content(form.text, submission.files)
         target = parse_turn_id(form.target_turn_id)
         key = build_key(headers, route=_route(principal, conversation, "messages"), content=_content(submission))
-        async with self._gate.admitting(principal, new_work=True) as admission:
+        async with self._gate.admitting(principal, key, new_work=True) as admission:
             conversation_id = self._ids.conversation() if conversation == NEW else load_conversation_id(conversation)
             saved = await self._take_files(principal, conversation_id, submission.files)
             message = IncomingMessage(
@@ -93,7 +93,7 @@ class ChatService:
                 bundle_id=form.bundle_id,
             )
             commit = partial(self._inbox.accept_message, principal, message, key)
-            return await self._accept(principal, admission, saved, commit)
+            return await self._accept(admission, saved, commit)
 
     async def accept_signal(
         self, principal: Principal, conversation_id: ConversationId, submission: Submission[SignalIn], headers: Headers
@@ -108,7 +108,7 @@ class ChatService:
         event = self._read_event(form)
         target = parse_turn_id(form.target_turn_id)
         key = build_key(headers, route=_route(principal, conversation_id, "signals"), content=_content(submission))
-        async with self._gate.admitting(principal, new_work=event is not None and event.reactive) as admission:
+        async with self._gate.admitting(principal, key, new_work=event is not None and event.reactive) as admission:
             saved = await self._take_files(principal, conversation_id, submission.files)
             signal = IncomingSignal(
                 signal_id=self._ids.signal(),
@@ -121,7 +121,7 @@ class ChatService:
                 approval_id=approval_id,
             )
             commit = partial(self._inbox.accept_signal, principal, conversation_id, signal, key)
-            return await self._accept(principal, admission, saved, commit)
+            return await self._accept(admission, saved, commit)
 
     def _read_event(self, form: SignalIn) -> ExternalEvent | None:
         """Raises a 422 naming the field, or a 413, unless there is an event exactly when the kind says so."""
@@ -143,11 +143,7 @@ class ChatService:
         return await self._intake.save_files(conversation_id, await self._intake.check_files(principal, files))
 
     async def _accept(
-        self,
-        principal: Principal,
-        admission: Admission,
-        saved: SavedFiles,
-        commit: Callable[[], Awaitable[Receipt]],
+        self, admission: Admission, saved: SavedFiles, commit: Callable[[], Awaitable[Receipt]]
     ) -> Receipt:
         try:
             receipt = await self._commit(commit)
@@ -155,7 +151,7 @@ class ChatService:
             admission.settle() if opened else admission.leave()
         except TenantFull as error:
             await self._intake.discard(saved)
-            raise too_many(str(error), retry_after_s=await self._gate.load_tenant_wait(principal)) from error
+            raise too_many(str(error), retry_after_s=await self._gate.load_tenant_wait(admission)) from error
         except Unavailable:
             # Nobody knows whether this was committed. If no row names these objects, `sweep-objects` will find them.
             _log.warning("message may have been stored", objects=saved.keys())

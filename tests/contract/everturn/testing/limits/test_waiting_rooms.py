@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.errors import Unavailable
-from everturn.model.limits.waiting_room import RoomLoad
+from everturn.model.limits.waiting_room import RoomLoad, Visitor
 from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
 from everturn.testing.limits.waiting_rooms_contract import WaitingRoomsContract
 
@@ -19,4 +19,4 @@ async def test_while_down_nobody_is_let_in() -> None:
     rooms.down = True
 
     with pytest.raises(Unavailable):
-        await rooms.enter("r", "c", RoomLoad(0, 10, 1))
+        await rooms.enter("r", Visitor("c"), RoomLoad(0, 10, 1))

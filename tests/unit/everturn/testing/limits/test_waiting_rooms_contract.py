@@ -2,13 +2,13 @@
 
 import pytest
 
-from everturn.model.limits.waiting_room import Entry, RoomLoad
+from everturn.model.limits.waiting_room import Entry, RoomLoad, Visitor
 from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
 from everturn.testing.limits.waiting_rooms_contract import WaitingRoomsContract
 
 
 class Crowd(MemoryWaitingRooms):
-    async def enter(self, room: str, caller: str, load: RoomLoad) -> Entry:
+    async def enter(self, room: str, visitor: Visitor, load: RoomLoad) -> Entry:
         return Entry(False, 60)
 
 

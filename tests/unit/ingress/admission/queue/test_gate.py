@@ -1,11 +1,14 @@
 """Backpressure from the queue's depth and the workers that are there; every refusal says when to come back."""
 
+import math
 from typing import Any
 
 import pytest
 
 from everturn.errors import Unavailable
 from everturn.model.identity import Lane, Principal
+from everturn.model.limits.waiting_room import LATER
+from everturn.ports.inbox import IdempotencyKey
 from everturn.ports.limits.queue import QueueDepth
 from everturn.ports.runs.presences import WorkerPresence
 from everturn.testing.fixed_clock import FixedClock
@@ -53,10 +56,10 @@ class World:
         await self.presences.save(WorkerPresence("w", "", None, 10, 5.0), ttl_s=600)
         return self
 
-    async def refuse(self, principal: Principal = ME) -> tuple[int, int]:
+    async def refuse(self, principal: Principal = ME, key: IdempotencyKey | None = None) -> tuple[int, int]:
         """The status and the wait of a refusal."""
         with pytest.raises(ProblemError) as refused:
-            await self.gate.admit(principal, new_work=True)
+            await self.gate.admit(principal, key, new_work=True)
         return refused.value.status_code, int((refused.value.headers or {})["Retry-After"])
 
     def refusals(self, reason: str) -> float:
@@ -67,14 +70,14 @@ class World:
 async def test_below_its_maximum_work_is_admitted() -> None:
     world = await World(waiting=99).attend()
 
-    await world.gate.admit(ME, new_work=True)
+    await world.gate.admit(ME, None, new_work=True)
 
 
 async def test_a_full_queue_is_a_503_with_the_time_until_there_is_room() -> None:
     world = await World(waiting=109).attend()
 
-    assert await world.refuse() == (503, 5)
-    assert await world.refuse(Principal("t", "p", "other")) == (503, 6)
+    assert await world.refuse() == (503, 6)
+    assert await world.refuse(Principal("t", "p", "other")) == (503, 7)
     assert world.refusals("queue") == 2
 
 
@@ -84,7 +87,7 @@ async def test_who_comes_when_told_is_admitted_while_others_wait() -> None:
 
     world.clock.advance(wait_s)
 
-    await world.gate.admit(ME, new_work=True)
+    await world.gate.admit(ME, None, new_work=True)
     assert (await world.refuse(Principal("t", "p", "other")))[0] == 503
 
 
@@ -92,7 +95,7 @@ async def test_many_at_once_are_not_all_let_in_by_one_count() -> None:
     world = await World(waiting=98).attend()
 
     for n in range(2):
-        await world.gate.admit(Principal("t", "p", str(n)), new_work=True)
+        await world.gate.admit(Principal("t", "p", str(n)), None, new_work=True)
 
     assert (await world.refuse())[0] == 503
     assert world.counted == 1
@@ -102,25 +105,25 @@ async def test_without_workers_fewer_are_taken_and_told_that_nobody_is_there() -
     world = World(waiting=20)
 
     with pytest.raises(ProblemError) as refused:
-        await world.gate.admit(ME, new_work=True)
+        await world.gate.admit(ME, None, new_work=True)
 
-    assert refused.value.headers == {"Retry-After": "30"}
+    assert refused.value.headers == {"Retry-After": "33"}
     assert "no worker" in refused.value.detail
     assert world.refusals("unattended") == 1
-    await World(waiting=19).gate.admit(ME, new_work=True)
+    await World(waiting=19).gate.admit(ME, None, new_work=True)
 
 
 async def test_a_tenant_with_its_part_full_is_a_429_while_others_are_admitted() -> None:
     world = await World(waiting=50, of_tenant=40).attend()
 
-    assert await world.refuse() == (429, 1)
+    assert await world.refuse() == (429, 2)
     assert world.refusals("tenant") == 1
     world.depth = QueueDepth(50, 10, 2)
-    await world.gate.admit(Principal("light", "p", "u"), new_work=True)
+    await world.gate.admit(Principal("light", "p", "u"), None, new_work=True)
 
 
 async def test_signals_into_running_turns_pass_a_full_queue() -> None:
-    await World(waiting=10_000).gate.admit(ME, new_work=False)
+    await World(waiting=10_000).gate.admit(ME, None, new_work=False)
 
 
 @pytest.mark.parametrize("part", ["doorbells", "rooms", "presences", "database"])
@@ -132,7 +135,7 @@ async def test_what_does_not_answer_is_a_503(part: str) -> None:
         getattr(world, part).down = True
 
     with pytest.raises(ProblemError) as refused:
-        await world.gate.admit(ME, new_work=part != "doorbells")
+        await world.gate.admit(ME, None, new_work=part != "doorbells")
 
     assert refused.value.status_code == 503
     assert "Retry-After" in (refused.value.headers or {})
@@ -141,21 +144,26 @@ async def test_what_does_not_answer_is_a_503(part: str) -> None:
 
 async def test_who_was_refused_in_the_transaction_has_a_place_when_told() -> None:
     world = await World(waiting=50, of_tenant=40).attend()
-    wait_s = await world.gate.load_tenant_wait(ME)
+    world.depth = QueueDepth(50, 39, 2)
+    admission = await world.gate.admit(ME, None, new_work=True)
+    wait_s = await world.gate.load_tenant_wait(admission)
+    admission.leave()
 
     world.clock.advance(wait_s)
     world.depth = QueueDepth(50, 45, 2)
 
-    assert wait_s == 11
+    assert wait_s == 13
     assert (await world.refuse(Principal("t", "p", "other")))[0] == 429
-    await world.gate.admit(ME, new_work=True)
+    await world.gate.admit(ME, None, new_work=True)
 
 
 async def test_who_was_refused_in_the_transaction_asks_soon_again_while_nothing_is_known() -> None:
-    world = await World(waiting=50, of_tenant=40).attend()
-    world.presences.down = True
+    world = await World(waiting=50).attend()
+    admission = await world.gate.admit(ME, None, new_work=True)
+    world.depth = None
+    world.clock.advance(1)
 
-    assert await world.gate.load_tenant_wait(ME) == 1
+    assert await world.gate.load_tenant_wait(admission) == 1
 
 
 async def test_each_of_a_users_many_clients_is_told_a_time_of_its_own() -> None:
@@ -163,15 +171,42 @@ async def test_each_of_a_users_many_clients_is_told_a_time_of_its_own() -> None:
 
     told = [await world.refuse() for _ in range(60)]
 
-    assert told == [(429, n) for n in range(1, 61)]
+    assert told == [(429, math.ceil(n * LATER - 0.001)) for n in range(1, 61)]
 
 
 async def test_what_is_being_stored_counts_until_it_is() -> None:
     world = await World(waiting=99).attend()
 
-    async with world.gate.admitting(ME, new_work=True):
+    async with world.gate.admitting(ME, None, new_work=True):
         world.clock.advance(1)
         assert (await world.refuse(Principal("t", "p", "other")))[0] == 503
     world.clock.advance(20)
 
-    await world.gate.admit(Principal("t", "p", "another"), new_work=True)
+    await world.gate.admit(Principal("t", "p", "another"), None, new_work=True)
+
+
+async def test_a_new_request_of_the_same_user_takes_no_place_of_another() -> None:
+    world = await World(waiting=100).attend()
+    told, fresh = IdempotencyKey("POST /m", "told", "h"), IdempotencyKey("POST /m", "fresh", "h")
+    _, wait_s = await world.refuse(key=told)
+    world.clock.advance(wait_s)
+
+    assert (await world.refuse(key=fresh))[0] == 503
+    assert (await world.refuse(key=IdempotencyKey("POST /other", "told", "h")))[0] == 503
+    await world.gate.admit(ME, told, new_work=True)
+
+
+async def test_who_passes_its_tenants_room_and_finds_no_room_at_all_has_both_places_when_told() -> None:
+    world = await World(waiting=80, of_tenant=40).attend()
+    key = IdempotencyKey("POST /m", "k", "h")
+    _, wait_s = await world.refuse(key=key)
+    world.clock.advance(wait_s)
+    world.depth = QueueDepth(110, 40, 2)
+    status, wait_s = await world.refuse(key=key)
+    world.clock.advance(wait_s)
+
+    world.depth = QueueDepth(100, 40, 2)
+    other = await world.refuse(key=IdempotencyKey("POST /m", "other", "h"))
+    await world.gate.admit(ME, key, new_work=True)
+
+    assert (status, other[0]) == (503, 429)

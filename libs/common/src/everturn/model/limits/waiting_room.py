@@ -1,6 +1,6 @@
 """When those who found the queue full are to come back: each is told a place of its own, one after another.
 
-A room holds what was told, in microseconds, by caller. Who comes when told is let in, so what was told is true; nobody
+A room holds what was told, in microseconds, by visitor. Who comes when told is let in, so what was told is true; nobody
 else takes the places that are due. The rest is let in while there is room beyond them.
 """
 
@@ -12,7 +12,7 @@ from everturn.model.limits.token_bucket import SECOND_US
 
 PLACES_EACH: Final = 128
 """Told times that one caller may hold: all that a registered user may ask for in a minute, so that each of many clients
-of one user has a time of its own. An impatient one must not fill the room."""
+of one user has a time of its own. One that makes up new requests must not fill the room."""
 MAX_PLACES: Final = 10_000
 GRACE_US: Final = 10 * SECOND_US
 """How long a place is kept for who doesn't come."""
@@ -21,6 +21,9 @@ NEAR_US: Final = 5 * SECOND_US
 SLACK_US: Final = SECOND_US // 2
 """So much earlier than told counts as told."""
 MAX_WAIT_US: Final = 600 * SECOND_US
+LATER: Final = 1.1
+"""Places are told this much further apart than turns are thought to end. Ends come unevenly: at the exact pace half of
+a long line would find the queue longer than thought. Room that comes of it goes to whoever asks."""
 OVER_ROOM: Final = 1.25
 """Who comes when told is let in even if the queue is longer than it should be, up to this part of it."""
 
@@ -28,6 +31,18 @@ OVER_ROOM: Final = 1.25
 def most_of(room: int) -> int:
     """How long the queue may get when those come who were told to."""
     return int(room * OVER_ROOM)
+
+
+UNNAMED: Final = "-"
+"""Begins the places of requests without a name; no hash has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who asks, and which of its requests this is: hashes. A request without a name may be any of its caller's."""
+
+    caller: str
+    request: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,30 +62,52 @@ class Entry:
     wait_s: float = 0.0
 
 
-Told = Mapping[str, int]
-"""Who (`<caller>:<n>`) was told when."""
+Place = tuple[str, str]
+"""A caller, and the name of its place."""
+Told = Mapping[Place, int]
+"""Who was told when."""
 
 
-def enter_room(told: Told, caller: str, load: RoomLoad, now_us: int) -> tuple[Told, Entry]:
+def enter_room(told: Told, visitor: Visitor, load: RoomLoad, now_us: int) -> tuple[Told, Entry]:
     """What is told afterwards, and the answer. Redis does the same in Lua (everturn.redis.waiting_rooms)."""
-    kept = {name: at for name, at in told.items() if at > now_us - GRACE_US}
-    own = {name: at for n in range(PLACES_EACH) if (at := kept.get(name := f"{caller}:{n}")) is not None}
-    first = min(own, key=lambda name: own[name], default=None)
-    due = first is not None and own[first] <= now_us + SLACK_US
+    kept = _drop_late(told, now_us)
+    own = _own(kept, visitor.caller)
+    name = visitor.request or min((name for name in own if name.startswith(UNNAMED)), key=own.__getitem__, default="")
+    due = name in own and own[name] <= now_us + SLACK_US
     near = sum(at <= now_us + NEAR_US for at in kept.values())
-    if load.depth + near < load.room or (due and load.depth < most_of(load.room)):
-        if first is not None:
-            del kept[first]
+    admitted = load.depth + near < load.room or (due and load.depth < most_of(load.room))
+    if name in own and visitor.request and not (admitted or due):
+        return kept, Entry(False, (own[name] - now_us) / SECOND_US)
+    # What has no name and comes early may be another request than the one that was told this time.
+    if name in own and (due or visitor.request):
+        del kept[visitor.caller, name], own[name]
+    if admitted:
         return kept, Entry(True)
-    if due and first is not None:
-        del kept[first], own[first]
+    apart_us = int(load.interval_us * LATER)
+    at = max(now_us + max(1, load.depth + 1 - load.room) * apart_us, max(kept.values(), default=0) + apart_us)
+    return _tell(kept, visitor, min(at, now_us + MAX_WAIT_US), now_us)
+
+
+def keep_place(told: Told, visitor: Visitor, wait_us: int, now_us: int) -> Told:
+    """Who was let in here and refused in the next room has its place here again when it comes back from there."""
+    kept = _drop_late(told, now_us)
+    kept.pop((visitor.caller, visitor.request), None)
+    return _tell(kept, visitor, now_us + min(wait_us, MAX_WAIT_US), now_us)[0]
+
+
+def _tell(kept: dict[Place, int], visitor: Visitor, at_us: int, now_us: int) -> tuple[Told, Entry]:
+    own = _own(kept, visitor.caller)
     if len(own) >= PLACES_EACH:
         return kept, Entry(False, (max(own.values()) - now_us) / SECOND_US)
     if len(kept) >= MAX_PLACES:
         return kept, Entry(False, MAX_WAIT_US / SECOND_US)
-    at = max(
-        now_us + max(1, load.depth + 1 - load.room) * load.interval_us, max(kept.values(), default=0) + load.interval_us
-    )
-    at = min(at, now_us + MAX_WAIT_US)
-    free = next(name for n in range(PLACES_EACH) if (name := f"{caller}:{n}") not in own)
-    return {**kept, free: at}, Entry(False, (at - now_us) / SECOND_US)
+    name = visitor.request or next(free for n in range(PLACES_EACH) if (free := f"{UNNAMED}{n}") not in own)
+    return {**kept, (visitor.caller, name): at_us}, Entry(False, (at_us - now_us) / SECOND_US)
+
+
+def _drop_late(told: Told, now_us: int) -> dict[Place, int]:
+    return {place: at for place, at in told.items() if at > now_us - GRACE_US}
+
+
+def _own(told: Told, caller: str) -> dict[str, int]:
+    return {name: at for (owner, name), at in told.items() if owner == caller}

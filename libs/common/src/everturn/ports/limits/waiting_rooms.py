@@ -2,15 +2,19 @@
 
 from typing import Protocol
 
-from everturn.model.limits.waiting_room import Entry, RoomLoad
+from everturn.model.limits.waiting_room import Entry, RoomLoad, Visitor
 
 
 class WaitingRooms(Protocol):
     """A room that nobody waits in is forgotten."""
 
-    async def enter(self, room: str, caller: str, load: RoomLoad) -> Entry:
-        """Ask to be let in, by the server's time; `room` and `caller` are made of hashes.
+    async def enter(self, room: str, visitor: Visitor, load: RoomLoad) -> Entry:
+        """Ask to be let in, by the server's time; `room` is made of a hash. A place is the request's that was told.
 
         Raises Unavailable after at most 250 ms, also where the server can't write.
         """
+        ...
+
+    async def keep(self, room: str, visitor: Visitor, wait_s: float) -> None:
+        """Who was let in here was refused further on: its place here is due in so many seconds. Raises as `enter`."""
         ...

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from everturn.errors import Unavailable
 from everturn.model.limits.token_bucket import SECOND_US
-from everturn.model.limits.waiting_room import Entry, RoomLoad, Told, enter_room
+from everturn.model.limits.waiting_room import Entry, RoomLoad, Told, Visitor, enter_room, keep_place
 
 
 class MemoryWaitingRooms:
@@ -17,8 +17,14 @@ class MemoryWaitingRooms:
         self._monotonic = monotonic
         self._rooms: defaultdict[str, Told] = defaultdict(dict)
 
-    async def enter(self, room: str, caller: str, load: RoomLoad) -> Entry:
+    async def enter(self, room: str, visitor: Visitor, load: RoomLoad) -> Entry:
+        self._rooms[room], entry = enter_room(self._rooms[room], visitor, load, self._now_us())
+        return entry
+
+    async def keep(self, room: str, visitor: Visitor, wait_s: float) -> None:
+        self._rooms[room] = keep_place(self._rooms[room], visitor, int(wait_s * SECOND_US), self._now_us())
+
+    def _now_us(self) -> int:
         if self.down:
             raise Unavailable("The waiting rooms are down.")
-        self._rooms[room], entry = enter_room(self._rooms[room], caller, load, int(self._monotonic() * SECOND_US))
-        return entry
+        return int(self._monotonic() * SECOND_US)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from everturn.model.limits.token_bucket import SECOND_US
-from everturn.model.limits.waiting_room import MAX_WAIT_US, PLACES_EACH, RoomLoad
+from everturn.model.limits.waiting_room import LATER, MAX_WAIT_US, PLACES_EACH, RoomLoad, Visitor
 from everturn.ports.limits.waiting_rooms import WaitingRooms
 
 _FULL = RoomLoad(depth=12, room=10, interval_us=20 * SECOND_US)
@@ -17,53 +17,105 @@ class WaitingRoomsContract:
     """What all WaitingRooms keep."""
 
     async def test_with_room_everybody_is_let_in(self, rooms: WaitingRooms) -> None:
-        entries = [await rooms.enter("r", f"c{n}", RoomLoad(9, 10, SECOND_US)) for n in range(5)]
+        entries = [await rooms.enter("r", Visitor(f"c{n}"), RoomLoad(9, 10, SECOND_US)) for n in range(5)]
 
         assert all(entry.admitted for entry in entries)
 
     async def test_in_a_full_room_each_is_told_a_time_of_its_own(self, rooms: WaitingRooms) -> None:
-        entries = [await rooms.enter("r", f"c{n}", _FULL) for n in range(3)]
+        entries = [await rooms.enter("r", Visitor(f"c{n}"), _FULL) for n in range(3)]
 
         assert not any(entry.admitted for entry in entries)
-        assert [entry.wait_s for entry in entries] == pytest.approx([60, 80, 100], abs=_SLACK_S)
+        assert [entry.wait_s for entry in entries] == pytest.approx([66, 88, 110], abs=_SLACK_S)
 
     async def test_one_caller_holds_few_places_and_is_told_the_last_of_them_again(self, rooms: WaitingRooms) -> None:
         load = RoomLoad(depth=10, room=10, interval_us=4 * SECOND_US)
-        waits = [(await rooms.enter("r", "eager", load)).wait_s for _ in range(PLACES_EACH + 20)]
+        waits = [(await rooms.enter("r", Visitor("eager"), load)).wait_s for _ in range(PLACES_EACH + 20)]
 
-        assert waits[PLACES_EACH - 1 :] == pytest.approx([4 * PLACES_EACH] * 21, abs=_SLACK_S)
-        assert (await rooms.enter("r", "other", _FULL)).wait_s == pytest.approx(waits[-1] + 20, abs=_SLACK_S)
+        assert waits[PLACES_EACH - 1 :] == pytest.approx([4 * LATER * PLACES_EACH] * 21, abs=_SLACK_S)
+        assert (await rooms.enter("r", Visitor("other"), _FULL)).wait_s == pytest.approx(
+            waits[-1] + 20 * LATER, abs=_SLACK_S
+        )
 
     async def test_who_comes_when_told_is_let_in_before_others(self, rooms: WaitingRooms) -> None:
         load = RoomLoad(10, 10, SECOND_US // 5)
-        told = await rooms.enter("r", "told", load)
+        told = await rooms.enter("r", Visitor("told"), load)
         await asyncio.sleep(told.wait_s)
 
-        other = await rooms.enter("r", "other", load)
-        back = await rooms.enter("r", "told", load)
-        again = await rooms.enter("r", "told", load)
+        other = await rooms.enter("r", Visitor("other"), load)
+        back = await rooms.enter("r", Visitor("told"), load)
+        again = await rooms.enter("r", Visitor("told"), load)
 
         assert (other.admitted, back.admitted, again.admitted) == (False, True, False)
 
     async def test_a_place_that_is_due_soon_is_kept_free(self, rooms: WaitingRooms) -> None:
-        await rooms.enter("r", "told", RoomLoad(10, 10, SECOND_US))
+        await rooms.enter("r", Visitor("told"), RoomLoad(10, 10, SECOND_US))
 
-        assert not (await rooms.enter("r", "other", RoomLoad(9, 10, SECOND_US))).admitted
-        assert (await rooms.enter("r", "another", RoomLoad(7, 10, SECOND_US))).admitted
+        assert not (await rooms.enter("r", Visitor("other"), RoomLoad(9, 10, SECOND_US))).admitted
+        assert (await rooms.enter("r", Visitor("another"), RoomLoad(7, 10, SECOND_US))).admitted
 
     async def test_far_above_its_room_even_who_comes_when_told_waits_again(self, rooms: WaitingRooms) -> None:
-        told = await rooms.enter("r", "told", RoomLoad(10, 10, SECOND_US // 10))
+        told = await rooms.enter("r", Visitor("told"), RoomLoad(10, 10, SECOND_US // 10))
         await asyncio.sleep(told.wait_s)
 
-        assert not (await rooms.enter("r", "told", RoomLoad(12, 10, SECOND_US))).admitted
+        assert not (await rooms.enter("r", Visitor("told"), RoomLoad(12, 10, SECOND_US))).admitted
 
     async def test_nobody_is_told_more_than_the_longest_wait(self, rooms: WaitingRooms) -> None:
-        entry = await rooms.enter("r", "c", RoomLoad(1000, 10, 60 * SECOND_US))
+        entry = await rooms.enter("r", Visitor("c"), RoomLoad(1000, 10, 60 * SECOND_US))
 
         assert entry.wait_s == pytest.approx(MAX_WAIT_US / SECOND_US)
 
     async def test_rooms_know_nothing_of_each_other(self, rooms: WaitingRooms) -> None:
         for n in range(3):
-            await rooms.enter("r", f"c{n}", _FULL)
+            await rooms.enter("r", Visitor(f"c{n}"), _FULL)
 
-        assert (await rooms.enter("other", "c", _FULL)).wait_s == pytest.approx(60, abs=_SLACK_S)
+        assert (await rooms.enter("other", Visitor("c"), _FULL)).wait_s == pytest.approx(66, abs=_SLACK_S)
+
+    async def test_a_place_belongs_to_the_request_that_was_told(self, rooms: WaitingRooms) -> None:
+        load = RoomLoad(10, 10, SECOND_US // 5)
+        told = await rooms.enter("r", Visitor("c", "first"), load)
+        await asyncio.sleep(told.wait_s)
+
+        nameless = await rooms.enter("r", Visitor("c"), load)
+        newcomer = await rooms.enter("r", Visitor("c", "second"), load)
+        foreign = await rooms.enter("r", Visitor("d", "first"), load)
+        back = await rooms.enter("r", Visitor("c", "first"), load)
+
+        assert [entry.admitted for entry in (nameless, newcomer, foreign, back)] == [False, False, False, True]
+
+    async def test_a_request_that_comes_early_is_told_the_same_time_again(self, rooms: WaitingRooms) -> None:
+        waits = [(await rooms.enter("r", Visitor("c", "same"), _FULL)).wait_s for _ in range(3)]
+        other = await rooms.enter("r", Visitor("c", "other"), _FULL)
+
+        assert [*waits, other.wait_s] == pytest.approx([66, 66, 66, 88], abs=_SLACK_S)
+
+    async def test_a_place_that_waits_is_not_lost_to_another_request_that_is_let_in(self, rooms: WaitingRooms) -> None:
+        full, empty = RoomLoad(10, 10, SECOND_US * 6 // 10), RoomLoad(0, 10, SECOND_US)
+        waiting = [Visitor("c", "named"), Visitor("c")]
+        told = [await rooms.enter("r", visitor, full) for visitor in waiting]
+        await rooms.enter("r", Visitor("c", "new"), empty)
+        await rooms.enter("r", Visitor("c"), empty)
+        await asyncio.sleep(told[-1].wait_s)
+
+        assert all([(await rooms.enter("r", visitor, full)).admitted for visitor in waiting])
+
+    async def test_who_was_refused_further_on_has_its_place_here_when_it_comes_back(self, rooms: WaitingRooms) -> None:
+        load, visitor = RoomLoad(10, 10, SECOND_US), Visitor("c", "kept")
+        await rooms.enter("r", visitor, RoomLoad(0, 10, SECOND_US))
+        await rooms.keep("r", visitor, 0.3)
+        await rooms.keep("r", Visitor("c"), 0.3)
+        await asyncio.sleep(0.3)
+
+        entries = [await rooms.enter("r", who, load) for who in (visitor, visitor, Visitor("c"), Visitor("c", "new"))]
+
+        assert [entry.admitted for entry in entries] == [True, False, True, False]
+
+    async def test_who_holds_all_it_may_keeps_no_more(self, rooms: WaitingRooms) -> None:
+        for n in range(PLACES_EACH):
+            await rooms.keep("r", Visitor("c", str(n)), 60)
+
+        await rooms.keep("r", Visitor("c", "one more"), 0)
+        await rooms.keep("r", Visitor("c", "0"), 0)
+
+        load = RoomLoad(10, 10, SECOND_US)
+        assert not (await rooms.enter("r", Visitor("c", "one more"), load)).admitted
+        assert (await rooms.enter("r", Visitor("c", "0"), load)).admitted

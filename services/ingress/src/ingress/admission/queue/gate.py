@@ -1,6 +1,7 @@
 """Whether there is room for more work: asked before anything is stored.
 
-The room of a tenant on a lane comes first, then the room of all. Who is refused is told a time that is kept free.
+The room of a tenant on a lane comes first, then the room of all. Who is refused is told a time that is kept free for
+this request, which its Idempotency-Key names.
 """
 
 import math
@@ -11,8 +12,9 @@ from dataclasses import dataclass, replace
 from everturn.errors import Unavailable
 from everturn.model.identity import Principal, lane_of
 from everturn.model.limits.token_bucket import SECOND_US
-from everturn.model.limits.waiting_room import Entry, RoomLoad, most_of
+from everturn.model.limits.waiting_room import RoomLoad, Visitor, most_of
 from everturn.ports.doorbells import Doorbells
+from everturn.ports.inbox import IdempotencyKey
 from everturn.ports.limits.queue import Queue, QueueDepth
 from everturn.ports.limits.waiting_rooms import WaitingRooms
 from ingress.admission.limits.defaults import strongest_role
@@ -24,6 +26,8 @@ from ingress.errors import ProblemError, too_many, unavailable
 
 CHECK_LIMIT_S = 0.5
 """How long a signal waits for the wire; who is refused must know it within 2 s, checks and rate limits included."""
+ALL = "all"
+"""The waiting room of everybody."""
 UNATTENDED_INTERVAL_US = 30 * SECOND_US
 """Nobody knows when a worker comes; those refused meanwhile ask again half a minute apart."""
 
@@ -59,60 +63,65 @@ class WorkGate:
         self._metrics = metrics
 
     @asynccontextmanager
-    async def admitting(self, principal: Principal, *, new_work: bool) -> AsyncGenerator["Admission"]:
+    async def admitting(
+        self, principal: Principal, key: IdempotencyKey | None, *, new_work: bool
+    ) -> AsyncGenerator["Admission"]:
         """Around accepting what `admit` lets in. Until it is told to be stored, it is counted here."""
-        admission = await self.admit(principal, new_work=new_work)
+        admission = await self.admit(principal, key, new_work=new_work)
         try:
             yield admission
         finally:
             admission.leave()
 
-    async def admit(self, principal: Principal, *, new_work: bool) -> "Admission":
+    async def admit(self, principal: Principal, key: IdempotencyKey | None, *, new_work: bool) -> "Admission":
         """Raises problems that say when to come back: 503 while the wire is down or, for new work, when the queue is
         full; 429 when the tenant's part of it is. Takes at most a second and a half."""
+        visitor = _visitor(principal, key)
         try:
             if new_work:
-                return await self._enter(principal)
+                return await self._enter(principal, visitor)
             await self._doorbells.check(limit_s=CHECK_LIMIT_S)
         except Unavailable as error:
             raise self._refused(principal, "wire", unavailable("The queue does not answer.")) from error
-        return Admission(None, _key_of(principal))
+        return Admission(None, principal, visitor)
 
-    async def load_tenant_wait(self, principal: Principal) -> int:
+    async def load_tenant_wait(self, admission: "Admission") -> int:
         """Seconds until a place that is kept from now on, for who was refused in the transaction itself."""
+        principal = admission.principal
         try:
             fleet, depth = await self._fleet.load(), await self._places.load(_key_of(principal))
             own = self._tenant_load(fleet, depth)
             # Only the transaction counts what other processes let in a moment ago: the room is as full as it can be.
-            entry = await self._enter_tenant(principal, replace(own, depth=max(own.depth, most_of(own.room))))
+            full = replace(own, depth=max(own.depth, most_of(own.room)))
+            entry = await self._rooms.enter(_room_of(principal), admission.visitor, full)
         except Unavailable:
             return 1
         return _whole(entry.wait_s)
 
-    async def _enter(self, principal: Principal) -> "Admission":
-        key = _key_of(principal)
-        fleet, depth = await self._fleet.load(), await self._places.load(key)
+    async def _enter(self, principal: Principal, visitor: Visitor) -> "Admission":
+        fleet, depth = await self._fleet.load(), await self._places.load(_key_of(principal))
         # Counted before the rooms are asked: many that come at once must not all be let in by one count.
-        admission = Admission(self._places, key)
+        admission = Admission(self._places, principal, visitor)
         try:
-            await self._enter_rooms(principal, fleet, depth)
+            await self._enter_rooms(principal, visitor, fleet, depth)
         except BaseException:
             admission.leave()
             raise
         return admission
 
-    async def _enter_rooms(self, principal: Principal, fleet: Fleet, depth: QueueDepth) -> None:
+    async def _enter_rooms(self, principal: Principal, visitor: Visitor, fleet: Fleet, depth: QueueDepth) -> None:
         own = self._tenant_load(fleet, depth)
-        if own.depth >= own.room // 2:
-            entry = await self._enter_tenant(principal, own)
+        crowded = own.depth >= own.room // 2
+        if crowded:
+            entry = await self._rooms.enter(_room_of(principal), visitor, own)
             if not entry.admitted:
                 text = f"{own.depth} turns of this tenant are waiting already."
                 raise self._refused(principal, "tenant", too_many(text, retry_after_s=_whole(entry.wait_s)))
         room = self._caps.total if fleet.slots else min(self._caps.total, self._caps.unattended)
-        entry = await self._rooms.enter(
-            "all", _caller_of(principal), RoomLoad(depth.waiting, room, _interval_us(fleet))
-        )
+        entry = await self._rooms.enter(ALL, visitor, RoomLoad(depth.waiting, room, _interval_us(fleet)))
         if not entry.admitted:
+            if crowded:
+                await self._rooms.keep(_room_of(principal), visitor, entry.wait_s)
             text = f"{depth.waiting} turns are waiting already{'' if fleet.slots else ', and no worker is there'}."
             reason = "queue" if fleet.slots else "unattended"
             raise self._refused(principal, reason, unavailable(text, retry_after_s=_whole(entry.wait_s)))
@@ -120,10 +129,6 @@ class WorkGate:
     def _tenant_load(self, fleet: Fleet, depth: QueueDepth) -> RoomLoad:
         # Doorbells of tenants with a full share alternate, so a tenant's queue drains as a part of all.
         return RoomLoad(depth.of_tenant, self._caps.tenant, _interval_us(fleet) * max(1, depth.tenants))
-
-    async def _enter_tenant(self, principal: Principal, load: RoomLoad) -> Entry:
-        room = hash_key("tenant", principal.tenant, lane_of(principal.roles).value)
-        return await self._rooms.enter(room, _caller_of(principal), load)
 
     def _refused(self, principal: Principal, reason: str, refusal: ProblemError) -> ProblemError:
         self._metrics.refusals.labels(reason=reason, role=strongest_role(principal.roles).value).inc()
@@ -133,11 +138,13 @@ class WorkGate:
 class Admission:
     """One that was let in. It takes a place of the queue, unless it is no new work, until it is stored or given up."""
 
-    def __init__(self, places: Places | None, key: QueueKey) -> None:
+    def __init__(self, places: Places | None, principal: Principal, visitor: Visitor) -> None:
+        self.principal = principal
+        self.visitor = visitor
         self._places = places
-        self._key = key
+        self._key = _key_of(principal)
         if places is not None:
-            places.enter(key)
+            places.enter(self._key)
 
     def settle(self) -> None:
         """It is stored: from here on the queue itself has it."""
@@ -156,8 +163,13 @@ def _key_of(principal: Principal) -> QueueKey:
     return principal.tenant, lane_of(principal.roles)
 
 
-def _caller_of(principal: Principal) -> str:
-    return hash_key(principal.tenant, principal.project, principal.user_id)
+def _room_of(principal: Principal) -> str:
+    return hash_key("tenant", principal.tenant, lane_of(principal.roles).value)
+
+
+def _visitor(principal: Principal, key: IdempotencyKey | None) -> Visitor:
+    caller = hash_key(principal.tenant, principal.project, principal.user_id)
+    return Visitor(caller, hash_key(key.route, key.key) if key else "")
 
 
 def _interval_us(fleet: Fleet) -> int:
