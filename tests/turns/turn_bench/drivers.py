@@ -129,11 +129,11 @@ class GatedTimelines:
         await self._gate.cross()
         return inbox_seq
 
-    async def begin_announcing(self, lease: Lease, turn_id: TurnId) -> int:
-        return await self._inner.begin_announcing(lease, turn_id)
+    async def load_announcing(self, lease: Lease, turn_id: TurnId) -> int:
+        return await self._inner.load_announcing(lease, turn_id)
 
-    async def end_announcing(self, lease: Lease, turn_id: TurnId) -> None:
-        await self._inner.end_announcing(lease, turn_id)
+    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
+        await self._inner.save_announcing(lease, turn_id, tries)
 
     async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         await self._gate.cross()

@@ -9,13 +9,15 @@ from chat_proc.turn.announcing import LOOK_BACK_ENTRIES, MAX_DEATHS, Announcer
 from chat_proc.turn.patience import Patience
 from everturn.errors import Unavailable
 from everturn.model.identity import Lane
-from everturn.model.ids import ConversationId
+from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import EventCursor, Lease
 from everturn.ports.event_stream import EncodedEvent, Entry
 from everturn.ports.language_model import ModelFailed
 from everturn.ports.sweeps import Ring
+from everturn.ports.timelines import Timelines
 from everturn.testing.scripted_model import Fail
 from everturn.testing.turns.leases import MemoryLeases
+from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.wire.events import ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle
 
 
@@ -105,6 +107,35 @@ async def test_a_wire_that_is_down_is_no_death() -> None:
     await bench.hire().run_one()
 
     assert bench.platform.turns[bench.turn_rows[0].id].turn.attempt == 0
+
+
+class LosingTimelines(MemoryTimelines):
+    """Each note of a try is written, and its answer is lost the first time."""
+
+    answers: bool = False
+
+    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
+        await super().save_announcing(lease, turn_id, tries)
+        self.answers = not self.answers
+        if self.answers:
+            raise Unavailable("the answer was lost")
+
+
+async def test_a_try_that_is_noted_twice_because_the_answer_was_lost_is_one_death_at_most() -> None:
+    bench = Bench(answer("Done."))
+    await end_unannounced(bench)
+    bench.events.lose_all()
+    row = bench.platform.turns[bench.turn_rows[0].id]
+    row.turn = replace(row.turn, attempt=MAX_DEATHS - 1)
+    claim = await MemoryLeases(bench.platform, owner="worker-1", ttl_s=15.0).try_claim(bench.conversation_id)
+    assert claim is not None
+
+    announcer = build_announcer(bench, NoSweeps(), LosingTimelines(bench.platform))
+    await announcer.announce_ended(claim, row.turn.id, claim.cursor)
+
+    assert row.turn.attempt == MAX_DEATHS
+    assert row.announced
+    assert [type(event.data) for event in await bench.published()] == [ChatRewind, ConvTitle, ChatComplete, ConvStatus]
 
 
 async def test_a_new_turn_behind_an_end_that_is_left_to_snapshots_begins_behind_a_hole() -> None:
@@ -227,15 +258,16 @@ class WaitingElsewhere(NoSweeps):
         return (Ring(ConversationId("conv_next"), Lane.PAID),)
 
 
-def build_announcer(bench: Bench, sweeps: NoSweeps) -> Announcer:
+def build_announcer(bench: Bench, sweeps: NoSweeps, timelines: Timelines | None = None) -> Announcer:
     return Announcer(
         leases=MemoryLeases(bench.platform),
-        timelines=bench.hire().timelines,
+        timelines=timelines or bench.hire().timelines,
         turns=bench.turns,
         writer=bench.events,
         sweeps=sweeps,
         doorbells=bench.doorbells,
         clock=bench.clock,
+        patience=Patience((0.0,)),
     )
 
 

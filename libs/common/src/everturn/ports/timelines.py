@@ -80,16 +80,16 @@ class Timelines(Protocol):
         """
         ...
 
-    async def begin_announcing(self, lease: Lease, turn_id: TurnId) -> int:
-        """Note that a try to tell of an ended turn begins. Raises StaleFence.
-
-        Returns how many have begun since the turn ended or since `end_announcing`, this one included: as many workers
-        as that less one died of it.
-        """
+    async def load_announcing(self, lease: Lease, turn_id: TurnId) -> int:
+        """The last number that was saved since the turn ended, 0 without one. Raises StaleFence."""
         ...
 
-    async def end_announcing(self, lease: Lease, turn_id: TurnId) -> None:
-        """The try failed, but its worker lives. Raises StaleFence."""
+    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
+        """Note that so many tries to tell of an ended turn have begun: one less is how many workers died of it.
+
+        0 says that the last try failed, but its worker lives. A number, so that it may be saved again when the answer
+        was lost. Raises StaleFence.
+        """
         ...
 
     async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:

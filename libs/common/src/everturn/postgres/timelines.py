@@ -56,12 +56,15 @@ WITH held AS (UPDATE conversation SET event_cursor = $4 WHERE id = $2 AND fence 
 UPDATE turn SET announced_at = clock_timestamp() FROM held WHERE turn.id = $1 AND turn.conversation_id = held.id
 """
 # Of a turn that has ended `attempt` is free: its last commit has set it to 0.
-_TRY_ANNOUNCING = """
-UPDATE turn SET attempt = CASE WHEN $4 THEN attempt + 1 ELSE 0 END
+_ANNOUNCING = """
+SELECT t.attempt FROM turn t JOIN conversation c ON c.id = t.conversation_id
+ WHERE t.id = $1 AND c.id = $2 AND c.fence = $3 AND t.status IN ('completed', 'failed', 'cancelled')
+"""
+_SAVE_ANNOUNCING = """
+UPDATE turn SET attempt = $4
   FROM conversation c
  WHERE turn.id = $1 AND c.id = turn.conversation_id AND c.id = $2 AND c.fence = $3
    AND turn.status IN ('completed', 'failed', 'cancelled')
-RETURNING turn.attempt
 """
 
 
@@ -127,24 +130,24 @@ class PostgresTimelines:
         except OutOfOrder:
             return await self._check_written(lease, commit)
 
-    async def begin_announcing(self, lease: Lease, turn_id: TurnId) -> int:
-        return await self._count_announcing(lease, turn_id, more=True)
+    async def load_announcing(self, lease: Lease, turn_id: TurnId) -> int:
+        async with self._database.transaction(lease.principal, readonly=True) as transaction:
+            tries = await transaction.fetchval(_ANNOUNCING, turn_id, lease.conversation_id, lease.fence)
+        if tries is None:
+            raise StaleFence(lease.conversation_id)
+        return int(tries)
 
-    async def end_announcing(self, lease: Lease, turn_id: TurnId) -> None:
-        await self._count_announcing(lease, turn_id, more=False)
+    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
+        async with self._database.transaction(lease.principal) as transaction:
+            done = await transaction.execute(_SAVE_ANNOUNCING, turn_id, lease.conversation_id, lease.fence, tries)
+        if done != "UPDATE 1":
+            raise StaleFence(lease.conversation_id)
 
     async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         async with self._database.transaction(lease.principal) as transaction:
             done = await transaction.execute(_ANNOUNCE, turn_id, lease.conversation_id, lease.fence, str(cursor))
         if done != "UPDATE 1":
             raise StaleFence(lease.conversation_id)
-
-    async def _count_announcing(self, lease: Lease, turn_id: TurnId, *, more: bool) -> int:
-        async with self._database.transaction(lease.principal) as transaction:
-            tries = await transaction.fetchval(_TRY_ANNOUNCING, turn_id, lease.conversation_id, lease.fence, more)
-        if tries is None:
-            raise StaleFence(lease.conversation_id)
-        return int(tries)
 
     async def _check_written(self, lease: Lease, commit: Commit) -> int:
         """A commit whose answer was lost comes again: the last hash tells that exactly its blocks stand already."""

@@ -68,7 +68,7 @@ class Announcer:
         """
         lease = claim.lease
         who = lease.principal
-        if await self._patience.call(lambda: self._timelines.begin_announcing(lease, turn_id)) > MAX_DEATHS:
+        if await self._begin(lease, turn_id) > MAX_DEATHS:
             return await self._point_to_rows(claim, turn_id, cursor)
         page = await self._patience.call(lambda: self._turns.load_page(who, lease.conversation_id, turn_ids=[turn_id]))
         (record,) = page.turns
@@ -94,8 +94,14 @@ class Announcer:
         if await self._publish(emitter):
             await self.save_announced(lease, turn_id, emitter.cursor)
         else:
-            await self._patience.call(lambda: self._timelines.end_announcing(lease, turn_id))
+            await self._patience.call(lambda: self._timelines.save_announcing(lease, turn_id, 0))
         return emitter.cursor
+
+    async def _begin(self, lease: Lease, turn_id: TurnId) -> int:
+        """Which try this is. Noted as a number: a note whose answer was lost is made again, and counts once."""
+        tries = 1 + await self._patience.call(lambda: self._timelines.load_announcing(lease, turn_id))
+        await self._patience.call(lambda: self._timelines.save_announcing(lease, turn_id, tries))
+        return tries
 
     async def _point_to_rows(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> EventCursor:
         """An id that nobody publishes is a hole, behind which every client takes a snapshot, with the end in it.

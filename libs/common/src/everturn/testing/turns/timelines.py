@@ -93,14 +93,12 @@ class MemoryTimelines:
         self._write(row, commit)
         return row.inbox_seq
 
-    async def begin_announcing(self, lease: Lease, turn_id: TurnId) -> int:
-        turn = self._ended(lease, turn_id)
-        turn.turn = replace(turn.turn, attempt=turn.turn.attempt + 1)
-        return turn.turn.attempt
+    async def load_announcing(self, lease: Lease, turn_id: TurnId) -> int:
+        return self._ended(lease, turn_id).turn.attempt
 
-    async def end_announcing(self, lease: Lease, turn_id: TurnId) -> None:
+    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
         turn = self._ended(lease, turn_id)
-        turn.turn = replace(turn.turn, attempt=0)
+        turn.turn = replace(turn.turn, attempt=tries)
 
     async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         row = self._platform.conversations.get(lease.conversation_id)

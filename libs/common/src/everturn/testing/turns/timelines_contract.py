@@ -205,21 +205,25 @@ class TimelinesContract:
 class AnnouncingContract:
     """Tests need a fixture `stage`."""
 
-    async def test_tries_to_tell_of_an_end_are_counted_until_one_is_over(self, stage: Stage) -> None:
+    async def test_tries_to_tell_of_an_end_are_noted_under_the_fence_of_an_ended_turn(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         assert claim.turn_id is not None
+        lease, turn_id = claim.lease, claim.turn_id
         with pytest.raises(StaleFence):
-            await stage.timelines.begin_announcing(claim.lease, claim.turn_id)
-        await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+            await stage.timelines.save_announcing(lease, turn_id, 1)
+        await stage.timelines.commit(lease, closing(claim, seen_inbox=claim.inbox_seq))
 
-        tries = [await stage.timelines.begin_announcing(claim.lease, claim.turn_id) for _ in range(2)]
-        await stage.timelines.end_announcing(claim.lease, claim.turn_id)
+        noted = [await stage.timelines.load_announcing(lease, turn_id)]
+        for tries in (2, 2, 0):
+            await stage.timelines.save_announcing(lease, turn_id, tries)
+            noted.append(await stage.timelines.load_announcing(lease, turn_id))
 
-        assert tries == [1, 2]
-        assert await stage.timelines.begin_announcing(claim.lease, claim.turn_id) == 1
-        zombie = replace(claim.lease, fence=claim.lease.fence - 1)
+        assert noted == [0, 2, 2, 0]
+        zombie = replace(lease, fence=lease.fence - 1)
         with pytest.raises(StaleFence):
-            await stage.timelines.begin_announcing(zombie, claim.turn_id)
+            await stage.timelines.load_announcing(zombie, turn_id)
+        with pytest.raises(StaleFence):
+            await stage.timelines.save_announcing(zombie, turn_id, 1)
 
 
 class RecentBlocksContract:
