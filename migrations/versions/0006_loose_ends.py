@@ -15,6 +15,7 @@ SCRIPTS: tuple[str, ...] = ()
 """Files of sql/0006, in the order they run."""
 DEFINER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "due_doorbells": ("everturn_worker",),
+    "park_turn": ("everturn_worker",),
 }
 """Functions of sql/0006/functions, which run as everturn_dispatch, and who may call them."""
 

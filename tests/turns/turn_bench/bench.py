@@ -3,6 +3,8 @@
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
 
 from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.closing import ClosingCall
@@ -39,6 +41,7 @@ from everturn.model.signals import ExternalEvent, SignalKind, SignalState
 from everturn.model.turns import Turn
 from everturn.model.uploads import Upload
 from everturn.ports.inbox import IncomingMessage, IncomingSignal, Receipt
+from everturn.ports.sweeps import Sweeps
 from everturn.ports.tool import Tool
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.redaction import Redactor
@@ -242,30 +245,37 @@ class BenchWorker:
         self.may_crash = False
         self.deaf = False
         """Whether bells don't reach it."""
-        self.runner = TurnRunner(
-            RunnerParts(
-                leases=self.leases,
-                timelines=self.timelines,
-                writer=self.writer,
-                artifacts=MemoryArtifacts(bench.platform),
-                approvals=self.approvals,
-                objects=bench.objects,
-                loop=build_loop(bench, gate, failpoints),
-                announcer=Announcer(
-                    leases=self.leases,
-                    timelines=self.timelines,
-                    turns=bench.turns,
-                    writer=self.writer,
-                    sweeps=NoSweeps(),
-                    doorbells=bench.doorbells,
-                    clock=bench.clock,
-                    publish_s=0.2,
-                ),
-                titles=TitleCalls(bench.title_model, "Name it."),
-                clock=bench.clock,
-                failpoints=failpoints,
-            )
+        self.parts = RunnerParts(
+            leases=self.leases,
+            timelines=self.timelines,
+            writer=self.writer,
+            artifacts=MemoryArtifacts(bench.platform),
+            approvals=self.approvals,
+            objects=bench.objects,
+            loop=build_loop(bench, gate, failpoints),
+            announcer=self.build_announcer(NoSweeps()),
+            titles=TitleCalls(bench.title_model, "Name it."),
+            clock=bench.clock,
+            failpoints=failpoints,
         )
+        self.runner = TurnRunner(self.parts)
+
+    def build_announcer(self, sweeps: Sweeps) -> Announcer:
+        return Announcer(
+            leases=self.leases,
+            timelines=self.timelines,
+            turns=self.bench.turns,
+            writer=self.writer,
+            sweeps=sweeps,
+            doorbells=self.bench.doorbells,
+            clock=self.bench.clock,
+            publish_s=0.2,
+        )
+
+    def change(self, **parts: Any) -> None:
+        """Use these parts from the next claim on."""
+        self.parts = replace(self.parts, **parts)
+        self.runner = TurnRunner(self.parts)
 
     def ring(self) -> None:
         if self.current is not None and not self.deaf:
@@ -312,6 +322,7 @@ def build_loop(bench: Bench, gate: Gate, failpoints: Failpoints) -> AgentLoop:
         code_tools=code_tools, one_thinking=bench.one_thinking, fanout=fanout if bench.fanout else None
     )
     generator = Generator(model, failpoints, fallback=bench.fallback, ratios=bench.ratios, limits=limits)
+    approvals = ApprovalGate(bench.registry, redactor=bench.redactor)
     return AgentLoop(
         prompts=PromptBuilder(
             system_prompt="You are the agent.",
@@ -327,6 +338,7 @@ def build_loop(bench: Bench, gate: Gate, failpoints: Failpoints) -> AgentLoop:
         rounds=RoundRunner(
             generator=generator,
             catalog=bench.registry,
+            gate=approvals,
             limits=bench.limits,
             next_call_id=bench.ids.call,
             failpoints=failpoints,
@@ -340,7 +352,7 @@ def build_loop(bench: Bench, gate: Gate, failpoints: Failpoints) -> AgentLoop:
             redactor=bench.redactor,
             monotonic=bench.clock.monotonic,
         ),
-        gate=ApprovalGate(bench.registry, redactor=bench.redactor),
+        gate=approvals,
         limits=bench.limits,
         next_turn_id=bench.ids.turn,
         failpoints=failpoints,

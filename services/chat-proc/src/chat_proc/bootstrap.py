@@ -269,6 +269,7 @@ def build_loop(
     decisions, ratios = build_decision_limits(settings, tools.registry.specs), LearnedRatios()
     generator = Generator(model, failpoints, fallback=fallback, limits=decisions, ratios=ratios)
     compactor = build_compactor(settings, models, failpoints)
+    gate = ApprovalGate(tools.registry, timeout_s=settings.approval_timeout_s, redactor=redactor)
     return AgentLoop(
         prompts=PromptBuilder(
             system_prompt=build_system_prompt(tools.registry.specs, decisions.max_actions),
@@ -286,13 +287,14 @@ def build_loop(
         rounds=RoundRunner(
             generator=generator,
             catalog=tools.registry,
+            gate=gate,
             limits=limits,
             next_call_id=ids.call,
             failpoints=failpoints,
         ),
         closing=ClosingCall(generator),
         tools=ToolRunner(tools.registry, failpoints, ResultKeeper(objects), stragglers=stragglers, redactor=redactor),
-        gate=ApprovalGate(tools.registry, timeout_s=settings.approval_timeout_s, redactor=redactor),
+        gate=gate,
         limits=limits,
         next_turn_id=ids.turn,
         failpoints=failpoints,

@@ -1,5 +1,7 @@
 """A call that a person is asked about: the turn waits, and goes on by the answer, whoever dies on the way."""
 
+from dataclasses import replace
+
 import pytest
 from turn_bench.bench import ANN, Bench
 from turn_bench.checks import check_conversation
@@ -8,7 +10,9 @@ from turn_bench.tools import DemoTool
 
 from chat_proc.agent.approving import MAX_SHOWN_BYTES
 from chat_proc.agent.limits import TurnLimits
+from chat_proc.tools.registry import ToolRegistry
 from everturn.model.block_bodies import ApprovalOutcomeBody, ApprovalRequestBody, CompletionBody, ToolResultBody
+from everturn.model.calls.approvals import ApprovalState
 from everturn.model.commits import Effect, EffectState
 from everturn.model.ids import ApprovalId
 from everturn.model.signals import SignalKind, SignalState
@@ -42,6 +46,12 @@ def results(bench: Bench) -> list[ToolResultBody]:
 async def respond(bench: Bench, approval_id: ApprovalId, kind: SignalKind, reason: str = "") -> None:
     signal = IncomingSignal(bench.ids.signal(), kind, reason, approval_id=approval_id)
     await bench.inbox.accept_signal(ANN, bench.conversation_id, signal, None)
+
+
+def start_asking(bench: Bench, tool: DemoTool) -> None:
+    """From now on workers have a configuration in which the tool asks first."""
+    tool.spec = replace(tool.spec, requires_approval=True)
+    bench.registry = ToolRegistry([tool])
 
 
 async def wait_for_a_person(bench: Bench) -> ApprovalId:
@@ -224,6 +234,57 @@ async def test_workers_may_die_before_and_after_the_answer_and_the_call_is_made_
     assert len(results(bench)) == 1
     assert bench.exits[0].outcome is Outcome.COMPLETED
     await check_conversation(bench, ends_may_repeat=True)
+
+
+@pytest.mark.parametrize("effect", list(Effect))
+@pytest.mark.parametrize("died", ["turn.in_tool", "turn.before_c2"])
+async def test_a_call_begun_before_its_tool_asks_is_neither_repeated_nor_asked_about(effect: Effect, died: str) -> None:
+    send = DemoTool("demo.send", effect=effect)
+    bench = Bench(call("demo.send", {"text": "x"}), answer("Done."), tools=[send])
+    await bench.say("Send it.")
+    await bench.hire(failpoint=f"{died}:1:raise").work()
+    began = send.effects.total()
+    bench.expire_lease()
+    start_asking(bench, send)
+
+    await bench.work()
+
+    assert send.effects.total() == began
+    assert pending(bench) == outcomes(bench) == []
+    (result,) = results(bench)
+    assert result.status == ("ambiguous" if effect is Effect.IRREVERSIBLE else "error")
+    assert "The worker stopped during this call." in str(bench.model.requests[1])
+    assert bench.exits[0].outcome is Outcome.COMPLETED
+    await check_conversation(bench)
+
+
+async def test_calls_that_were_not_begun_before_their_tool_asks_are_asked_about() -> None:
+    send = DemoTool("demo.send", effect=Effect.IRREVERSIBLE, strategy="neutral")
+    both = call("demo.send", {"text": "a"}) + call("demo.send", {"text": "b"})
+    bench = Bench(both, answer("Done."), tools=[send], fanout=True)
+    await bench.say("Send both.")
+    await bench.hire(failpoint="turn.before_c2:1:raise").work()
+    bench.expire_lease()
+    start_asking(bench, send)
+
+    await bench.work()
+    (approval_id,) = pending(bench)
+    await respond(bench, approval_id, SignalKind.APPROVE)
+    await bench.work()
+
+    assert [result.status for result in results(bench)] == ["ambiguous", "ok"]
+    assert list(send.effects.values()) == [1, 1]
+    await check_conversation(bench)
+
+
+async def test_a_call_is_never_on_the_timeline_without_its_question() -> None:
+    bench, _ = build()
+    await bench.say("Send it.")
+
+    await bench.hire(failpoint="turn.after_c1:1:raise").work()
+
+    assert len(pending(bench)) == 1
+    assert [row.approval.state for row in bench.platform.approvals.values()] == [ApprovalState.PENDING]
 
 
 async def test_waiting_uses_up_no_time_of_the_turn() -> None:

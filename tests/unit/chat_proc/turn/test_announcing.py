@@ -3,7 +3,8 @@ from dataclasses import replace
 from turn_bench.bench import Bench
 from turn_bench.checks import check_conversation
 from turn_bench.drivers import NoSweeps
-from turn_bench.replies import answer
+from turn_bench.replies import answer, call
+from turn_bench.tools import DemoTool
 
 from chat_proc.turn.announcing import LOOK_BACK_ENTRIES, MAX_DEATHS, Announcer
 from chat_proc.turn.patience import Patience
@@ -11,6 +12,7 @@ from everturn.errors import Unavailable
 from everturn.model.identity import Lane
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import EventCursor, Lease
+from everturn.model.turns import TurnStatus
 from everturn.ports.event_stream import EncodedEvent, Entry
 from everturn.ports.language_model import ModelFailed
 from everturn.ports.sweeps import Ring
@@ -97,6 +99,23 @@ async def test_an_end_that_kills_who_tells_it_is_left_to_snapshots() -> None:
     assert entry.prev not in {event.id for event in entry.events}
     assert entry.prev > EventCursor(2, 0)
     assert bench.platform.conversations[bench.conversation_id].cursor == entry.events[-1].id
+
+
+async def test_an_end_that_is_left_to_snapshots_does_not_say_that_a_waiting_conversation_is_idle() -> None:
+    mail = DemoTool("demo.send", requires_approval=True)
+    bench = Bench(answer("One."), call("demo.send", {"text": "x"}), answer("Two."), tools=[mail])
+    await end_unannounced(bench)
+    row = bench.platform.turns[bench.turn_rows[0].id]
+    await bench.say("Second.")
+    await bench.work()
+    assert bench.turn_rows[1].status is TurnStatus.WAITING
+    bench.events.lose_all()
+    row.announced, row.turn = False, replace(row.turn, attempt=MAX_DEATHS)
+
+    await bench.work()
+
+    assert row.announced
+    assert [event.data for event in await bench.published()] == [ConvStatus(state="waiting")]
 
 
 async def test_a_wire_that_is_down_is_no_death() -> None:

@@ -1,7 +1,7 @@
 """Asks a person before a call is made, and says whether it may be made now: yes, no, or that the turn has to wait."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
@@ -58,33 +58,39 @@ class ApprovalGate:
         self._timeout_s = timeout_s
         self._redactor = redactor or Redactor()
 
-    async def ask(self, turn: OpenTurn, calls: Sequence[PendingCall], place: RoundPlace) -> None:
-        """Ask about all calls of the round that want it and were not asked about: a person sees them at once."""
-        asked = find_questions(turn.turn_blocks)
+    async def draft_questions(self, turn: OpenTurn, calls: Mapping[CallId, ToolCallBody], place: RoundPlace) -> Writing:
+        """What asks about those of the calls that want it, all at once. It goes into the commit that decides on them:
+        a call whose tool asks is never on the timeline without its question."""
         gated = {spec.tool_id for spec in self._catalog.specs if spec.requires_approval}
-        new = [call for call in calls if call.body.tool_id in gated and call.block.call_id not in asked]
-        if not new:
-            return
+        asked_about = {call_id: call for call_id, call in calls.items() if call.tool_id in gated}
+        if not asked_about:
+            return Writing()
         expires_at = await turn.approvals.load_deadline(timeout_s=self._timeout_s)
         requests = [
             ApprovalRequest(
-                id=approval_id_of(_call_id(call)),
-                call_id=_call_id(call),
-                tool_id=call.body.tool_id,
-                args_hash=hash_arguments(call.body.tool_id, call.body.params),
+                id=approval_id_of(call_id),
+                call_id=call_id,
+                tool_id=call.tool_id,
+                args_hash=hash_arguments(call.tool_id, call.params),
                 expires_at=expires_at,
             )
-            for call in new
+            for call_id, call in asked_about.items()
         ]
-        drafts = tuple(
-            self._draft_request(place, request, call.body) for request, call in zip(requests, new, strict=True)
-        )
+        drafts = tuple(self._draft_request(place, request, asked_about[request.call_id]) for request in requests)
         after = tuple(
             (build_approval_event(build_asked_approval(block, block.body)), place.round)
             for block in chain_blocks(drafts, next_seq=1, last_hash="")
             if isinstance(block.body, ApprovalRequestBody)
         )
-        await turn.commit(Writing(drafts=drafts, requests=tuple(requests), after=after))
+        return Writing(drafts=drafts, requests=tuple(requests), after=after)
+
+    async def ask(self, turn: OpenTurn, calls: Sequence[PendingCall], place: RoundPlace) -> None:
+        """Ask about calls, none of them begun, that were decided on when their tools did not ask yet."""
+        asked = find_questions(turn.turn_blocks)
+        new = {_call_id(call): call.body for call in calls if _call_id(call) not in asked}
+        writing = await self.draft_questions(turn, new, place)
+        if writing.requests:
+            await turn.commit(writing)
 
     def is_asked(self, turn: OpenTurn, call: PendingCall) -> bool:
         """Whether the call is one that a person was asked about."""

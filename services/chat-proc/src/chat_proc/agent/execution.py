@@ -83,10 +83,13 @@ class ToolRunner:
         self._redactor = redactor or Redactor()
         self._monotonic = monotonic
 
-    async def run(self, turn: OpenTurn, pending: PendingCall, place: RoundPlace, *, resumed: bool) -> Writing:
-        """Run a pending call. A `resumed` one may have begun before: it is repeated only if that does no harm."""
+    async def run(
+        self, turn: OpenTurn, pending: PendingCall, place: RoundPlace, *, resumed: bool, approved: bool = False
+    ) -> Writing:
+        """Run a pending call, which a person has `approved` or none need. A `resumed` one may have begun before: it is
+        repeated only if that does no harm, and not if its tool asks now and nobody was asked then."""
         started = self._monotonic()
-        outcome = await self._find_outcome(turn, pending, resumed=resumed)
+        outcome = await self._find_outcome(turn, pending, resumed=resumed, approved=approved)
         duration_ms = int((self._monotonic() - started) * 1000)
         result = _build_result(pending.body, outcome, self._effect(pending.body), duration_ms)
         result = self._redact(result)
@@ -102,10 +105,11 @@ class ToolRunner:
         TOOL_CALLS.labels(pending.body.tool_id, result.status).inc()
         return self._build_writing(turn, pending, place, result, Stopped())
 
-    async def _find_outcome(self, turn: OpenTurn, pending: PendingCall, *, resumed: bool) -> _Outcome:
+    async def _find_outcome(self, turn: OpenTurn, pending: PendingCall, *, resumed: bool, approved: bool) -> _Outcome:
         try:
             spec = self._catalog.spec(pending.body.tool_id)
-            if resumed and spec.effect is Effect.IRREVERSIBLE:
+            unasked = spec.requires_approval and not approved
+            if resumed and (unasked or spec.effect is Effect.IRREVERSIBLE):
                 return _NoOutcome("The worker stopped during this call.")
             return await self._call(turn, spec, pending)
         except Invalid as gone:

@@ -182,10 +182,11 @@ class AgentLoop:
 
         False when the next one has to wait for a person.
         """
-        await self._gate.ask(turn, step.calls, self._place(turn, step.round))
+        # Calls run in order, so only the first that has no result can have been begun by another worker. If that one
+        # was not asked about, its tool did not ask then: nobody can be asked about what may have happened already.
+        await self._gate.ask(turn, step.calls[1:] if resumed else step.calls, self._place(turn, step.round))
         stopped = False
         for n, pending in enumerate(step.calls):
-            # Calls run in order, so only the first that has no result can have been begun by another worker.
             begun = resumed and n == 0
             if self._gate.is_asked(turn, pending):
                 if not await self._run_asked(turn, step.calls[n:], step.round, resumed=begun):
@@ -213,7 +214,8 @@ class AgentLoop:
                     return False
                 case MayRun():
                     self._failpoints.hit("turn.approved")
-                    writing = await self._tools.run(turn, pending, place, resumed=resumed and not fresh)
+                    again = resumed and not fresh
+                    writing = await self._tools.run(turn, pending, place, resumed=again, approved=True)
                 case MayNot(settling=settling, why=why):
                     writing = settling.plus(self._tools.skip(turn, pending, place, why))
             try:

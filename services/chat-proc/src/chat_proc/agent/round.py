@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.catalog import ToolCatalog
 from chat_proc.agent.check import GiveAnswer, Repair, Work, check_decision, keep_shown
 from chat_proc.agent.compaction.compacting import TurnCompaction
@@ -54,12 +55,14 @@ class RoundRunner:
         *,
         generator: Generator,
         catalog: ToolCatalog,
+        gate: ApprovalGate,
         limits: TurnLimits,
         next_call_id: Callable[[], CallId],
         failpoints: Failpoints,
     ) -> None:
         self._generator = generator
         self._catalog = catalog
+        self._gate = gate
         self._limits = limits
         self._next_call_id = next_call_id
         self._failpoints = failpoints
@@ -146,13 +149,15 @@ class RoundRunner:
         writing = write_round(
             [*_draft_begin(turn, place, generated), *marks.drafts, *drafts], generated.texts, generated.usage
         )
+        questions = await self._gate.draft_questions(turn, _calls_of(drafts), place)
         effects = [
             effect_change(call_id, ToolCallBody(tool_id=use.spec.tool_id, params=use.raw_params), use.spec.effect)
             for call_id, use in zip(call_ids, work.calls, strict=True)
         ]
         started = [(step, place.round) for step in _started(drafts)]
         self._failpoints.hit("turn.before_c1")
-        await turn.commit(replace(writing, effects=tuple(effects), after=(*marks.after, *started)))
+        decided = replace(writing, effects=tuple(effects), after=(*marks.after, *started))
+        await turn.commit(decided.plus(questions))
         self._failpoints.hit("turn.after_c1")
 
     async def _commit_repair(self, turn: OpenTurn, place: RoundPlace, generated: Generated, repair: Repair) -> None:
@@ -190,6 +195,10 @@ def _draft_begin(turn: OpenTurn, place: RoundPlace, generated: Generated) -> lis
 
 def _count(turn: OpenTurn, kind: BlockType) -> int:
     return sum(1 for block in turn.turn_blocks if block.type is kind)
+
+
+def _calls_of(drafts: Sequence[BlockDraft]) -> dict[CallId, ToolCallBody]:
+    return {draft.call_id: draft.body for draft in drafts if draft.call_id and isinstance(draft.body, ToolCallBody)}
 
 
 def _started(drafts: Sequence[BlockDraft]) -> list[ChatStep]:

@@ -9,10 +9,11 @@ from chat_proc.stream.emitter import Emitter
 from chat_proc.turn.finish import build_status_after
 from chat_proc.turn.patience import Patience
 from everturn.errors import EverturnError, Unavailable
-from everturn.model.conversations import ConversationState
+from everturn.model.conversations import Conversation, ConversationState
 from everturn.model.identity import lane_of
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import Claim, EventCursor, Lease
+from everturn.model.turns import TurnStatus
 from everturn.ports.clock import Clock
 from everturn.ports.doorbells import Doorbells
 from everturn.ports.event_stream import EncodedEvent, EventWriter
@@ -88,9 +89,7 @@ class Announcer:
         if terminal is not None and not await self._was_told(lease.conversation_id, turn_id):
             emitter.emit(terminal)
         if claim.turn_id is None:
-            # An earlier end may be told while the turn after it waits for a person.
-            waits = page.conversation.state is ConversationState.WAITING
-            emitter.emit(ConvStatus(state="waiting") if waits else build_status_after(record.turn.status))
+            emitter.emit(_build_status(page.conversation, record.turn.status))
         if await self._publish(emitter):
             await self.save_announced(lease, turn_id, emitter.cursor)
         else:
@@ -114,7 +113,10 @@ class Announcer:
         if claim.turn_id is not None:
             await self.save_announced(lease, turn_id, hole)
             return hole
-        turn = await self._patience.call(lambda: self._timelines.load_turn(lease.principal, turn_id))
+        who = lease.principal
+        turn = await self._patience.call(lambda: self._timelines.load_turn(who, turn_id))
+        # Without any turn of it: what the rows of this one hold may be what killed the workers.
+        page = await self._patience.call(lambda: self._turns.load_page(who, lease.conversation_id, turn_ids=[]))
         emitter = Emitter(
             self._writer,
             self._clock,
@@ -123,7 +125,7 @@ class Announcer:
             fence=lease.fence,
             cursor=hole,
         )
-        emitter.emit(build_status_after(turn.status))
+        emitter.emit(_build_status(page.conversation, turn.status))
         await self.save_announced(lease, turn_id, emitter.cursor)
         await self._publish(emitter)
         return emitter.cursor
@@ -176,6 +178,12 @@ class Announcer:
         except EverturnError as error:
             # The row stays; the sweeper rings for it.
             _log.warning("next_turn_not_rung", error=str(error))
+
+
+def _build_status(conversation: Conversation, ended: TurnStatus) -> ConvStatus:
+    """What the conversation is behind this end: the turn after it may wait for a person."""
+    waits = conversation.state is ConversationState.WAITING
+    return ConvStatus(state="waiting") if waits else build_status_after(ended)
 
 
 def _ends(event: EncodedEvent, turn_id: TurnId) -> bool:

@@ -13,6 +13,7 @@ from chat_proc.agent.race import Stopped, run_until
 from chat_proc.stream.emitter import Emitter
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.announcing import Announcer
+from chat_proc.turn.approvals import PatientApprovals
 from chat_proc.turn.context import LeasedTurn
 from chat_proc.turn.inbox import LeasedInbox
 from chat_proc.turn.manifests import ManifestKeeper
@@ -161,14 +162,14 @@ class ClaimedTurn:
         requeue = result in (_Result.OPEN, _Result.WAITING)
         self._handing_back = True
         if result is _Result.WAITING and await self._try_park():
+            await self._parts.announcer.ring_next(self._claim.lease.conversation_id)
             return False
         await self._parts.announcer.hand_back(self._claim.lease, requeue=requeue, ring_own=is_news)
         return result is _Result.ENDED
 
     async def _try_park(self) -> bool:
         """False when the turn is not to wait after all: it goes back to the queue, and whoever takes it looks."""
-        lease, approvals = self._claim.lease, self._parts.approvals
-        return await self._parts.patience.call(lambda: approvals.try_park(lease))
+        return await self._parts.patience.call(lambda: self._parts.approvals.try_park(self._claim.lease))
 
     def _ends_to_tell(self) -> tuple[TurnId, ...]:
         """Ends nobody told of. Where a worker died over this claim's turn, telling may have killed it: that waits."""
@@ -310,7 +311,7 @@ class ClaimedTurn:
             usage=await ask(lambda: timelines.load_usage(lease.principal, turn_id)),
             sources=await ask(lambda: timelines.load_sources(*where)),
             lease_age_s=self._lease_age_s,
-            approvals=self._parts.approvals,
+            approvals=PatientApprovals(self._parts.approvals, self._parts.patience),
         )
         self._turn.handover = self._handover
         return self._turn

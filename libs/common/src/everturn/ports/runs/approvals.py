@@ -25,5 +25,6 @@ class Approvals(Protocol):
 
         False, and the lease is as before, when it was lost, when nothing is pending, or when an answer, a steer or a
         cancel is there that no commit has told of: the turn has to look first. What is said later wakes it.
+        After Unavailable it may be tried again: a turn that waits since then gives True once more.
         """
         ...

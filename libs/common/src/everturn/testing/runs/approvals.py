@@ -36,7 +36,11 @@ class MemoryApprovals:
     async def try_park(self, lease: Lease) -> bool:
         row = self._platform.conversations.get(lease.conversation_id)
         turn = self._platform.open_turn(lease.conversation_id)
-        if row is None or turn is None or (row.lease_owner, row.fence) != (self._owner, lease.fence):
+        if row is None or turn is None or row.fence != lease.fence:
+            return False
+        if turn.turn.status is TurnStatus.WAITING:
+            return True
+        if row.lease_owner != self._owner:
             return False
         asked = [each for each in self._platform.approvals.values() if each.turn_id == turn.turn.id]
         said = [each.signal for each in self._platform.signals.values() if each.signal.turn_id == turn.turn.id]

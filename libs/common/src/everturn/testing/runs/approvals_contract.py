@@ -102,6 +102,20 @@ class ApprovalsContract:
         third = await stage.claim(claim.lease.conversation_id)
         assert (second.attempt, third.attempt) == (1, 0)
 
+    async def test_parking_may_be_tried_again_when_its_answer_was_lost(
+        self, stage: Stage, approvals: Approvals
+    ) -> None:
+        claim = await stage.start_turn()
+        approval_id = await ask(stage, approvals, claim)
+        await approvals.try_park(claim.lease)
+
+        assert await approvals.try_park(claim.lease)
+
+        assert await status_of(stage, claim) is TurnStatus.WAITING
+        await answer(stage, claim.lease.conversation_id, approval_id, SignalKind.APPROVE)
+        assert not await approvals.try_park(claim.lease)
+        assert await status_of(stage, claim) is TurnStatus.QUEUED
+
     async def test_nothing_to_wait_for_is_no_reason_to_park(self, stage: Stage, approvals: Approvals) -> None:
         claim = await stage.start_turn()
 

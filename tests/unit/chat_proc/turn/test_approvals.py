@@ -1,0 +1,90 @@
+"""A turn waits for a person without being held up by a database that is away for a moment."""
+
+from datetime import datetime
+
+from turn_bench.bench import Bench
+from turn_bench.drivers import NoSweeps
+from turn_bench.replies import answer, call
+from turn_bench.tools import DemoTool
+
+from chat_proc.turn.patience import Patience
+from everturn.errors import Unavailable
+from everturn.model.calls.approvals import Approval
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId, TurnId
+from everturn.model.leases import Lease
+from everturn.model.turns import TurnStatus
+from everturn.ports.sweeps import Ring
+from everturn.testing.runs.approvals import MemoryApprovals
+from everturn.testing.turns.platform import MemoryPlatform
+
+
+class ApprovalsBehindABrokenLink(MemoryApprovals):
+    """Of each call the first answer is lost, after it took effect."""
+
+    def __init__(self, platform: MemoryPlatform, owner: str) -> None:
+        super().__init__(platform, owner=owner)
+        self.lost: set[str] = set()
+
+    async def load_deadline(self, *, timeout_s: float) -> datetime:
+        deadline = await super().load_deadline(timeout_s=timeout_s)
+        self._lose("load_deadline")
+        return deadline
+
+    async def load_of_turn(self, principal: Principal, turn_id: TurnId) -> tuple[Approval, ...]:
+        rows = await super().load_of_turn(principal, turn_id)
+        self._lose("load_of_turn")
+        return rows
+
+    async def try_park(self, lease: Lease) -> bool:
+        parked = await super().try_park(lease)
+        self._lose("try_park")
+        return parked
+
+    def _lose(self, call_name: str) -> None:
+        if call_name not in self.lost:
+            self.lost.add(call_name)
+            raise Unavailable("Postgres")
+
+
+class NotedSweeps(NoSweeps):
+    """Notes what the turn was each time that a place on its lane was filled."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.seen: list[TurnStatus] = []
+
+    async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
+        self.seen.append(self.bench.turn_rows[0].status)
+        return ()
+
+
+def build() -> Bench:
+    send = DemoTool("demo.send", requires_approval=True)
+    return Bench(call("demo.send", {"text": "x"}), answer("Done."), tools=[send])
+
+
+async def test_a_turn_is_parked_although_the_answers_of_the_database_are_lost() -> None:
+    bench = build()
+    await bench.say("Send it.")
+    worker = bench.hire()
+    approvals = ApprovalsBehindABrokenLink(bench.platform, "worker-1")
+    worker.change(approvals=approvals, patience=Patience((0.0,)))
+
+    assert await worker.run_one()
+
+    assert approvals.lost == {"load_deadline", "load_of_turn", "try_park"}
+    assert bench.turn_rows[0].status is TurnStatus.WAITING
+    assert bench.platform.conversations[bench.conversation_id].lease_owner is None
+
+
+async def test_a_turn_that_is_parked_rings_for_the_next_one_of_its_tenant() -> None:
+    bench = build()
+    await bench.say("Send it.")
+    worker = bench.hire()
+    sweeps = NotedSweeps(bench)
+    worker.change(announcer=worker.build_announcer(sweeps))
+
+    await worker.work()
+
+    assert sweeps.seen == [TurnStatus.RUNNING, TurnStatus.WAITING]
