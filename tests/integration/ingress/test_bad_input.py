@@ -18,6 +18,7 @@ from bad_input.cases import ARTIFACT, BASE, CONVERSATION, SIGNAL, TURN, Refusal
 from bad_input.ids import ID_PLACES, ODD_IDS, ODD_IN_BODIES, ODD_SCOPES, PREFIXES, RNS, escaped, odd_id
 from bad_input.json_bodies import JSON_BODIES, MILLION_KEYS, SMALL_BYTES
 from bad_input.raw_http import RAW_HTTP, SILENT_HTTP
+from bad_input.sockets import ANSWERS, EARLY_ENDS, ENDS, FOREIGN, REFUSED_JOINS, Frame
 from bad_input.texts import FILE_NAMES, REFUSED_TEXTS, TITLES, VERBATIM_TEXTS
 from parts.sockets import ROUTE, RawSocket, SocketClient
 from parts.streams import Publisher, open_stream
@@ -338,22 +339,96 @@ async def test_a_title_is_one_line_in_one_form_or_refused(client: httpx2.AsyncCl
     assert made.json()["conversation_id"] in [item["conversation_id"] for item in found]
 
 
-# The same over Socket.IO
+# Sockets
 
 
-async def test_bodies_that_are_no_json_end_the_socket_and_others_are_answered(
-    ingress: Any, client: httpx2.AsyncClient, untouched: None
+@pytest.fixture
+async def web(ingress: Any) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(base_url=ingress.url) as session:
+        yield session
+
+
+@pytest.mark.parametrize(("cases", "joins"), [(ENDS, True), (EARLY_ENDS, False)], ids=["joined", "early"])
+async def test_what_no_client_may_send_ends_that_one_socket_with_its_code(
+    web: aiohttp.ClientSession,
+    socket: SocketClient,
+    untouched: None,
+    cases: dict[str, tuple[list[Frame], int]],
+    joins: bool,
 ) -> None:
-    async with aiohttp.ClientSession(base_url=ingress.url) as web:
-        for case, (raw, wanted) in JSON_BODIES.items():
-            packet = b'421["chat_message",' + raw + b"]"
-            async with web.ws_connect(ROUTE) as opened:
-                client_end = await RawSocket(opened).join()
-                await client_end.send_bytes_as_text(packet)
-                if wanted.status == 422:
-                    assert (await client_end.next()).startswith('431[{"status":422'), case
-                else:
-                    assert await client_end.closed() in (1002, 1006, 1007), case
+    codes: dict[str, int] = {}
+
+    for case, (frames, _) in cases.items():
+        async with web.ws_connect(ROUTE) as opened:
+            raw = RawSocket(opened)
+            await (raw.join() if joins else raw.next())
+            await raw.send(*frames)
+            codes[case] = await raw.closed()
+
+    assert codes == {case: code for case, (_, code) in cases.items()}
+    assert (await socket.call("conv_status.get", {"conversation_id": CONVERSATION}))["status"] == 404
+
+
+async def test_a_refused_connection_tells_its_problem(web: aiohttp.ClientSession, untouched: None) -> None:
+    for case, (frame, wanted) in REFUSED_JOINS.items():
+        async with web.ws_connect(ROUTE) as opened:
+            raw = RawSocket(opened)
+            await raw.next()
+            await raw.send(frame)
+            refused = await raw.next()
+
+        assert refused.startswith("44"), (case, refused)
+        told = json.loads(refused[refused.index("{") :])["data"]
+        assert (told["status"], told["type"].rpartition(":")[2]) == (wanted.status, wanted.kind), (case, told)
+
+
+async def test_a_call_that_cannot_be_meant_has_one_answer_and_the_socket_goes_on(
+    web: aiohttp.ClientSession, foreign: str, untouched: None
+) -> None:
+    async with web.ws_connect(ROUTE) as opened:
+        raw = await RawSocket(opened).join()
+        for case, (frames, wanted) in ANSWERS.items():
+            await raw.send(*(frame.replace(FOREIGN, foreign) if isinstance(frame, str) else frame for frame in frames))
+            refused = await raw.next()
+            assert refused.startswith("431["), (case, refused)
+            (answer,) = json.loads(refused[3:])
+            told = answer["status"], answer["body"]["status"], answer["body"]["type"].rpartition(":")[2]
+            assert told == (wanted.status, wanted.status, wanted.kind), (case, answer)
+
+
+@pytest.fixture
+async def foreign(client: httpx2.AsyncClient) -> str:
+    """A conversation of another user."""
+    sent = await client.post(f"{BASE}/new/messages", json={"text": "a"}, headers={"X-Dev-User": "ann"})
+    return sent.json()["conversation_id"]
+
+
+async def test_a_body_has_the_same_answer_in_a_call_and_only_what_is_no_utf_8_ends_the_socket(
+    web: aiohttp.ClientSession, untouched: None
+) -> None:
+    async with web.ws_connect(ROUTE) as opened:
+        going_on = await RawSocket(opened).join()
+        for number, (case, (raw, wanted)) in enumerate(JSON_BODIES.items(), start=1):
+            packet = b'42%d["chat_message",' % number + raw + b"]"
+            if is_utf_8(raw):
+                await going_on.send_bytes_as_text(packet)
+                answer = json.loads((await going_on.next()).removeprefix(f"43{number}"))[0]
+                told = (answer["status"], answer["body"]["status"], answer["body"]["type"].rpartition(":")[2])
+                assert told == (wanted.status, wanted.status, wanted.kind), (case, answer)
+                continue
+            async with web.ws_connect(ROUTE) as other:
+                ended = await RawSocket(other).join()
+                await ended.send_bytes_as_text(packet)
+                assert await ended.closed() == 1007, case
+
+
+def is_utf_8(raw: bytes) -> bool:
+    """Whether a text frame may hold it."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("case", ODD_IN_BODIES)
@@ -372,7 +447,7 @@ async def test_an_odd_id_has_the_same_answer_over_a_socket(socket: Any, untouche
         assert (answer["status"], answer["body"]["type"]) == (404, "urn:everturn:problem:not-found"), (name, answer)
 
 
-@pytest.mark.parametrize("case", [case for case, (_, wanted) in REFUSED_TEXTS.items() if wanted.status != 400])
+@pytest.mark.parametrize("case", REFUSED_TEXTS)
 async def test_a_text_that_is_not_taken_has_the_same_answer_over_a_socket(
     socket: Any, untouched: None, case: str
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import aiohttp
 import pytest
 import socketio
+from bad_input.sockets import Wire
 
 ROUTE = "/socket.io/?EIO=4&transport=websocket"
 WAIT_S = 15
@@ -70,6 +71,17 @@ class RawSocket:
         assert (await self.next()).startswith("40{")
         assert (await self.next()).startswith('42["session_info"')
         return self
+
+    async def send(self, *frames: str | bytes | Wire) -> None:
+        """Texts, attachments, and bytes past all framing."""
+        for frame in frames:
+            match frame:
+                case str():
+                    await self.socket.send_str(frame)
+                case bytes():
+                    await self.socket.send_bytes(frame)
+                case Wire(raw):
+                    self.socket._writer.transport.write(raw)
 
     async def send_bytes_as_text(self, data: bytes) -> None:
         """A text frame of bytes that need not be UTF-8."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingress.sockets.framing import BadFrame, Call, Join, Leave, Pong, parse_packet
+from ingress.sockets.framing import BadCall, BadFrame, BadJoin, Call, Join, Leave, Pong, parse_packet
 
 
 @pytest.mark.parametrize(
@@ -45,30 +45,10 @@ def test_packets_of_clients_are_read(frame: str, packet: object) -> None:
         "431[1]",
         "44{}",
         "461-1[]",
-        "4",
-        "42",
-        "42[]",
-        "42{}",
-        "42[1]",
-        '42["m"',
-        '42["m",NaN]',
-        '42["m",1e999]',
-        '42["m","\\u0000"]',
-        '42["m","\\ud800"]',
-        '42["m","\ud800"]',
-        '42["m",{"a":1,"a":2}]',
-        "42" + "[" * 10_000,
         '4299999999999999999["m"]',
         '42/other,["m"]',
         '421-["m"]',
         '45["m"]',
-        '451-["m"]',
-        '450-["m",{"_placeholder":true,"num":0}]',
-        '451-["m",{"_placeholder":true,"num":1}]',
-        '451-["m",{"_placeholder":true,"num":-1}]',
-        '451-["m",{"_placeholder":true,"num":"0"}]',
-        '451-["m",{"_placeholder":true}]',
-        '451-["m",{"_placeholder":true,"num":0},{"_placeholder":true,"num":0}]',
         '45999999999999-["m"]',
         "40/" + "n" * 200 + ",",
     ],
@@ -78,6 +58,47 @@ def test_everything_else_is_refused(frame: str) -> None:
         parse_packet(frame)
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "42",
+        "42[]",
+        "42{}",
+        "42[1]",
+        "42true",
+        '42["m"',
+        '42["m",NaN]',
+        '42["m",1e999]',
+        '42["m","\\u0000"]',
+        '42["m","\\ud800"]',
+        '42["m","\ud800"]',
+        '42["m",{"a":1,"a":2}]',
+        '427 ["m"',
+        "42" + "[" * 10_000,
+        '451-["m"]',
+        '450-["m",{"_placeholder":true,"num":0}]',
+        '451-["m",{"_placeholder":true,"num":1}]',
+        '451-["m",{"_placeholder":true,"num":-1}]',
+        '451-["m",{"_placeholder":true,"num":"0"}]',
+        '451-["m",{"_placeholder":true}]',
+        '451-["m",{"_placeholder":true,"num":0},{"_placeholder":true,"num":0}]',
+    ],
+)
+def test_a_call_whose_data_cannot_be_read_is_still_a_call(frame: str) -> None:
+    packet = parse_packet(frame)
+
+    assert isinstance(packet, BadCall)
+    assert packet.why.endswith(".")
+
+
+@pytest.mark.parametrize("frame", ["40{", '40{"token":"\\u0000"}', "40/x,nothing", '40{"a":1,"a":2}'])
+def test_a_connection_whose_data_cannot_be_read_is_still_one(frame: str) -> None:
+    packet = parse_packet(frame)
+
+    assert isinstance(packet, BadJoin)
+    assert packet.namespace == ("/x" if "/x" in frame else "/")
+
+
 @given(st.text(max_size=60) | st.from_regex(r"\A4[0-6]\d{0,3}-?(/\w*,?)?\d{0,20}.{0,20}\Z"))
 def test_no_text_does_anything_but_be_read_or_refused(frame: str) -> None:
     try:
@@ -85,4 +106,4 @@ def test_no_text_does_anything_but_be_read_or_refused(frame: str) -> None:
     except BadFrame:
         return
 
-    assert isinstance(packet, Pong | Leave | Join | Call)
+    assert isinstance(packet, Pong | Leave | Join | Call | BadJoin | BadCall)

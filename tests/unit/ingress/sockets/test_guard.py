@@ -177,9 +177,39 @@ def test_beside_a_large_message_there_is_no_other_call() -> None:
 def test_malformed_packets_and_leaving_end_the_socket() -> None:
     assert cause_of(judge(build_guard(), "x")) == "malformed"
     assert cause_of(judge(build_guard(), "41")) == "left"
-    close = judge(build_guard(message_bytes=5000), '42["m",{"' + "ä" * 300 + '":1,"' + "ä" * 300 + '":1}]')
-    assert isinstance(close, Close)
-    assert len(close.reason.encode()) <= 123
+
+
+def test_a_call_that_cannot_be_read_is_answered_and_its_attachments_are_dropped() -> None:
+    guard = build_guard()
+
+    refused = judge(guard, '452-7["m",{"text":"\\u0000"}]')
+
+    assert isinstance(refused, Refuse)
+    assert (refused.ack, status_of(refused)) == (7, 400)
+    assert "U+0000" in str(refused.why.answer.detail)
+    assert [judge(guard, b"x") for _ in range(2)] == [Drop()] * 2
+    assert status_of(judge(guard, "421[")) == 400
+    assert guard.open_calls == 0
+    assert isinstance(judge(guard, CALL), Pass)
+
+
+def test_a_connection_that_cannot_be_read_is_refused_and_may_be_asked_for_again() -> None:
+    guard = build_guard(joined=False)
+
+    refused = judge(guard, '40{"token":"\\ud800"}')
+
+    assert isinstance(refused, RefuseJoin)
+    assert (refused.namespace, refused.why.answer.status) == ("/", 400)
+    assert judge(guard, "40{}") == Pass()
+
+
+def test_a_client_that_asks_for_namespaces_for_ever_is_let_go() -> None:
+    guard = build_guard(joined=False)
+
+    verdicts = [judge(guard, "40/x,") for _ in range(30 + MAX_REFUSED + 1)]
+
+    assert {type(verdict) for verdict in verdicts[:30]} == {RefuseJoin}
+    assert cause_of(verdicts[-1]) == "flood"
 
 
 def test_a_call_is_refused_before_its_data_are_read() -> None:

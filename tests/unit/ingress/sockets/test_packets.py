@@ -40,5 +40,6 @@ def test_a_refused_namespace_says_why() -> None:
     head, _, data = render_refused_namespace("/x", absent("No.")).partition(",")
 
     assert head == "44/x"
+    assert render_refused_namespace("/", absent("No.")).startswith('44{"message":"No."')
     assert json.loads(data)["message"] == "No."
     assert json.loads(data)["data"]["status"] == 404

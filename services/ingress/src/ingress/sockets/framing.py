@@ -51,6 +51,21 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class BadJoin:
+    """A `Join` whose data can't be read."""
+
+    namespace: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class BadCall:
+    """An event whose data can't be read, or don't fit what its head says of them."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Opening:
     """How a call begins. `name` is None where it is written so that its data must be read first."""
 
@@ -59,7 +74,11 @@ class Opening:
     attachments: int
 
 
-Packet = Pong | Leave | Join | Call
+Packet = Pong | Leave | Join | Call | BadJoin | BadCall
+
+
+class _BadData(EverturnError):
+    """The data of a packet can't be read."""
 
 
 def try_read_opening(text: str) -> Opening | None:
@@ -74,7 +93,7 @@ def try_read_opening(text: str) -> Opening | None:
 
 
 def parse_packet(text: str) -> Packet:
-    """Read one text frame. Raises BadFrame."""
+    """Read one text frame. Raises BadFrame; data that can't be read are a packet of their own, which has an answer."""
     match text[:1]:
         case "3":
             return Pong()
@@ -97,7 +116,7 @@ def _parse_message(text: str) -> Packet:
     rest = text[head.end() :]
     match kind:
         case "0":
-            return Join(namespace, _parse_data(rest) if rest else None)
+            return _parse_join(namespace, rest)
         case "1":
             return Leave()
         case "2" | "5":
@@ -112,35 +131,47 @@ def _check_namespace(namespace: str) -> None:
         raise BadFrame("there is only the namespace /")
 
 
-def _parse_call(head: re.Match[str], rest: str, *, binary: bool) -> Call:
+def _parse_join(namespace: str, rest: str) -> Join | BadJoin:
+    try:
+        return Join(namespace, _parse_data(rest) if rest else None)
+    except _BadData as error:
+        return BadJoin(namespace, error.detail)
+
+
+def _parse_call(head: re.Match[str], rest: str, *, binary: bool) -> Call | BadCall:
     attachments = int(head["files"] or 0)
     if (head["files"] is not None) != binary:
         raise BadFrame("only a binary event counts attachments")
     ack = int(head["id"]) if head["id"] is not None else None
     if ack is not None and ack > MAX_ACK_ID:
         raise BadFrame("its number is too large")
+    try:
+        return Call(_parse_name(rest, attachments), ack, attachments)
+    except _BadData as error:
+        return BadCall(error.detail)
+
+
+def _parse_name(rest: str, attachments: int) -> str:
     data = _parse_data(rest)
-    if not isinstance(data, list) or not data:
-        raise BadFrame("an event is a list that begins with its name")
-    parts = cast(list[object], data)
-    if not isinstance(parts[0], str):
-        raise BadFrame("an event is a list that begins with its name")
+    parts = cast(list[object], data) if isinstance(data, list) else []
+    if not parts or not isinstance(parts[0], str):
+        raise _BadData("An event is a list that begins with its name.")
     _check_placeholders(parts, attachments)
-    return Call(parts[0], ack, attachments)
+    return parts[0]
 
 
 def _parse_data(text: str) -> Any:
     try:
         return parse_strict(text.encode("utf-8", "surrogatepass"))
     except BadJson as error:
-        raise BadFrame(f"its data is not acceptable JSON: {error.detail}") from error
+        raise _BadData(str(error)) from error
 
 
 def _check_placeholders(data: list[object], attachments: int) -> None:
     """Each attachment stands at exactly one place; else one upload could be copied a thousand times."""
     numbers = sorted(_find_placeholders(data))
     if numbers != list(range(attachments)):
-        raise BadFrame("its placeholders do not fit its attachments")
+        raise _BadData("The placeholders do not fit the attachments.")
 
 
 def _find_placeholders(value: object) -> list[int]:
@@ -158,5 +189,5 @@ def _find_placeholders(value: object) -> list[int]:
 
 def _read_number(number: object) -> int:
     if type(number) is not int or number < 0:
-        raise BadFrame("a placeholder has no number")
+        raise _BadData("A placeholder has no number.")
     return number

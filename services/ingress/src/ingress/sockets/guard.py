@@ -5,8 +5,20 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import assert_never
 
-from ingress.errors import ProblemError, absent, too_large, too_many
-from ingress.sockets.framing import BadFrame, Call, Join, Leave, Opening, Packet, Pong, parse_packet, try_read_opening
+from ingress.errors import ProblemError, absent, malformed, too_large, too_many
+from ingress.sockets.framing import (
+    BadCall,
+    BadFrame,
+    BadJoin,
+    Call,
+    Join,
+    Leave,
+    Opening,
+    Packet,
+    Pong,
+    parse_packet,
+    try_read_opening,
+)
 
 MAX_JOIN_CHARS = 16_384
 """Bytes that a client may send before it has said who it is; a token has at most half of them."""
@@ -58,7 +70,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class RefuseJoin:
-    """There is no such namespace."""
+    """The client may not join that namespace, or not with these data; it may ask again."""
 
     namespace: str
     why: ProblemError
@@ -130,7 +142,13 @@ class SocketGuard:
             packet = parse_packet(frame)
         except BadFrame as error:
             return _close_malformed(error)
-        return self._judge_call(packet, size) if isinstance(packet, Call) else self.refuse(opening, absent())
+        match packet:
+            case Call():
+                return self._judge_call(packet, size)
+            case BadCall(why):
+                return self.refuse(opening, malformed(why))
+            case _:
+                return self.refuse(opening, absent())
 
     def refuse(self, opening: Opening, why: ProblemError) -> Verdict:
         """Refuse a call for a reason of somebody else's; its attachments are read and dropped."""
@@ -161,18 +179,22 @@ class SocketGuard:
                 return Pass() if self._take_token() else self._count_refusal(None)
             case Leave():
                 return Close(1000, "The client left.", "left")
-            case Join():
+            case Join() | BadJoin():
                 return self._judge_join(packet)
-            case Call():
+            case Call() | BadCall():
                 return Close(1008, "Connect first.", "malformed")
             case _:
                 assert_never(packet)
 
-    def _judge_join(self, join: Join) -> Verdict:
+    def _judge_join(self, join: Join | BadJoin) -> Verdict:
+        if not self._take_token():
+            return self._count_refusal(None)
         if join.namespace != "/":
             return RefuseJoin(join.namespace, absent("There is only the namespace /."))
         if self.phase is not Phase.NEW:
             return Close(1008, "Connected already.", "malformed")
+        if isinstance(join, BadJoin):
+            return RefuseJoin(join.namespace, malformed(join.why))
         self.phase = Phase.JOINING
         return Pass()
 

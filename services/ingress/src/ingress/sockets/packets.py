@@ -30,7 +30,8 @@ def render_answer(ack: int, answer: dict[str, Any]) -> str:
 def render_refused_namespace(namespace: str, refusal: ProblemError) -> str:
     """A refused connection to a namespace; `connect_error` shows its data."""
     data = {"message": refusal.detail, "data": build_problem(refusal)}
-    return f"44{namespace},{orjson.dumps(data).decode()}"
+    place = "" if namespace == "/" else f"{namespace},"
+    return f"44{place}{orjson.dumps(data).decode()}"
 
 
 def render_farewell() -> str:

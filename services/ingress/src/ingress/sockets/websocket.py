@@ -5,6 +5,7 @@ from typing import Any, Protocol, cast
 
 from starlette.types import Message, Scope
 from uvicorn.protocols.websockets.wsproto_impl import FrameTooLargeError, WebsocketBuffer, WSProtocol
+from wsproto.connection import ConnectionState
 from wsproto.events import BytesMessage, CloseConnection, Ping, Request, TextMessage
 
 from ingress.admission.limits.bodies import BodyHold
@@ -130,6 +131,13 @@ class BoundedWebSocket(WSProtocol):
         if not self.transport.is_closing():
             self.transport.write(self.conn.send(CloseConnection(code=code, reason=reason)))
             self.transport.close()
+
+    def handle_close(self, event: CloseConnection) -> None:
+        """Bytes that are no WebSocket frame, or a text that is no UTF-8, are told so; the base class only hangs up."""
+        if self.conn.state is ConnectionState.OPEN and not self.close_sent:
+            self._give_up(event.code, event.reason or "")
+        else:
+            super().handle_close(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget()
