@@ -10,5 +10,12 @@ def test_a_problem_says_title_detail_fields_and_status() -> None:
     assert str(error).endswith(" Not acceptable. Look again. body.text: too long (422).")
 
 
+def test_what_a_field_says_already_is_not_said_twice() -> None:
+    refused = "The file 'e.txt' is refused: it is infected."
+    error = ProblemError(problem("x", "Not acceptable.", 422, refused), fields=(f"files.0: {refused}",))
+
+    assert str(error).endswith(" Not acceptable. files.0: The file 'e.txt' is refused: it is infected (422).")
+
+
 def test_other_errors_begin_with_their_sentence() -> None:
     assert str(Unreachable("http://x")) == "The server could not be reached. http://x"

@@ -11,7 +11,9 @@ class ProblemError(EverturnError):
         self.problem = problem
         self.fields = fields
         self.retry_after_s = retry_after_s
-        told = [part.rstrip(".") for part in (problem.title, problem.detail, "; ".join(fields)) if part]
+        # A field's message often is the detail; a reader should meet it once.
+        detail = "" if any(problem.detail in field for field in fields) else problem.detail
+        told = [part.rstrip(".") for part in (problem.title, detail, "; ".join(fields)) if part]
         super().__init__(f"{'. '.join(told)} ({problem.status}).")
 
 
