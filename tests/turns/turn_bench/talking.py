@@ -19,9 +19,11 @@ def hanging(*said: str) -> Script:
     return [*(Say(text) for text in said), Pause(asyncio.Event())]
 
 
-async def interrupt(bench: Bench, *signals: tuple[SignalKind, str], when: int = 1) -> None:
+async def interrupt(
+    bench: Bench, *signals: tuple[SignalKind, str], when: int = 1, worker: BenchWorker | None = None
+) -> None:
     """Start a worker, say these once the model has hung in its call number `when`, and let it end."""
-    task = asyncio.create_task(bench.work())
+    task = asyncio.create_task((worker or bench.hire()).work())
     await until(lambda: len(bench.model.requests) == when and bench.model.unfinished == 1)
     for _ in range(200):
         await asyncio.sleep(0)

@@ -1,11 +1,13 @@
 """An answer that something was said before does not end its turn, unless the model only repeats itself."""
 
-from turn_bench.bench import Bench
+import pytest
+from turn_bench.bench import ANN, Bench
 from turn_bench.checks import check_conversation
-from turn_bench.replies import answer
-from turn_bench.talking import CANCEL, FOLLOWUP, say_before_close, states
+from turn_bench.replies import answer, cut_answer
+from turn_bench.talking import CANCEL, FOLLOWUP, STEER, hanging, interrupt, say_before_close, states
 
 from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.signals.deferring import STOP_WITHDRAWN
 from everturn.model.block_bodies import CompletionBody, DeferralBody, PromptBody
 from everturn.model.blocks import BlockType
 from everturn.model.commits import Commit
@@ -134,4 +136,63 @@ async def test_a_cancel_before_the_answer_is_written_cancels_and_defers_nothing(
 
     assert bench.exits[0].outcome is Outcome.CANCELLED
     assert bench.texts(DeferralBody) == []
+    await check_conversation(bench)
+
+
+async def stop_in_vain(bench: Bench, kind: SignalKind, edit: str | None) -> None:
+    """Stop the first answer; just before the turn ends for it the stop is edited, or with None taken back."""
+    await bench.say("Hello.")
+    worker = bench.hire()
+
+    async def hook(commit: Commit) -> None:
+        if commit.close is not None:
+            worker.timelines.before_commit = None
+            (stop,) = bench.waiting_signals()
+            if edit is None:
+                await bench.retract(stop)
+            else:
+                await bench.inbox.save_signal_text(ANN, bench.conversation_id, stop, edit)
+
+    worker.timelines.before_commit = hook
+    await interrupt(bench, (kind, ""), worker=worker)
+
+
+@pytest.mark.parametrize(("kind", "edit"), [(STEER, "Be brief."), (STEER, None), (CANCEL, None)])
+async def test_an_answer_cut_by_a_stop_that_did_not_hold_has_a_verdict_and_is_given_whole(
+    kind: SignalKind, edit: str | None
+) -> None:
+    bench = Bench(hanging(cut_answer("One two th")), answer("One two three."))
+
+    await stop_in_vain(bench, kind, edit)
+
+    assert bench.exits[0].outcome is Outcome.COMPLETED
+    assert bench.texts(CompletionBody) == ["One two th", "One two three."]
+    (verdict,) = [block for block in bench.blocks if isinstance(block.body, DeferralBody)]
+    assert (verdict.round, verdict.body.reason) == (1, STOP_WITHDRAWN)
+    assert "complete with the whole answer" in str(bench.model.requests[1])
+    assert bench.state().turns[0].answer == "One two three."
+    await check_conversation(bench)
+
+
+async def test_an_answer_that_was_whole_when_a_stop_was_taken_back_is_shown_once() -> None:
+    bench = Bench(hanging(cut_answer("One two three.")), answer("One two three."))
+
+    await stop_in_vain(bench, CANCEL, None)
+
+    assert [text.text for text in bench.state().turns[0].texts] == ["One two three."]
+    await check_conversation(bench)
+
+
+async def test_another_worker_gives_the_verdict_when_the_first_died_behind_a_stop_that_was_taken_back() -> None:
+    bench = Bench(hanging(cut_answer("One two th")), answer("One two three."))
+    await bench.say("Hello.")
+    await interrupt(bench, (CANCEL, ""), worker=bench.hire(failpoint="turn.before_c3:1:raise"))
+    (stop,) = bench.waiting_signals()
+    await bench.retract(stop)
+    bench.expire_lease()
+
+    await bench.work()
+
+    assert bench.exits[0].outcome is Outcome.COMPLETED
+    assert bench.types.count("assistant.completion.attempt.outcome") == 1
     await check_conversation(bench)

@@ -18,7 +18,12 @@ from chat_proc.agent.limits import TurnLimits, has_room_for, is_finalizing, reac
 from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing, show_files
 from chat_proc.agent.prompting import PromptBuilder, TurnPrompts
 from chat_proc.agent.round import RoundRunner
-from chat_proc.agent.signals.deferring import draft_deferral, repeats_deferred, shows_deferred_again
+from chat_proc.agent.signals.deferring import (
+    draft_deferral,
+    repeats_deferred,
+    shows_deferred_again,
+    try_draft_withdrawn_stop,
+)
 from chat_proc.agent.signals.folding import Folded, fold_signals, is_heard, settle_leftover, through_last_end
 from everturn.errors import Conflict
 from everturn.model.ids import TurnId
@@ -163,10 +168,12 @@ class AgentLoop:
             if ending := through_last_end(signals):
                 # No round begins: what was said goes with the last one.
                 return _end_with(fold_signals(ending, self._place(turn, number - 1), partial(show_files, turn)))
-            if not signals:
+            verdict = try_draft_withdrawn_stop(self._place(turn, number - 1), turn.turn_blocks)
+            if not signals and verdict is None:
                 return None
             place = self._place(turn, number)
-            start = Writing(drafts=tuple(draft_missing_start(place, turn.turn_blocks)))
+            begin = draft_missing_start(place, turn.turn_blocks)
+            start = Writing(drafts=tuple(begin if verdict is None else [verdict, *begin]))
             previews = await turn.load_previews([artifact for signal in signals for artifact in signal.attachments])
             folded = fold_signals(signals, place, partial(show_files, turn), previews)
             try:

@@ -16,6 +16,7 @@ MAX_CHARS_BY_LETTER = 600
 """Up to here answers are compared letter by letter, longer ones word by word: it costs the square of the length."""
 MAX_WORDS = 4_000
 REASON = "external_events_arrived"
+STOP_WITHDRAWN = "stop_withdrawn"
 
 
 def draft_deferral(place: RoundPlace, count: int) -> BlockDraft:
@@ -26,6 +27,22 @@ def draft_deferral(place: RoundPlace, count: int) -> BlockDraft:
         text=f"{came} came before this answer ended the turn. The person has seen the answer, and the turn goes on: "
         "the next round shows what came. Do what it asks for, then complete with an answer that takes it in. "
         "If it changes nothing, complete with the same answer again.",
+    )
+    return place.draft(BlockType.DEFERRAL, round_ref(place.turn_id, place.round, "deferral"), body)
+
+
+def try_draft_withdrawn_stop(place: RoundPlace, turn_blocks: Sequence[Block]) -> BlockDraft | None:
+    """The verdict on an answer that a stop cut off in the round at `place`, when that stop did not hold.
+
+    Read from the blocks: whoever goes on with the turn finds it, whichever worker saw the stop edited or taken back.
+    """
+    said = [block for block in turn_blocks if block.round == place.round]
+    if not said or not isinstance(said[-1].body, CompletionBody):
+        return None
+    body = DeferralBody(
+        reason=STOP_WITHDRAWN,
+        text="This answer was cut off by somebody who then thought better of it. The person has seen it as far as it "
+        "goes, and the turn goes on: complete with the whole answer.",
     )
     return place.draft(BlockType.DEFERRAL, round_ref(place.turn_id, place.round, "deferral"), body)
 
