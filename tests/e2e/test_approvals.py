@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from parts.sockets import SocketClient
 
 from everturn_client.errors import ProblemError
 from everturn_local.servers.databases import DATABASE
@@ -40,7 +42,7 @@ async def asking(tmp_path_factory: pytest.TempPathFactory, make_stage: Any) -> A
         "LEASE_S": "2",
         "APPROVAL_TIMEOUT_S": "3600",
     }
-    async with Platform(home, ingresses=1, workers=1, env=env, durable=False) as platform:
+    async with Platform(home, ingresses=1, workers=1, env=env, durable=False, auto_restart=False) as platform:
         opened = make_stage(platform)
         yield opened, platform, sent
         await opened.quit()
@@ -61,6 +63,12 @@ async def ask(stage: Any) -> tuple[Any, Any, str]:
     return accepted, watcher, approval.approval_id
 
 
+async def kill_worker(platform: Any) -> None:
+    """Nobody works until it is started again."""
+    platform.kill(WORKER)
+    assert await platform.wait_exit(WORKER) == -signal.SIGKILL
+
+
 def mails(sent: Path) -> int:
     return len(sent.read_text().splitlines()) if sent.exists() else 0
 
@@ -69,7 +77,7 @@ async def test_an_answer_that_nobody_was_alive_for_is_found_and_the_call_made_on
     stage, platform, sent = asking
     before = mails(sent)
     accepted, watcher, approval_id = await ask(stage)
-    await platform.kill_and_wait(WORKER)
+    await kill_worker(platform)
 
     first = await stage.clients[0].answer_approval(accepted.conversation_id, approval_id, "approve")
     again = await stage.clients[0].answer_approval(accepted.conversation_id, approval_id, "approve")
@@ -85,6 +93,55 @@ async def test_an_answer_that_nobody_was_alive_for_is_found_and_the_call_made_on
     assert [(signal.kind, signal.state) for signal in turn.signals] == [("approve", "applied")]
     await stage.check_history(accepted.conversation_id, watcher)
     await stage.close()
+
+
+@pytest.mark.parametrize(("failpoint", "sent_once"), [("turn.approved", False), ("turn.before_c2", True)])
+async def test_a_worker_killed_after_the_answer_leaves_a_call_that_is_not_made_again(
+    asking: Any, failpoint: str, *, sent_once: bool
+) -> None:
+    """Before the tool runs, and after it ran but before its result is stored: nobody can tell these two apart."""
+    stage, platform, sent = asking
+    before = mails(sent)
+    accepted, watcher, approval_id = await ask(stage)
+    await platform.restart(WORKER, extra_env={"FAILPOINT": f"{failpoint}:1:kill"})
+
+    await stage.clients[0].answer_approval(accepted.conversation_id, approval_id, "approve")
+    assert await platform.wait_exit(WORKER) == -signal.SIGKILL
+    await platform.restart(WORKER)
+    turn = await watcher.wait_ended(accepted.turn_id)
+
+    assert mails(sent) == before + sent_once
+    assert (turn.answer, turn.approvals[0].state) == ("That is settled.", "approved")
+    assert [(step.status, step.error) for step in turn.steps] == [("error", "ambiguous")]
+    await stage.check_history(accepted.conversation_id, watcher)
+    await stage.close()
+
+
+async def test_a_question_is_asked_and_answered_over_a_socket(asking: Any) -> None:
+    stage, platform, sent = asking
+    before = mails(sent)
+    socket = await SocketClient(platform.urls[0]).connect()
+    try:
+        said = (await socket.call("chat_message", {"conversation_id": "new", "text": "Send the mail."}))["body"]
+        conversation_id = said["conversation_id"]
+        await socket.call("conv_subscribe", {"conversation_id": conversation_id, "after": "0-0"})
+        asked = (await socket.until("chat_approval"))["data"]
+        answer = {"conversation_id": conversation_id, "kind": "approve", "approval_id": asked["approval_id"]}
+
+        accepted = (await socket.call("chat_signal", answer))["body"]
+        refused = await socket.call("chat_signal", {**answer, "kind": "deny"})
+        settled = (await socket.until("chat_approval"))["data"]
+        ended = (await socket.until("chat_complete"))["data"]
+    finally:
+        await socket.sio.disconnect()
+
+    assert (asked["tool_id"], asked["params"], asked["state"]) == ("mail.send", {"to": "ann"}, "pending")
+    assert (accepted["turn_id"], accepted["receipt"]["state"]) == (said["turn_id"], "accepted")
+    assert refused["status"] == 409
+    assert (settled["approval_id"], settled["state"]) == (asked["approval_id"], "approved")
+    assert ended["answer"] == "That is settled."
+    assert mails(sent) == before + 1
+    await stage.check_history(conversation_id)
 
 
 async def test_a_denied_call_is_not_made(asking: Any) -> None:
@@ -119,7 +176,7 @@ async def test_a_wait_ends_by_itself_also_when_its_worker_came_later(asking: Any
     stage, platform, sent = asking
     before = mails(sent)
     accepted, watcher, _ = await ask(stage)
-    await platform.kill_and_wait(WORKER)
+    await kill_worker(platform)
     over = "UPDATE approval SET expires_at = clock_timestamp() WHERE state = 'pending'"
     await asyncio.to_thread(platform.postgres.run_sql, over, database=DATABASE)
 
