@@ -45,3 +45,12 @@ def test_cleaning_twice_is_no_error(root: Path):
     assert main(["clean", "--yes"]) == 0
     assert main(["clean", "--yes"]) == 0
     assert not root.exists()
+
+
+def test_what_is_not_ours_stays_and_is_told(root: Path, capsys: pytest.CaptureFixture[str]):
+    (root / "notes.txt").write_text("mine")
+
+    assert main(["clean", "--yes"]) == 0
+
+    assert [path.name for path in root.iterdir()] == ["notes.txt"]
+    assert "the rest stays" in capsys.readouterr().out

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import Field, ValidationError
 
-from everturn.settings import CommonSettings, render_env_example
+from everturn.settings import CommonSettings, explain_errors, render_env_example
 
 REQUIRED = {"DATABASE_URL": "postgresql://x", "REDIS_URL": "redis://x", "OBJECTS_URL": "file:///x"}
 
@@ -41,6 +41,27 @@ def test_what_has_no_default_must_be_there(monkeypatch: pytest.MonkeyPatch) -> N
 
     missing: list[Any] = [error["loc"][0] for error in refused.value.errors()]
     assert set(missing) == set(REQUIRED)
+
+
+@pytest.mark.parametrize("fault", [{"FAILPOINT": "turn.in_tool:1:kill"}, {"CLOCK_STEPS": "3600@1"}])
+def test_a_fault_of_tests_is_refused_outside_development(
+    fault: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ValidationError) as refused:
+        load(monkeypatch, **fault)
+
+    (name,) = fault
+    assert explain_errors(refused.value) == [f"{name} is for tests and needs EVERTURN_MODE=development; unset it."]
+    load(monkeypatch, EVERTURN_MODE="development", **fault)
+
+
+def test_what_is_wrong_is_told_by_name_and_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValidationError) as refused:
+        load(monkeypatch, READY_FD="a secret", LOG_LEVEL="another secret")
+
+    told = explain_errors(refused.value)
+    assert [line.partition(":")[0] for line in told] == ["READY_FD", "LOG_LEVEL"]
+    assert "secret" not in str(told)
 
 
 def test_the_example_names_every_setting_once_with_its_description() -> None:

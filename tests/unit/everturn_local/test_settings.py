@@ -34,6 +34,13 @@ def test_a_setting_that_can_not_be_used_is_named(monkeypatch: pytest.MonkeyPatch
         load_settings()
 
 
+def test_a_mode_that_is_none_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("EVERTURN_MODE", "prod")
+
+    with pytest.raises(BadSettings, match=r"EVERTURN_MODE=prod: .*'development' or 'production'"):
+        load_settings()
+
+
 def test_a_file_gives_what_the_environment_does_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     file = tmp_path / ".env"
     file.write_text("PORT=8091\nOPENAI_API_KEY=from-file\nEVERTURN_MODEL=offline\nEMPTY\n")

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from everturn.errors import Invalid
+from ingress.__main__ import main
 from ingress.settings import IngressSettings, load_operator_url, read_origins
 
 BASE = {"DATABASE_URL": "postgresql://x", "REDIS_URL": "redis://x", "OBJECTS_URL": "file:///x"}
@@ -120,3 +121,14 @@ def test_origins_are_read_as_browsers_write_them() -> None:
 def test_what_is_no_origin_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         read_origins(text)
+
+
+def test_a_process_that_may_not_start_says_why_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (BASE | TOKENS | {"FAILPOINT": "turn.in_tool:1:kill"}).items():
+        monkeypatch.setenv(name, value)
+
+    assert main([]) == 2
+
+    assert capsys.readouterr().err == "ingress: FAILPOINT is for tests and needs EVERTURN_MODE=development; unset it.\n"

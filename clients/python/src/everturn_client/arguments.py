@@ -4,6 +4,7 @@ import argparse
 import json
 from pathlib import Path
 from typing import cast
+from urllib.parse import urlsplit
 
 from everturn_client.settings import DEFAULT_URL, ClientSettings
 
@@ -111,7 +112,19 @@ def _json_object(text: str) -> dict[str, object]:
 def _server_url(text: str) -> str:
     if not text.startswith(("http://", "https://")):
         raise argparse.ArgumentTypeError("a server's URL (also in EVERTURN_URL) begins with http:// or https://")
+    if not _names_a_host(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} names no host and port, such as http://127.0.0.1:8080 or http://[::1]:8080"
+        )
     return text.rstrip("/")
+
+
+def _names_a_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def build_command_prefix(program: str, arguments: argparse.Namespace) -> str:

@@ -53,7 +53,8 @@ def run_clean(settings: LocalSettings, *, yes: bool) -> int:
         return 1
     with run_lock(home):
         remove_home(home)
-    print(f"deleted {home.root}")
+    left = home.root.exists()
+    print(f"deleted what was Everturn's in {home.root}; the rest stays" if left else f"deleted {home.root}")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Literal
 
 from dotenv import dotenv_values
 from pydantic import Field, ValidationError
@@ -28,6 +29,11 @@ class LocalSettings(BaseSettings):
     everturn_home: Path = Field(default=REPOSITORY / ".everturn", description="Folder that holds all state.")
     everturn_cache: Path = Field(
         default=Path("~/.cache/everturn"), description="Folder for downloads of `make images`; may be deleted."
+    )
+    mode: Literal["development", "production"] = Field(
+        default="development",
+        validation_alias="EVERTURN_MODE",
+        description="What the services of `make run` run in; production needs the settings that say who may come in.",
     )
     host: str = Field(default="127.0.0.1", description="Address the ingress listens on.")
     objects_url: str = Field(default="", description="Where files are kept; empty for a folder of the home.")

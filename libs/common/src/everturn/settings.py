@@ -1,9 +1,9 @@
 """Settings that every service shares, and the example file made from the settings' own descriptions."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -39,13 +39,33 @@ class CommonSettings(BaseSettings):
         default="json", validation_alias="LOG_FORMAT", description="json for machines, console for people."
     )
     failpoint: str = Field(
-        default="", validation_alias="FAILPOINT", description="For tests: name:nth:kill|stop|raise, joined by commas."
+        default="",
+        validation_alias="FAILPOINT",
+        description="For tests in development mode: name:nth:kill|stop|raise, joined by commas.",
     )
     clock_steps: str = Field(
         default="",
         validation_alias="CLOCK_STEPS",
-        description="For tests: seconds that the clock is wrong by, from which of its readings on: 3600@1,-3600@40.",
+        description="For tests in development mode: seconds that the clock is wrong by, from which of its readings on: "
+        "3600@1,-3600@40.",
     )
+
+    @model_validator(mode="after")
+    def check_faults(self) -> Self:
+        """Refuse to run outside development with a fault that a test asked for."""
+        for name, asked in (("FAILPOINT", self.failpoint), ("CLOCK_STEPS", self.clock_steps)):
+            if asked and self.mode != "development":
+                raise ValueError(f"{name} is for tests and needs EVERTURN_MODE=development; unset it.")
+        return self
+
+
+def explain_errors(error: ValidationError) -> list[str]:
+    """One line for each wrong setting, without any value: it may be a secret. What concerns several names none."""
+    lines: list[str] = []
+    for problem in error.errors(include_input=False, include_url=False):
+        place, said = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
+        lines.append(f"{place}: {said}" if place else said)
+    return lines
 
 
 def render_env_example(settings: Sequence[tuple[str, type[BaseSettings]]]) -> str:

@@ -12,6 +12,7 @@ from chat_proc.bootstrap import choose_execution, open_worker
 from chat_proc.sandbox.battery.command import run_command
 from chat_proc.settings import ExecutionSettings, WorkerSettings
 from everturn.errors import EverturnError
+from everturn.settings import explain_errors
 from everturn.telemetry.logging import configure_logging
 from everturn.telemetry.redaction import Redactor
 
@@ -47,7 +48,10 @@ def main(arguments: list[str]) -> int:
         settings = WorkerSettings()  # pyright: ignore[reportCallIssue] the environment gives the arguments
         configure_logging(settings.log_level, settings.log_format, Redactor(settings.secrets))
         asyncio.run(run(settings))
-    except (ValidationError, EverturnError) as error:
+    except ValidationError as error:
+        sys.stderr.writelines(f"chat-proc can't start: {line}\n" for line in explain_errors(error))
+        return 2
+    except EverturnError as error:
         sys.stderr.write(f"chat-proc can't start: {error}\n")
         return 2
     return 0

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from sse_starlette.sse import AppStatus
 
 from everturn.errors import EverturnError
+from everturn.settings import explain_errors
 from everturn.telemetry.logging import configure_logging
 from ingress.admission.limits.connections import ConnectionCaps, bind_protocol
 from ingress.app import Parts, build_app
@@ -153,8 +154,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         settings = IngressSettings()  # pyright: ignore[reportCallIssue] required settings come from the environment
     except ValidationError as error:
-        for problem in error.errors():
-            sys.stderr.write(f"ingress: {'.'.join(map(str, problem['loc']))}: {problem['msg']}\n")
+        sys.stderr.writelines(f"ingress: {line}\n" for line in explain_errors(error))
         return 2
     configure_logging(settings.log_level, settings.log_format)
     try:

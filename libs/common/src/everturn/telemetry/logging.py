@@ -11,7 +11,10 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from everturn.telemetry.redaction import Redactor
 
 _SECRET_KEY = re.compile(r"(?i)password|secret|token$|authorization|api_?key|cookie")
-_SECRET_TEXT = re.compile(r"(?i)(bearer\s+|//[^/\s:@]*:)[^\s@/]+")
+_SECRET_TEXT = re.compile(
+    r"(?i)(bearer\s+|//(?!\[[0-9a-f:.%]+\])[^/\s:@]*:(?!\d{1,5}(?!\w|[^\s/]*@)))[^\s@/]+",
+)
+"""Bearer tokens and passwords in addresses. A port is none: up to five digits that no @ follows."""
 _OUR_CREDENTIAL = re.compile(r"(ev[ktg]_)[A-Za-z0-9_.=%-]{16,}|([?&]ticket=)[^&\s\"']+")
 """API keys, tickets and guest tokens, wherever they stand; a ticket travels in addresses."""
 
