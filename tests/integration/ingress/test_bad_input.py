@@ -93,8 +93,10 @@ async def operations(client: httpx2.AsyncClient) -> list[Operation]:
 
 
 def example(operation: dict[str, Any]) -> Any:
-    """The JSON body that the document shows; None without one."""
-    return operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("example")
+    """The JSON body that the document shows first; None without one."""
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    named = [each["value"] for each in content.get("examples", {}).values()]
+    return named[0] if named else content.get("example")
 
 
 @pytest.fixture

@@ -8,8 +8,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from parts.questions import ask_a_person
 
 from everturn.ports.inbox import MAX_OPEN_SIGNALS
+from everturn.postgres.database import Database
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]
@@ -53,6 +55,29 @@ async def test_a_conversation_at_rest_takes_no_signal(client: httpx2.AsyncClient
     resting = (await client.post(BASE, json={})).json()["conversation_id"]
 
     refused(await post(client, resting, kind="cancel"), 409)
+
+
+async def test_an_approval_is_answered_once_and_by_its_owner(
+    client: httpx2.AsyncClient, chat: Any, worker_database: Database, refused: Refused
+) -> None:
+    sent = await chat.send("send the mail")
+    url, approval_id = f"{BASE}/{sent['conversation_id']}/signals", await ask_a_person(worker_database, sent)
+    yes = {"kind": "approve", "approval_id": approval_id}
+    (asked,) = (await chat.state(sent["conversation_id"]))["turns"][0]["approvals"]
+
+    refused(await client.post(url, json=yes, headers={"X-Dev-User": "bob"}), 404)
+    refused(await client.post(url, json={**yes, "approval_id": f"{approval_id}0"}), 404)
+    refused(await client.post(url, json={**yes, "target_turn_id": (await chat.send("else"))["turn_id"]}), 409)
+    first, again = [await client.post(url, json=yes) for _ in range(2)]
+    refused(await client.post(url, json={**yes, "kind": "deny"}), 409)
+
+    assert (asked["approval_id"], asked["tool_id"], asked["state"]) == (approval_id, "mail.send", "pending")
+    assert (first.status_code, first.json()["turn_id"]) == (202, sent["turn_id"])
+    assert again.json() == first.json()
+    answer = f"{url}/{first.json()['signal_id']}"
+    assert (await client.get(answer)).json()["signal"]["approval_id"] == approval_id
+    refused(await client.patch(answer, json={"text": "no"}), 409)
+    refused(await client.delete(answer), 409)
 
 
 async def test_an_empty_followup_is_refused_and_an_empty_steer_stops(

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
+from parts.questions import ask_a_person
 
 from everturn.model.leases import EventCursor
 from everturn.postgres.database import Database
@@ -95,3 +96,30 @@ async def test_what_can_not_be_forked_is_refused(client: httpx2.AsyncClient, cha
     refused(await client.post(url, json={"more": 1}), 422)
     refused(await client.post(url, json={}, headers={"X-Dev-User": "bob"}), 404)
     refused(await client.post(url, content=b"{}"), 415)
+
+
+async def test_a_conversation_that_waits_for_a_person_is_listed_forked_exported_and_erased(
+    client: httpx2.AsyncClient, chat: Any, worker_database: Database, refused: Refused
+) -> None:
+    sent = await chat.send("hello")
+    await end_turn(worker_database, sent)
+    waiting = await chat.send("send the mail", sent["conversation_id"])
+    url, yes = f"{BASE}/{sent['conversation_id']}", {"kind": "approve"}
+    yes["approval_id"] = await ask_a_person(worker_database, waiting)
+
+    listed = (await client.get(BASE, params={"state": "waiting"})).json()
+    fork = (await client.post(f"{url}/fork", json={})).json()
+    refused(await client.post(f"{url}/fork", json={"turn_id": waiting["turn_id"]}), 409)
+    exported = await client.get(f"{url}/export")
+
+    assert sent["conversation_id"] in [each["conversation_id"] for each in listed["items"]]
+    forked = await chat.state(fork["conversation_id"])
+    assert (fork["turns"], forked["conversation"]["state"]) == (1, "idle")
+    refused(await client.post(f"{BASE}/{fork['conversation_id']}/signals", json=yes), 404)
+    assert check_export(exported.content.splitlines(keepends=True)).end.blocks == 2
+    assert b"approval.request" in exported.content
+    erased = (await client.delete(url)).json()
+    assert (erased["rows"]["approval"], erased["rows"]["turn"]) == (1, 2)
+    refused(await client.post(f"{url}/signals", json=yes), 404)
+    refused(await client.get(url), 404)
+    assert (await client.get(BASE, params={"state": "waiting"})).json()["items"] == []

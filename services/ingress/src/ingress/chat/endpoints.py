@@ -28,8 +28,8 @@ def load_caps(request: Request) -> SubmissionCaps:
 Caps = Annotated[SubmissionCaps, Depends(load_caps)]
 
 
-def describe_submission(form: type[MessageIn] | type[SignalIn], example: dict[str, Any]) -> dict[str, Any]:
-    """The OpenAPI request body of an endpoint that reads JSON and multipart itself."""
+def describe_submission(form: type[MessageIn] | type[SignalIn], **examples: dict[str, Any]) -> dict[str, Any]:
+    """The OpenAPI request body of an endpoint that reads JSON and multipart itself, with named examples."""
     schema = form.model_json_schema(ref_template="#/components/schemas/{model}")
     schema.pop("$defs", None)
     files = {
@@ -39,7 +39,10 @@ def describe_submission(form: type[MessageIn] | type[SignalIn], example: dict[st
     }
     parts = {"type": "object", "required": ["message"], "properties": {"message": schema, "files": files}}
     content = {
-        "application/json": {"schema": schema, "example": example},
+        "application/json": {
+            "schema": schema,
+            "examples": {name: {"value": example} for name, example in examples.items()},
+        },
         "multipart/form-data": {"schema": parts, "encoding": {"message": {"contentType": "application/json"}}},
     }
     key = {
@@ -56,7 +59,7 @@ def describe_submission(form: type[MessageIn] | type[SignalIn], example: dict[st
     "/{conversation_id}/messages",
     status_code=202,
     responses=problems(408, 409, 413, 415, 429),
-    openapi_extra=describe_submission(MessageIn, {"text": "What is the total by region?"}),
+    openapi_extra=describe_submission(MessageIn, question={"text": "What is the total by region?"}),
 )
 async def post_message(
     request: Request,

@@ -14,7 +14,7 @@ from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute, SubmitRoute
 from ingress.auth.gate import Me
 from ingress.chat.endpoints import Caps, Service, build_accepted, describe_submission
-from ingress.chat.schemas import AcceptedOut, SignalIn, SignalOut, SignalPatch
+from ingress.chat.schemas import APPROVAL_EXAMPLE, AcceptedOut, SignalIn, SignalOut, SignalPatch
 from ingress.chat.submission import check_text, read_submission
 
 PREFIX = "/conversations/{tenant}/{project}/{conversation_id}/signals"
@@ -26,7 +26,12 @@ router = APIRouter(prefix=PREFIX, route_class=AdmittedRoute, tags=["signals"])
     "",
     status_code=202,
     responses=problems(408, 409, 413, 415, 429),
-    openapi_extra=describe_submission(SignalIn, {"kind": "steer", "text": "Only the north, please."}),
+    openapi_extra=describe_submission(
+        SignalIn,
+        steer={"kind": "steer", "text": "Only the north, please."},
+        approve={"kind": "approve", "approval_id": APPROVAL_EXAMPLE},
+        deny={"kind": "deny", "approval_id": APPROVAL_EXAMPLE, "text": "Not to that address."},
+    ),
 )
 async def post_signal(
     request: Request, me: Me, service: Service, caps: Caps, conversation_id: ConversationPath

@@ -11,15 +11,17 @@ from everturn.model.blocks import first_broken_link
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import EventCursor
 from everturn.model.llm.source_pool import SourceDraft, merge_sources
-from everturn.model.signals import ExternalEvent
+from everturn.model.signals import ExternalEvent, SignalKind
 from everturn.ports.inbox import IdempotencyKey
 from everturn.ports.life.forks import ForkWish
 from everturn.postgres.artifacts import PostgresArtifacts
 from everturn.postgres.conversations import PostgresConversations
 from everturn.postgres.life.forks import PostgresForks
+from everturn.postgres.runs.approvals import PostgresApprovals
 from everturn.postgres.timelines import PostgresTimelines
 from everturn.postgres.turns import PostgresTurns
 from everturn.testing.database_roles import Roles
+from everturn.testing.runs.approvals_contract import answer, ask
 from everturn.testing.turns.stage import ANN, STRANGERS, Stage, closing, commit, think, turn_of
 
 
@@ -103,6 +105,28 @@ async def test_a_busy_conversation_forks_up_to_its_last_ended_turn(roles: Roles,
     with pytest.raises(Conflict):
         await forks.fork(ANN, source, ForkWish(postgres_stage.ids.conversation(), turn_of(receipt)), None)
     await postgres_stage.timelines.commit(claim.lease, commit(claim, think(claim, "on", after=think(claim, "running"))))
+
+
+async def test_a_fork_of_a_conversation_that_waits_takes_no_question_along_and_changes_nothing_in_it(
+    roles: Roles, postgres_stage: Stage
+) -> None:
+    source, turns = await talk(postgres_stage)
+    receipt = await postgres_stage.say("send it", source)
+    claim = await postgres_stage.claim(source)
+    approvals = PostgresApprovals(roles.worker)
+    approval_id = await ask(postgres_stage, approvals, claim)
+    await approvals.try_park(claim.lease)
+
+    forks = PostgresForks(roles.ingress)
+    fork = await forks.fork(ANN, source, ForkWish(postgres_stage.ids.conversation()), None)
+
+    assert fork.turn_id == turns[-1]
+    query = "SELECT count(*) FROM approval WHERE conversation_id = $1"
+    assert await roles.superuser.fetchval(query, fork.conversation_id) == 0
+    with pytest.raises(Conflict):
+        await forks.fork(ANN, source, ForkWish(postgres_stage.ids.conversation(), turn_of(receipt)), None)
+    assert (await answer(postgres_stage, source, approval_id, SignalKind.APPROVE)).ring
+    assert (await postgres_stage.claim(source)).turn_id == receipt.turn_id
 
 
 async def test_a_fork_can_be_talked_to(roles: Roles, postgres_stage: Stage) -> None:

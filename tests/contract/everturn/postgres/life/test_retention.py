@@ -15,7 +15,9 @@ from everturn.postgres.conversations import PostgresConversations
 from everturn.postgres.feedback import PostgresFeedback
 from everturn.postgres.life.remains import PostgresRemainingRows
 from everturn.postgres.life.retention import PostgresRetention
+from everturn.postgres.runs.approvals import PostgresApprovals
 from everturn.testing.database_roles import Roles
+from everturn.testing.runs.approvals_contract import ask
 from everturn.testing.turns.stage import ANN, Stage
 
 
@@ -73,11 +75,16 @@ async def test_what_waits_or_runs_is_not_expired(
 ) -> None:
     queued = (await postgres_stage.say("waits")).conversation_id
     running = (await postgres_stage.start_turn()).lease.conversation_id
-    for conversation_id in (queued, running):
+    asking = await postgres_stage.start_turn()
+    approvals = PostgresApprovals(roles.worker)
+    await ask(postgres_stage, approvals, asking)
+    await approvals.try_park(asking.lease)
+    open_ones = (queued, running, asking.lease.conversation_id)
+    for conversation_id in open_ones:
         await age(roles, conversation_id, 99)
 
-    assert await load_all_due(retention) & {queued, running} == set()
-    assert [await retention.try_erase(each, days=30) for each in (queued, running)] == [None, None]
+    assert await load_all_due(retention) & {*open_ones} == set()
+    assert [await retention.try_erase(each, days=30) for each in open_ones] == [None] * 3
 
 
 async def test_what_its_person_named_or_judged_lately_stays(

@@ -3,9 +3,11 @@
 from everturn.ports.memory.index import EmbeddedSnippet, SnippetIndex
 from everturn.postgres.conversations import PostgresConversations
 from everturn.postgres.memory.index import PostgresSnippetIndex
+from everturn.postgres.runs.approvals import PostgresApprovals
 from everturn.testing.database_roles import Roles
 from everturn.testing.memory.search_contract import ENCODER, MemoryDesk, SnippetIndexContract, point, said
 from everturn.testing.port_shape import find_differences
+from everturn.testing.runs.approvals_contract import ask
 
 
 class TestPostgresSnippetIndex(SnippetIndexContract):
@@ -29,6 +31,15 @@ async def test_a_turn_of_a_worker_that_died_comes_again_and_tells_how_often(desk
         assert (again.turn_id, again.tries) == (job.turn_id, expected)
 
     assert [round(wait.total_seconds() / 10) for wait in waits] == [3, 6]
+
+
+async def test_a_turn_that_waits_for_a_person_is_not_found_before_it_ends(desk: MemoryDesk, roles: Roles) -> None:
+    claim = await desk.stage.start_turn()
+    approvals = PostgresApprovals(roles.worker)
+    await ask(desk.stage, approvals, claim)
+    assert await approvals.try_park(claim.lease)
+
+    assert claim.turn_id not in [job.turn_id for job in await desk.index.claim_turns(100)]
 
 
 async def test_a_conversation_erased_while_it_is_indexed_leaves_no_snippet(desk: MemoryDesk, roles: Roles) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from everturn.model.block_bodies import (
+    ApprovalRequestBody,
     Body,
     EventBody,
     ExitBody,
@@ -117,6 +118,7 @@ _TYPES: dict[type[Body], BlockType] = {
     EventBody: BlockType.EXTERNAL_EVENT,
     FeedbackBody: BlockType.FEEDBACK,
     RangeSummaryBody: BlockType.RANGE_SUMMARY,
+    ApprovalRequestBody: BlockType.APPROVAL_REQUEST,
     ExitBody: BlockType.EXIT,
 }
 

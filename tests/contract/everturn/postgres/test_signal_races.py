@@ -1,0 +1,172 @@
+"""A signal is edited or taken back just when a worker applies it: exactly one of them happens, whoever comes first."""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+import pytest
+
+from everturn.errors import Conflict
+from everturn.model.block_bodies import SignalBody
+from everturn.model.commits import Promotion, SignalChange
+from everturn.model.ids import ConversationId, SignalId
+from everturn.model.leases import Claim
+from everturn.model.signals import Signal, SignalKind, SignalState
+from everturn.ports.timelines import InboxMoved
+from everturn.testing.database_roles import Roles
+from everturn.testing.turns.stage import ANN, Stage, closing, commit, write
+
+WAS, EDITED = "as it was", "as edited"
+ROUNDS = 15
+
+
+class Said:
+    """A followup into a running turn, and what may be done about it."""
+
+    def __init__(self, stage: Stage, claim: Claim, signal_id: SignalId) -> None:
+        self.stage = stage
+        self.claim = claim
+        self.signal_id = signal_id
+        self.conversation_id: ConversationId = claim.lease.conversation_id
+
+    async def edit(self) -> Signal:
+        return await self.stage.inbox.save_signal_text(ANN, self.conversation_id, self.signal_id, EDITED)
+
+    async def retract(self) -> Signal:
+        return await self.stage.inbox.retract_signal(ANN, self.conversation_id, self.signal_id)
+
+    async def apply(self, text: str = WAS) -> int:
+        """What a round does that has read the signal with this text."""
+        blocks = write(self.claim, SignalBody(signal_id=self.signal_id, text=text))
+        change = SignalChange(self.signal_id, SignalState.APPLIED, round=1)
+        return await self.stage.timelines.commit(self.claim.lease, commit(self.claim, blocks, change))
+
+    async def promote(self) -> int:
+        """What the end of the turn does that has read the signal as it was."""
+        promotion = Promotion((self.signal_id,), self.stage.ids.turn(), WAS)
+        seen = self.claim.inbox_seq + 1
+        return await self.stage.timelines.commit(
+            self.claim.lease, closing(self.claim, seen_inbox=seen, promote=promotion)
+        )
+
+    async def load(self) -> Signal:
+        return await self.stage.inbox.load_signal(ANN, self.conversation_id, self.signal_id)
+
+    async def told(self) -> list[str]:
+        """The texts that stand on the timeline."""
+        blocks = await self.stage.timelines.load_blocks(ANN, self.conversation_id)
+        return [block.body.text for block in blocks if isinstance(block.body, SignalBody)]
+
+
+async def say(stage: Stage) -> Said:
+    claim = await stage.start_turn()
+    receipt = await stage.signal(claim.lease.conversation_id, SignalKind.FOLLOWUP, WAS)
+    assert receipt.signal_id is not None
+    return Said(stage, claim, receipt.signal_id)
+
+
+async def run_in_order(roles: Roles, said: Said, works: Sequence[Awaitable[Any]]) -> list[Any]:
+    """What became of works that came to the conversation's row one after another while it was held."""
+    holding = roles.superuser.transaction()
+    await holding.start()
+    await roles.superuser.execute("SELECT FROM conversation WHERE id = $1 FOR UPDATE", said.conversation_id)
+    tasks: list[asyncio.Future[Any]] = []
+    for work in works:
+        tasks.append(asyncio.ensure_future(work))
+        await until_waiting(roles, len(tasks))
+    await holding.commit()
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def until_waiting(roles: Roles, count: int) -> None:
+    """Until so many connections wait for a lock."""
+    async with asyncio.timeout(30):
+        waiting = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted"
+        while await roles.superuser.fetchval(waiting) < count:  # noqa: ASYNC110 - a lock's queue tells nobody
+            await asyncio.sleep(0.005)
+
+
+async def test_a_signal_that_is_edited_first_is_applied_as_edited(postgres_stage: Stage, roles: Roles) -> None:
+    said = await say(postgres_stage)
+
+    edited, applied = await run_in_order(roles, said, [said.edit(), said.apply()])
+
+    assert (edited.text, await said.told()) == (EDITED, [])
+    assert isinstance(applied, InboxMoved)
+    await said.apply(EDITED)
+    signal = await said.load()
+    assert (signal.state, signal.text, await said.told()) == (SignalState.APPLIED, EDITED, [EDITED])
+
+
+async def test_a_signal_that_is_applied_first_stays_as_it_was(postgres_stage: Stage, roles: Roles) -> None:
+    said = await say(postgres_stage)
+
+    _, edited, retracted = await run_in_order(roles, said, [said.apply(), said.edit(), said.retract()])
+
+    assert isinstance(edited, Conflict) and isinstance(retracted, Conflict)
+    signal = await said.load()
+    assert (signal.state, signal.text, await said.told()) == (SignalState.APPLIED, WAS, [WAS])
+
+
+async def test_a_signal_that_is_taken_back_first_is_neither_applied_nor_edited(
+    postgres_stage: Stage, roles: Roles
+) -> None:
+    said = await say(postgres_stage)
+
+    retracted, applied, edited = await run_in_order(roles, said, [said.retract(), said.apply(), said.edit()])
+
+    assert isinstance(applied, InboxMoved) and isinstance(edited, Conflict)
+    signal = await said.load()
+    assert (retracted.state, signal.state) == (SignalState.RETRACTED, SignalState.RETRACTED)
+    assert (signal.text, await said.told()) == (WAS, [])
+
+
+@pytest.mark.parametrize("change", ["edit", "retract"])
+async def test_a_signal_that_is_changed_before_the_turn_ends_is_not_the_next_turn_as_it_was(
+    postgres_stage: Stage, roles: Roles, change: str
+) -> None:
+    said = await say(postgres_stage)
+    work = said.edit() if change == "edit" else said.retract()
+
+    changed, ended = await run_in_order(roles, said, [work, said.promote()])
+
+    assert isinstance(ended, InboxMoved)
+    assert await said.load() == changed
+
+
+@pytest.mark.parametrize("change", ["edit", "retract"])
+async def test_a_signal_that_became_the_next_turn_is_not_changed_any_more(
+    postgres_stage: Stage, roles: Roles, change: str
+) -> None:
+    said = await say(postgres_stage)
+    work = said.edit() if change == "edit" else said.retract()
+
+    _, changed = await run_in_order(roles, said, [said.promote(), work])
+
+    signal = await said.load()
+    assert isinstance(changed, Conflict)
+    assert (signal.state, signal.text) == (SignalState.PROMOTED, WAS)
+    assert signal.promoted_to is not None
+    turn = await postgres_stage.timelines.load_turn(ANN, signal.promoted_to)
+    assert turn.request.text == WAS
+
+
+async def test_whatever_comes_at_once_a_signal_is_edited_applied_or_taken_back_and_never_two_of_these_apart(
+    postgres_stage: Stage,
+) -> None:
+    for _ in range(ROUNDS):
+        said = await say(postgres_stage)
+
+        edited, retracted, applied = await asyncio.gather(
+            said.edit(), said.retract(), said.apply(), return_exceptions=True
+        )
+
+        signal, told = await said.load(), await said.told()
+        assert [type(each) for each in (edited, retracted) if not isinstance(each, Signal | Conflict)] == []
+        if isinstance(applied, int):
+            assert (told, signal.state, signal.text) == ([WAS], SignalState.APPLIED, WAS)
+            assert isinstance(edited, Conflict) and isinstance(retracted, Conflict)
+        else:
+            assert isinstance(applied, InboxMoved)
+            assert (told, signal.state) == ([], SignalState.RETRACTED)
+            assert signal.text == (EDITED if isinstance(edited, Signal) else WAS)

@@ -1,0 +1,35 @@
+"""A worker's end of a question: it stands on the timeline, and its turn waits for a person."""
+
+from dataclasses import replace
+from typing import Any
+
+from everturn.model.block_bodies import ApprovalRequestBody
+from everturn.model.calls.approvals import ApprovalRequest, approval_id_of
+from everturn.model.ids import ApprovalId, CallId
+from everturn.postgres.database import Database
+from everturn.postgres.leases import PostgresLeases
+from everturn.postgres.runs.approvals import PostgresApprovals
+from everturn.postgres.timelines import PostgresTimelines
+from everturn.testing.turns.stage import commit, write
+from everturn.wire.times import iso
+
+
+async def ask_a_person(database: Database, sent: dict[str, Any]) -> ApprovalId:
+    """Claim the turn that the message opened, ask about a call, and park it."""
+    leases, timelines = PostgresLeases(database, owner="asking-worker"), PostgresTimelines(database)
+    approvals = PostgresApprovals(database)
+    claim = await leases.try_claim(sent["conversation_id"])
+    assert claim is not None
+    call_id = CallId(f"call_{sent['turn_id'].partition('_')[2]}")
+    deadline = await approvals.load_deadline(timeout_s=3600)
+    asked = ApprovalRequest(approval_id_of(call_id), call_id, "mail.send", "0" * 64, deadline)
+    shown = ApprovalRequestBody(
+        approval_id=asked.id,
+        tool_id=asked.tool_id,
+        params={"to": "ann"},
+        args_hash=asked.args_hash,
+        expires_at=iso(deadline),
+    )
+    await timelines.commit(claim.lease, replace(commit(claim, write(claim, shown)), requests=(asked,)))
+    assert await approvals.try_park(claim.lease)
+    return asked.id
