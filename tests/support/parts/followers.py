@@ -1,8 +1,14 @@
-"""Many followers of one conversation in one process: cheap clients over SSE and over sockets, which keep ids only."""
+"""Many followers of one conversation in one process: cheap clients over SSE and over sockets, which keep ids only.
+
+What an ingress takes for them while they are idle is measured here too, for `make load` and `bench/idle_clients.py`.
+"""
 
 import asyncio
 import re
 import resource
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -20,6 +26,32 @@ def allow_files(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))
 
 
+def load_rss_kib(pid: int) -> int:
+    """Resident memory of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """KiB that a process took for `count` clients, and for each of those after the first fifth, which warm it up."""
+
+    count: int
+    kib: int
+    each_kib: float
+
+
+async def measure_taken(pid: int, open_clients: Callable[[int], Awaitable[None]], count: int) -> Taken:
+    """What the process takes while so many more clients are opened, which stay open."""
+    first = count // 5
+    before = load_rss_kib(pid)
+    await open_clients(first)
+    warm = load_rss_kib(pid)
+    await open_clients(count - first)
+    after = load_rss_kib(pid)
+    return Taken(count, after - before, (after - warm) / (count - first))
+
+
 class Followers:
     """Clients of one ingress that follow one conversation from a cursor on."""
 
@@ -32,12 +64,14 @@ class Followers:
         self._sockets: list[aiohttp.ClientWebSocketResponse] = []
 
     async def open_streams(self, count: int) -> None:
-        for _ in range(0, count, BATCH):
-            self._clients += await asyncio.gather(*(self._open_stream() for _ in range(BATCH)))
+        for opened in range(0, count, BATCH):
+            batch = range(min(BATCH, count - opened))
+            self._clients += await asyncio.gather(*(self._open_stream() for _ in batch))
 
     async def open_sockets(self, count: int) -> None:
-        for _ in range(0, count, BATCH):
-            self._sockets += await asyncio.gather(*(self._open_socket() for _ in range(BATCH)))
+        for opened in range(0, count, BATCH):
+            batch = range(min(BATCH, count - opened))
+            self._sockets += await asyncio.gather(*(self._open_socket() for _ in batch))
 
     async def _open_stream(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A busy server's 503 is waited out."""

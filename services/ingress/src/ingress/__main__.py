@@ -13,7 +13,6 @@ from contextlib import contextmanager
 
 import uvicorn
 from pydantic import ValidationError
-from sse_starlette.sse import AppStatus
 
 from everturn.errors import EverturnError
 from everturn.settings import explain_errors
@@ -75,8 +74,6 @@ class DrainingServer(uvicorn.Server):
 
 async def run_ingress(settings: IngressSettings) -> None:
     """Serve until SIGTERM or SIGINT; a broken hub ends the process, so that its supervisor starts a sound one."""
-    # The hub lets streams go itself, with a farewell; the library would cut them off.
-    AppStatus.disable_automatic_graceful_drain()
     async with open_parts(settings) as parts:
         app = build_app(parts)
         config = uvicorn.Config(

@@ -1,7 +1,7 @@
 """The view for simple clients: what each event becomes, and that ids stay."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from everturn.model.problems import problem
@@ -141,7 +141,7 @@ def test_the_last_of_several_frames_has_the_id_and_what_is_not_shown_leaves_it()
 
 
 async def test_chunks_of_many_frames_comments_and_farewells_pass() -> None:
-    async def chunks() -> AsyncIterator[bytes]:
+    async def chunks() -> AsyncGenerator[bytes]:
         yield HEARTBEAT + frame(delta("answer", 0, "line\n\nbreak"), "3-1")
         yield frame(ConvStatus(state="idle"), None)
         yield frame(ServerShutdown(retry_ms=700), None, retry_ms=700)

@@ -1,12 +1,9 @@
 """The SSE endpoint: which cursor a client means, and the response that feeds it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Annotated, Any, Literal, cast
 
-import structlog
 from fastapi import APIRouter, Header, Query, Request
-from sse_starlette import EventSourceResponse
-from sse_starlette.sse import SendTimeoutError
 from starlette.types import Receive, Scope, Send
 
 from everturn.model.leases import EventCursor, try_parse_cursor
@@ -19,16 +16,13 @@ from ingress.errors import malformed
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
 from ingress.stream.recheck import Recheck
+from ingress.stream.response import EventStreamResponse
 from ingress.stream.steps import project_steps
 from ingress.stream.subscription import Subscription
-
-SEND_TIMEOUT_S = 60
-"""How long a client may take nothing before its connection is closed; it resumes by its last id."""
 
 View = Literal["native", "steps"]
 
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=StreamRoute, tags=["events"])
-_log = structlog.get_logger(__name__)
 _EXAMPLE = 'id: 3-17\nevent: chat_delta\ndata: {"id":"3-17","type":"chat.delta","data":{"text":"Hello"}}\n\n'
 _STREAM: dict[str, Any] = {
     "description": "Server-sent events: `ready`, then what the cursor asks for, then what comes; a comment every 10 s.",
@@ -45,7 +39,7 @@ class StreamEdge:
         self.slots = slots
         self._recheck = recheck
 
-    def follow(self, client: Subscription, caller: Caller, view: View) -> AsyncIterator[bytes]:
+    def follow(self, client: Subscription, caller: Caller, view: View) -> AsyncGenerator[bytes]:
         """The frames of a stream, as long as its caller would be let in."""
         native = self.feed.chunks(client, self._recheck.begin(caller))
         return native if view == "native" else project_steps(native)
@@ -56,31 +50,24 @@ class StreamEdge:
         self.slots.give_back(client.stream.principal)
 
 
-class StreamResponse(EventSourceResponse):
-    """An event stream that gives back its place however it ends.
-
-    The library's own ping is off, because the feed fills silences itself without a task per client.
-    """
+class StreamResponse(EventStreamResponse):
+    """An event stream that gives back its place however it ends."""
 
     def __init__(self, edge: StreamEdge, client: Subscription, caller: Caller, view: View) -> None:
-        super().__init__(  # pyright: ignore[reportUnknownMemberType] its content is partly untyped
-            edge.follow(client, caller, view), ping=0, sep="\n", send_timeout=SEND_TIMEOUT_S
-        )
+        super().__init__(edge.follow(client, caller, view))
         self._edge = edge
         self._client = client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
-        except SendTimeoutError:
-            _log.info("a client that takes nothing was let go")
         finally:
             self._edge.close(self._client)
 
 
 @router.get(
     "/{conversation_id}/events",
-    response_class=EventSourceResponse,
+    response_class=EventStreamResponse,
     responses={**problems(429), 200: _STREAM},
     openapi_extra={"security": [{"bearer": []}, {"ticket": []}, {}]},
 )

@@ -5,7 +5,8 @@ the native stream, so a client resumes with either view; of several frames made 
 event that this view does not show leaves its id only.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from typing import Any
 
 import orjson
@@ -22,12 +23,13 @@ _APPROVAL_FIELDS = {"approval_id", "tool_id", "params", "cut", "state", "expires
 Shown = tuple[str, dict[str, Any]]
 
 
-async def project_steps(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def project_steps(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     """The chunks of a native stream as this view shows them."""
     projector = StepsProjector()
-    async for chunk in chunks:
-        if projected := b"".join(map(projector.project_frame, _split(chunk))):
-            yield projected
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if projected := b"".join(map(projector.project_frame, _split(chunk))):
+                yield projected
 
 
 def _split(chunk: bytes) -> Iterator[bytes]:

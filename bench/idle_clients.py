@@ -1,0 +1,70 @@
+"""P15: what an ingress takes in memory: idle, under idle event streams, and under idle subscribed sockets.
+
+All clients follow one conversation from its last event on. Of each client's memory the slope is told, after a fifth of
+them have warmed the process up. Needs nothing running: it starts its own platform in a folder that it removes.
+"""
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from parts.followers import Followers, allow_files, load_rss_kib, measure_taken
+
+from everturn.testing.goals import Goal, build_goal, run_goals
+from everturn_client.client import EverturnClient
+from everturn_local.supervision.platform import Platform
+
+STREAMS_MB = 45.0
+"""Of a thousand of them."""
+IDLE_MB = 110.0
+SOCKET_KIB = 64.0
+"""What a subscribed socket took when it was measured first."""
+OPEN_FILES = 8192
+ENVIRONMENT = {
+    "EVERTURN_MODEL": "offline",
+    "OFFLINE_DELAY_MS": "1",
+    "STREAMS_MAX_PER_USER": "10000",
+    "STREAM_HEARTBEAT_S": "60",
+}
+
+
+def measure(streams: int, sockets: int) -> list[Goal]:
+    allow_files(OPEN_FILES)
+    with tempfile.TemporaryDirectory(prefix="everturn-bench-") as folder:
+        return asyncio.run(measure_in(Path(folder), streams, sockets))
+
+
+async def measure_in(folder: Path, streams: int, sockets: int) -> list[Goal]:
+    async with (
+        Platform(folder, workers=1, env=ENVIRONMENT, durable=False, auto_restart=False) as platform,
+        EverturnClient(platform.urls[0]) as client,
+    ):
+        pid = platform.pid("ingress-1")
+        assert pid is not None
+        idle = load_rss_kib(pid)
+        conversation_id, last = await talk(client)
+        followers = Followers(platform.urls[0], conversation_id, last)
+        try:
+            over_http = await measure_taken(pid, followers.open_streams, streams)
+            over_sockets = await measure_taken(pid, followers.open_sockets, sockets)
+        finally:
+            await followers.close()
+    allowed_kib = STREAMS_MB * 1024 / 1000
+    return [
+        build_goal("P15 idle ingress vs its goal, MB", idle / 1024, IDLE_MB, 1.0),
+        build_goal(f"P15 {streams} idle streams, KiB each", over_http.kib / streams, allowed_kib, 1.0),
+        build_goal("P15 each further idle stream, KiB", over_http.each_kib, allowed_kib, 1.0),
+        build_goal("each further subscribed socket vs once, KiB", over_sockets.each_kib, SOCKET_KIB, 1.0),
+    ]
+
+
+async def talk(client: EverturnClient) -> tuple[str, str]:
+    """A conversation in which nothing happens any more, and its last event."""
+    accepted = await client.send_message("new", "Hello.")
+    *_, last = [step async for step in client.follow_turn(accepted.conversation_id, accepted.turn_id)]
+    return accepted.conversation_id, last.envelope.id or last.state.cursor
+
+
+if __name__ == "__main__":
+    sys.exit(run_goals(__doc__, measure, streams=1000, sockets=200))

@@ -1,0 +1,120 @@
+"""An event stream as an HTTP response, with the server's end of the connection in memory."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+from starlette.types import Message, Scope
+
+from ingress.stream.response import EventStreamResponse
+
+SCOPE: Scope = {"type": "http"}
+LIMIT_S = 10.0
+
+
+class Line:
+    """A connection: what was sent over it, and when its client leaves. A stuck one takes nothing but the head."""
+
+    def __init__(self, *, stuck: bool = False) -> None:
+        self.sent: list[Message] = []
+        self.left = asyncio.Event()
+        self._stuck = stuck
+        self._asked = False
+
+    async def receive(self) -> Message:
+        if not self._asked:
+            self._asked = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        if self._stuck and message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+        self.sent.append(message)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.sent)
+
+
+class Feed:
+    """Gives some chunks, then waits for ever or ends; `closed` once it is over."""
+
+    def __init__(self, *chunks: bytes, endless: bool = False, failure: Exception | None = None) -> None:
+        self.waiting, self.closed = asyncio.Event(), False
+        self._chunks = chunks
+        self._endless = endless
+        self._failure = failure
+
+    async def run(self) -> AsyncGenerator[bytes]:
+        try:
+            for chunk in self._chunks:
+                yield chunk
+            if self._failure:
+                raise self._failure
+            self.waiting.set()
+            if self._endless:
+                await asyncio.Event().wait()
+        finally:
+            self.closed = True
+
+
+async def test_a_feed_that_ends_is_sent_whole_and_its_end_is_told() -> None:
+    feed, line = Feed(b"a", b"b"), Line()
+
+    async with asyncio.timeout(LIMIT_S):
+        await EventStreamResponse(feed.run())(SCOPE, line.receive, line.send)
+
+    head, *_, last = line.sent
+    assert head["status"] == 200
+    headers = dict(head["headers"])
+    assert headers[b"content-type"] == b"text/event-stream; charset=utf-8"
+    assert (headers[b"cache-control"], headers[b"x-accel-buffering"]) == (b"no-store", b"no")
+    assert b"content-length" not in headers
+    assert line.body == b"ab"
+    assert last["more_body"] is False
+
+
+async def test_a_client_that_leaves_ends_a_feed_that_waits() -> None:
+    feed, line = Feed(b"a", endless=True), Line()
+    answering = asyncio.create_task(EventStreamResponse(feed.run())(SCOPE, line.receive, line.send))
+    await asyncio.wait_for(feed.waiting.wait(), LIMIT_S)
+
+    line.left.set()
+    await asyncio.wait_for(answering, LIMIT_S)
+
+    assert feed.closed
+    assert line.body == b"a"
+
+
+async def test_a_client_that_takes_nothing_is_let_go() -> None:
+    feed, line = Feed(b"a", endless=True), Line(stuck=True)
+
+    async with asyncio.timeout(LIMIT_S):
+        await EventStreamResponse(feed.run(), send_timeout_s=0.01)(SCOPE, line.receive, line.send)
+
+    assert feed.closed
+    assert line.body == b""
+
+
+async def test_a_feed_that_fails_is_an_error_of_the_server() -> None:
+    feed, line = Feed(b"a", failure=TimeoutError("of the feed, not of the client")), Line()
+
+    with pytest.raises(ExceptionGroup) as failed:
+        async with asyncio.timeout(LIMIT_S):
+            await EventStreamResponse(feed.run())(SCOPE, line.receive, line.send)
+
+    assert failed.group_contains(TimeoutError, match="of the feed")
+
+
+async def test_a_response_that_is_cancelled_closes_its_feed() -> None:
+    feed, line = Feed(endless=True), Line()
+    answering = asyncio.create_task(EventStreamResponse(feed.run())(SCOPE, line.receive, line.send))
+    await asyncio.wait_for(feed.waiting.wait(), LIMIT_S)
+
+    answering.cancel()
+    await asyncio.wait([answering], timeout=LIMIT_S)
+
+    assert answering.cancelled()
+    assert feed.closed
