@@ -34,9 +34,9 @@ def check_state(state: StateView) -> None:
     assert waiting == []
 
 
-async def check_blocks(database: DatabaseUrls, conversation_id: str, state: StateView) -> None:
+async def check_blocks(database: DatabaseUrls, tenant: str, conversation_id: str, state: StateView) -> None:
     """I2: no hole, no double, one end per turn and nothing of it after that; the chain of hashes holds."""
-    principal = Principal("default", "default", "dev")
+    principal = Principal(tenant, "default", "dev")
     async with open_database(database.worker, pool_size=1, application_name="checker") as opened:
         blocks = await PostgresTimelines(opened).load_blocks(principal, ConversationId(conversation_id))
     assert [block.seq for block in blocks] == list(range(1, len(blocks) + 1))

@@ -15,13 +15,19 @@ from stages.watcher import Watcher
 
 
 class Stage:
-    """`urls` are where clients reach the ingresses, if not directly."""
+    """`urls` are where clients reach the ingresses, if not directly; they are all of one tenant."""
 
     def __init__(
-        self, platform: Platform, *, urls: Sequence[str] | None = None, timings: Timings | None = None
+        self,
+        platform: Platform,
+        *,
+        urls: Sequence[str] | None = None,
+        timings: Timings | None = None,
+        tenant: str = "default",
     ) -> None:
         self.platform = platform
-        self.clients = [EverturnClient(url, timings=timings) for url in urls or platform.urls]
+        self.clients = [EverturnClient(url, tenant=tenant, timings=timings) for url in urls or platform.urls]
+        self._tenant = tenant
         self._watching: list[asyncio.Task[None]] = []
 
     def watch(
@@ -53,7 +59,7 @@ class Stage:
             assert differences(settled(other).model_dump(), settled(states[0]).model_dump()) == []
         state = states[0]
         check_state(state)
-        await check_blocks(self.platform.database, conversation_id, state)
+        await check_blocks(self.platform.database, self._tenant, conversation_id, state)
         await asyncio.to_thread(check_ledger, self.platform.postgres, conversation_id)
         for watcher in watchers:
             await self._check_watcher(watcher, state)
