@@ -39,6 +39,8 @@ class SmallServer:
     stream_faults: list[int | str] = field(default_factory=list)
     """A status, a number of bytes as `bytes:<n>` after which the connection is cut, or `shutdown`."""
     is_signal: bool = False
+    position: int | None = None
+    """Told by the receipt of a message."""
     files: dict[str, bytes] = field(default_factory=dict)
     accepted: dict[str, dict[str, object]] = field(default_factory=dict)
     snapshot_page: int = -1
@@ -85,7 +87,7 @@ class SmallServer:
         receipt: dict[str, object] = {
             "conversation_id": self.story.conversation.id,
             "turn_id": self.story.records[-1].turn.id,
-            "receipt": {"state": "accepted" if self.is_signal else "queued"},
+            "receipt": {"state": "accepted"} if self.is_signal else {"state": "queued", "position": self.position},
             "events_url": f"{BASE}/{self.story.conversation.id}/events",
         }
         return {**receipt, "signal_id": "sig_1"} if self.is_signal else receipt

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from everturn.model import block_bodies as bodies
 from everturn.model.turns import Outcome
 from everturn.testing.stories import Story, make_artifact
-from everturn.wire.events import ChatCompaction, parse_envelope
+from everturn.wire.events import ChatCompaction, ConvStatus, parse_envelope
 
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer
@@ -42,6 +42,12 @@ def tell_end(story: Story, outcome: Outcome = Outcome.COMPLETED) -> None:
 def tell_compaction(story: Story) -> None:
     begun = ChatCompaction(status="started", reason="soft", before_tokens=70_000)
     for told in (begun, begun.model_copy(update={"status": "completed", "after_tokens": 9_000})):
+        story.events.append(story.events[-1].model_copy(update={"id": None, "type": told.type, "data": told}))
+
+
+def tell_places(story: Story, turn_id: str, *places: int) -> None:
+    for place in places:
+        told = ConvStatus(state="queued", turn_id=turn_id, position=place)
         story.events.append(story.events[-1].model_copy(update={"id": None, "type": told.type, "data": told}))
 
 
@@ -91,6 +97,28 @@ async def test_a_compaction_and_the_sources_are_told_beside_the_answer(
     assert (code, out) == (0, "It is so.\n")
     assert "▸ summarizing older parts (70,000 tokens) …\n✓ summarized older parts (70,000 → 9,000 tokens)\n" in err
     assert "Sources:\n  [1] Title 1  https://a.example/1\n" in err
+
+
+async def test_who_waits_is_told_how_many_turns_come_first_each_time_that_falls(
+    server: "SmallServer", everturn: "Everturn"
+) -> None:
+    server.position = 3
+    turn_id = server.story.start_turn("Look it up")
+    server.snapshot_page = 0
+    tell_places(server.story, "turn_of_another_time", 9)
+    tell_places(server.story, turn_id, 3, 3, 1, 0)
+    server.story.start_round()
+    server.story.answer(server.story.stream("answer", 0, ["It is so."]))
+    server.story.end_turn(Outcome.COMPLETED)
+
+    code, out, err = await everturn.run("chat", "Look it up")
+
+    assert (code, out) == (0, "It is so.\n")
+    assert [line for line in err.splitlines() if "waiting" in line] == [
+        "· waiting, 3 turns come first",
+        "· waiting, one turn comes first",
+        "· waiting, next in line",
+    ]
 
 
 async def test_a_failed_turn_says_why_and_ends_with_code_1(server: "SmallServer", everturn: "Everturn") -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from everturn.wire.events import ConvStatus
+
 FOREIGN = "conv_01890a5d-ac96-774b-bcce-b302099a8057"
 
 
@@ -83,3 +85,26 @@ async def test_an_erased_conversation_is_followed_no_more(socket: Any, chat: Any
 
     end = await socket.until("conv_unsubscribed")
     assert (end["conversation_id"], end["status"]) == (conversation, 404)
+
+
+async def test_who_waits_sees_its_place_fall_over_a_socket_until_its_turn_runs(
+    socket: Any, chat: Any, worker: Any
+) -> None:
+    first, second = [await chat.send("hello") for _ in range(2)]
+    sent = (await socket.call("chat_message", {"conversation_id": "new", "text": "hello"}))["body"]
+    mine, at = sent["conversation_id"], first["receipt"]["position"]
+
+    await socket.call("conv_subscribe", {"conversation_id": mine})
+    seen: list[tuple[str, int | None]] = []
+    for taken in (first["conversation_id"], second["conversation_id"], mine):
+        told = (await socket.until("conv_status"))["data"]
+        assert told["turn_id"] == sent["turn_id"]
+        seen.append((told["state"], told["position"]))
+        await worker.claim(taken)
+    await worker.publish(mine, ConvStatus(state="running", turn_id=sent["turn_id"]))
+    running = (await socket.until("conv_status"))["data"]
+
+    assert sent["receipt"]["position"] == at + 2
+    assert seen == [("queued", at + 2), ("queued", at + 1), ("queued", at)]
+    assert running["state"] == "running"
+    assert "position" not in running

@@ -65,6 +65,19 @@ def test_how_a_turn_ended_is_said(changes: dict[str, object], expected: str) -> 
     assert wording.render_end(turn) == expected
 
 
+@pytest.mark.parametrize(
+    ("ahead", "more", "expected"),
+    [
+        (0, False, "· waiting, next in line"),
+        (1, False, "· waiting, one turn comes first"),
+        (7, False, "· waiting, 7 turns come first"),
+        (100, True, "· waiting, more than 100 turns come first"),
+    ],
+)
+def test_a_place_in_the_queue_is_told_as_what_comes_first(ahead: int, more: bool, expected: str) -> None:
+    assert wording.render_place(ahead, more=more) == expected
+
+
 def test_a_compaction_that_came_to_nothing_says_so() -> None:
     told = ChatCompaction(status="skipped", reason="nothing_to_save", before_tokens=70_000)
 

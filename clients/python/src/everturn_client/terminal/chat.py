@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from everturn.errors import EverturnError
-from everturn.wire.events import ChatCompaction, Envelope, encode_envelope
+from everturn.wire.events import ChatCompaction, ConvStatus, Envelope, encode_envelope
 from everturn.wire.views import TurnView
 from everturn_client.answers import Accepted
 from everturn_client.client import EverturnClient
@@ -16,6 +16,7 @@ from everturn_client.terminal.interrupts import Interrupts
 from everturn_client.terminal.last_conversation import LastConversations
 from everturn_client.terminal.screen import Screen
 from everturn_client.terminal.turn_printer import TurnPrinter
+from everturn_client.terminal.wording import render_place
 
 NEW = "new"
 
@@ -47,6 +48,7 @@ class Chat:
         self._options = options
         self._memory = memory
         self._printer: TurnPrinter | None = None
+        self._place = ""
         self.conversation_id = conversation_id
 
     async def run_once(self, text: str, files: Sequence[Path]) -> TurnView:
@@ -59,10 +61,13 @@ class Chat:
         return turn
 
     async def send(self, text: str, files: Sequence[Path] = ()) -> Accepted:
-        """Send a message and remember the conversation."""
+        """Send a message and remember the conversation. Tells its place in the queue, when it has to wait."""
         accepted = await self._client.send_message(self.conversation_id, text, files=files)
         self.conversation_id = accepted.conversation_id
         await asyncio.to_thread(self._memory.save, self.conversation_id)
+        # The next one in line mostly begins at once.
+        if accepted.receipt.position:
+            self._say_place(accepted.receipt.position, more=bool(accepted.receipt.position_more))
         return accepted
 
     async def follow(self, turn_id: str) -> TurnView:
@@ -114,7 +119,22 @@ class Chat:
     def _print_step(self, printer: TurnPrinter, turn: TurnView, envelope: Envelope) -> None:
         if isinstance(envelope.data, ChatCompaction) and envelope.turn_id == turn.turn_id:
             self._screen.write(printer.render_compaction(envelope.data))
+        if isinstance(envelope.data, ConvStatus):
+            self._print_status(turn, envelope.data)
         self._screen.write(printer.render(turn))
+
+    def _print_status(self, turn: TurnView, status: ConvStatus) -> None:
+        """The place of the turn as it falls; one that waits anew tells it again."""
+        if status.state != "queued":
+            self._place = ""
+        elif status.turn_id == turn.turn_id and status.position is not None:
+            self._say_place(status.position, more=bool(status.position_more))
+
+    def _say_place(self, ahead: int, *, more: bool) -> None:
+        place = render_place(ahead, more=more)
+        if place != self._place and not self._options.as_json:
+            self.say(place)
+        self._place = place
 
     async def _cancel_at(self, interrupt: asyncio.Event) -> None:
         await interrupt.wait()

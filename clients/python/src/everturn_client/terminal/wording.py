@@ -62,6 +62,19 @@ def render_sources(citations: Sequence[CitationView]) -> str:
     return "\n".join(["Sources:", *lines])
 
 
+def render_place(ahead: int, *, more: bool) -> str:
+    """Where a turn stands that waits for a worker; with `more` there are more than `ahead` before it."""
+    if more:
+        return f"· waiting, more than {ahead} turns come first"
+    match ahead:
+        case 0:
+            return "· waiting, next in line"
+        case 1:
+            return "· waiting, one turn comes first"
+        case _:
+            return f"· waiting, {ahead} turns come first"
+
+
 def render_compaction(told: ChatCompaction) -> str:
     """One line for summarizing older parts, as it begins and ends."""
     match told.status:
