@@ -19,6 +19,18 @@ def test_chat_takes_a_text_files_and_a_conversation() -> None:
     assert (arguments.url, arguments.token, arguments.user) == ("http://127.0.0.1:8080", "secret", None)
 
 
+def test_an_answer_names_its_approval_and_may_have_a_reason() -> None:
+    parser = build_parser(SETTINGS)
+
+    denied = parser.parse_args(["answer", "appr_1", "deny", "Not today.", "--conversation", "conv_1"])
+    approved = parser.parse_args(["answer", "appr_1", "approve"])
+
+    assert (denied.approval, denied.kind, denied.reason, denied.conversation) == (
+        "appr_1", "deny", "Not today.", "conv_1",
+    )  # fmt: skip
+    assert (approved.kind, approved.reason) == ("approve", "")
+
+
 def test_a_signal_takes_its_words_its_files_and_what_an_event_tells() -> None:
     line = ["signal", "event", "Sent.", "--sort", "form", "--payload", '{"n": 1}', "--record-only", "--file", "a"]
 
@@ -36,6 +48,8 @@ def test_a_signal_takes_its_words_its_files_and_what_an_event_tells() -> None:
         ["dance"],
         ["chat", "x", "--continue", "--conversation", "c"],
         ["feedback", "turn_1", "great"],
+        ["answer", "appr_1", "perhaps"],
+        ["answer", "approve"],
         ["conversations", "--limit", "0"],
         ["chat", "x", "--url", "ftp://x"],
         ["chat", "x", "--url", "http://[::1"],

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from everturn.model import block_bodies as bodies
 from everturn.model.turns import Outcome
+from everturn.testing.runs.asking_stories import AskingStory
 from everturn.wire.views import StateView
 
 if TYPE_CHECKING:
@@ -62,6 +63,31 @@ async def test_a_signal_is_sent_and_told_where_it_went(server: "SmallServer", ev
     body = await server.wait_for("POST", "/conv_1/signals")
     assert (code, json.loads(body)) == (0, {"kind": "steer", "text": "North", "target_turn_id": turn_id})
     assert f"Signal sig_1 accepted for turn {turn_id}." in err
+
+
+async def test_a_question_is_answered_with_a_reason(server: "SmallServer", everturn: "Everturn") -> None:
+    turn_id = server.story.start_turn("Hi")
+    server.is_signal = True
+
+    code, _, err = await everturn.run("answer", "appr_1", "deny", "Not today.", "--conversation", "conv_1")
+
+    body = await server.wait_for("POST", "/conv_1/signals")
+    assert (code, json.loads(body)) == (0, {"kind": "deny", "text": "Not today.", "approval_id": "appr_1"})
+    assert f"Answer accepted for turn {turn_id}." in err
+
+
+async def test_a_question_is_shown_with_its_conversation(server: "SmallServer", everturn: "Everturn") -> None:
+    server.story = story = AskingStory()
+    story.start_turn("Send it")
+    story.start_round()
+    approval_id = story.ask(story.add_call("mail.send", {}), "mail.send", {"to": "ann"})
+    story.commit()
+
+    code, _, err = await everturn.run("show", story.conversation.id)
+
+    assert code == 0
+    assert '? May mail.send be called? {"to": "ann"}' in err
+    assert f"everturn answer {approval_id} approve|deny" in err
 
 
 async def test_an_event_is_sent_with_its_payload(server: "SmallServer", everturn: "Everturn") -> None:

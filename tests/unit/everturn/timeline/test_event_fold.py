@@ -1,7 +1,7 @@
 """Folding events gives what REST reads, from any cut point, with overlaps and repeats."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +11,7 @@ from everturn.model import block_bodies as bodies
 from everturn.model.ids import CallId
 from everturn.model.signals import SignalKind, SignalState
 from everturn.model.turns import Outcome
+from everturn.testing.runs.asking_stories import AskingStory, Settled
 from everturn.testing.states import comparable_state
 from everturn.testing.stories import PROJECT, TENANT, Story, make_artifact
 from everturn.timeline.conversation_state import TurnPage, build_state
@@ -30,6 +31,8 @@ class Call:
     status: str
     files: tuple[str, ...] = ()
     plan: str = ""
+    asked: Settled | Literal["pending"] | None = None
+    """What becomes of the question whether it may be made, if one is asked."""
     repeated: bool = False
     """The worker dies in this call; a successor runs it again."""
 
@@ -64,6 +67,7 @@ calls = st.builds(
     status=st.sampled_from(["ok", "error", "ambiguous", "cancelled"]),
     files=st.lists(st.sampled_from(["a.png", "b.csv", "hidden.txt"]), max_size=2).map(tuple),
     plan=st.sampled_from(["", "p1", "p2"]),
+    asked=st.sampled_from([None, None, "pending", "approved", "denied", "expired", "withdrawn"]),
     repeated=st.booleans(),
 )
 written = st.tuples(st.sampled_from(["canvas", "timeline_text"]), pieces, st.booleans())
@@ -84,9 +88,9 @@ turns = st.builds(Told, rounds=st.lists(rounds, max_size=3), end=ends, answer=pi
 tales = st.lists(turns, min_size=1, max_size=2)
 
 
-def tell(tale: list[Told]) -> Story:
+def tell(tale: list[Told]) -> AskingStory:
     """Play the tale as the worker would. Only the last turn may stay open."""
-    story = Story()
+    story = AskingStory()
     for told in tale:
         turn_id = story.start_turn("What is\nthis?")
         for one in told.rounds:
@@ -100,7 +104,7 @@ def tell(tale: list[Told]) -> Story:
     return story
 
 
-def stream_round(story: Story, one: Round) -> list[CallId]:
+def stream_round(story: AskingStory, one: Round) -> list[CallId]:
     story.start_round()
     for instance, thought in enumerate(one.thinking):
         story.add(bodies.ThinkingBody(text=story.stream("thinking", instance, thought), instance=instance))
@@ -118,11 +122,14 @@ def stream_round(story: Story, one: Round) -> list[CallId]:
             story.stream(channel, instance, content, artifact=path)
         params = {"path": path, "channel": channel, "content": "".join(content)}
         call_ids.append(story.add_call("react.write", params))
-    call_ids += [story.add_call("exec_tools.run", call.params) for call in one.calls]
+    for call in one.calls:
+        call_ids.append(story.add_call("exec_tools.run", call.params))
+        if call.asked:
+            story.ask(call_ids[-1], "exec_tools.run", {"to": "ann"})
     return call_ids
 
 
-def play_round(story: Story, one: Round, turn_id: str) -> None:
+def play_round(story: AskingStory, one: Round, turn_id: str) -> None:
     call_ids = stream_round(story, one)
     story.commit()
     for instance, (channel, content, late) in enumerate(one.written):
@@ -137,11 +144,15 @@ def play_round(story: Story, one: Round, turn_id: str) -> None:
         story.settle_signals(SignalState.APPLIED)
 
 
-def run_call(story: Story, call_id: CallId, call: Call, turn_id: str) -> None:
+def run_call(story: AskingStory, call_id: CallId, call: Call, turn_id: str) -> None:
     story.show_step(call_id)
     if call.repeated:
         story.lose_worker()
         story.show_step(call_id)
+    if call.asked:
+        story.show_question(call_id)
+    if call.asked and call.asked != "pending":
+        story.settle_question(call_id, call.asked, "So it is.")
     artifacts = tuple(
         make_artifact(story.records[-1].turn.id, name, visibility="internal" if name == "hidden.txt" else "external")
         for name in call.files

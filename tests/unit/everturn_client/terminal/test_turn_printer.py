@@ -2,6 +2,7 @@
 
 from everturn.model import block_bodies as bodies
 from everturn.model.turns import Outcome
+from everturn.testing.runs.asking_stories import AskingStory, Settled
 from everturn.testing.stories import PROJECT, TENANT, Story, make_artifact
 from everturn.timeline.conversation_state import build_state
 from everturn.timeline.event_fold import fold_event
@@ -62,6 +63,53 @@ def test_a_turn_is_told_as_it_happens() -> None:
         ("info", "You might ask:\n  In blue?\n"),
         ("info", "2 rounds · 12 ms · 22 tokens\n"),
     ]
+
+
+def build_asking_story(state: Settled, reason: str = "") -> tuple[Story, str]:
+    story = AskingStory()
+    story.start_turn("Send it")
+    story.start_round()
+    call_id = story.add_call("mail.send", {"to": "ann"})
+    approval_id = story.ask(call_id, "mail.send", {"to": "ann"})
+    story.commit()
+    story.show_step(call_id)
+    story.show_question(call_id)
+    story.settle_question(call_id, state, reason)
+    status = "ok" if state == "approved" else "cancelled"
+    result = bodies.ToolResultBody(tool_id="mail.send", status=status, text="So it is.", duration_ms=20)
+    story.add(result, call_id=call_id)
+    story.commit()
+    story.show_step(call_id)
+    story.start_round()
+    story.add(bodies.CompletionBody(text=story.stream("answer", 0, ["Done."])))
+    story.end_turn(Outcome.COMPLETED)
+    return story, approval_id
+
+
+def test_a_question_is_printed_with_how_to_answer_it_and_then_what_became_of_it() -> None:
+    story, approval_id = build_asking_story("denied", "Not today.")
+
+    printed = print_story(story)
+
+    question = f'? May mail.send be called? {{"to": "ann"}}\n  everturn answer {approval_id} approve|deny   (until '
+    (asked,) = [text for _, text in printed if text.startswith("?")]
+    assert asked.startswith(question)
+    told = [text for _, text in printed]
+    assert told.index("▸ mail.send …\n") < told.index(asked) < told.index("· mail.send denied: Not today.\n")
+
+
+def test_a_turn_that_waits_ends_with_its_question_and_an_ended_one_tells_the_answer_before_the_call() -> None:
+    story, _ = build_asking_story("approved")
+    waiting = build_state(story.pages[1], tenant=TENANT, project=PROJECT).turns[-1]
+    ended = build_state(story.pages[-1], tenant=TENANT, project=PROJECT).turns[-1]
+
+    pieces = [
+        [piece.text for piece in TurnPrinter(show_thinking=True, download_command="x").render(turn)]
+        for turn in (waiting, ended)
+    ]
+
+    assert pieces[0][-1].startswith("? May mail.send be called?")
+    assert pieces[1][:3] == ["· mail.send approved\n", "✓ mail.send (20 ms)\n", "Done."]
 
 
 def test_thinking_may_be_left_out() -> None:

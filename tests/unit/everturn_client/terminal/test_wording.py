@@ -6,7 +6,7 @@ from everturn.model.plans import PlanSnapshot
 from everturn.model.problems import problem
 from everturn.model.turns import TurnUsage
 from everturn.wire.events import ChatCompaction
-from everturn.wire.views import CitationView, ConversationView, EventView, SignalView, StepView, TurnView
+from everturn.wire.views import ApprovalView, CitationView, ConversationView, EventView, SignalView, StepView, TurnView
 from everturn_client.terminal import wording
 
 
@@ -26,6 +26,21 @@ def test_an_event_is_called_by_its_own_kind() -> None:
     )
 
     assert wording.render_signal(signal) == "· form event applied in round 2: Sent."
+
+
+def test_a_question_is_one_line_of_what_is_asked_and_one_of_how_to_answer() -> None:
+    asked = ApprovalView(
+        approval_id="appr_1", call_id="call_1", tool_id="mail.send", params={"text": "a\nb"}, cut=True, state="pending",
+        round=1, expires_at="2026-03-02T12:00:00.000Z",
+    )  # fmt: skip
+    denied = asked.model_copy(update={"state": "denied", "reason": "Not\ntoday."})
+
+    assert wording.render_approval(asked).splitlines() == [
+        '? May mail.send be called? {"text": "a\\nb"} (cut)',
+        "  everturn answer appr_1 approve|deny   (until 2026-03-02T12:00:00.000Z)",
+    ]
+    assert wording.render_approval(denied) == "· mail.send denied: Not today."
+    assert wording.render_approval(asked.model_copy(update={"state": "expired"})) == "· mail.send expired"
 
 
 def test_a_plan_shows_its_marks() -> None:

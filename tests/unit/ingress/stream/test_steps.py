@@ -8,6 +8,7 @@ from everturn.model.problems import problem
 from everturn.model.turns import TurnUsage
 from everturn.wire.events import (
     AnyEvent,
+    ChatApproval,
     ChatComplete,
     ChatDelta,
     ChatError,
@@ -21,7 +22,7 @@ from everturn.wire.events import (
     ServerShutdown,
     encode_envelope,
 )
-from everturn.wire.views import StepView, TextView, TurnView
+from everturn.wire.views import ApprovalView, StepView, TextView, TurnView
 from ingress.stream.frames import HEARTBEAT, encode_frame
 from ingress.stream.steps import StepsProjector, project_steps
 
@@ -94,6 +95,28 @@ def test_a_thought_is_kept_within_bounds() -> None:
     (_, _, body), *_ = read(projector.project_frame(frame(delta("thinking", 100, "", completed=True))))
 
     assert len(body["reasoning"]) == 20_000
+
+
+def test_a_question_and_its_answer_are_told_live_and_after_a_rewind() -> None:
+    asked = ChatApproval(
+        approval_id="appr_1", call_id="call_1", tool_id="mail.send", params={"to": "ann"}, state="pending",
+        expires_at="2026-03-02T12:00:00.000Z",
+    )  # fmt: skip
+    denied = asked.model_copy(update={"state": "denied", "reason": "Not today."})
+    kept = ApprovalView.model_validate({**asked.model_dump(exclude={"type"}), "round": 2})
+    turn = TurnView(turn_id="t", ordinal=1, status="waiting", text="Hi", approvals=(kept,))
+
+    shown = show(asked, ConvStatus(state="waiting"), denied, ChatRewind(turn=turn))
+
+    assert [event for event, _ in shown] == ["approval", "phase", "approval", "reset", "turn", "approval"]
+    pending, phase, settled, again = shown[0][1], shown[1][1], shown[2][1], shown[5][1]
+    assert pending == {
+        "turn_id": "t", "approval_id": "appr_1", "tool_id": "mail.send", "params": {"to": "ann"}, "cut": False,
+        "state": "pending", "reason": "", "expires_at": "2026-03-02T12:00:00.000Z",
+    }  # fmt: skip
+    assert phase == {"phase": "waiting", "position": None}
+    assert (settled["state"], settled["reason"]) == ("denied", "Not today.")
+    assert again == pending
 
 
 def test_turn_phase_and_injection_are_told() -> None:

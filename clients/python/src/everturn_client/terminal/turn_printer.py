@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from everturn.model.plans import PlanSnapshot
 from everturn.timeline.event_fold import is_open
 from everturn.wire.events import ChatCompaction
-from everturn.wire.views import StepView, TextView, TurnView
+from everturn.wire.views import ApprovalView, StepView, TextView, TurnView
 from everturn_client.terminal.screen import Piece, Tone
 from everturn_client.terminal.wording import (
     render_approval,
@@ -56,18 +56,18 @@ class TurnPrinter:
         for number in sorted({item.round for item in (*turn.texts, *turn.steps)}):
             texts = [text for text in turn.texts if text.round == number]
             yield from self._render_texts([text for text in texts if text.channel != "answer"])
+            # What was answered stands before its call, what is asked still is the last that is read.
+            asked = [approval for approval in turn.approvals if approval.round == number]
+            yield from self._render_approvals([approval for approval in asked if approval.state != "pending"])
             for step in turn.steps:
                 if step.round == number:
                     yield from self._render_step(step)
+            yield from self._render_approvals([approval for approval in asked if approval.state == "pending"])
             yield from self._render_texts([text for text in texts if text.channel == "answer"])
         for plan in turn.plans:
             if self._plans.get(plan.plan_id) != plan:
                 self._plans[plan.plan_id] = plan
                 yield from self._say(render_plan(plan))
-        for approval in turn.approvals:
-            if self._approvals.get(approval.approval_id) != approval.state:
-                self._approvals[approval.approval_id] = approval.state
-                yield from self._say(render_approval(approval))
         for signal in turn.signals:
             if self._signals.get(signal.signal_id) != signal.state:
                 self._signals[signal.signal_id] = signal.state
@@ -111,6 +111,12 @@ class TurnPrinter:
             return
         self._steps[step.step] = step.status
         yield from self._say(render_step(step), _STEP_TONES[step.status])
+
+    def _render_approvals(self, approvals: list[ApprovalView]) -> Iterator[Piece]:
+        for approval in approvals:
+            if self._approvals.get(approval.approval_id) != approval.state:
+                self._approvals[approval.approval_id] = approval.state
+                yield from self._say(render_approval(approval))
 
     def _render_end(self, turn: TurnView) -> Iterator[Piece]:
         end = render_end(turn)
