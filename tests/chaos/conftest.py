@@ -27,12 +27,16 @@ TIMINGS = Timings(connect_s=2.0, answer_s=20.0, silence_s=4.0, max_delay_s=1.0, 
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def chaos(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Chaos]:
-    """Two ingresses and two workers behind proxies. Redis keeps its file, as it should in production."""
+async def chaos(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Chaos]:
+    """Two ingresses and two workers behind proxies. Redis keeps its file, as it should in production.
+
+    A module may say in `EXTRA_ENV` what its services are told besides.
+    """
     home = tmp_path_factory.mktemp("chaos")
+    env = {**ENVIRONMENT, **getattr(request.module, "EXTRA_ENV", {})}
     async with (
         open_links(ingresses=2, workers=2) as links,
-        Platform(home, ingresses=2, workers=2, env=ENVIRONMENT, specs=links.build_specs) as platform,
+        Platform(home, ingresses=2, workers=2, env=env, specs=links.build_specs) as platform,
     ):
         stage = Stage(platform, urls=links.urls, timings=TIMINGS)
         yield Chaos(stage, links)

@@ -277,3 +277,27 @@ async def test_what_was_shown_of_a_reply_that_broke_off_is_taken_back(outside: O
     say(outside, ANSWER)
 
     assert await ask(outside) == ("From the provider.", 2)
+
+
+@pytest.mark.parametrize(("retry_after", "asked"), [("3600", 1), ("0", 4)])
+async def test_without_a_fallback_a_failed_provider_ends_the_turn_in_words_and_the_talk_goes_on(
+    outside: Outside, retry_after: str, asked: int
+) -> None:
+    await outside.stage.platform.restart("worker-1", extra_env={"EVERTURN_FALLBACK_MODEL": ""})
+    outside.provider.forget()
+    outside.provider.answer_error(429, {"error": {"message": "Too many."}}, retry_after=retry_after)
+    sent = await outside.stage.clients[0].send_message("new", "script:plain please")
+    watcher = outside.stage.watch(sent.conversation_id)
+
+    failed = await watcher.wait_ended(sent.turn_id)
+    tries = len(outside.provider.received)
+    outside.provider.forget()
+    say(outside, ANSWER)
+    again = await outside.stage.clients[0].send_message(sent.conversation_id, "script:plain please")
+    answered = await watcher.wait_ended(again.turn_id)
+
+    assert failed.error is not None
+    assert (failed.status, failed.error.type) == ("failed", "urn:everturn:problem:model-unavailable")
+    assert tries == asked
+    assert (answered.status, answered.answer) == ("completed", "From the provider.")
+    await outside.stage.check_history(sent.conversation_id, watcher)

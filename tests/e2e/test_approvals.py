@@ -149,6 +149,7 @@ async def test_a_denied_call_is_not_made(asking: Any) -> None:
     before = mails(sent)
     accepted, watcher, approval_id = await ask(stage)
 
+    await stage.check_history(accepted.conversation_id, watcher, parked=True)
     await stage.clients[0].answer_approval(accepted.conversation_id, approval_id, "deny", "Not today.")
     turn = await watcher.wait_ended(accepted.turn_id)
 

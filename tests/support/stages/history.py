@@ -26,16 +26,26 @@ HAVING (t.usage::json ->> 'input_tokens')::bigint <> COALESCE(sum(u.input_tokens
 """
 
 
-def check_state(state: StateView) -> None:
-    """I1: nothing is open any more, and no signal of an ended turn still waits for an answer."""
-    assert state.conversation.state in ("idle", "error")
-    assert not [turn.turn_id for turn in state.turns if is_open(turn)]
+def check_state(state: StateView, *, parked: bool = False) -> None:
+    """I1: nothing is open any more, and no signal of an ended turn still waits for an answer.
+
+    A `parked` conversation rests too: its last turn, and no other, waits for a person who was asked something.
+    """
+    still_open = [turn for turn in state.turns if is_open(turn)]
+    if parked:
+        assert state.conversation.state == "waiting"
+        assert [turn.turn_id for turn in still_open] == [state.turns[-1].turn_id]
+        assert still_open[0].status == "waiting"
+        assert [each for each in still_open[0].approvals if each.state == "pending"], "nobody is asked anything"
+    else:
+        assert state.conversation.state in ("idle", "error")
+        assert [turn.turn_id for turn in still_open] == []
     waiting = [s.signal_id for turn in state.turns for s in turn.signals if s.state == "accepted" and s.kind != "event"]
     assert waiting == []
 
 
 async def check_blocks(database: DatabaseUrls, tenant: str, conversation_id: str, state: StateView) -> None:
-    """I2: no hole, no double, one end per turn and nothing of it after that; the chain of hashes holds."""
+    """I2: no hole, no double, one end per ended turn and nothing of it after that; the chain of hashes holds."""
     principal = Principal(tenant, "default", "dev")
     async with open_database(database.worker, pool_size=1, application_name="checker") as opened:
         blocks = await PostgresTimelines(opened).load_blocks(principal, ConversationId(conversation_id))
@@ -43,8 +53,9 @@ async def check_blocks(database: DatabaseUrls, tenant: str, conversation_id: str
     assert first_broken_link(blocks) is None
     for turn in state.turns:
         own = [block for block in blocks if block.turn_id == turn.turn_id]
-        assert [isinstance(block.body, ExitBody) for block in own].count(True) == 1
-        assert isinstance(own[-1].body, ExitBody)
+        ends = [isinstance(block.body, ExitBody) for block in own]
+        assert ends.count(True) == (0 if is_open(turn) else 1)
+        assert ends[-1] is not is_open(turn)
 
 
 def check_ledger(postgres: EmbeddedPostgres, conversation_id: str) -> None:

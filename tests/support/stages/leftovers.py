@@ -16,7 +16,9 @@ _LEFT = """
 SELECT 'lease of ' || owner FROM lease WHERE conversation_id = '{id}'
 UNION ALL SELECT 'open turn ' || id FROM turn WHERE conversation_id = '{id}' AND status IN ('queued', 'running')
 UNION ALL SELECT 'untold end of ' || id FROM turn WHERE conversation_id = '{id}' AND announced_at IS NULL
-UNION ALL SELECT 'unsettled call ' || call_id FROM tool_effect WHERE conversation_id = '{id}' AND state = 'intended'
+    AND status <> 'waiting'
+UNION ALL SELECT 'unsettled call ' || call_id FROM tool_effect e WHERE conversation_id = '{id}' AND state = 'intended'
+    AND NOT EXISTS (SELECT FROM turn t WHERE t.id = e.turn_id AND t.status = 'waiting')
 UNION ALL SELECT 'artifact of nobody ' || id FROM artifact a WHERE conversation_id = '{id}'
     AND NOT EXISTS (SELECT FROM turn t WHERE t.id = a.turn_id) AND a.kind <> 'attachment'
 """

@@ -51,14 +51,17 @@ class Stage:
         for client in self.clients:
             await client.aclose()
 
-    async def check_history(self, conversation_id: str, *watchers: Watcher) -> StateView:
-        """The invariants of a conversation at rest; returns its state as REST reads it, the same everywhere."""
+    async def check_history(self, conversation_id: str, *watchers: Watcher, parked: bool = False) -> StateView:
+        """The invariants of a conversation at rest; returns its state as REST reads it, the same everywhere.
+
+        `parked` is one that waits for a person. Anything else that is open is a lost turn, also there.
+        """
         states = [await client.fetch(conversation_id) for client in self.clients]
         for other in states[1:]:
             # The cursor moves once more when the end is noted as told.
             assert differences(settled(other).model_dump(), settled(states[0]).model_dump()) == []
         state = states[0]
-        check_state(state)
+        check_state(state, parked=parked)
         await check_blocks(self.platform.database, self._tenant, conversation_id, state)
         await asyncio.to_thread(check_ledger, self.platform.postgres, conversation_id)
         for watcher in watchers:
