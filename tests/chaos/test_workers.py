@@ -3,12 +3,21 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import pytest_asyncio
 
-pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module")]
+from everturn_local.servers.databases import DATABASE
+
+pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+RUNNING = 6
+"""More than one worker has slots."""
+LATE = 6
+"""Messages, at least, that come while a worker drains or is gone."""
 
 
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
@@ -62,17 +71,51 @@ async def test_an_emptied_redis_loses_no_turn_and_no_text(stage: Any) -> None:
         await stage.check_history(sent.conversation_id, watcher)
 
 
-async def test_a_worker_that_drains_hands_its_turn_to_another(stage: Any) -> None:
+async def test_a_worker_that_drains_under_load_claims_nothing_more_and_everybody_is_answered_once(stage: Any) -> None:
     platform = stage.platform
-    await platform.stop_part("worker-2")
-    sent = await stage.clients[0].send_message("new", "script:write please")
-    watcher = stage.watch(sent.conversation_id)
-    await watcher.wait_text(sent.turn_id, "thinking")
+    platform.auto_restart = False
+    pid = platform.pid("worker-1")
+    begun = [await stage.clients[n % 2].send_message("new", "script:slow please") for n in range(RUNNING)]
+    watchers = [stage.watch(each.conversation_id, ingress=n % 2) for n, each in enumerate(begun)]
+    for each, watcher in zip(begun, watchers, strict=True):
+        await watcher.wait_text(each.turn_id, "thinking")
+    assert await load_held(stage, pid)
 
-    await platform.restart("worker-2")
-    await platform.stop_part("worker-1")
-    turn = await watcher.wait_ended(sent.turn_id)
+    log = platform.home.logs / "worker-1.log"
+    drained_before = count_drains(log)
+    platform.kill("worker-1", signal.SIGTERM)
+    exiting = asyncio.create_task(platform.wait_exit("worker-1"))
+    async with asyncio.timeout(30):
+        while count_drains(log) == drained_before:  # noqa: ASYNC110 - nothing else tells of it
+            await asyncio.sleep(0.02)
+    mine, held = await load_held(stage, pid), set()
+    answers: list[httpx2.Response] = []
+    async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
+        while not exiting.done() or len(answers) < LATE:
+            url = f"{stage.clients[len(answers) % 2].base_url}/conversations/default/default/new/messages"
+            answers.append(await http.post(url, json={"text": "script:plain please"}))
+            held |= await load_held(stage, pid)
 
-    assert turn.status == "completed"
-    assert [step.status for step in turn.steps] == ["completed"]
-    await stage.check_history(sent.conversation_id, watcher)
+    assert await exiting == 0
+    assert held <= mine
+    assert {answer.status_code for answer in answers} == {202}
+    for each, watcher in zip(begun, watchers, strict=True):
+        turn = await watcher.wait_ended(each.turn_id)
+        assert (turn.status, len([text for text in turn.texts if text.channel == "answer"])) == ("completed", 1)
+        await stage.check_history(each.conversation_id, watcher)
+    for sent in (answer.json() for answer in answers):
+        watcher = stage.watch(sent["conversation_id"])
+        assert (await watcher.wait_ended(sent["turn_id"])).answer == "A plain answer."
+        await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
+        await stage.check_history(sent["conversation_id"], watcher)
+
+
+async def load_held(stage: Any, pid: int) -> set[str]:
+    """The conversations of which this process has the lease."""
+    query = f"SELECT conversation_id FROM lease WHERE owner LIKE '%:{int(pid)}'"
+    return set((await asyncio.to_thread(stage.platform.postgres.run_sql, query, database=DATABASE)).split())
+
+
+def count_drains(log: Path) -> int:
+    """How often the process has said, in this file, that it drains."""
+    return log.read_text().count("draining")
