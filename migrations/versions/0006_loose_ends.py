@@ -1,5 +1,6 @@
-"""Loose ends of turns that wait for a person. Run before the deploy that uses it: services of the version before go on.
-Forward only."""
+"""Loose ends of turns that wait for a person, and of places on the lanes.
+
+Run before the deploy that uses it: services of the version before go on. Forward only."""
 
 from pathlib import Path
 
@@ -15,7 +16,9 @@ SCRIPTS: tuple[str, ...] = ()
 """Files of sql/0006, in the order they run."""
 DEFINER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "due_doorbells": ("everturn_worker",),
+    "next_of_tenant": ("everturn_worker",),
     "park_turn": ("everturn_worker",),
+    "take_doorbell": ("everturn_ingress", "everturn_worker"),
 }
 """Functions of sql/0006/functions, which run as everturn_dispatch, and who may call them."""
 

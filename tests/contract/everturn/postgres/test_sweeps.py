@@ -1,5 +1,6 @@
 """What the sweeper finds in Postgres: lost doorbells, dead workers, unannounced ends, and places in a lane."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -121,6 +122,34 @@ async def test_a_place_in_the_lane_goes_to_the_oldest_waiting_turn(
 
     assert rings == (Ring(receipts[2].conversation_id, Lane.REGISTERED),)
     assert await sweeps.next_of_tenant(receipts[0].conversation_id) == ()
+
+
+async def test_places_that_become_free_together_are_filled_once(
+    stage: Stage, sweeps: PostgresSweeps, roles: Roles
+) -> None:
+    crowded = replace(stage, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("together", "p", "u"))
+    receipts = [await crowded.say() for _ in range(12)]
+    for receipt in receipts[:2]:
+        await crowded.claim(receipt.conversation_id)
+
+    rung = await asyncio.gather(*(sweeps.next_of_tenant(receipts[n % 2].conversation_id) for n in range(6)))
+
+    rings = [ring.conversation_id for rings in rung for ring in rings]
+    assert sorted(rings) == sorted(receipt.conversation_id for receipt in receipts[2:4])
+
+
+async def test_a_newcomer_takes_no_place_that_an_older_turn_waits_for(
+    stage: Stage, sweeps: PostgresSweeps, roles: Roles
+) -> None:
+    crowded = replace(stage, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("newcomer", "p", "u"))
+    receipts = [await crowded.say() for _ in range(3)]
+    await crowded.claim(receipts[0].conversation_id)
+
+    newcomer = await crowded.say()
+    rings = await sweeps.next_of_tenant(receipts[0].conversation_id)
+
+    assert not newcomer.ring
+    assert rings == (Ring(receipts[2].conversation_id, Lane.REGISTERED),)
 
 
 async def test_the_sweep_fills_places_too(stage: Stage, sweeps: PostgresSweeps, roles: Roles) -> None:

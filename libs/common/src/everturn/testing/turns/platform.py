@@ -132,9 +132,10 @@ class MemoryPlatform:
         row.rung = next(self._rings)
 
     def try_ring(self, row: TurnRow, share: int) -> bool:
-        """Ring unless the tenant has its share of the lane."""
+        """Ring unless the tenant has its share of the lane, or an older turn of it waits for a place there."""
         own = [other for other in self.waiting(row.lane) if other.principal.tenant == row.principal.tenant]
-        if sum(other.rung is not None for other in own) >= share:
+        rung = [other.rung is not None for other in own]
+        if sum(rung) >= share or not all(rung[: own.index(row)]):
             return False
         self.ring(row)
         return True
