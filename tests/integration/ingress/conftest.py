@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from parts.documented import Documented
 from parts.ingresses import IngressProcess, open_forks, spawn_ingress
 
 from everturn.model.artifacts import manifest_key
@@ -74,10 +75,17 @@ def ingress(start_ingress: StartIngress) -> IngressProcess:
     return start_ingress(STREAM_HEARTBEAT_S="1")
 
 
+@pytest.fixture(scope="module")
+def documented(ingress: IngressProcess) -> Documented:
+    """What the module's ingress says of its operations."""
+    return Documented(httpx2.get(f"{ingress.url}/openapi.json", timeout=20).json())
+
+
 @pytest.fixture
-async def client(ingress: IngressProcess) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of the module's ingress; the process must be the same and alive after each test."""
-    async with httpx2.AsyncClient(base_url=ingress.url, timeout=20) as http:
+async def client(ingress: IngressProcess, documented: Documented) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of the module's ingress that takes no undocumented status; the process lives on after each test."""
+    hooks = {"response": [documented.check_response]}
+    async with httpx2.AsyncClient(base_url=ingress.url, timeout=20, event_hooks=hooks) as http:
         yield http
     assert ingress.alive(), ingress.log.read_text()[-4000:]
 

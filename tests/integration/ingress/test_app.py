@@ -16,6 +16,7 @@ import httpx2
 import jsonschema_rs
 import jwt
 import pytest
+from parts.documented import Documented
 
 from everturn.model.identity import Principal
 from everturn.ports.access.credentials import ApiKey
@@ -336,6 +337,20 @@ async def test_every_json_body_has_an_example_that_its_schema_takes(client: http
                 shown = [each["value"] for each in content.get("examples", {}).values()] or [content["example"]]
                 wrong = [str(error) for example in shown for error in validator.iter_errors(example)]
                 assert not wrong, (method, path, wrong)
+
+
+async def test_a_status_that_the_document_does_not_tell_is_noticed(documented: Documented) -> None:
+    list_path, read_path = "/conversations/a/b", "/conversations/a/b/conv_1"
+
+    documented.check("POST", list_path, 201)
+    documented.check("POST", f"{list_path}/fetch", 200)
+    for method, path, status in (
+        ("POST", list_path, 202),
+        ("GET", read_path, 418),
+        ("POST", f"{list_path}/fetch", 201),
+    ):
+        with pytest.raises(AssertionError, match=f"answered {status}"):
+            documented.check(method, path, status)
 
 
 @pytest.mark.timeout(LIMIT_S)

@@ -1,6 +1,8 @@
 """Bad input against one running ingress: each case gets its one answer, and nothing is half stored afterwards.
 
-The tables are in tests/support/bad_input; that of uploads is in attachments/test_intake.py.
+The tables are in tests/support/bad_input; that of uploads is in attachments/test_intake.py, addresses to fetch are
+played in tests/unit/everturn/tools/web/test_bad_addresses.py. A test is a row: it plays all cases, and names those
+that fail.
 """
 
 import asyncio
@@ -17,9 +19,11 @@ import pytest
 from bad_input.cases import ARTIFACT, BASE, CONVERSATION, SIGNAL, TURN, Refusal
 from bad_input.ids import ID_PLACES, ODD_IDS, ODD_IN_BODIES, ODD_SCOPES, PREFIXES, RNS, escaped, odd_id
 from bad_input.json_bodies import JSON_BODIES, MILLION_KEYS, SMALL_BYTES
+from bad_input.playing import play
 from bad_input.raw_http import RAW_HTTP, SILENT_HTTP
 from bad_input.sockets import ANSWERS, EARLY_ENDS, ENDS, FOREIGN, REFUSED_JOINS, Frame
 from bad_input.texts import FILE_NAMES, REFUSED_TEXTS, TITLES, VERBATIM_TEXTS
+from parts.documented import Documented
 from parts.sockets import ROUTE, RawSocket, SocketClient
 from parts.streams import Publisher, open_stream
 
@@ -85,11 +89,10 @@ def check(answer: httpx2.Response, wanted: Refusal, case: object) -> None:
     assert "traceback" not in answer.text.lower()
 
 
-@pytest.fixture
-async def operations(client: httpx2.AsyncClient) -> list[Operation]:
+@pytest.fixture(scope="module")
+def operations(documented: Documented) -> list[Operation]:
     """All that the document offers."""
-    document = (await client.get("/openapi.json")).json()
-    return [(method.upper(), path, it) for path, item in document["paths"].items() for method, it in item.items()]
+    return [(method.upper(), path, it) for path, item in documented.paths.items() for method, it in item.items()]
 
 
 def example(operation: dict[str, Any]) -> Any:
@@ -110,16 +113,18 @@ async def socket(ingress: Any) -> AsyncIterator[SocketClient]:
 # JSON and HTTP
 
 
-@pytest.mark.parametrize("case", JSON_BODIES)
 async def test_a_body_that_cannot_be_meant_has_one_answer_everywhere(
-    client: httpx2.AsyncClient, untouched: None, operations: list[Operation], case: str
+    client: httpx2.AsyncClient, untouched: None, operations: list[Operation]
 ) -> None:
-    raw, wanted = JSON_BODIES[case]
     asked = [(method, path.format(**IDS)) for method, path, it in operations if example(it) is not None]
     assert len(asked) >= 12
 
-    for method, path in asked:
-        check(await client.request(method, path, content=raw, headers=JSON), wanted, (method, path))
+    async def ask(case: str) -> None:
+        raw, wanted = JSON_BODIES[case]
+        for method, path in asked:
+            check(await client.request(method, path, content=raw, headers=JSON), wanted, (method, path))
+
+    await play(JSON_BODIES, ask)
 
 
 async def test_a_million_keys_are_refused_by_the_cap_or_by_their_number(
@@ -153,52 +158,61 @@ async def ask_raw(ingress: Any, raw: bytes, *, end: bool = False) -> bytes:
         writer.close()
 
 
-@pytest.mark.parametrize("case", RAW_HTTP)
-async def test_broken_http_has_one_answer(ingress: Any, untouched: None, case: str) -> None:
-    raw, wanted = RAW_HTTP[case]
+async def test_broken_http_has_one_answer(ingress: Any, untouched: None, documented: Documented) -> None:
+    async def ask(case: str) -> None:
+        raw, wanted = RAW_HTTP[case]
+        answer = await ask_raw(ingress, raw)
+        head, _, body = answer.partition(b"\r\n\r\n")
+        told = json.loads(body)
+        assert (int(head.split()[1]), told["status"]) == (wanted.status, wanted.status), answer
+        assert told["type"] == f"urn:everturn:problem:{wanted.kind}"
+        assert b"content-type: application/problem+json" in head.lower()
+        if raw.startswith(b"POST "):
+            documented.check("POST", f"{BASE}/new/messages", wanted.status)
 
-    answer = await ask_raw(ingress, raw)
-
-    head, _, body = answer.partition(b"\r\n\r\n")
-    told = json.loads(body)
-    assert (int(head.split()[1]), told["status"]) == (wanted.status, wanted.status), answer
-    assert told["type"] == f"urn:everturn:problem:{wanted.kind}"
-    assert b"content-type: application/problem+json" in head.lower()
+    await play(RAW_HTTP, ask)
 
 
-@pytest.mark.parametrize("case", SILENT_HTTP)
-async def test_a_client_that_goes_in_the_middle_leaves_nothing(ingress: Any, untouched: None, case: str) -> None:
-    assert await ask_raw(ingress, SILENT_HTTP[case], end=True) == b""
+async def test_a_client_that_goes_in_the_middle_leaves_nothing(ingress: Any, untouched: None) -> None:
+    async def ask(case: str) -> None:
+        assert await ask_raw(ingress, SILENT_HTTP[case], end=True) == b""
+
+    await play(SILENT_HTTP, ask)
 
 
 # Ids
 
 
-@pytest.mark.parametrize("case", ODD_IDS)
 async def test_an_odd_id_in_a_path_is_the_same_404_on_every_route(
-    client: httpx2.AsyncClient, untouched: None, operations: list[Operation], case: str
+    client: httpx2.AsyncClient, untouched: None, operations: list[Operation]
 ) -> None:
-    told: set[str] = set()
+    places = [(*each, name) for each in operations for name in PREFIXES if f"{{{name}}}" in each[1]]
 
-    for method, path, it in operations:
-        for name in (name for name in PREFIXES if f"{{{name}}}" in path):
+    async def ask(case: str) -> None:
+        told: set[str] = set()
+        for method, path, it, name in places:
             odd = {name: escaped(odd_id(case, PREFIXES[name]))}
             answer = await client.request(method, path.format(**IDS | odd), json=example(it) or {})
             check(answer, Refusal(404, "not-found"), (method, path, name))
             told.add(answer.text)
+        assert len(told) == 1
 
-    assert len(told) == 1
+    await play(ODD_IDS, ask)
 
 
-@pytest.mark.parametrize("case", ODD_SCOPES)
 async def test_what_is_no_tenant_or_project_is_404_on_every_route(
-    client: httpx2.AsyncClient, untouched: None, operations: list[Operation], case: str
+    client: httpx2.AsyncClient, untouched: None, operations: list[Operation]
 ) -> None:
-    for method, path, it in operations:
-        for name in (name for name in ("tenant", "project") if f"{{{name}}}" in path and "/guests/" not in path):
+    asked = [each for each in operations if "/guests/" not in each[1]]
+    places = [(*each, name) for each in asked for name in ("tenant", "project") if f"{{{name}}}" in each[1]]
+
+    async def ask(case: str) -> None:
+        for method, path, it, name in places:
             odd = {name: escaped(ODD_SCOPES[case])}
             answer = await client.request(method, path.format(**IDS | odd), json=example(it) or {})
             check(answer, Refusal(404, "not-found"), (method, path, name))
+
+    await play(ODD_SCOPES, ask)
 
 
 @pytest.fixture
@@ -207,18 +221,19 @@ async def own(chat: Any) -> str:
     return (await chat.send("mine"))["conversation_id"]
 
 
-@pytest.mark.parametrize("place", ID_PLACES)
 async def test_an_odd_id_in_a_body_or_query_has_one_answer(
-    client: httpx2.AsyncClient, own: str, untouched: None, place: str
+    client: httpx2.AsyncClient, own: str, untouched: None
 ) -> None:
-    method, path, body, wanted = ID_PLACES[place]
-    prefix = "turn" if "turn" in place or "target" in place else "conv"
+    async def ask(place: str) -> None:
+        method, path, body, wanted = ID_PLACES[place]
+        prefix = "turn" if "turn" in place or "target" in place else "conv"
+        for case in ODD_IN_BODIES:
+            odd = odd_id(case, prefix)
+            url = BASE + path.replace("{own}", own).replace("{odd}", quote(odd, safe=""))
+            filled = None if body is None else _fill(body, own=own, odd=odd)
+            check(await client.request(method, url, json=filled), wanted, case)
 
-    for case in ODD_IN_BODIES:
-        odd = odd_id(case, prefix)
-        url = BASE + path.replace("{own}", own).replace("{odd}", quote(odd, safe=""))
-        filled = None if body is None else _fill(body, own=own, odd=odd)
-        check(await client.request(method, url, json=filled), wanted, case)
+    await play(ID_PLACES, ask)
 
 
 def _fill(value: Any, **texts: str) -> Any:
@@ -233,46 +248,49 @@ def _fill(value: Any, **texts: str) -> Any:
             return value
 
 
-@pytest.mark.parametrize("case", RNS)
-async def test_an_rn_of_nobodys_has_one_answer(client: httpx2.AsyncClient, untouched: None, case: str) -> None:
-    rn, wanted = RNS[case]
+async def test_an_rn_of_nobodys_has_one_answer(client: httpx2.AsyncClient, untouched: None) -> None:
+    async def ask(case: str) -> None:
+        rn, wanted = RNS[case]
+        check(await client.post("/by-rn", json={"rn": rn}), wanted, case)
 
-    check(await client.post("/by-rn", json={"rn": rn}), wanted, case)
+    await play(RNS, ask)
 
 
 # Messages
 
 
-@pytest.mark.parametrize("case", REFUSED_TEXTS)
-async def test_a_text_that_is_not_taken_has_one_answer(
-    client: httpx2.AsyncClient, own: str, untouched: None, case: str
-) -> None:
-    text, wanted = REFUSED_TEXTS[case]
-    body = json.dumps({"text": text})
-    signal = json.dumps({"kind": "followup", "text": text})
-    parts = {"message": (None, body, "application/json")}
+async def test_a_text_that_is_not_taken_has_one_answer(client: httpx2.AsyncClient, own: str, untouched: None) -> None:
+    async def ask(case: str) -> None:
+        text, wanted = REFUSED_TEXTS[case]
+        body = json.dumps({"text": text})
+        signal = json.dumps({"kind": "followup", "text": text})
+        for url, sent in (
+            (f"{BASE}/new/messages", body),
+            (f"{BASE}/{own}/messages", body),
+            (f"{BASE}/{own}/signals", signal),
+        ):
+            check(await client.post(url, content=sent, headers=JSON), wanted, url)
+        parts = {"message": (None, body, "application/json")}
+        check(await client.post(f"{BASE}/new/messages", files=parts), wanted, "multipart")
 
-    for url, sent in (
-        (f"{BASE}/new/messages", body),
-        (f"{BASE}/{own}/messages", body),
-        (f"{BASE}/{own}/signals", signal),
-    ):
-        check(await client.post(url, content=sent, headers=JSON), wanted, url)
-    check(await client.post(f"{BASE}/new/messages", files=parts), wanted, "multipart")
+    # One at a time: a few of the largest would fill what one user may hold.
+    await play(REFUSED_TEXTS, ask, at_once=1)
 
 
-@pytest.mark.parametrize("case", VERBATIM_TEXTS)
-async def test_a_text_is_kept_and_given_back_as_it_was_sent(chat: Any, client: httpx2.AsyncClient, case: str) -> None:
-    text = VERBATIM_TEXTS[case]
+async def test_a_text_is_kept_and_given_back_as_it_was_sent(chat: Any, client: httpx2.AsyncClient) -> None:
+    async def ask(case: str) -> None:
+        text = VERBATIM_TEXTS[case]
+        conversation = (await chat.send(text))["conversation_id"]
+        steered = await chat.send(text, conversation, kind="steer")
+        (turn,) = (await chat.state(conversation))["turns"]
+        signal = await client.get(f"{BASE}/{conversation}/signals/{steered['signal_id']}")
+        exported = (await client.get(f"{BASE}/{conversation}/export")).content
+        assert turn["text"] == text and signal.json()["signal"]["text"] == text
+        assert all(json.loads(line) for line in exported.split(b"\n") if line)
 
-    conversation = (await chat.send(text))["conversation_id"]
-    steered = await chat.send(text, conversation, kind="steer")
-
-    (turn,) = (await chat.state(conversation))["turns"]
-    signal = await client.get(f"{BASE}/{conversation}/signals/{steered['signal_id']}")
-    exported = (await client.get(f"{BASE}/{conversation}/export")).content
-    assert (turn["text"], signal.json()["signal"]["text"]) == (text, text)
-    assert all(json.loads(line) for line in exported.split(b"\n") if line)
+    large = {case for case, text in VERBATIM_TEXTS.items() if len(text) > 50_000}
+    await play(large, ask, at_once=1)
+    await play(VERBATIM_TEXTS.keys() - large, ask)
 
 
 @pytest.mark.parametrize("view", ["native", "steps"])
@@ -304,41 +322,41 @@ async def test_no_text_breaks_the_frames_of_a_stream(
 # Names
 
 
-@pytest.mark.parametrize("case", FILE_NAMES)
 async def test_a_file_has_one_clean_name_wherever_it_came_from(
-    client: httpx2.AsyncClient, chat: Any, socket: Any, ingress_env: dict[str, str], case: str
+    client: httpx2.AsyncClient, chat: Any, socket: Any, ingress_env: dict[str, str]
 ) -> None:
-    raw, kept = FILE_NAMES[case]
-    data = f"words of {case}\n".encode()
-    inline = {"filename": raw, "mime": "text/plain", "data_base64": base64.b64encode(data).decode()}
-    file = {"filename": raw, "mime": "text/plain", "data": data}
+    async def ask(case: str) -> None:
+        raw, kept = FILE_NAMES[case]
+        data = f"words of {case}\n".encode()
+        inline = {"filename": raw, "mime": "text/plain", "data_base64": base64.b64encode(data).decode()}
+        file = {"filename": raw, "mime": "text/plain", "data": data}
+        sent = [(await chat.send("see", attachments=[inline]))["conversation_id"]]
+        answer = await socket.call("chat_message", {"conversation_id": "new", "text": "see", "files": [file]})
+        sent.append(answer["body"]["conversation_id"])
+        for conversation in sent:
+            (item,) = (await chat.state(conversation))["turns"][0]["attachments"]
+            got = await client.get(item["url"], params={"download": "1"})
+            assert (item["filename"], got.content) == (kept, data)
+            assert got.headers["content-disposition"].startswith('attachment; filename="')
+            assert (await client.post("/by-rn", json={"rn": item["rn"]})).json()["filename"] == kept
+        # No part of a name reaches the store.
+        assert not any("txt" in str(path) or path.name == kept for path in list_objects(ingress_env))
 
-    sent = [(await chat.send("see", attachments=[inline]))["conversation_id"]]
-    answer = await socket.call("chat_message", {"conversation_id": "new", "text": "see", "files": [file]})
-    sent.append(answer["body"]["conversation_id"])
-
-    for conversation in sent:
-        (item,) = (await chat.state(conversation))["turns"][0]["attachments"]
-        got = await client.get(item["url"], params={"download": "1"})
-        assert (item["filename"], got.content) == (kept, data)
-        assert got.headers["content-disposition"].startswith('attachment; filename="')
-        assert (await client.post("/by-rn", json={"rn": item["rn"]})).json()["filename"] == kept
-    # No part of a name reaches the store.
-    assert not any("txt" in str(path) or path.name == kept for path in list_objects(ingress_env))
+    await play(FILE_NAMES, ask)
 
 
-@pytest.mark.parametrize("case", TITLES)
-async def test_a_title_is_one_line_in_one_form_or_refused(client: httpx2.AsyncClient, case: str) -> None:
-    title, kept = TITLES[case]
+async def test_a_title_is_one_line_in_one_form_or_refused(client: httpx2.AsyncClient) -> None:
+    async def ask(case: str) -> None:
+        title, kept = TITLES[case]
+        made = await client.post(BASE, json={"title": title})
+        if kept is None:
+            check(made, Refusal(422, "unprocessable"), case)
+            return
+        assert (made.status_code, made.json()["title"]) == (201, kept)
+        found = (await client.get(BASE, params={"q": title, "limit": 100})).json()["items"]
+        assert made.json()["conversation_id"] in [item["conversation_id"] for item in found]
 
-    made = await client.post(BASE, json={"title": title})
-
-    if kept is None:
-        check(made, Refusal(422, "unprocessable"), case)
-        return
-    assert (made.status_code, made.json()["title"]) == (201, kept)
-    found = (await client.get(BASE, params={"q": title, "limit": 100})).json()["items"]
-    assert made.json()["conversation_id"] in [item["conversation_id"] for item in found]
+    await play(TITLES, ask)
 
 
 # Sockets
@@ -433,28 +451,30 @@ def is_utf_8(raw: bytes) -> bool:
     return True
 
 
-@pytest.mark.parametrize("case", ODD_IN_BODIES)
-async def test_an_odd_id_has_the_same_answer_over_a_socket(socket: Any, untouched: None, case: str) -> None:
-    odd = odd_id(case, "conv")
-    calls = [
-        ("conv_status.get", {"conversation_id": odd}),
-        ("conv_subscribe", {"conversation_id": odd}),
-        ("conv_unsubscribe", {"conversation_id": odd}),
-        ("chat_signal", {"conversation_id": odd, "kind": "cancel"}),
-        ("chat_message", {"conversation_id": odd, "text": "a"}),
-    ]
+async def test_an_odd_id_has_the_same_answer_over_a_socket(ingress: Any, untouched: None) -> None:
+    async def ask(case: str) -> None:
+        odd = odd_id(case, "conv")
+        calls = [
+            ("conv_status.get", {"conversation_id": odd}),
+            ("conv_subscribe", {"conversation_id": odd}),
+            ("conv_unsubscribe", {"conversation_id": odd}),
+            ("chat_signal", {"conversation_id": odd, "kind": "cancel"}),
+            ("chat_message", {"conversation_id": odd, "text": "a"}),
+        ]
+        # A socket for each case, because each has only so many calls a second.
+        socket = await SocketClient(ingress.url).connect()
+        for name, payload in calls:
+            answer = await socket.call(name, payload)
+            assert (answer["status"], answer["body"]["type"]) == (404, "urn:everturn:problem:not-found"), (name, answer)
+        await socket.sio.disconnect()
 
-    for name, payload in calls:
-        answer = await socket.call(name, payload)
-        assert (answer["status"], answer["body"]["type"]) == (404, "urn:everturn:problem:not-found"), (name, answer)
+    await play(ODD_IN_BODIES, ask)
 
 
-@pytest.mark.parametrize("case", REFUSED_TEXTS)
-async def test_a_text_that_is_not_taken_has_the_same_answer_over_a_socket(
-    socket: Any, untouched: None, case: str
-) -> None:
-    text, wanted = REFUSED_TEXTS[case]
+async def test_a_text_that_is_not_taken_has_the_same_answer_over_a_socket(socket: Any, untouched: None) -> None:
+    async def ask(case: str) -> None:
+        text, wanted = REFUSED_TEXTS[case]
+        answer = await socket.call("chat_message", {"conversation_id": "new", "text": text})
+        assert (answer["status"], answer["body"]["type"].rpartition(":")[2]) == (wanted.status, wanted.kind)
 
-    answer = await socket.call("chat_message", {"conversation_id": "new", "text": text})
-
-    assert (answer["status"], answer["body"]["type"].rpartition(":")[2]) == (wanted.status, wanted.kind)
+    await play(REFUSED_TEXTS, ask, at_once=1)

@@ -43,6 +43,7 @@ Slots = Annotated[OpenSlots, Depends(download_slots)]
         **problems(410, 416, 502),
         200: _CONTENT,
         206: {**_CONTENT, "description": "The range asked for."},
+        304: {"description": "The file is still what If-None-Match names; there is no body."},
         307: _REDIRECT,
     },
 )

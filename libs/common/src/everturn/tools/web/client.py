@@ -188,4 +188,4 @@ def _content_type(headers: Mapping[str, str]) -> tuple[str, str | None]:
 
 
 def _port_of(parts: SplitResult) -> int:
-    return parts.port or _DEFAULT_PORTS.get(parts.scheme.lower(), 0)
+    return _DEFAULT_PORTS.get(parts.scheme.lower(), 0) if parts.port is None else parts.port

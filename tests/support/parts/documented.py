@@ -1,0 +1,37 @@
+"""What the OpenAPI document says of an answer: a status that it does not name is a mistake of the one or the other."""
+
+import re
+from typing import Any
+
+import httpx2
+
+
+class Documented:
+    """The operations of a document, and whether their answers are told there."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.paths: dict[str, Any] = document["paths"]
+        # The most particular first: `/fetch` before `/{conversation_id}`.
+        templates = sorted(self.paths, key=lambda path: path.count("{"))
+        self._patterns = [(_read_template(path), path) for path in templates]
+
+    def check(self, method: str, path: str, status: int) -> None:
+        """Raises AssertionError for an answer that the document does not name."""
+        template = next((it for pattern, it in self._patterns if pattern.fullmatch(path)), None)
+        operation = self.paths[template].get(method.lower()) if template else None
+        if operation is None:
+            return
+        told = set(operation["responses"])
+        assert str(status) in told, f"{method} {template} answered {status}, and the document tells {sorted(told)}"
+
+    async def check_response(self, response: httpx2.Response) -> None:
+        """The same as a hook of a client."""
+        request = response.request
+        self.check(request.method, request.url.raw_path.decode().partition("?")[0], response.status_code)
+
+
+def _read_template(path: str) -> re.Pattern[str]:
+    return re.compile("".join("[^/]+" if part.startswith("{") else re.escape(part) for part in _PARTS.split(path)))
+
+
+_PARTS = re.compile(r"(\{[^}]+\})")
