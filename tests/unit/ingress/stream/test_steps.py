@@ -2,10 +2,15 @@
 
 import json
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
+from everturn.model.conversations import ConversationState
 from everturn.model.problems import problem
 from everturn.model.turns import TurnUsage
+from everturn.testing.runs.asking_stories import AskingStory
+from everturn.testing.stories import PROJECT, TENANT
+from everturn.timeline.conversation_state import build_state
 from everturn.wire.events import (
     AnyEvent,
     ChatApproval,
@@ -20,6 +25,7 @@ from everturn.wire.events import (
     ConvStatus,
     Envelope,
     ServerShutdown,
+    StreamSnapshot,
     encode_envelope,
 )
 from everturn.wire.views import ApprovalView, StepView, TextView, TurnView
@@ -117,6 +123,20 @@ def test_a_question_and_its_answer_are_told_live_and_after_a_rewind() -> None:
     assert phase == {"phase": "waiting", "position": None}
     assert (settled["state"], settled["reason"]) == ("denied", "Not today.")
     assert again == pending
+
+
+def test_who_comes_to_a_conversation_that_waits_is_told_the_question_and_that_it_waits() -> None:
+    story = AskingStory()
+    story.start_turn("Send it")
+    story.start_round()
+    story.ask(story.add_call("mail.send", {}), "mail.send", {"to": "ann"})
+    story.commit()
+    waiting = replace(story.page, conversation=replace(story.conversation, state=ConversationState.WAITING))
+
+    shown = show(StreamSnapshot(state=build_state(waiting, tenant=TENANT, project=PROJECT)))
+
+    assert [event for event, _ in shown] == ["reset", "turn", "step", "approval", "phase"]
+    assert (shown[3][1]["state"], shown[4][1]["phase"]) == ("pending", "waiting")
 
 
 def test_turn_phase_and_injection_are_told() -> None:

@@ -94,6 +94,8 @@ class StepsProjector:
                 yield "reset", {"turn_id": None}
                 for turn in state.turns:
                     yield from _project_turn(turn)
+                if state.conversation.state == "waiting":
+                    yield "phase", {"phase": "waiting", "position": None}
             case events.ServerShutdown(retry_ms=retry_ms):
                 yield "server_shutdown", {"retry_ms": retry_ms}
             case _:
