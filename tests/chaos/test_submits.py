@@ -1,4 +1,7 @@
-"""F11 and F12: the same submit many times, two messages at once, cancels against steers; all over two ingresses."""
+"""F11 and F12: the same submit many times, two messages at once, cancels against steers; all over two ingresses.
+
+And an export and an erasure, which meet a turn that runs.
+"""
 
 import asyncio
 import uuid
@@ -6,10 +9,18 @@ from typing import Any
 
 import httpx2
 import pytest
+from redis import Redis
+from stages.leftovers import check_nothing_left
 
+from everturn.errors import EverturnError
+from everturn.timeline.export_check import check_export
 from everturn_client.errors import ProblemError
+from everturn_local.servers.databases import DATABASE
+from everturn_local.supervision.platform import Platform
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+TABLES = ("turn", "block", "signal", "artifact", "source", "tool_effect", "usage_event", "snippet", "lease")
 
 
 def messages_url(stage: Any, n: int, conversation: str = "new") -> str:
@@ -76,3 +87,48 @@ async def test_whatever_is_said_at_once_with_a_cancel_the_turn_is_cancelled_once
     assert sum(not isinstance(each, Exception) for each in told) >= 1
     await stage.check_history(sent.conversation_id, *watchers)
     await stage.close()
+
+
+async def test_a_conversation_exported_and_erased_in_the_middle_of_a_turn_is_whole_first_and_gone_then(
+    stage: Any,
+) -> None:
+    sent = await stage.clients[0].send_message("new", "script:slow please")
+    watcher = stage.watch(sent.conversation_id)
+    await watcher.wait_text(sent.turn_id, "answer")
+    url = f"{stage.clients[1].base_url}/conversations/default/default/{sent.conversation_id}"
+
+    async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
+        exported = await http.get(f"{url}/export")
+        erased = await http.delete(url)
+        again = await http.get(f"{url}/export")
+
+    report = check_export(exported.content.splitlines(keepends=True))
+    assert (report.conversation_id, erased.status_code, again.status_code) == (sent.conversation_id, 200, 404)
+    with pytest.raises(EverturnError):
+        await watcher.wait_ended(sent.turn_id)
+    await stage.close()
+    await check_nothing_left(stage.platform, sent.conversation_id)
+    assert await find_remains(stage.platform, sent.conversation_id) == []
+
+
+async def find_remains(platform: Platform, conversation_id: str) -> list[str]:
+    """What there still is some seconds after the erasure: the turn's worker clears up what it wrote meanwhile.
+
+    An empty stream stays for an hour, which refuses who still publishes.
+    """
+    remains: list[str] = []
+    for _ in range(200):
+        counts = [
+            platform.postgres.run_sql(
+                f"SELECT count(*) FROM {table} WHERE conversation_id = '{conversation_id}'", database=DATABASE
+            ).strip()
+            for table in TABLES
+        ]
+        remains = [table for table, count in zip(TABLES, counts, strict=True) if count != "0"]
+        remains += [str(found) for found in platform.home.objects.rglob(f"*{conversation_id}*/*")]
+        with Redis.from_url(platform.redis.url) as redis:
+            remains += ["events"] if redis.xlen(f"events:{{{conversation_id}}}") else []
+        if not remains:
+            break
+        await asyncio.sleep(0.1)
+    return remains

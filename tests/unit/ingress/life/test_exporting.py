@@ -65,3 +65,4 @@ async def test_a_conversation_that_is_erased_meanwhile_does_not_look_whole() -> 
     pieces = await export(OneRowPages(erased_at=2))
 
     assert b'"line":"broken"' in pieces[-1]
+    assert b"erased while it was exported" in pieces[-1]

@@ -31,6 +31,9 @@ class ExportService:
         try:
             async for piece in self._render_rows(principal, header, writer):
                 yield piece
+        except _Erased as erased:
+            yield writer.render(BrokenLine(detail=str(erased)))
+            return
         except EverturnError as error:
             _log.warning("export broke off", conversation_id=header.conversation_id, error=str(error))
             yield writer.render(BrokenLine(detail="The rows could not be read. Try again."))
