@@ -67,6 +67,8 @@ class StreamResponse(EventStreamResponse):
 
 @router.get(
     "/{conversation_id}/events",
+    # Said here, because the class takes none.
+    status_code=200,
     response_class=EventStreamResponse,
     responses={**problems(429), 200: _STREAM},
     openapi_extra={"security": [{"bearer": []}, {"ticket": []}, {}]},
