@@ -23,6 +23,9 @@ from bad_input.playing import play
 from bad_input.raw_http import RAW_HTTP, SILENT_HTTP
 from bad_input.sockets import ANSWERS, EARLY_ENDS, ENDS, FOREIGN, REFUSED_JOINS, Frame
 from bad_input.texts import FILE_NAMES, REFUSED_TEXTS, TITLES, VERBATIM_TEXTS
+from bad_input.tokens import AUDIENCE, BAD_TOKENS, FOREIGN_PAGES, ISSUER, PROJECT, TENANT, Keys, signed
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from parts.documented import Documented
 from parts.sockets import ROUTE, RawSocket, SocketClient
 from parts.streams import Publisher, open_stream
@@ -478,3 +481,94 @@ async def test_a_text_that_is_not_taken_has_the_same_answer_over_a_socket(socket
         assert (answer["status"], answer["body"]["type"].rpartition(":")[2]) == (wanted.status, wanted.kind)
 
     await play(REFUSED_TEXTS, ask, at_once=1)
+
+
+# Credentials
+
+
+@pytest.fixture(scope="module")
+def keys() -> Keys:
+    issuer, forger = (generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
+    pem = issuer.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    return Keys(issuer, pem, forger)
+
+
+@pytest.fixture(scope="module")
+def production(start_ingress: Any, keys: Keys) -> Any:
+    return start_ingress(
+        EVERTURN_MODE="production",
+        AUTH_ISSUER=ISSUER,
+        AUTH_AUDIENCE=AUDIENCE,
+        AUTH_PUBLIC_KEY=keys.public_pem,
+        ALLOWED_ORIGINS="https://chat.example",
+        ANONYMOUS="1",
+        RATE_LIMITS_WRITES="off",
+        BAD_CREDENTIALS="off",
+    )
+
+
+@pytest.fixture
+async def stranger(production: Any, documented: Documented) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client outside development; the process lives on without an error."""
+    pid, hooks = production.process.pid, {"response": [documented.check_response]}
+    async with httpx2.AsyncClient(base_url=production.url, timeout=20, event_hooks=hooks) as http:
+        yield http
+        assert "ingress_unhandled_errors_total 0.0" in (await http.get("/metrics")).text
+    assert production.alive() and production.process.pid == pid
+
+
+async def test_a_credential_that_is_none_is_refused_in_a_header_as_a_ticket_and_over_a_socket(
+    production: Any, stranger: httpx2.AsyncClient, keys: Keys, untouched: None
+) -> None:
+    base = f"/conversations/{TENANT}/{PROJECT}"
+    good = {"Authorization": f"Bearer {signed(keys)}"}
+    assert (await stranger.get(base, headers=good)).status_code == 200
+    refusal = Refusal(401, "unauthorized")
+
+    async def ask(case: str) -> None:
+        token = BAD_TOKENS[case](keys)
+        header = {"Authorization": f"Bearer {token}"}
+        check(await stranger.get(base, headers=header), refusal, "header")
+        check(await stranger.post(base, json={"title": "stored by mistake"}, headers=header), refusal, "write")
+        events = f"{base}/{CONVERSATION}/events"
+        check(await stranger.get(events, params={"ticket": token}), refusal, "ticket")
+        check(await stranger.get(events, params={"ticket": token}, headers=good), refusal, "ticket beside a header")
+        told = await SocketClient(production.url).refused(token=token, tenant=TENANT, project=PROJECT)
+        assert (told["status"], told["type"].rpartition(":")[2]) == (401, "unauthorized"), told
+
+    await play(BAD_TOKENS, ask)
+
+
+async def test_a_ticket_opens_nothing_but_the_stream_it_is_for_however_often_it_is_shown(
+    production: Any, stranger: httpx2.AsyncClient, keys: Keys
+) -> None:
+    base, good = f"/conversations/{TENANT}/{PROJECT}", {"Authorization": f"Bearer {signed(keys)}"}
+    made = [(await stranger.post(base, json={"title": "t"}, headers=good)).json() for _ in range(2)]
+    own, other = (f"{base}/{each['conversation_id']}" for each in made)
+    ticket = (await stranger.post(f"{own}/ticket", headers=good)).json()["ticket"]
+    refusal = Refusal(401, "unauthorized")
+
+    for _ in range(2):
+        check(await stranger.get(f"{other}/events", params={"ticket": ticket}), refusal, "another stream")
+        check(await stranger.get(own, params={"ticket": ticket}), refusal, "the conversation itself")
+        check(await stranger.get(own, headers={"Authorization": f"Bearer {ticket}"}), refusal, "as a token")
+        told = await SocketClient(production.url).refused(token=ticket, tenant=TENANT, project=PROJECT)
+        assert told["status"] == 401
+
+
+async def test_a_foreign_page_writes_nothing_also_with_a_good_credential(
+    production: Any, stranger: httpx2.AsyncClient, keys: Keys, untouched: None
+) -> None:
+    good, forbidden = signed(keys), Refusal(403, "forbidden")
+    url = f"/conversations/{TENANT}/{PROJECT}/new/messages"
+
+    async def ask(case: str) -> None:
+        headers = {"Content-Type": "application/json"} | FOREIGN_PAGES[case]
+        for more in ({}, {"Authorization": f"Bearer {good}"}):
+            answer = await stranger.post(url, content=b'{"text":"stored by mistake"}', headers=headers | more)
+            check(answer, forbidden, sorted(more))
+        origin = {"Origin": headers["Origin"]}
+        told = await SocketClient(production.url).refused(headers=origin, token=good, tenant=TENANT, project=PROJECT)
+        assert told["status"] == 403
+
+    await play(FOREIGN_PAGES, ask)
