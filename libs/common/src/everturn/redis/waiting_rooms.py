@@ -1,4 +1,4 @@
-"""Waiting rooms in Redis: one sorted set for each, of places by the time told, and one for each caller in it."""
+"""Waiting rooms in Redis: a sorted set for each, of places by the time told, and one for each caller, with passes."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ from everturn.model.limits.waiting_room import (
     MAX_WAIT_US,
     NEAR_US,
     OVER_ROOM,
+    PASS,
     PLACES_EACH,
     SLACK_US,
     UNNAMED,
@@ -30,7 +31,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local function text(n) return string.format('%.0f', n) end
 local function forget(name)
-  redis.call('ZREM', mine, name)
+  redis.call('ZREM', mine, name, '{PASS}' .. name)
   redis.call('ZREM', room, caller .. ':' .. name)
 end
 local function tell(at)
@@ -61,11 +62,12 @@ else
     if not told_at and string.sub(own[n], 1, 1) == '{UNNAMED}' then name, told_at = own[n], tonumber(own[n + 1]) end
   end
 end
-local due = told_at and told_at <= now + {SLACK_US}
+local pass_at = tonumber(redis.call('ZSCORE', mine, '{PASS}' .. name) or nil)
+local due = (told_at and told_at <= now + {SLACK_US}) or (pass_at and pass_at <= now + {SLACK_US})
 local near = redis.call('ZCOUNT', room, '-inf', text(now + {NEAR_US}))
 local admitted = depth + near < most or (due and depth < math.floor(most * {OVER_ROOM}))
 if told_at and request ~= '' and not (admitted or due) then return {{0, text(told_at - now)}} end
-if told_at and (due or request ~= '') then forget(name) end
+if due or request ~= '' then forget(name) end
 if admitted then return {{1, '0'}} end
 local apart = math.floor(interval * {LATER})
 local last = redis.call('ZREVRANGE', room, 0, 0, 'WITHSCORES')
@@ -73,8 +75,10 @@ local at = math.max(now + math.max(1, depth + 1 - most) * apart, (tonumber(last[
 return tell(math.min(at, now + longest))
 """
 _KEEP = f"""{_ROOM}
-forget(request)
-return tell(now + math.min(tonumber(ARGV[3]), longest))
+if request ~= '' and redis.call('ZCARD', mine) < each then
+  redis.call('ZADD', mine, text(now + math.min(tonumber(ARGV[3]), longest)), '{PASS}' .. request)
+  redis.call('PEXPIRE', mine, math.ceil((longest + grace) / 1000))
+end
 """
 
 
@@ -86,8 +90,8 @@ class RedisWaitingRooms:
         self._keep: Any = client.register_script(_KEEP)
 
     async def enter(self, room: str, visitor: Visitor, load: RoomLoad) -> Entry:
-        admitted, wait_us = await self._run(self._enter, room, visitor, load.depth, load.room, load.interval_us)
-        return Entry(bool(admitted), int(wait_us) / SECOND_US)
+        admitted, told = await self._run(self._enter, room, visitor, load.depth, load.room, load.interval_us)
+        return Entry(bool(admitted), int(told) / SECOND_US)
 
     async def keep(self, room: str, visitor: Visitor, wait_s: float) -> None:
         await self._run(self._keep, room, visitor, int(wait_s * SECOND_US))

@@ -1,6 +1,8 @@
 """Backpressure from the queue's depth and the workers that are there; every refusal says when to come back."""
 
+import heapq
 import math
+import random
 from typing import Any
 
 import pytest
@@ -21,12 +23,13 @@ from ingress.admission.queue.gate import QueueCaps, WorkGate
 from ingress.errors import ProblemError
 
 ME = Principal("t", "p", "me")
+CAPS = QueueCaps(total=100, unattended=20, tenant=40)
 
 
 class World:
-    """A gate before a queue of a given depth; 100 turns may wait, 20 unattended, 40 of a tenant."""
+    """A gate before a queue of a given depth. If nothing is said 100 turns may wait, 20 unattended, 40 of a tenant."""
 
-    def __init__(self, waiting: int = 0, of_tenant: int = 0) -> None:
+    def __init__(self, waiting: int = 0, of_tenant: int = 0, *, caps: QueueCaps = CAPS) -> None:
         self.depth: QueueDepth | None = QueueDepth(waiting, of_tenant, 2)
         self.counted = 0
         self.clock = FixedClock()
@@ -40,7 +43,7 @@ class World:
             queue=world,
             rooms=self.rooms,
             fleet=FleetWatch(self.presences, monotonic=self.clock.monotonic),
-            caps=QueueCaps(total=100, unattended=20, tenant=40),
+            caps=caps,
             metrics=self.metrics,
             monotonic=self.clock.monotonic,
         )
@@ -196,12 +199,12 @@ async def test_a_new_request_of_the_same_user_takes_no_place_of_another() -> Non
     await world.gate.admit(ME, told, new_work=True)
 
 
-async def test_who_passes_its_tenants_room_and_finds_no_room_at_all_has_both_places_when_told() -> None:
+async def test_who_passes_its_tenants_room_and_finds_no_room_at_all_is_let_in_by_both_when_told() -> None:
     world = await World(waiting=80, of_tenant=40).attend()
     key = IdempotencyKey("POST /m", "k", "h")
     _, wait_s = await world.refuse(key=key)
     world.clock.advance(wait_s)
-    world.depth = QueueDepth(110, 40, 2)
+    world.depth = QueueDepth(130, 40, 2)
     status, wait_s = await world.refuse(key=key)
     world.clock.advance(wait_s)
 
@@ -210,3 +213,72 @@ async def test_who_passes_its_tenants_room_and_finds_no_room_at_all_has_both_pla
     await world.gate.admit(ME, key, new_work=True)
 
     assert (status, other[0]) == (503, 429)
+
+
+class Rush:
+    """Clients of several tenants before one queue, of which ten slots take turns of five seconds, evenly on average."""
+
+    def __init__(self, seed: int, tenants: int, caps: QueueCaps) -> None:
+        self.rng = random.Random(seed)
+        self.world = World(caps=caps)
+        self.waiting = [0] * tenants
+        self.returned = self.let_in = 0
+        self._next_end_s = 0.0
+
+    async def run(self, clients: int, over_s: float) -> None:
+        """Each comes once, and again whenever it was told."""
+        await self.world.attend()
+        calls = [(self.rng.random() * over_s, n, False) for n in range(clients)]
+        heapq.heapify(calls)
+        while calls:
+            at_s, n, again = heapq.heappop(calls)
+            self._drain(at_s)
+            wait_s = await self._ask(n, at_s)
+            self.returned += again
+            self.let_in += again and wait_s is None
+            if wait_s is not None:
+                heapq.heappush(calls, (at_s + wait_s, n, True))
+
+    async def _ask(self, n: int, at_s: float) -> int | None:
+        world, tenant = self.world, n % len(self.waiting)
+        world.clock.advance(at_s - world.clock.monotonic())
+        world.depth = QueueDepth(sum(self.waiting), self.waiting[tenant], max(1, sum(map(bool, self.waiting))))
+        try:
+            key = IdempotencyKey("POST /m", str(n), "h")
+            admission = await world.gate.admit(Principal(f"t{tenant}", "p", f"u{n % 12}"), key, new_work=True)
+        except ProblemError as refused:
+            return int((refused.headers or {})["Retry-After"])
+        admission.leave()
+        self.waiting[tenant] += 1
+        return None
+
+    def _drain(self, now_s: float) -> None:
+        while any(self.waiting) and self._next_end_s <= now_s:
+            self.waiting[self.rng.choice([t for t, waiting in enumerate(self.waiting) if waiting])] -= 1
+            self._next_end_s += self.rng.expovariate(2.0)
+        self._next_end_s = max(self._next_end_s, now_s) if not any(self.waiting) else self._next_end_s
+
+
+async def test_who_is_told_by_its_tenants_room_is_let_in_by_the_full_room_of_all_too() -> None:
+    world = await World(waiting=100, of_tenant=40).attend()
+    key = IdempotencyKey("POST /m", "k", "h")
+    status, wait_s = await world.refuse(key=key)
+    world.clock.advance(wait_s)
+
+    await world.gate.admit(ME, key, new_work=True)
+
+    assert status == 429
+
+
+@pytest.mark.parametrize(("tenants", "of_tenant"), [(2, 40), (2, 60), (4, 40)])
+async def test_through_a_tenants_room_and_the_room_of_all_at_least_95_of_100_come_when_told(
+    tenants: int, of_tenant: int
+) -> None:
+    rushes = [Rush(seed, tenants, QueueCaps(80, 80, of_tenant)) for seed in range(4)]
+
+    for rush in rushes:
+        await rush.run(clients=240, over_s=20)
+
+    returned = sum(rush.returned for rush in rushes)
+    assert returned >= 200
+    assert sum(rush.let_in for rush in rushes) >= 0.95 * returned

@@ -35,6 +35,8 @@ def most_of(room: int) -> int:
 
 UNNAMED: Final = "-"
 """Begins the places of requests without a name; no hash has it."""
+PASS: Final = "+"  # noqa: S105 - opens no door but this
+"""Begins the passes: what another room told. Who comes then is let in as from a place, but nothing is kept free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Entry:
 
 
 Place = tuple[str, str]
-"""A caller, and the name of its place."""
+"""A caller, and the name of its place or pass."""
 Told = Mapping[Place, int]
 """Who was told when."""
 
@@ -73,36 +75,43 @@ def enter_room(told: Told, visitor: Visitor, load: RoomLoad, now_us: int) -> tup
     kept = _drop_late(told, now_us)
     own = _own(kept, visitor.caller)
     name = visitor.request or min((name for name in own if name.startswith(UNNAMED)), key=own.__getitem__, default="")
-    due = name in own and own[name] <= now_us + SLACK_US
-    near = sum(at <= now_us + NEAR_US for at in kept.values())
+    due = any(own[at] <= now_us + SLACK_US for at in (name, PASS + name) if at in own)
+    near = sum(at <= now_us + NEAR_US and name[0] != PASS for (_, name), at in kept.items())
     admitted = load.depth + near < load.room or (due and load.depth < most_of(load.room))
     if name in own and visitor.request and not (admitted or due):
         return kept, Entry(False, (own[name] - now_us) / SECOND_US)
     # What has no name and comes early may be another request than the one that was told this time.
-    if name in own and (due or visitor.request):
-        del kept[visitor.caller, name], own[name]
+    if due or visitor.request:
+        kept.pop((visitor.caller, name), None)
+        kept.pop((visitor.caller, PASS + name), None)
     if admitted:
         return kept, Entry(True)
     apart_us = int(load.interval_us * LATER)
-    at = max(now_us + max(1, load.depth + 1 - load.room) * apart_us, max(kept.values(), default=0) + apart_us)
+    at = max(now_us + max(1, load.depth + 1 - load.room) * apart_us, max(_places(kept), default=0) + apart_us)
     return _tell(kept, visitor, min(at, now_us + MAX_WAIT_US), now_us)
 
 
-def keep_place(told: Told, visitor: Visitor, wait_us: int, now_us: int) -> Told:
-    """Who was let in here and refused in the next room has its place here again when it comes back from there."""
+def keep_pass(told: Told, visitor: Visitor, wait_us: int, now_us: int) -> Told:
+    """Who was refused in another room is told to come then, and must not be refused in this one. Only for a request
+    with a name."""
     kept = _drop_late(told, now_us)
-    kept.pop((visitor.caller, visitor.request), None)
-    return _tell(kept, visitor, now_us + min(wait_us, MAX_WAIT_US), now_us)[0]
+    if visitor.request and len(_own(kept, visitor.caller)) < PLACES_EACH:
+        kept[visitor.caller, PASS + visitor.request] = now_us + min(wait_us, MAX_WAIT_US)
+    return kept
 
 
 def _tell(kept: dict[Place, int], visitor: Visitor, at_us: int, now_us: int) -> tuple[Told, Entry]:
     own = _own(kept, visitor.caller)
     if len(own) >= PLACES_EACH:
         return kept, Entry(False, (max(own.values()) - now_us) / SECOND_US)
-    if len(kept) >= MAX_PLACES:
+    if len(kept) >= MAX_PLACES and len(_places(kept)) >= MAX_PLACES:
         return kept, Entry(False, MAX_WAIT_US / SECOND_US)
     name = visitor.request or next(free for n in range(PLACES_EACH) if (free := f"{UNNAMED}{n}") not in own)
     return {**kept, (visitor.caller, name): at_us}, Entry(False, (at_us - now_us) / SECOND_US)
+
+
+def _places(told: Told) -> list[int]:
+    return [at for (_, name), at in told.items() if name[0] != PASS]
 
 
 def _drop_late(told: Told, now_us: int) -> dict[Place, int]:

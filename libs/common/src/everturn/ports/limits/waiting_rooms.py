@@ -16,5 +16,5 @@ class WaitingRooms(Protocol):
         ...
 
     async def keep(self, room: str, visitor: Visitor, wait_s: float) -> None:
-        """Who was let in here was refused further on: its place here is due in so many seconds. Raises as `enter`."""
+        """Another room told this visitor to come in so many seconds: then it is let in here too. Raises as `enter`."""
         ...

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from everturn.errors import Unavailable
 from everturn.model.limits.token_bucket import SECOND_US
-from everturn.model.limits.waiting_room import Entry, RoomLoad, Told, Visitor, enter_room, keep_place
+from everturn.model.limits.waiting_room import Entry, RoomLoad, Told, Visitor, enter_room, keep_pass
 
 
 class MemoryWaitingRooms:
@@ -22,7 +22,7 @@ class MemoryWaitingRooms:
         return entry
 
     async def keep(self, room: str, visitor: Visitor, wait_s: float) -> None:
-        self._rooms[room] = keep_place(self._rooms[room], visitor, int(wait_s * SECOND_US), self._now_us())
+        self._rooms[room] = keep_pass(self._rooms[room], visitor, int(wait_s * SECOND_US), self._now_us())
 
     def _now_us(self) -> int:
         if self.down:

@@ -98,24 +98,33 @@ class WaitingRoomsContract:
 
         assert all([(await rooms.enter("r", visitor, full)).admitted for visitor in waiting])
 
-    async def test_who_was_refused_further_on_has_its_place_here_when_it_comes_back(self, rooms: WaitingRooms) -> None:
-        load, visitor = RoomLoad(10, 10, SECOND_US), Visitor("c", "kept")
-        await rooms.enter("r", visitor, RoomLoad(0, 10, SECOND_US))
-        await rooms.keep("r", visitor, 0.3)
-        await rooms.keep("r", Visitor("c"), 0.3)
-        await asyncio.sleep(0.3)
-
-        entries = [await rooms.enter("r", who, load) for who in (visitor, visitor, Visitor("c"), Visitor("c", "new"))]
-
-        assert [entry.admitted for entry in entries] == [True, False, True, False]
-
-    async def test_who_holds_all_it_may_keeps_no_more(self, rooms: WaitingRooms) -> None:
-        for n in range(PLACES_EACH):
-            await rooms.keep("r", Visitor("c", str(n)), 60)
-
-        await rooms.keep("r", Visitor("c", "one more"), 0)
-        await rooms.keep("r", Visitor("c", "0"), 0)
+    async def test_who_was_told_by_another_room_is_let_in_then_and_nothing_was_kept_free(
+        self, rooms: WaitingRooms
+    ) -> None:
+        told, early = Visitor("c", "told"), Visitor("c", "early")
+        await rooms.keep("r", told, 0.1)
+        await rooms.keep("r", early, 60)
+        await rooms.keep("r", Visitor("c"), 0.1)
+        assert (await rooms.enter("r", Visitor("d"), RoomLoad(9, 10, SECOND_US))).admitted
+        await asyncio.sleep(0.1)
 
         load = RoomLoad(10, 10, SECOND_US)
-        assert not (await rooms.enter("r", Visitor("c", "one more"), load)).admitted
+        entries = [await rooms.enter("r", who, load) for who in (early, Visitor("c"), Visitor("c", "new"), told, told)]
+
+        assert [entry.admitted for entry in entries] == [False, False, False, True, False]
+
+    async def test_who_was_told_by_another_room_waits_again_when_this_one_is_far_too_full(
+        self, rooms: WaitingRooms
+    ) -> None:
+        await rooms.keep("r", Visitor("c", "told"), 0)
+
+        assert not (await rooms.enter("r", Visitor("c", "told"), RoomLoad(12, 10, 20 * SECOND_US))).admitted
+        assert not (await rooms.enter("r", Visitor("c", "told"), RoomLoad(10, 10, 20 * SECOND_US))).admitted
+
+    async def test_who_holds_all_it_may_is_passed_no_more(self, rooms: WaitingRooms) -> None:
+        for n in range(PLACES_EACH + 1):
+            await rooms.keep("r", Visitor("c", str(n)), 0)
+
+        load = RoomLoad(10, 10, 20 * SECOND_US)
+        assert not (await rooms.enter("r", Visitor("c", str(PLACES_EACH)), load)).admitted
         assert (await rooms.enter("r", Visitor("c", "0"), load)).admitted

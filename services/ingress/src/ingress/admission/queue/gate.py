@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from everturn.errors import Unavailable
 from everturn.model.identity import Principal, lane_of
 from everturn.model.limits.token_bucket import SECOND_US
-from everturn.model.limits.waiting_room import RoomLoad, Visitor, most_of
+from everturn.model.limits.waiting_room import MAX_WAIT_US, Entry, RoomLoad, Visitor, most_of
 from everturn.ports.doorbells import Doorbells
 from everturn.ports.inbox import IdempotencyKey
 from everturn.ports.limits.queue import Queue, QueueDepth
@@ -94,6 +94,7 @@ class WorkGate:
             # Only the transaction counts what other processes let in a moment ago: the room is as full as it can be.
             full = replace(own, depth=max(own.depth, most_of(own.room)))
             entry = await self._rooms.enter(_room_of(principal), admission.visitor, full)
+            await self._tell_other(ALL, self._total_load(fleet, depth), admission.visitor, entry)
         except Unavailable:
             return 1
         return _whole(entry.wait_s)
@@ -110,21 +111,28 @@ class WorkGate:
         return admission
 
     async def _enter_rooms(self, principal: Principal, visitor: Visitor, fleet: Fleet, depth: QueueDepth) -> None:
-        own = self._tenant_load(fleet, depth)
-        crowded = own.depth >= own.room // 2
-        if crowded:
+        own, total = self._tenant_load(fleet, depth), self._total_load(fleet, depth)
+        if _is_crowded(own):
             entry = await self._rooms.enter(_room_of(principal), visitor, own)
             if not entry.admitted:
+                await self._tell_other(ALL, total, visitor, entry)
                 text = f"{own.depth} turns of this tenant are waiting already."
                 raise self._refused(principal, "tenant", too_many(text, retry_after_s=_whole(entry.wait_s)))
-        room = self._caps.total if fleet.slots else min(self._caps.total, self._caps.unattended)
-        entry = await self._rooms.enter(ALL, visitor, RoomLoad(depth.waiting, room, _interval_us(fleet)))
+        entry = await self._rooms.enter(ALL, visitor, total)
         if not entry.admitted:
-            if crowded:
-                await self._rooms.keep(_room_of(principal), visitor, entry.wait_s)
+            await self._tell_other(_room_of(principal), own, visitor, entry)
             text = f"{depth.waiting} turns are waiting already{'' if fleet.slots else ', and no worker is there'}."
             reason = "queue" if fleet.slots else "unattended"
             raise self._refused(principal, reason, unavailable(text, retry_after_s=_whole(entry.wait_s)))
+
+    async def _tell_other(self, room: str, load: RoomLoad, visitor: Visitor, entry: Entry) -> None:
+        """What one room told holds in the other one too. Whoever is told the longest wait may have no place at all."""
+        if _is_crowded(load) and entry.wait_s < MAX_WAIT_US / SECOND_US:
+            await self._rooms.keep(room, visitor, entry.wait_s)
+
+    def _total_load(self, fleet: Fleet, depth: QueueDepth) -> RoomLoad:
+        room = self._caps.total if fleet.slots else min(self._caps.total, self._caps.unattended)
+        return RoomLoad(depth.waiting, room, _interval_us(fleet))
 
     def _tenant_load(self, fleet: Fleet, depth: QueueDepth) -> RoomLoad:
         # Doorbells of tenants with a full share alternate, so a tenant's queue drains as a part of all.
@@ -170,6 +178,11 @@ def _room_of(principal: Principal) -> str:
 def _visitor(principal: Principal, key: IdempotencyKey | None) -> Visitor:
     caller = hash_key(principal.tenant, principal.project, principal.user_id)
     return Visitor(caller, hash_key(key.route, key.key) if key else "")
+
+
+def _is_crowded(load: RoomLoad) -> bool:
+    """Below half of what may wait nobody is told anything."""
+    return load.depth >= load.room // 2
 
 
 def _interval_us(fleet: Fleet) -> int:
