@@ -13,8 +13,9 @@ from everturn.wire.views import TurnView
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
-EXTRA_ENV = {"LEASE_S": "2", "WORKER_SLOTS": "1"}
-"""One turn at a time: a worker that is to die has no other turn that dies with it."""
+EXTRA_ENV = {"LEASE_S": "4", "WORKER_SLOTS": "1"}
+"""One turn at a time: a worker that is to die has no other turn that dies with it. The lease lasts longer than in the
+other tests, since two workers start at once, and one that can't renew in time counts as one more that died."""
 WORKERS = ("worker-1", "worker-2")
 BORDERS = [
     ("turn.claimed:1", "turn.opened:1"),

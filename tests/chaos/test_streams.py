@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytes
 
 STREAMS = 45
 SILENT = 40
-MAX_SILENT_KIB = 512
-"""What a client that never reads may cost in the process, with room for noise; the promise is half of it."""
+MAX_SILENT_KIB = 200
+"""What a client that never reads may cost in the process. About 45 were measured, with all else that grew meanwhile."""
 
 
 async def follow_all(chaos: Chaos, conversation_ids: list[str], count: int) -> list[Watcher]:
