@@ -12,7 +12,7 @@ revision = "0006"
 down_revision = "0005"
 
 SQL = Path(__file__).parents[1] / "sql"
-SCRIPTS: tuple[str, ...] = ()
+SCRIPTS: tuple[str, ...] = ("orphans",)
 """Files of sql/0006, in the order they run."""
 DEFINER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "due_doorbells": ("everturn_worker",),

@@ -51,6 +51,7 @@ from chat_proc.turn.titling import TitleCalls
 from chat_proc.worker.drain import Worker
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
+from chat_proc.worker.orphans import OrphanSweep
 from chat_proc.worker.pace import Pace
 from chat_proc.worker.presence import PresenceTask
 from chat_proc.worker.readiness import Readiness
@@ -63,6 +64,7 @@ from everturn.model.ids import RandomIds
 from everturn.objects.opening import open_objects
 from everturn.ports.clock import now_ms, open_clock
 from everturn.ports.language_model import LanguageModel
+from everturn.ports.life.orphans import SweepParts
 from everturn.ports.memory.embedder import Embedder
 from everturn.ports.memory.user_memories import UserMemories
 from everturn.ports.objects import Objects
@@ -71,6 +73,7 @@ from everturn.postgres.artifacts import PostgresArtifacts
 from everturn.postgres.conversation_reader import PostgresConversationReader
 from everturn.postgres.database import Database, open_database
 from everturn.postgres.leases import PostgresLeases
+from everturn.postgres.life.object_rows import PostgresObjectRows
 from everturn.postgres.life.retention import PostgresRetention
 from everturn.postgres.memory.index import PostgresSnippetIndex
 from everturn.postgres.memory.search import PostgresMemorySearch
@@ -374,4 +377,6 @@ def build_indexer(drivers: Drivers, failpoints: Failpoints) -> Indexer:
 def build_retention(settings: WorkerSettings, drivers: Drivers) -> RetentionJob:
     database, days = drivers.database, settings.retention_days
     retention, artifacts = PostgresRetention(database), PostgresArtifacts(database)
-    return RetentionJob(retention, drivers.wire.event_writer, artifacts, drivers.objects, days=days)
+    parts = SweepParts(drivers.objects, PostgresObjectRows(database), open_clock(settings.clock_steps))
+    orphans = OrphanSweep(parts) if settings.orphans == "delete" else None
+    return RetentionJob(retention, drivers.wire.event_writer, artifacts, drivers.objects, days=days, orphans=orphans)

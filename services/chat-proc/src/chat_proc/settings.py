@@ -153,6 +153,11 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         validation_alias="RETENTION_DAYS",
         description="Days without activity after which a conversation is erased; 0 keeps it for ever.",
     )
+    orphans: Literal["keep", "delete"] = Field(
+        default="delete",
+        validation_alias="ORPHANS",
+        description="What becomes of stored objects that no row names; keep leaves them to `sweep-objects`.",
+    )
     web_fetch: bool = Field(
         default=True, validation_alias="WEB_FETCH", description="Whether public web pages may be read."
     )

@@ -13,6 +13,7 @@ from everturn.model.ids import ConversationId, RandomIds
 from everturn.model.limits.waiting_room import most_of
 from everturn.ports.access.credentials import CredentialAdmin, Credentials
 from everturn.ports.clock import Clock, SystemClock, now_ms, open_clock
+from everturn.ports.life.orphans import SweepParts
 from everturn.ports.life.remains import Remains, find_remains
 from everturn.ports.memory.embedder import Embedder
 from ingress.admission.metrics import IngressMetrics
@@ -29,7 +30,6 @@ from ingress.auth.standing import MAX_AGE_S, Standing
 from ingress.auth.tickets import Tickets
 from ingress.auth.tokens import KeySource, StaticKey, TokenVerifier
 from ingress.chat.service import Wires
-from ingress.resources.sweeping import SweepParts
 from ingress.settings import IngressSettings, load_operator_url, read_origins
 
 DRIVERS = {

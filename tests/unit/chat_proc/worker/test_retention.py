@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
+import pytest
 from prometheus_client import REGISTRY
 
 from chat_proc.worker.retention import BATCH, MAX_LEFT, ROW_BATCH, SMALL_ROW_BATCH, RetentionJob
@@ -71,6 +72,19 @@ def make(due: Due, *, days: int = 30) -> tuple[RetentionJob, Streams, MemoryObje
     streams, objects = Streams(), MemoryObjects()
     artifacts = MemoryArtifacts(MemoryPlatform(FixedClock()))
     return RetentionJob(due, streams, artifacts, objects, days=days), streams, objects
+
+
+class Look:
+    """A sweep of orphans that fails when it is told to."""
+
+    def __init__(self, *, away: bool) -> None:
+        self.away = away
+        self.looks = 0
+
+    async def look(self) -> None:
+        self.looks += 1
+        if self.away:
+            raise Unavailable()
 
 
 def failures(what: str) -> float:
@@ -159,3 +173,16 @@ async def test_rows_that_can_not_be_removed_in_time_go_in_smaller_batches() -> N
     await job.sweep()
 
     assert due.rows == 0
+
+
+@pytest.mark.parametrize("away", [False, True])
+async def test_orphans_are_looked_for_last_and_a_store_that_is_away_is_counted(away: bool) -> None:
+    due, orphans = Due([], rows=1), Look(away=away)
+    artifacts = MemoryArtifacts(MemoryPlatform(FixedClock()))
+    job = RetentionJob(due, Streams(), artifacts, MemoryObjects(), days=0, orphans=orphans)
+    before = failures("orphans")
+
+    await job.sweep()
+
+    assert (due.rows, orphans.looks) == (0, 1)
+    assert failures("orphans") == before + away

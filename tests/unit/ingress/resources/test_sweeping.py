@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from everturn.ports.life.orphans import SweepParts
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.files.objects_contract import key_of
 from everturn.testing.fixed_clock import FixedClock
-from ingress.resources.sweeping import SweepParts, run_sweep
+from ingress.resources.sweeping import run_sweep
 
 OLD, KNOWN = key_of(b"old"), key_of(b"known")
 
@@ -53,27 +54,6 @@ async def test_an_orphan_is_deleted_and_a_named_object_stays(objects: MemoryObje
 
     assert (swept.deleted, lines[0]["deleted"]) == (1, True)
     assert set(objects.stored) == {KNOWN}
-
-
-async def test_what_is_younger_than_an_hour_is_not_looked_at(objects: MemoryObjects) -> None:
-    objects.modified_at = FixedClock().now() - timedelta(minutes=59)
-
-    swept, _ = await sweep(objects, Rows(), delete=True)
-
-    assert (swept.seen, swept.orphans) == (2, 0)
-
-
-async def test_what_is_named_just_before_it_would_go_stays(objects: MemoryObjects) -> None:
-    class Late(Rows):
-        async def load_orphans(self, keys: Sequence[str]) -> tuple[str, ...]:
-            found = await super().load_orphans(keys)
-            self.known.add(OLD)
-            return found
-
-    swept, lines = await sweep(objects, Late(KNOWN), delete=True)
-
-    assert (swept.deleted, lines[0]["deleted"]) == (0, False)
-    assert OLD in objects.stored
 
 
 async def test_the_store_is_read_page_by_page(objects: MemoryObjects) -> None:

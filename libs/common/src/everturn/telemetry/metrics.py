@@ -30,4 +30,5 @@ CONVERSATIONS_EXPIRED = Counter("everturn_conversations_expired", "Conversations
 RETENTION_FAILED = Counter(
     "everturn_retention_failed", "What retention could not do: find what is due, rows, events or objects.", ["what"]
 )
+ORPHANS_DELETED = Counter("everturn_orphans_deleted", "Stored objects deleted because no row names them.")
 ROWS_EXPIRED = Counter("everturn_rows_expired", "Rows removed because they ran out or were too old.", ["table"])

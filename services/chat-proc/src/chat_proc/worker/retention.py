@@ -1,8 +1,8 @@
-"""Erases conversations in which nothing happened for longer than they are kept, and rows that have run out."""
+"""Erases conversations in which nothing happened for longer than they are kept, rows that have run out, and orphans."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import structlog
 
@@ -27,17 +27,34 @@ ROW_BATCH, SMALL_ROW_BATCH = 1_000, 20
 T = TypeVar("T")
 
 
+class OrphanLook(Protocol):
+    """Looks at the next part of the object store."""
+
+    async def look(self) -> None: ...
+
+
 class RetentionJob:
-    """`days` is how long a conversation is kept after its last activity; 0 is for ever."""
+    """`days` is how long a conversation is kept after its last activity; 0 is for ever.
+
+    Without `orphans`, stored objects that no row names are left to an operator.
+    """
 
     def __init__(
-        self, retention: Retention, events: EventErasure, artifacts: Artifacts, objects: Objects, *, days: int
+        self,
+        retention: Retention,
+        events: EventErasure,
+        artifacts: Artifacts,
+        objects: Objects,
+        *,
+        days: int,
+        orphans: OrphanLook | None = None,
     ) -> None:
         self._retention = retention
         self._events = events
         self._artifacts = artifacts
         self._objects = objects
         self._days = days
+        self._orphans = orphans
 
     async def run(self) -> None:
         """Look every few minutes until cancelled."""
@@ -50,6 +67,8 @@ class RetentionJob:
         if self._days:
             await self._expire_conversations()
         await self._remove_rows()
+        if self._orphans:
+            await self._try("orphans", self._orphans.look())
 
     async def _expire_conversations(self) -> None:
         left: set[ConversationId] = set()

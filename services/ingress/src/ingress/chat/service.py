@@ -153,7 +153,7 @@ class ChatService:
             await self._intake.discard(saved)
             raise too_many(str(error), retry_after_s=await self._gate.load_tenant_wait(admission)) from error
         except Unavailable:
-            # Nobody knows whether this was committed. If no row names these objects, `sweep-objects` will find them.
+            # Nobody knows whether this was committed. If no row names these objects, workers delete them later.
             _log.warning("message may have been stored", objects=saved.keys())
             raise
         except EverturnError:

@@ -7,8 +7,9 @@ from contextlib import AbstractAsyncContextManager
 
 import orjson
 
+from everturn.ports.life.orphans import SweepParts
 from ingress.operations.commands import Command
-from ingress.resources.sweeping import SweepParts, run_sweep
+from ingress.resources.sweeping import run_sweep
 from ingress.settings import IngressSettings
 
 HELP = "List stored objects older than an hour that no row names, as JSON lines; --delete removes them."

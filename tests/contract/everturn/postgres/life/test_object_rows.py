@@ -10,9 +10,10 @@ from everturn.testing.database_roles import Roles
 from everturn.testing.turns.stage import ANN, Stage, turn_of
 
 
-@pytest.fixture
-def rows(roles: Roles) -> PostgresObjectRows:
-    return PostgresObjectRows(roles.ingress)
+@pytest.fixture(params=["ingress", "worker"])
+def rows(request: pytest.FixtureRequest, roles: Roles) -> PostgresObjectRows:
+    """As each role that may ask."""
+    return PostgresObjectRows(roles.ingress if request.param == "ingress" else roles.worker)
 
 
 async def test_what_a_row_of_anybody_names_is_no_orphan(postgres_stage: Stage, rows: PostgresObjectRows) -> None:

@@ -1,0 +1,44 @@
+"""Stored objects that no row names: how they are found, and deleted one by one.
+
+Such are left by a process that died between saving and committing, and by erasures that could not reach the store.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from everturn.ports.clock import Clock
+from everturn.ports.life.object_rows import ObjectRows
+from everturn.ports.objects import Objects, StoredObject
+
+YOUNGEST = timedelta(hours=1)
+"""What is younger may belong to a message or a round that is not committed yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepParts:
+    """What a sweep works with."""
+
+    objects: Objects
+    rows: ObjectRows
+    clock: Clock
+
+
+async def find_orphans(parts: SweepParts, found: Sequence[StoredObject]) -> list[StoredObject]:
+    """Those that are old enough and that no row names; at most MAX_KEYS are asked for at once."""
+    before: datetime = parts.clock.now() - YOUNGEST
+    old = [stored for stored in found if stored.modified_at < before]
+    lost = set(await parts.rows.load_orphans([stored.key for stored in old])) if old else set[str]()
+    return [stored for stored in old if stored.key in lost]
+
+
+async def try_delete_orphan(parts: SweepParts, orphan: StoredObject) -> bool:
+    """False when it is not an orphan any more, or another sweep had it.
+
+    An object that is saved anew while it is looked at gets a new time, so it is looked at once more before it goes.
+    Between that look and the delete remain some milliseconds, in a conversation that still exists.
+    """
+    again = await parts.objects.load_page(orphan.key, limit=1)
+    if not await find_orphans(parts, [stored for stored in again.objects if stored.key == orphan.key]):
+        return False
+    return await parts.objects.delete([orphan.key]) == 1

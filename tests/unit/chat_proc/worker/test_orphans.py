@@ -1,0 +1,188 @@
+"""Workers delete what two passes, an hour apart, found without a row; a bounded part of the store at a time."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import pytest
+from prometheus_client import REGISTRY
+
+from chat_proc.worker.orphans import PAGES, OrphanSweep
+from everturn.errors import Unavailable
+from everturn.ports.clock import Clock
+from everturn.ports.life.orphans import SweepParts
+from everturn.testing.files.objects import MemoryObjects
+from everturn.testing.files.objects_contract import key_of
+from everturn.testing.fixed_clock import BEGINNING, FixedClock
+
+OLD, KNOWN = key_of(b"old"), key_of(b"known")
+HOUR_S = 3600.0
+
+
+class Rows:
+    """Knows some keys; `asked` is how many it was asked for at once."""
+
+    def __init__(self, *known: str) -> None:
+        self.known = set(known)
+        self.asked: list[int] = []
+        self.away = False
+
+    async def load_orphans(self, keys: Sequence[str]) -> tuple[str, ...]:
+        if self.away:
+            raise Unavailable()
+        self.asked.append(len(keys))
+        return tuple(key for key in keys if key not in self.known)
+
+
+class AheadClock:
+    """Its wall clock is hours ahead; its monotonic time is right."""
+
+    def __init__(self, right: FixedClock) -> None:
+        self._right = right
+
+    def now(self) -> datetime:
+        return self._right.now() + timedelta(hours=9)
+
+    def monotonic(self) -> float:
+        return self._right.monotonic()
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+def objects() -> MemoryObjects:
+    store = MemoryObjects()
+    store.stored.update({OLD: b"old", KNOWN: b"known"})
+    store.modified_at = BEGINNING - timedelta(hours=2)
+    return store
+
+
+def deleted() -> float:
+    return REGISTRY.get_sample_value("everturn_orphans_deleted_total") or 0
+
+
+def make(objects: MemoryObjects, rows: Rows, clock: Clock, *, page_keys: int = 1_000) -> OrphanSweep:
+    return OrphanSweep(SweepParts(objects, rows, clock), page_keys=page_keys)
+
+
+async def test_an_orphan_goes_when_it_is_found_again_an_hour_later(objects: MemoryObjects, clock: FixedClock) -> None:
+    sweep, before = make(objects, Rows(KNOWN), clock), deleted()
+
+    await sweep.look()
+    clock.advance(HOUR_S - 1)
+    await sweep.look()
+    resting = set(objects.stored)
+    clock.advance(1)
+    await sweep.look()
+
+    assert resting == {OLD, KNOWN}
+    assert set(objects.stored) == {KNOWN}
+    assert deleted() == before + 1
+
+
+async def test_an_upload_stays_where_a_wrong_wall_clock_calls_it_old(objects: MemoryObjects, clock: FixedClock) -> None:
+    objects.modified_at = clock.now()
+    sweep = make(objects, Rows(KNOWN), AheadClock(clock))
+    await sweep.look()
+    clock.advance(HOUR_S)
+    # Between the two passes its client stored it anew, and its row is about to be committed.
+    objects.modified_at = clock.now()
+
+    await sweep.look()
+
+    assert OLD in objects.stored
+
+
+async def test_what_is_younger_than_an_hour_is_not_even_asked_for(objects: MemoryObjects, clock: FixedClock) -> None:
+    objects.modified_at = clock.now() - timedelta(minutes=59)
+    rows = Rows()
+
+    await make(objects, rows, clock).look()
+
+    assert rows.asked == []
+
+
+async def test_one_look_goes_through_some_pages_and_the_next_goes_on(objects: MemoryObjects, clock: FixedClock) -> None:
+    objects.stored.update({key_of(str(n).encode()): b"" for n in range(PAGES + 1)})
+    keys, rows = len(objects.stored), Rows()
+    sweep = make(objects, rows, clock, page_keys=1)
+
+    await sweep.look()
+    first = len(rows.asked)
+    await sweep.look()
+
+    assert first == PAGES
+    assert rows.asked == [1] * keys
+
+
+async def test_a_store_that_is_away_is_looked_at_from_there_the_next_time(
+    objects: MemoryObjects, clock: FixedClock
+) -> None:
+    sweep = make(objects, Rows(KNOWN), clock, page_keys=1)
+    objects.down = True
+    with pytest.raises(Unavailable):
+        await sweep.look()
+    objects.down = False
+
+    await sweep.look()
+    clock.advance(HOUR_S)
+    await sweep.look()
+
+    assert set(objects.stored) == {KNOWN}
+
+
+async def test_a_page_that_fails_is_passed_and_taken_by_a_later_pass(objects: MemoryObjects, clock: FixedClock) -> None:
+    rows = Rows(KNOWN)
+    sweep = make(objects, rows, clock)
+    await sweep.look()
+    clock.advance(HOUR_S)
+    rows.away = True
+    with pytest.raises(Unavailable):
+        await sweep.look()
+    rows.away = False
+
+    for _ in range(2):
+        clock.advance(HOUR_S)
+        await sweep.look()
+
+    assert set(objects.stored) == {KNOWN}
+
+
+async def test_two_workers_that_meet_delete_it_once(objects: MemoryObjects, clock: FixedClock) -> None:
+    class Meeting(Rows):
+        """Nobody is answered before both have asked."""
+
+        def __init__(self, *known: str) -> None:
+            super().__init__(*known)
+            self.barrier = asyncio.Barrier(2)
+
+        async def load_orphans(self, keys: Sequence[str]) -> tuple[str, ...]:
+            async with self.barrier:
+                return await super().load_orphans(keys)
+
+    rows, before = Meeting(KNOWN), deleted()
+    sweeps = [make(objects, rows, clock) for _ in range(2)]
+
+    for _ in range(2):
+        async with asyncio.timeout(30), asyncio.TaskGroup() as workers:
+            for sweep in sweeps:
+                workers.create_task(sweep.look())
+        clock.advance(HOUR_S)
+
+    assert set(objects.stored) == {KNOWN}
+    assert deleted() == before + 1
+
+
+async def test_no_more_orphans_are_remembered_than_fit(objects: MemoryObjects, clock: FixedClock) -> None:
+    sweep = OrphanSweep(SweepParts(objects, Rows(), clock), max_suspects=1)
+
+    left: list[int] = []
+    for _ in range(3):
+        await sweep.look()
+        left.append(len(objects.stored))
+        clock.advance(HOUR_S)
+
+    assert left == [2, 1, 0]
