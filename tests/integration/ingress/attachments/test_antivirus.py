@@ -1,5 +1,6 @@
 """F17: whatever the antivirus can't or doesn't say is no clean file."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,16 @@ from uploads.office import office
 from uploads.zips import Member, build_zip
 
 from everturn.errors import Unavailable
+from everturn.model.identity import Principal
+from everturn.testing.sequential_ids import SequentialIds
+from ingress.admission.metrics import IngressMetrics
 from ingress.attachments.antivirus import VERSION_KEPT_S, Clamd, Infected, Unscannable
+from ingress.attachments.intake import CHECKED_AT_ONCE_OF_USER, FileCaps, IncomingFile, Intake
+from ingress.errors import ProblemError
 
 BASE = "/conversations/default/default"
+ANN, BEN = Principal("t", "p", "ann"), Principal("t", "p", "ben")
+HEAVY_BYTES = 500_000
 Refused = Callable[..., dict[str, Any]]
 
 
@@ -93,6 +101,63 @@ async def test_a_killed_or_frozen_clamd_is_no_verdict_and_one_that_is_back_is(
     server.start()
 
     assert (await Clamd(server.url).scan(b"words")).startswith("clean")
+
+
+class WatchedClamd(Clamd):
+    """Says when so many files came to be scanned, and in which order they were done."""
+
+    def __init__(self, url: str, expected: int) -> None:
+        super().__init__(url)
+        self.all_came = asyncio.Event()
+        self.done: list[bytes] = []
+        self._missing = expected
+
+    async def scan(self, data: bytes) -> str:
+        self._missing -= 1
+        if self._missing == 0:
+            self.all_came.set()
+        verdict = await super().scan(data)
+        self.done.append(data)
+        return verdict
+
+
+async def test_many_heavy_files_of_one_user_do_not_hold_up_a_small_one_of_another(clamd: ClamdServer) -> None:
+    antivirus, small = WatchedClamd(clamd.url, CHECKED_AT_ONCE_OF_USER), b"c,d\n"
+    nothing: Any = None
+    intake = Intake(
+        objects=nothing,
+        antivirus=antivirus,
+        structure=nothing,
+        caps=FileCaps(1, 1, HEAVY_BYTES * 2, 5),
+        ids=SequentialIds(),
+        metrics=IngressMetrics(),
+    )
+    await antivirus.load_verdict()
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        clamd.freeze()
+        try:
+            heavy = [group.create_task(send_heavy(intake, message)) for message in range(5 * CHECKED_AT_ONCE_OF_USER)]
+            await antivirus.all_came.wait()
+            other = group.create_task(intake.check_files(BEN, [IncomingFile("small.csv", "text/csv", small)]))
+            await asyncio.wait(heavy[CHECKED_AT_ONCE_OF_USER:])
+        finally:
+            clamd.thaw()
+
+    assert [task.result() for task in heavy] == [200] * CHECKED_AT_ONCE_OF_USER + [429] * 4 * CHECKED_AT_ONCE_OF_USER
+    assert other.result()[0].verdict.startswith("clean ClamAV ")
+    assert antivirus.done[-1] != small
+
+
+async def send_heavy(intake: Intake, message: int) -> int:
+    """The status that Ann gets for a message with five files, none like another: clamd remembers what was clean."""
+    rows = [f"{message},{file}\n".encode() for file in range(5)]
+    files = [IncomingFile("a.csv", "text/csv", row * (HEAVY_BYTES // len(row))) for row in rows]
+    try:
+        await intake.check_files(ANN, files)
+    except ProblemError as refused:
+        return refused.status_code
+    return 200
 
 
 async def test_the_version_is_asked_for_again_after_its_time(clamd: ClamdServer) -> None:
