@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn_local.__main__ import main
+from everturn_local.__main__ import MAX_TOLD, main
 from everturn_local.home import run_lock, save_home
 
 
@@ -47,10 +47,20 @@ def test_cleaning_twice_is_no_error(root: Path):
     assert not root.exists()
 
 
-def test_what_is_not_ours_stays_and_is_told(root: Path, capsys: pytest.CaptureFixture[str]):
+def test_what_is_not_ours_stays_and_the_exit_status_and_names_tell_it(root: Path, capsys: pytest.CaptureFixture[str]):
     (root / "notes.txt").write_text("mine")
 
-    assert main(["clean", "--yes"]) == 0
+    assert main(["clean", "--yes"]) == 1
 
     assert [path.name for path in root.iterdir()] == ["notes.txt"]
-    assert "the rest stays" in capsys.readouterr().out
+    assert capsys.readouterr().err.splitlines()[1:] == ["  notes.txt"]
+
+
+def test_of_much_that_stays_the_first_names_are_told(root: Path, capsys: pytest.CaptureFixture[str]):
+    for number in range(MAX_TOLD + 2):
+        (root / f"{number:03}.txt").touch()
+
+    assert main(["clean", "--yes"]) == 1
+
+    told = capsys.readouterr().err.splitlines()[1:]
+    assert (told[0], told[-1], len(told)) == ("  000.txt", "  and 2 more", MAX_TOLD + 1)

@@ -6,12 +6,15 @@ import sys
 
 from everturn.errors import EverturnError
 from everturn_local.doctor import run_doctor
-from everturn_local.home import Home, remove_home, run_lock
+from everturn_local.home import Home, load_left, remove_home, run_lock
 from everturn_local.images.making import run_images
 from everturn_local.migrate import run_migrate
 from everturn_local.operate import run_operate
 from everturn_local.run import run_platform, show_progress
 from everturn_local.settings import LocalSettings, load_run_environment, load_settings
+
+MAX_TOLD = 20
+"""Names of what `clean` left that are told."""
 
 
 def main(arguments: list[str]) -> int:
@@ -44,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run_clean(settings: LocalSettings, *, yes: bool) -> int:
-    """Delete all local state after a question."""
+    """Delete all local state after a question. The exit status is 1 when anything is left, and which is told."""
     home = Home(settings.everturn_home.absolute())
     if not home.root.exists():
         return 0
@@ -53,9 +56,16 @@ def run_clean(settings: LocalSettings, *, yes: bool) -> int:
         return 1
     with run_lock(home):
         remove_home(home)
-    left = home.root.exists()
-    print(f"deleted what was Everturn's in {home.root}; the rest stays" if left else f"deleted {home.root}")
-    return 0
+    left = load_left(home)
+    if not left:
+        print(f"deleted {home.root}")
+        return 0
+    print(f"deleted what was Everturn's in {home.root} and could be deleted; these stay:", file=sys.stderr)
+    for name in left[:MAX_TOLD]:
+        print(f"  {name}", file=sys.stderr)
+    if len(left) > MAX_TOLD:
+        print(f"  and {len(left) - MAX_TOLD} more", file=sys.stderr)
+    return 1
 
 
 def _agrees(question: str) -> bool:

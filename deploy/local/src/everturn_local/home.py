@@ -6,7 +6,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -175,9 +175,15 @@ def remove_home(home: Home) -> None:
     for folder in (home.postgres, home.redis, home.objects, home.logs, home.sockets, home.processes, home.clamd):
         shutil.rmtree(folder, ignore_errors=True)
     for file in (home.secrets_file, home.signing_secret_file, home.lock_file, home.battery_report):
-        file.unlink(missing_ok=True)
+        with suppress(OSError):  # `load_left` tells what may not be deleted, here as in the folders
+            file.unlink(missing_ok=True)
     if home.root.is_dir() and not any(home.root.iterdir()):
         home.root.rmdir()
+
+
+def load_left(home: Home) -> list[str]:
+    """What is in the root still, by name: what isn't ours, and what this user may not delete."""
+    return sorted(path.name for path in home.root.iterdir()) if home.root.is_dir() else []
 
 
 def check_unused(home: Home) -> None:
