@@ -1,12 +1,19 @@
 -- Fills the places of a tenant on each lane with its oldest turns that wait without a doorbell, and marks them as rung.
--- One after another: workers that take turns at the same moment would each find the same places free.
+-- One after another, and not while a turn of the tenant is accepted there (take_place): one that found no place a moment
+-- ago is not seen before its commit, and nobody else would ring for it.
 CREATE OR REPLACE FUNCTION next_of_tenant(p_conversation text, p_share integer)
 RETURNS TABLE (conversation_id text, lane text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 #variable_conflict use_column
+DECLARE
+    v_tenant text := (SELECT c.tenant FROM conversation c WHERE c.id = p_conversation);
+    v_lane text;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended('bells:' || c.tenant, 0)) FROM conversation c WHERE c.id = p_conversation;
-    -- A statement of its own, which sees what those before rang.
+    -- Always in this order, so that no two wait for each other; who accepts holds only one of them.
+    FOREACH v_lane IN ARRAY ARRAY['anonymous', 'paid', 'privileged', 'registered'] LOOP
+        PERFORM pg_advisory_xact_lock(hashtextextended('queue:' || v_lane || ':' || v_tenant, 0));
+    END LOOP;
+    -- A statement of its own, which sees what those before accepted and rang.
     RETURN QUERY
     WITH waiting AS (
         SELECT w.id

@@ -1,14 +1,17 @@
 """What the sweeper finds in Postgres: lost doorbells, dead workers, unannounced ends, and places in a lane."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
 from everturn.model.identity import Lane, Principal
 from everturn.model.ids import ConversationId
 from everturn.ports.sweeps import Ring
+from everturn.postgres.database import Connection, Database
 from everturn.postgres.inbox import PostgresInbox
 from everturn.postgres.sweeps import PostgresSweeps
 from everturn.testing.database_roles import Roles
@@ -25,6 +28,39 @@ async def stage(postgres_stage: Stage, roles: Roles) -> AsyncIterator[Stage]:
 @pytest.fixture
 def sweeps(roles: Roles) -> PostgresSweeps:
     return PostgresSweeps(roles.worker, share=2)
+
+
+class Held(Database):
+    """A database whose transactions stay open behind their last statement until they are let go."""
+
+    def __init__(self, inner: Database) -> None:
+        self._inner = inner
+        self.done = asyncio.Event()
+        self.let_go = asyncio.Event()
+
+    @asynccontextmanager
+    async def transaction(
+        self, principal: Principal, *, isolation: Literal["repeatable_read"] | None = None, readonly: bool = False
+    ) -> AsyncGenerator[Connection]:
+        async with self._inner.transaction(principal, isolation=isolation, readonly=readonly) as transaction:
+            yield transaction
+            self.done.set()
+            await self.let_go.wait()
+
+
+async def until_waiting(roles: Roles, count: int) -> None:
+    """Until so many sessions wait for locks."""
+    async with asyncio.timeout(30):
+        waiting = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted"
+        while await roles.superuser.fetchval(waiting) < count:  # noqa: ASYNC110 - only the server knows who waits
+            await asyncio.sleep(0.01)
+
+
+async def fill(database: Database, principal: Principal, conversation_id: ConversationId) -> list[ConversationId]:
+    """What `next_of_tenant` does, in a transaction of this database."""
+    async with database.transaction(principal) as transaction:
+        rows = await transaction.fetch("SELECT * FROM next_of_tenant($1, 2)", conversation_id)
+    return [row["conversation_id"] for row in rows]
 
 
 async def age_doorbell(roles: Roles, conversation_id: ConversationId, seconds: float) -> None:
@@ -132,10 +168,60 @@ async def test_places_that_become_free_together_are_filled_once(
     for receipt in receipts[:2]:
         await crowded.claim(receipt.conversation_id)
 
-    rung = await asyncio.gather(*(sweeps.next_of_tenant(receipts[n % 2].conversation_id) for n in range(6)))
+    database = Held(roles.worker)
+    first = asyncio.create_task(fill(database, crowded.principal, receipts[0].conversation_id))
+    await database.done.wait()
+    others = [asyncio.create_task(sweeps.next_of_tenant(receipts[n % 2].conversation_id)) for n in range(3)]
+    try:
+        await until_waiting(roles, len(others))
+    finally:
+        database.let_go.set()
 
-    rings = [ring.conversation_id for rings in rung for ring in rings]
-    assert sorted(rings) == sorted(receipt.conversation_id for receipt in receipts[2:4])
+    assert sorted(await first) == sorted(receipt.conversation_id for receipt in receipts[2:4])
+    assert [ring for rings in await asyncio.gather(*others) for ring in rings] == []
+
+
+async def test_a_newcomer_takes_the_place_that_is_left_while_another_is_filled(stage: Stage, roles: Roles) -> None:
+    crowded = replace(stage, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("left", "p", "u"))
+    receipts = [await crowded.say() for _ in range(3)]
+    for receipt in receipts[:2]:
+        await crowded.claim(receipt.conversation_id)
+
+    database = Held(roles.worker)
+    filling = asyncio.create_task(fill(database, crowded.principal, receipts[0].conversation_id))
+    await database.done.wait()
+    accepting = asyncio.create_task(crowded.say())
+    try:
+        await until_waiting(roles, 1)
+    finally:
+        database.let_go.set()
+
+    assert await filling == [receipts[2].conversation_id]
+    assert (await accepting).ring
+
+
+async def test_a_turn_that_found_no_place_gets_the_one_that_became_free_before_it_was_committed(
+    stage: Stage, sweeps: PostgresSweeps, roles: Roles
+) -> None:
+    database = Held(roles.ingress)
+    crowded = replace(stage, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("open", "p", "u"))
+    receipts = [await crowded.say() for _ in range(2)]
+    accepting = asyncio.create_task(replace(crowded, inbox=PostgresInbox(database, share=2)).say())
+    await database.done.wait()
+
+    for receipt in receipts:
+        await crowded.claim(receipt.conversation_id)
+    filling = [asyncio.create_task(sweeps.next_of_tenant(receipt.conversation_id)) for receipt in receipts]
+    try:
+        await until_waiting(roles, len(filling))
+    finally:
+        database.let_go.set()
+    rung = [ring.conversation_id for rings in await asyncio.gather(*filling) for ring in rings]
+
+    late = await accepting
+    assert not late.ring
+    assert rung == [late.conversation_id]
+    assert (await crowded.say()).ring
 
 
 async def test_a_newcomer_takes_no_place_that_an_older_turn_waits_for(
