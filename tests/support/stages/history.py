@@ -9,6 +9,7 @@ from everturn.model.ids import ConversationId
 from everturn.model.leases import try_parse_cursor
 from everturn.postgres.database import open_database
 from everturn.postgres.timelines import PostgresTimelines
+from everturn.testing.states import comparable_state
 from everturn.timeline.event_fold import is_open
 from everturn.wire.events import ChatComplete, ChatError, Envelope, StreamSnapshot
 from everturn.wire.views import StateView
@@ -69,7 +70,7 @@ def check_seen(seen: Sequence[Envelope], folded: StateView | None, truth: StateV
     A snapshot replaces all that a client has, so behind one an end may be told that the snapshot shows already.
     """
     assert folded is not None
-    assert differences(settled(folded).model_dump(), settled(truth).model_dump()) == []
+    assert differences(comparable_state(folded).model_dump(), comparable_state(truth).model_dump()) == []
     for run in runs_of(seen):
         ids = [cursor for envelope in run if envelope.id and (cursor := try_parse_cursor(envelope.id))]
         assert ids == sorted(set(ids))
@@ -94,9 +95,3 @@ def differences(seen: object, truth: object, place: str = "") -> list[str]:
     if isinstance(seen, list | tuple) and isinstance(truth, list | tuple) and len(seen) == len(truth):
         return [d for n, pair in enumerate(zip(seen, truth, strict=True)) for d in differences(*pair, f"{place}[{n}]")]
     return [] if seen == truth else [f"{place}: seen {seen!r}, but it is {truth!r}"]
-
-
-def settled(state: StateView) -> StateView:
-    """A state without what differs by the moment of reading: the cursor, and times the conversation's row carries."""
-    conversation = state.conversation.model_copy(update={"last_activity_at": ""})
-    return state.model_copy(update={"cursor": "", "conversation": conversation})

@@ -5,11 +5,12 @@ import contextlib
 import random
 from collections.abc import Sequence
 
+from everturn.testing.states import comparable_state
 from everturn.wire.views import StateView
 from everturn_client.backoff import Timings
 from everturn_client.client import EverturnClient
 from everturn_local.supervision.platform import Platform
-from stages.history import check_blocks, check_ledger, check_seen, check_state, differences, settled
+from stages.history import check_blocks, check_ledger, check_seen, check_state, differences
 from stages.leftovers import check_nothing_left
 from stages.watcher import Watcher
 
@@ -59,7 +60,7 @@ class Stage:
         states = [await client.fetch(conversation_id) for client in self.clients]
         for other in states[1:]:
             # The cursor moves once more when the end is noted as told.
-            assert differences(settled(other).model_dump(), settled(states[0]).model_dump()) == []
+            assert differences(comparable_state(other).model_dump(), comparable_state(states[0]).model_dump()) == []
         state = states[0]
         check_state(state, parked=parked)
         await check_blocks(self.platform.database, self._tenant, conversation_id, state)
@@ -71,6 +72,8 @@ class Stage:
 
     async def _check_watcher(self, watcher: Watcher, state: StateView) -> None:
         with contextlib.suppress(TimeoutError):
-            await watcher.wait_until(lambda w: w.state is not None and settled(w.state) == settled(state), 15)
+            await watcher.wait_until(
+                lambda w: w.state is not None and comparable_state(w.state) == comparable_state(state), 15
+            )
         assert watcher.failure is None
         check_seen(watcher.seen, watcher.state, state)

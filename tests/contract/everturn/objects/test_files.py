@@ -1,7 +1,6 @@
 """Files keep the contract of Objects; nothing half written is ever seen, nothing altered is ever served."""
 
-import hashlib
-import os
+import fcntl
 import stat
 from pathlib import Path
 
@@ -51,6 +50,19 @@ async def test_no_temporary_file_is_left(objects: FileObjects, tmp_path: Path) -
         await objects.save(key_of(b"a"), b"b")
 
     assert list((tmp_path / "objects" / "tmp").iterdir()) == []
+
+
+async def test_what_a_killed_process_left_half_written_goes_at_the_next_start_and_what_is_being_written_stays(
+    objects: FileObjects, tmp_path: Path
+) -> None:
+    temporary = tmp_path / "objects" / "tmp"
+    (temporary / "of the dead").write_bytes(b"ha")
+    with (temporary / "of the living").open("wb") as writing:
+        fcntl.flock(writing, fcntl.LOCK_EX)
+
+        FileObjects(tmp_path / "objects").prepare()
+
+        assert [file.name for file in temporary.iterdir()] == ["of the living"]
 
 
 async def test_of_an_altered_object_not_even_a_part_is_served(objects: FileObjects, tmp_path: Path) -> None:
@@ -119,14 +131,3 @@ async def test_a_store_that_cannot_be_written_is_unavailable(tmp_path: Path) -> 
         await objects.check()
     with pytest.raises(Unavailable):
         await objects.save(key_of(b"a"), b"a")
-
-
-def test_what_a_killed_process_left_is_removed_when_it_is_old(objects: FileObjects, tmp_path: Path) -> None:
-    old, fresh = (tmp_path / "objects" / "tmp" / name for name in ("old", "fresh"))
-    for left in (old, fresh):
-        left.write_bytes(hashlib.sha256().digest())
-    os.utime(old, (0, 0))
-
-    objects.prepare()
-
-    assert (old.exists(), fresh.exists()) == (False, True)

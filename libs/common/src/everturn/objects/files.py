@@ -1,10 +1,10 @@
 """Objects as files under one folder, each at its key, written whole or not at all."""
 
 import asyncio
+import fcntl
 import hashlib
 import os
 import secrets
-import time
 from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
@@ -19,8 +19,6 @@ from everturn.model.artifacts import object_key
 from everturn.model.ids import ConversationId
 from everturn.objects.keys import MANIFESTS, check_bytes, check_genuine, check_key, is_key
 from everturn.ports.objects import CHUNK_BYTES, MAX_OBJECTS, ObjectPage, StoredObject, check_limit
-
-STALE_TEMPORARY_S = 3_600
 
 
 def open_files(url: str) -> "FileObjects":
@@ -84,13 +82,12 @@ class FileObjects:
         await asyncio.to_thread(self._check)
 
     def prepare(self) -> None:
-        """Make the folders, and remove what a killed process left half written an hour ago or earlier."""
+        """Make the folders, and remove what killed processes left half written: nobody holds its lock any more."""
         with _failures():
             for folder in (self._root, self._temporary):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for left in self._temporary.iterdir():
-                if left.stat().st_mtime < time.time() - STALE_TEMPORARY_S:
-                    left.unlink(missing_ok=True)
+                _try_remove_abandoned(left)
 
     def _save(self, key: str, data: bytes) -> None:
         path = self._path(key)
@@ -106,14 +103,15 @@ class FileObjects:
 
     @contextmanager
     def _written(self, data: bytes) -> Generator[Path]:
-        """A temporary file that holds the data on the disk; removed unless it was renamed."""
+        """A temporary file that holds the data on the disk; removed unless renamed. Locked while we live."""
         temporary = self._temporary / secrets.token_hex(16)
         try:
             with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            yield temporary
+                yield temporary
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -226,6 +224,16 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _try_remove_abandoned(temporary: Path) -> None:
+    """Remove it unless its writer lives; one that was about to lock it finds it gone, and its caller tries again."""
+    try:
+        with temporary.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            temporary.unlink(missing_ok=True)
+    except (BlockingIOError, FileNotFoundError):
+        return
 
 
 def _try_remove_folder(folder: Path) -> bool | None:
