@@ -25,5 +25,9 @@ def test_a_principal_is_registered_unless_told_otherwise() -> None:
     assert Principal("t", "p", "u").roles == {Role.REGISTERED}
 
 
+def test_what_a_user_owns_is_the_users_in_any_role() -> None:
+    assert Principal("t", "p", "u", frozenset({Role.ADMIN})).owner == Principal("t", "p", "u").owner == ("t", "p", "u")
+
+
 def test_principals_of_two_tenants_differ() -> None:
     assert Principal("a", "p", "u") != Principal("b", "p", "u")

@@ -11,7 +11,7 @@ from ingress.admission.limits.bodies import BODY_TIMEOUT_S, BodyBudget, BodyHold
 from ingress.admission.metrics import IngressMetrics
 from ingress.auth.callers import Caller
 from ingress.errors import ProblemError, too_many
-from ingress.sockets.connection import Admission, Connection
+from ingress.sockets.connection import Admitted, Connection
 from ingress.sockets.guard import Phase, SocketCaps, SocketGuard
 from ingress.sockets.websocket import COUNTED_KEY, REFUSAL_KEY
 
@@ -59,9 +59,9 @@ async def draw_none(name: str | None) -> ProblemError | None:
     return None
 
 
-def admit(draw: Callable[[str | None], Awaitable[ProblemError | None]] = draw_none) -> Admission:
+def admit(draw: Callable[[str | None], Awaitable[ProblemError | None]] = draw_none) -> Admitted:
     caller = Caller(Principal("t", "p", "u"))
-    return Admission(caller, {"user_id": "u"}, BUDGET.open(caller.principal), draw)
+    return Admitted(caller, {"user_id": "u"}, BUDGET.open(caller.principal), draw)
 
 
 def connect(*, joined: bool = True) -> tuple[Wire, Connection]:
@@ -102,14 +102,14 @@ async def test_a_malformed_packet_closes_the_socket_with_its_reason() -> None:
 
 async def test_the_session_info_follows_the_connection_and_messages_may_be_larger_now() -> None:
     wire, connection = connect(joined=False)
-    connection.admission = admit()
+    connection.admitted = admit()
 
     await connection.send({"type": "websocket.send", "text": '40{"sid":"s"}'})
 
     assert wire.texts() == ['40{"sid":"s"}', '42["session_info",{"user_id":"u"}]']
     assert connection.joined
     assert wire.allowed == 5000
-    assert wire.hold is connection.admission.hold
+    assert wire.hold is connection.admitted.hold
 
 
 async def test_a_refused_connection_is_closed_after_it_was_told() -> None:
@@ -164,8 +164,8 @@ UPLOAD = '452-1["m",{"_placeholder":true,"num":0},{"_placeholder":true,"num":1}]
 
 async def test_the_bytes_of_a_call_count_until_it_has_ended() -> None:
     wire, connection = connect()
-    connection.admission = admit()
-    hold = connection.admission.hold
+    connection.admitted = admit()
+    hold = connection.admitted.hold
     wire.client_says("3", '42["other"]', UPLOAD, bytes(300), bytes(300), hold=hold)
 
     frames = [await connection.receive() for _ in range(4)]
@@ -180,8 +180,8 @@ async def test_the_bytes_of_a_call_count_until_it_has_ended() -> None:
 
 async def test_a_call_that_is_not_whole_does_not_reach_the_library_and_ends_with_the_socket() -> None:
     wire, connection = connect()
-    connection.admission = admit()
-    wire.client_says(UPLOAD, bytes(300), hold=connection.admission.hold)
+    connection.admitted = admit()
+    wire.client_says(UPLOAD, bytes(300), hold=connection.admitted.hold)
     wire.incoming.put_nowait({"type": "websocket.disconnect", "code": 1001})
 
     message = await connection.receive()
@@ -192,8 +192,8 @@ async def test_a_call_that_is_not_whole_does_not_reach_the_library_and_ends_with
 
 async def test_an_attachment_without_room_refuses_its_call_and_gives_back_what_came_of_it() -> None:
     wire, connection = connect()
-    connection.admission = admit()
-    wire.client_says(UPLOAD, bytes(300), hold=connection.admission.hold)
+    connection.admitted = admit()
+    wire.client_says(UPLOAD, bytes(300), hold=connection.admitted.hold)
     no_room = too_many("No room.", retry_after_s=5)
     wire.incoming.put_nowait({"type": "websocket.receive", "bytes": b"", COUNTED_KEY: 0, REFUSAL_KEY: no_room})
     wire.client_says("3")
@@ -214,8 +214,8 @@ async def test_a_call_beyond_the_rate_is_answered_before_its_data_are_read() -> 
         return too_many("Too many.", retry_after_s=7)
 
     wire, connection = connect()
-    connection.admission = admit(draw)
-    wire.client_says('421["m",{"this is": no JSON', "3", hold=connection.admission.hold)
+    connection.admitted = admit(draw)
+    wire.client_says('421["m",{"this is": no JSON', "3", hold=connection.admitted.hold)
 
     message = await connection.receive()
 

@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import socket
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from everturn_local.privileges import SERVER_UID, build_server_prefix, is_root
 from everturn_local.processes import Child, StopStep, remove_record, run_leftover_cleanup, save_record
 from everturn_local.servers.errors import ServerStartError
+from everturn_local.servers.waiting import Waited, wait_for_server
 
 FRESHCLAM = Path("/var/lib/clamav")
 """Where freshclam keeps signatures, as packages set it up."""
@@ -105,11 +105,9 @@ class EmbeddedClamd:
         argv = [*prefix, str(self._program), "-c", str(configuration)]
         self._child = Child(argv, env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"}, log=self._log)
         save_record(self._records, "server", self._child.pid)
-        deadline = time.monotonic() + READY_LIMIT_S
-        while not self._answers() and time.monotonic() < deadline:
-            if self._child.exit_code is not None:
-                raise ServerStartError.from_log("clamd", self._log)
-            time.sleep(POLL_S)
+        waited = wait_for_server(self._child, self._answers, limit_s=READY_LIMIT_S, poll_s=POLL_S)
+        if waited is Waited.EXITED:
+            raise ServerStartError.from_log("clamd", self._log)
 
     def stop(self) -> None:
         """No error when it isn't running."""

@@ -4,7 +4,6 @@ import importlib.util
 import os
 import signal
 import socket
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from everturn_local.ports import LOOPBACK, save_port, try_load_port
 from everturn_local.privileges import build_child_prefix
 from everturn_local.processes import Child, StopStep, remove_record, run_leftover_cleanup, save_record
 from everturn_local.servers.errors import ServerStartError
+from everturn_local.servers.waiting import Waited, wait_for_server
 
 READY_LIMIT_S = 30.0
 REPLY_LIMIT_S = 5.0
@@ -54,7 +54,7 @@ class EmbeddedRedis:
             self.port = save_port(self.folder / "port")
             self._child = self._spawn()
             save_record(self._records, "server", self._child.pid)
-            if self._wait_ready():
+            if self._wait_ready(self._child):
                 return
         raise ServerStartError.from_log("The Redis server", self._log)
 
@@ -106,18 +106,13 @@ class EmbeddedRedis:
         file.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
         return file
 
-    def _wait_ready(self) -> bool:
+    def _wait_ready(self, child: Child) -> bool:
         """False when it exited, which at this point mostly means that its port was taken meanwhile."""
-        child = self._child
-        deadline = time.monotonic() + READY_LIMIT_S
-        while child is not None and child.exit_code is None:
-            if self._answers():
-                return True
-            if time.monotonic() > deadline:
-                self.stop()
-                raise ServerStartError.from_log("The Redis server", self._log)
-            time.sleep(POLL_S)
-        return False
+        waited = wait_for_server(child, self._answers, limit_s=READY_LIMIT_S, poll_s=POLL_S)
+        if waited is Waited.SILENT:
+            self.stop()
+            raise ServerStartError.from_log("The Redis server", self._log)
+        return waited is Waited.ANSWERS
 
     def _answers(self) -> bool:
         """Refused while it isn't listening yet; an error reply while it still reads its file."""

@@ -24,6 +24,10 @@ class Lane(StrEnum):
     CONTROL = "control"
 
 
+Owner = tuple[str, str, str]
+"""Whose something is: tenant, project and user, whatever the roles."""
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """A user of one tenant and project."""
@@ -32,6 +36,10 @@ class Principal:
     project: str
     user_id: str
     roles: frozenset[Role] = frozenset({Role.REGISTERED})
+
+    @property
+    def owner(self) -> Owner:
+        return self.tenant, self.project, self.user_id
 
 
 def lane_of(roles: frozenset[Role]) -> Lane:

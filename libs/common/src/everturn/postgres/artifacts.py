@@ -129,7 +129,7 @@ async def append_artifacts(
     transaction: Connection, principal: Principal, conversation_id: ConversationId, artifacts: Sequence[Artifact]
 ) -> None:
     """Insert rows; their objects are stored already."""
-    owner = (conversation_id, principal.tenant, principal.project, principal.user_id)
+    owner = (conversation_id, *principal.owner)
     if artifacts:
         await transaction.executemany(_INSERT, [owner + _columns(artifact) for artifact in artifacts])
 

@@ -139,7 +139,7 @@ async def _save_told_feedback(transaction: Connection, commit: Commit) -> None:
 
 async def _append_ledgers(transaction: Connection, lease: Lease, commit: Commit) -> None:
     principal = lease.principal
-    owner = (commit.turn_id, lease.conversation_id, principal.tenant, principal.project, principal.user_id)
+    owner = (commit.turn_id, lease.conversation_id, *principal.owner)
     if commit.effects:
         effects = [(e.call_id, e.tool_id, e.args_hash, e.effect.value, e.state.value) for e in commit.effects]
         await transaction.executemany(_EFFECTS, [owner + effect for effect in effects])

@@ -82,7 +82,7 @@ class PostgresInbox:
             if replayed is not None:
                 return replayed
             if message.create:
-                owner = (principal.tenant, principal.project, principal.user_id)
+                owner = principal.owner
                 await transaction.execute(_CREATE, message.conversation_id, *owner, message.bundle_id)
             conversation = await _enter(transaction, message.conversation_id)
             if _is_at_rest(conversation):

@@ -45,7 +45,7 @@ async def save_sources(
     transaction: Connection, principal: Principal, conversation_id: ConversationId, changes: Sequence[SourceChange]
 ) -> None:
     """Insert new rows and update known ones; the open transaction has checked the fence."""
-    owner = (conversation_id, principal.tenant, principal.project, principal.user_id)
+    owner = (conversation_id, *principal.owner)
     if changes:
         await transaction.executemany(_SAVE, [owner + _columns(change) for change in changes])
 

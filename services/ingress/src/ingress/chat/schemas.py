@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from everturn.model.signals import MAX_EVENT_CREDIT
 from everturn.wire.views import SignalView
+from ingress.admission.json_body import JsonBody, is_absent
 
 ID_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"
 APPROVAL_EXAMPLE = "appr_01890a5d-ac96-774b-bcce-b302099a8057"
@@ -16,17 +17,7 @@ EVENT_KIND_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
 BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
 
 
-def _is_absent(value: object) -> bool:
-    return value is None
-
-
-class Wire(BaseModel):
-    """What all bodies share: nothing unknown inside."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class AttachmentIn(Wire):
+class AttachmentIn(JsonBody):
     """A file inside a JSON message."""
 
     filename: str = Field(min_length=1, max_length=1024, examples=["sales.csv"])
@@ -34,7 +25,7 @@ class AttachmentIn(Wire):
     data_base64: str = Field(examples=["bmFtZSxzdW0KYSwxCg=="])
 
 
-class MessageIn(Wire):
+class MessageIn(JsonBody):
     """A message. `kind` and `target_turn_id` matter only while the conversation is busy."""
 
     text: str = Field(default="", examples=["What is the total by region?"])
@@ -44,7 +35,7 @@ class MessageIn(Wire):
     kind: Literal["followup", "steer"] | None = None
 
 
-class EventIn(Wire):
+class EventIn(JsonBody):
     """What a signal of kind `event` tells besides its text; `kind` is one of those this server takes.
 
     A reactive event wakes the agent; another one is only recorded. `payload` has at most 16 KB as JSON.
@@ -57,7 +48,7 @@ class EventIn(Wire):
     iteration_credit: int = Field(default=0, ge=0, le=MAX_EVENT_CREDIT)
 
 
-class SignalIn(Wire):
+class SignalIn(JsonBody):
     """Something said to the running turn. A blank steer stops it; a cancel needs no text; an event has `event`.
 
     `approve` and `deny` answer the approval `approval_id`; their text is the reason.
@@ -73,13 +64,13 @@ class SignalIn(Wire):
     target_turn_id: str | None = Field(default=None, max_length=80, examples=[ID_EXAMPLE])
 
 
-class SignalPatch(Wire):
+class SignalPatch(JsonBody):
     """A new text for a signal that was not applied yet."""
 
     text: str
 
 
-class ReceiptOut(Wire):
+class ReceiptOut(JsonBody):
     """Where the message stands: queued as a turn or for the next one, or as a signal in one of a signal's states.
 
     A new turn has its `position`: how many turns are taken before it, as it was then; with `position_more` more than
@@ -87,11 +78,11 @@ class ReceiptOut(Wire):
     """
 
     state: Literal["queued", "accepted", "applied", "promoted", "expired", "rejected", "retracted"]
-    position: int | None = Field(default=None, exclude_if=_is_absent)
-    position_more: bool | None = Field(default=None, exclude_if=_is_absent)
+    position: int | None = Field(default=None, exclude_if=is_absent)
+    position_more: bool | None = Field(default=None, exclude_if=is_absent)
 
 
-class AcceptedOut(Wire):
+class AcceptedOut(JsonBody):
     """The message is stored and will be answered. `signal_id` is there when it went into the running turn `turn_id`.
 
     An event that is only to be recorded has no `turn_id` in a conversation at rest: it waits for the next turn.
@@ -104,7 +95,7 @@ class AcceptedOut(Wire):
     events_url: str
 
 
-class SignalOut(Wire):
+class SignalOut(JsonBody):
     """A signal with its receipt."""
 
     conversation_id: str

@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from everturn.wire.views import ConversationView, TurnView
+from ingress.admission.json_body import JsonBody, is_absent
 from ingress.admission.lines import Line
 
 MAX_TURN_IDS = 100
@@ -12,24 +13,14 @@ BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, patter
 State = Literal["idle", "queued", "running", "waiting", "error"]
 
 
-def _is_absent(value: object) -> bool:
-    return value is None
-
-
-class Wire(BaseModel):
-    """What all bodies share: nothing unknown inside."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class ConversationIn(Wire):
+class ConversationIn(JsonBody):
     """A new conversation."""
 
     title: Line = Field(default="", examples=["Sales by region"])
     bundle_id: BundleId | None = None
 
 
-class ConversationPatch(Wire):
+class ConversationPatch(JsonBody):
     """What is to change."""
 
     title: Line | None = Field(default=None, examples=["Sales by region"])
@@ -40,9 +31,9 @@ class ConversationOut(ConversationView):
     """A conversation. While its turn `turn_id` waits, `position` is how many turns are taken before it, 0 for the next
     one; with `position_more` there are more than that."""
 
-    turn_id: str | None = Field(default=None, exclude_if=_is_absent)
-    position: int | None = Field(default=None, exclude_if=_is_absent)
-    position_more: bool | None = Field(default=None, exclude_if=_is_absent)
+    turn_id: str | None = Field(default=None, exclude_if=is_absent)
+    position: int | None = Field(default=None, exclude_if=is_absent)
+    position_more: bool | None = Field(default=None, exclude_if=is_absent)
 
 
 class TurnOut(TurnView):
@@ -52,14 +43,14 @@ class TurnOut(TurnView):
     position_more: bool | None = None
 
 
-class ConversationList(Wire):
+class ConversationList(JsonBody):
     """One page, newest activity first; `next_cursor` goes on, null at the end."""
 
     items: tuple[ConversationView, ...]
     next_cursor: str | None
 
 
-class ErasedOut(Wire):
+class ErasedOut(JsonBody):
     """What was erased: rows by table, and objects. `objects_left` could not be deleted."""
 
     conversation_id: str
@@ -68,7 +59,7 @@ class ErasedOut(Wire):
     objects_left: int = 0
 
 
-class FetchIn(Wire):
+class FetchIn(JsonBody):
     """Which turns to read: the named ones, or the last `limit`, or those before `cursor`."""
 
     conversation_id: str = Field(max_length=80, examples=["conv_01890a5d-ac96-774b-bcce-b302099a8057"])
@@ -78,13 +69,13 @@ class FetchIn(Wire):
     materialize: bool = Field(default=False, description="Also the timeline with its sources, and the turn logs.")
 
 
-class TurnsIn(Wire):
+class TurnsIn(JsonBody):
     """Which turns to read; without `turn_ids` the last ones."""
 
     turn_ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_TURN_IDS, strict=False)
 
 
-class TurnsOut(Wire):
+class TurnsOut(JsonBody):
     """Turns that somebody judged."""
 
     conversation_id: str

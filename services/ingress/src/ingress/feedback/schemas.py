@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from everturn.wire.views import FeedbackView
+from ingress.admission.json_body import JsonBody
 
 Scope = Literal["own", "project"]
 
@@ -20,10 +21,8 @@ def check_year(moment: datetime) -> datetime:
 Moment = Annotated[AwareDatetime, AfterValidator(check_year)]
 
 
-class FeedbackIn(BaseModel):
+class FeedbackIn(JsonBody):
     """A judgement of a turn. A user's replaces the one before, null without a text clears it; a machine's is added."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     reaction: Literal["ok", "not_ok", "neutral"] | None = Field(examples=["ok"])
     text: str = Field(default="", max_length=10_000, examples=["Just what I needed."])
@@ -55,10 +54,8 @@ class FeedbackOut(BaseModel):
     cleared: bool
 
 
-class PeriodIn(BaseModel):
+class PeriodIn(JsonBody):
     """A period, from `from` on and before `to`. `scope` is `own`, or for admins `project`, which is their default."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     since: Moment = Field(alias="from", strict=False, examples=["2026-03-01T00:00:00Z"])
     until: Moment = Field(alias="to", strict=False, examples=["2026-04-01T00:00:00Z"])

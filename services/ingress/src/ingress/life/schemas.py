@@ -1,26 +1,21 @@
 """Forks as clients ask for them and get them."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from ingress.admission.json_body import JsonBody
 from ingress.admission.lines import Line
 
 TURN_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"
 
 
-class Wire(BaseModel):
-    """What all bodies share: nothing unknown inside."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class ForkIn(Wire):
+class ForkIn(JsonBody):
     """Up to the end of which turn, the last ended one without; and the title, that of the original without."""
 
     turn_id: str | None = Field(default=None, max_length=80, examples=[TURN_EXAMPLE])
     title: Line | None = Field(default=None, examples=["Another way"])
 
 
-class ForkOut(Wire):
+class ForkOut(JsonBody):
     """The new conversation, and what it was copied from: `turn_id` is the original's last turn in it."""
 
     conversation_id: str

@@ -1,17 +1,13 @@
 """Memories as their owner sees them."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from ingress.admission.json_body import JsonBody
 
 ID_EXAMPLE = "mem_0f1e2d3c4b5a69788796"
 
 
-class Wire(BaseModel):
-    """What all bodies share: nothing unknown inside."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class MemoryOut(Wire):
+class MemoryOut(JsonBody):
     """One thing that is remembered. `confidence` and `salience` are from 0 to 1; times are ISO 8601 in UTC."""
 
     memory_id: str = Field(examples=[ID_EXAMPLE])
@@ -24,14 +20,14 @@ class MemoryOut(Wire):
     updated_at: str = Field(examples=["2026-03-01T12:00:00.000Z"])
 
 
-class MemoryList(Wire):
+class MemoryList(JsonBody):
     """One page, the last changed first; `next_cursor` goes on, null at the end."""
 
     items: tuple[MemoryOut, ...]
     next_cursor: str | None = Field(examples=[None])
 
 
-class ForgottenOut(Wire):
+class ForgottenOut(JsonBody):
     """How many memories were forgotten."""
 
     forgotten: int = Field(examples=[1])

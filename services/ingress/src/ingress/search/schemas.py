@@ -2,21 +2,16 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
 from everturn.ports.memory.search import MAX_LIMIT
+from ingress.admission.json_body import JsonBody
 
 MAX_QUERY_CHARS = 2_000
 Target = Literal["user", "assistant", "summary", "notes", "attachment"]
 
 
-class Wire(BaseModel):
-    """What all bodies share: nothing unknown inside."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class SearchIn(Wire):
+class SearchIn(JsonBody):
     """What to look for. `from` is inclusive and `to` is not; without `targets` all kinds of texts are searched."""
 
     query: Annotated[str, StringConstraints(max_length=MAX_QUERY_CHARS, pattern=r"\S")] = Field(
@@ -40,7 +35,7 @@ class SearchIn(Wire):
         return self
 
 
-class HitOut(Wire):
+class HitOut(JsonBody):
     """One hit: `ref` names the whole text that the snippet is of. `score` orders the hits of one search, no more."""
 
     conversation_id: str
@@ -52,7 +47,7 @@ class HitOut(Wire):
     score: float
 
 
-class SearchOut(Wire):
+class SearchOut(JsonBody):
     """The best first. `compared` says whether meanings were compared, or only words."""
 
     items: tuple[HitOut, ...]

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from everturn.model.identity import Principal
+from everturn.model.identity import Owner, Principal
 from ingress.errors import too_many
 
 AT_ONCE = 2
@@ -15,8 +15,6 @@ AT_ONCE = 2
 WAITING = 8
 """Searches of one user that wait for those."""
 RETRY_AFTER_S = 1
-
-Owner = tuple[str, str, str]
 
 
 class _Share:
@@ -36,7 +34,7 @@ class SearchShares:
     @asynccontextmanager
     async def take(self, principal: Principal) -> AsyncGenerator[None]:
         """A place for as long as the block runs. Raises a 429 problem when too many of this user wait already."""
-        owner = (principal.tenant, principal.project, principal.user_id)
+        owner = principal.owner
         share = self._shares.setdefault(owner, _Share())
         if share.inside >= AT_ONCE + WAITING:
             raise too_many(f"{share.inside} searches of yours are not answered yet.", retry_after_s=RETRY_AFTER_S)

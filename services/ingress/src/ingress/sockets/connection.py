@@ -33,7 +33,7 @@ POLICY = 1008
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class Admitted:
     """Who was let in, and what its messages are measured with.
 
     `draw` draws a token for the call with this name (None: not known yet) before its data are read, and returns the
@@ -65,7 +65,7 @@ class Connection:
     def __init__(
         self, receive: Receive, send: Send, *, line: Line, guard: SocketGuard, metrics: IngressMetrics, max_bytes: int
     ) -> None:
-        self.admission: Admission | None = None
+        self.admitted: Admitted | None = None
         self.closed = False
         self._receive = receive
         self._send = send
@@ -87,7 +87,7 @@ class Connection:
 
     @property
     def caller(self) -> Caller | None:
-        return self.admission.caller if self.admission else None
+        return self.admitted.caller if self.admitted else None
 
     def is_late(self, now: float) -> bool:
         """Whether a message began too long ago, in loop time, and is not whole yet: its bytes are in the way."""
@@ -114,7 +114,7 @@ class Connection:
         begun = self._guard.begin(frame, size)
         if not isinstance(begun, Opening):
             return begun
-        refusal = await self.admission.draw(begun.name) if self.admission else None
+        refusal = await self.admitted.draw(begun.name) if self.admitted else None
         return self._guard.refuse(begun, refusal) if refusal else self._guard.judge(begun, str(frame), size)
 
     async def _obey(self, verdict: Verdict, message: Message) -> None:
@@ -157,8 +157,8 @@ class Connection:
         self._upload = _Upload()
 
     def _shrink(self, counted: int) -> None:
-        if self.admission:
-            self.admission.hold.shrink(counted)
+        if self.admitted:
+            self.admitted.hold.shrink(counted)
 
     def _begin(self, name: str, size: int) -> None:
         self._metrics.socket_calls.labels(event=name).inc()
@@ -208,10 +208,10 @@ class Connection:
 
     async def _greet(self) -> None:
         self._guard.phase = Phase.JOINED
-        if self.admission:
-            self._line.allow(self._max_bytes, self.admission.hold)
+        if self.admitted:
+            self._line.allow(self._max_bytes, self.admitted.hold)
             self._metrics.socket_events.inc()
-            await self.send_text(render_own("session_info", self.admission.session_info))
+            await self.send_text(render_own("session_info", self.admitted.session_info))
 
     async def send_text(self, *frames: str) -> None:
         """Send frames in this order. Raises OSError when the client is gone or takes nothing."""

@@ -5,12 +5,12 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from everturn.model.identity import Role
-from ingress.chat.schemas import Wire
+from ingress.admission.json_body import JsonBody
 
 MAX_NAME_CHARS = 128
 
 
-class AuthIn(Wire):
+class AuthIn(JsonBody):
     """Who connects: what REST has in a header and in the path."""
 
     tenant: str = Field(default="default", max_length=MAX_NAME_CHARS)
@@ -18,7 +18,7 @@ class AuthIn(Wire):
     token: str | None = Field(default=None, max_length=16_000)
 
 
-class FileIn(Wire):
+class FileIn(JsonBody):
     """A file as binary attachment."""
 
     filename: str = Field(min_length=1, max_length=1024)
@@ -26,7 +26,7 @@ class FileIn(Wire):
     data: bytes
 
 
-class SubmitIn(Wire):
+class SubmitIn(JsonBody):
     """What a submission has beside the form of REST, which is the rest of its fields."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
@@ -36,7 +36,7 @@ class SubmitIn(Wire):
     files: tuple[FileIn, ...] = Field(default=(), max_length=100, strict=False)
 
 
-class TargetIn(Wire):
+class TargetIn(JsonBody):
     """A conversation."""
 
     conversation_id: str = Field(max_length=80)
@@ -48,20 +48,20 @@ class SubscribeIn(TargetIn):
     after: str | None = Field(default=None, max_length=80)
 
 
-class SubscribedOut(Wire):
+class SubscribedOut(JsonBody):
     """The conversation's events come from here on, `ready` first."""
 
     conversation_id: str
     after: str | None
 
 
-class UnsubscribedOut(Wire):
+class UnsubscribedOut(JsonBody):
     """No more events of this conversation come."""
 
     conversation_id: str
 
 
-class LimitsOut(Wire):
+class LimitsOut(JsonBody):
     """What this socket may do."""
 
     message_bytes: int
@@ -71,7 +71,7 @@ class LimitsOut(Wire):
     events_per_s: float
 
 
-class SessionInfo(Wire):
+class SessionInfo(JsonBody):
     """Who the client is here. `expires_at` is the Unix time at which its credential ends."""
 
     user_id: str

@@ -32,7 +32,7 @@ from ingress.errors import (
     unprocessable,
 )
 from ingress.sockets.calls import Answer, ChatCalls, Payload, check_form
-from ingress.sockets.connection import POLICY, Admission, Connection
+from ingress.sockets.connection import POLICY, Admitted, Connection
 from ingress.sockets.guard import SocketCaps, SocketGuard
 from ingress.sockets.library import build_library, refuse_connection
 from ingress.sockets.packets import build_answer, build_problem, build_refusal, render_own
@@ -178,13 +178,13 @@ class SocketServer:
 
         Else who hangs up after each message would have as many calls at work as it likes.
         """
-        if connection.admission is None:
+        if connection.admitted is None:
             return
         try:
             await connection.wait_quiet(MAX_CALL_S)
         finally:
-            connection.admission.hold.release()
-            self._parts.slots.give_back(connection.admission.caller.principal)
+            connection.admitted.hold.release()
+            self._parts.slots.give_back(connection.admitted.caller.principal)
 
     async def _connect(self, sid: str, environ: dict[str, Any], auth: object) -> None:
         """The library's question whether a client may join."""
@@ -208,7 +208,7 @@ class SocketServer:
         if connection.closed or self._draining:
             raise unavailable("The socket is closed.")
         self._parts.slots.take(caller.principal)
-        connection.admission = Admission(
+        connection.admitted = Admitted(
             caller=caller,
             session_info=self._describe(caller).model_dump(mode="json"),
             hold=self._parts.front.bodies.open(caller.principal),

@@ -27,7 +27,7 @@ async def take_key(
     """
     if key is None:
         return None
-    owner = (principal.tenant, principal.project, principal.user_id)
+    owner = principal.owner
     try:
         with translated():
             taken = await transaction.fetchval(_TAKE, *owner, key.route, key.key, key.request_hash, conversation_id)

@@ -40,7 +40,7 @@ class PostgresCredentials:
 
     async def find_cutoff(self, principal: Principal) -> datetime | None:
         async with self._database.connection() as connection:
-            return await connection.fetchval(_FIND_CUTOFF, principal.tenant, principal.project, principal.user_id)
+            return await connection.fetchval(_FIND_CUTOFF, *principal.owner)
 
 
 class PostgresCredentialAdmin:

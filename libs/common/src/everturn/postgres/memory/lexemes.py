@@ -34,4 +34,4 @@ def build_query_lexemes(principal: Principal, text: str) -> tuple[list[str], lis
 
 def _mark_of(principal: Principal) -> str:
     """Not a secret and no safeguard: every search filters by the principal as well."""
-    return sha256("\x1f".join((principal.tenant, principal.project, principal.user_id)).encode()).hexdigest()[:10]
+    return sha256("\x1f".join(principal.owner).encode()).hexdigest()[:10]

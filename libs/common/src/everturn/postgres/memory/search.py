@@ -73,7 +73,7 @@ class PostgresMemorySearch:
 
     async def load_catalog(self, principal: Principal, query: CatalogQuery) -> CatalogPage:
         scope = query.scope
-        owner = (principal.tenant, principal.project, principal.user_id)
+        owner = principal.owner
         where = (*owner, scope.conversation_id, scope.except_turn, query.since, query.until)
         page = _TURNS_NEWEST_FIRST if query.newest_first else _TURNS
         async with self._database.transaction(principal, readonly=True) as transaction:

@@ -112,7 +112,7 @@ class PostgresUserMemories:
     async def load_page(
         self, principal: Principal, *, limit: int, after: MemoryPosition | None
     ) -> tuple[UserMemory, ...]:
-        owner = (principal.tenant, principal.project, principal.user_id)
+        owner = principal.owner
         place = (after.updated_at, after.id) if after else (None, None)
         async with self._database.transaction(principal, readonly=True) as transaction:
             return tuple(map(_read_memory, await transaction.fetch(_PAGE, *owner, *place, limit)))
@@ -133,7 +133,7 @@ class PostgresUserMemories:
 
 
 async def _lock(transaction: Connection, principal: Principal) -> None:
-    await transaction.fetchval(_LOCK, "\x1f".join((principal.tenant, principal.project, principal.user_id)))
+    await transaction.fetchval(_LOCK, "\x1f".join(principal.owner))
 
 
 async def _erase(transaction: Connection, principal: Principal, what: str, *statement: str) -> int:
@@ -142,7 +142,7 @@ async def _erase(transaction: Connection, principal: Principal, what: str, *stat
     await transaction.execute(_CLEAR_OLD)
     erased = int((await transaction.execute(*statement)).removeprefix("DELETE "))
     if erased or what == EVERYTHING:
-        await transaction.execute(_TELL, principal.tenant, principal.project, principal.user_id, what)
+        await transaction.execute(_TELL, *principal.owner, what)
     return erased
 
 

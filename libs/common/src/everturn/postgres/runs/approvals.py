@@ -59,7 +59,7 @@ async def save_approvals(transaction: Connection, lease: Lease, commit: Commit, 
     Raises InboxMoved when one that it withdraws is not pending. The caller has locked the conversation's row.
     """
     principal = lease.principal
-    owner = (lease.conversation_id, principal.tenant, principal.project, principal.user_id, commit.turn_id)
+    owner = (lease.conversation_id, *principal.owner, commit.turn_id)
     if commit.requests:
         asked = [
             (each.id, *owner, each.call_id, each.tool_id, each.args_hash, each.expires_at) for each in commit.requests

@@ -29,7 +29,7 @@ class PostgresQueue:
 
 async def load_positions(connection: Connection, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
     """As Queue.load_positions, also inside a transaction that has just changed the queue."""
-    owners = [(principal.tenant, principal.project, principal.user_id) for principal, _ in asked]
+    owners = [principal.owner for principal, _ in asked]
     tenants, projects, users = map(list, zip(*owners, strict=True)) if owners else ([], [], [])
     ids = [conversation_id for _, conversation_id in asked]
     rows = await connection.fetch(_POSITIONS, ids, tenants, projects, users, MAX_AHEAD + 1)

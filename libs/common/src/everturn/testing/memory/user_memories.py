@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from everturn.errors import Conflict
-from everturn.model.identity import Principal
+from everturn.model.identity import Owner, Principal
 from everturn.model.ids import TurnId
 from everturn.model.memory.user_memories import MAX_MEMORIES, Candidate, UserMemory, hotness
 from everturn.ports.memory.search import QueryVector
@@ -19,8 +19,8 @@ class MemoryUserMemories:
     """Implements UserMemories and MemoryBook. A turn begins with `begin`; others are as old as everything."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str, str], dict[str, _Kept]] = {}
-        self._erased: dict[tuple[str, str, str], dict[str, int]] = {}
+        self._kept: dict[Owner, dict[str, _Kept]] = {}
+        self._erased: dict[Owner, dict[str, int]] = {}
         self._begun: dict[TurnId, int] = {}
         self._moment = 0
 
@@ -39,7 +39,7 @@ class MemoryUserMemories:
         instead_of: str = "",
     ) -> None:
         kept = self._of(principal)
-        erased = self._erased.get(_owner(principal), {})
+        erased = self._erased.get(principal.owner, {})
         last = max((erased.get(each, -1) for each in (memory.id, instead_of, _EVERYTHING)), default=-1)
         if turn_id is not None and self._begun.get(turn_id, 0) <= last:
             raise ForgottenByOwner()
@@ -86,15 +86,11 @@ class MemoryUserMemories:
         return tuple(Candidate(memory, _likeness(vector, near)) for memory, vector in newest)
 
     def _of(self, principal: Principal) -> dict[str, _Kept]:
-        return self._kept.setdefault(_owner(principal), {})
+        return self._kept.setdefault(principal.owner, {})
 
     def _tell(self, principal: Principal, what: str) -> None:
         self._moment += 1
-        self._erased.setdefault(_owner(principal), {})[what] = self._moment
-
-
-def _owner(principal: Principal) -> tuple[str, str, str]:
-    return principal.tenant, principal.project, principal.user_id
+        self._erased.setdefault(principal.owner, {})[what] = self._moment
 
 
 def _age(memory: UserMemory) -> tuple[datetime, str]:

@@ -247,4 +247,4 @@ def _is_at_rest(row: ConversationRow) -> bool:
 
 
 def _key(principal: Principal, key: IdempotencyKey) -> tuple[str, str, str, str, str]:
-    return (principal.tenant, principal.project, principal.user_id, key.route, key.key)
+    return (*principal.owner, key.route, key.key)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from everturn.model.identity import Principal
+from everturn.model.identity import Owner, Principal
 from ingress.admission.limits.defaults import GUEST_PART, is_guest, strongest_role
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError, too_many, unavailable
@@ -10,7 +10,6 @@ from ingress.errors import ProblemError, too_many, unavailable
 RETRY_AFTER_S = 5
 BODY_TIMEOUT_S = 300.0
 """For a whole body: 25 MB in this time is 0.7 Mbit/s, and a byte now and then holds nothing for ever."""
-Owner = tuple[str, str, str]
 
 
 class BodyBudget:
@@ -36,7 +35,7 @@ class BodyBudget:
     def check(self, principal: Principal, more: int) -> None:
         """Raises a 429 problem for the user's cap, 503 for the process's."""
         role = strongest_role(principal.roles).value
-        if self._held[_owner(principal)] + more > self._max_per_user:
+        if self._held[principal.owner] + more > self._max_per_user:
             text = f"Your requests hold more than {self._max_per_user} bytes already."
             raise self._refused("user_bodies", role, too_many(text, retry_after_s=RETRY_AFTER_S))
         if self._total + more > self._max or (is_guest(principal) and self._guests + more > self._max_guests):
@@ -45,7 +44,7 @@ class BodyBudget:
 
     def add(self, principal: Principal, count: int) -> None:
         """Count bytes in (or, when negative, out)."""
-        owner = _owner(principal)
+        owner = principal.owner
         self._held[owner] += count
         self._total += count
         self._guests += count if is_guest(principal) else 0
@@ -84,7 +83,3 @@ class BodyHold:
     def release(self) -> None:
         """The request has ended."""
         self.shrink(self._bytes)
-
-
-def _owner(principal: Principal) -> Owner:
-    return principal.tenant, principal.project, principal.user_id

@@ -55,7 +55,7 @@ class RateGate:
         limit = self._limits[kind].get(role)
         if limit is None:
             return
-        owner = (principal.tenant, principal.project, principal.user_id)
+        owner = principal.owner
         # Whoever has no name would get a new bucket with each new one.
         key = hash_key(kind, role.value, *((address,) if role is Role.ANONYMOUS else owner))
         limit, draw = await self._draw(key, limit)

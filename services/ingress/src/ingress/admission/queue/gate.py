@@ -176,7 +176,7 @@ def _room_of(principal: Principal) -> str:
 
 
 def _visitor(principal: Principal, key: IdempotencyKey | None) -> Visitor:
-    caller = hash_key(principal.tenant, principal.project, principal.user_id)
+    caller = hash_key(*principal.owner)
     return Visitor(caller, hash_key(key.route, key.key) if key else "")
 
 

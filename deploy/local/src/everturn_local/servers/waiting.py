@@ -1,0 +1,35 @@
+"""Waiting for a server's process until it answers."""
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Protocol
+
+
+class Process(Protocol):
+    """A process that was started."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        ...
+
+
+class Waited(StrEnum):
+    """How it went."""
+
+    ANSWERS = "answers"
+    EXITED = "exited"
+    SILENT = "silent"
+
+
+def wait_for_server(process: Process, answers: Callable[[], bool], *, limit_s: float, poll_s: float) -> Waited:
+    """Ask until it answers, has exited, or the limit is over."""
+    deadline = time.monotonic() + limit_s
+    while process.exit_code is None:
+        if answers():
+            return Waited.ANSWERS
+        if time.monotonic() > deadline:
+            return Waited.SILENT
+        time.sleep(poll_s)
+    return Waited.EXITED
