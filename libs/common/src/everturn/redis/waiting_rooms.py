@@ -1,26 +1,29 @@
 """Waiting rooms in Redis: a sorted set for each, of places by the time told, and one for each caller, with passes."""
 
-from typing import Any
+from typing import Any, Final
 
 from redis.asyncio import Redis
 
 from everturn.model.limits.token_bucket import SECOND_US
 from everturn.model.limits.waiting_room import (
     GRACE_US,
-    LATER,
     MAX_PLACES,
     MAX_WAIT_US,
     NEAR_US,
     OVER_ROOM,
-    PASS,
     PLACES_EACH,
     SLACK_US,
-    UNNAMED,
+    SPACING,
     Entry,
     RoomLoad,
     Visitor,
 )
 from everturn.redis.calls import CALL_LIMIT_S, limited
+
+_UNNAMED: Final = "-"
+"""Begins the places of requests without a name; no hash has it."""
+_PASS: Final = "+"  # noqa: S105 - opens no door but this
+"""Begins the passes in the set of a caller; in the set of the room there are none."""
 
 # The same as everturn.model.limits.waiting_room; the contract compares them. They always write, so that a server
 # without memory says so before anything is accepted.
@@ -31,7 +34,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local function text(n) return string.format('%.0f', n) end
 local function forget(name)
-  redis.call('ZREM', mine, name, '{PASS}' .. name)
+  redis.call('ZREM', mine, name, '{_PASS}' .. name)
   redis.call('ZREM', room, caller .. ':' .. name)
 end
 local function tell(at)
@@ -40,7 +43,7 @@ local function tell(at)
   if redis.call('ZCARD', room) >= places then return {{0, text(longest)}} end
   local name, n = request, 0
   while name == '' do
-    if not redis.call('ZSCORE', mine, '{UNNAMED}' .. n) then name = '{UNNAMED}' .. n end
+    if not redis.call('ZSCORE', mine, '{_UNNAMED}' .. n) then name = '{_UNNAMED}' .. n end
     n = n + 1
   end
   redis.call('ZADD', mine, text(at), name)
@@ -59,24 +62,25 @@ if request ~= '' then
 else
   local own = redis.call('ZRANGE', mine, 0, -1, 'WITHSCORES')
   for n = 1, #own, 2 do
-    if not told_at and string.sub(own[n], 1, 1) == '{UNNAMED}' then name, told_at = own[n], tonumber(own[n + 1]) end
+    if not told_at and string.sub(own[n], 1, 1) == '{_UNNAMED}' then name, told_at = own[n], tonumber(own[n + 1]) end
   end
 end
-local pass_at = tonumber(redis.call('ZSCORE', mine, '{PASS}' .. name) or nil)
+local pass_at = tonumber(redis.call('ZSCORE', mine, '{_PASS}' .. name) or nil)
 local due = (told_at and told_at <= now + {SLACK_US}) or (pass_at and pass_at <= now + {SLACK_US})
+local known = told_at or pass_at
 local near = redis.call('ZCOUNT', room, '-inf', text(now + {NEAR_US}))
 local admitted = depth + near < most or (due and depth < math.floor(most * {OVER_ROOM}))
-if told_at and request ~= '' and not (admitted or due) then return {{0, text(told_at - now)}} end
+if known and request ~= '' and not (admitted or due) then return {{0, text(known - now)}} end
 if due or request ~= '' then forget(name) end
 if admitted then return {{1, '0'}} end
-local apart = math.floor(interval * {LATER})
+local apart = math.floor(interval * {SPACING})
 local last = redis.call('ZREVRANGE', room, 0, 0, 'WITHSCORES')
 local at = math.max(now + math.max(1, depth + 1 - most) * apart, (tonumber(last[2]) or 0) + apart)
 return tell(math.min(at, now + longest))
 """
 _KEEP = f"""{_ROOM}
 if request ~= '' and redis.call('ZCARD', mine) < each then
-  redis.call('ZADD', mine, text(now + math.min(tonumber(ARGV[3]), longest)), '{PASS}' .. request)
+  redis.call('ZADD', mine, text(now + math.min(tonumber(ARGV[3]), longest)), '{_PASS}' .. request)
   redis.call('PEXPIRE', mine, math.ceil((longest + grace) / 1000))
 end
 """

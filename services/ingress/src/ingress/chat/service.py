@@ -151,7 +151,7 @@ class ChatService:
             admission.settle() if opened else admission.leave()
         except TenantFull as error:
             await self._intake.discard(saved)
-            raise too_many(str(error), retry_after_s=await self._gate.load_tenant_wait(admission)) from error
+            raise too_many(str(error), retry_after_s=await self._gate.keep_tenant_place(admission)) from error
         except Unavailable:
             # Nobody knows whether this was committed. If no row names these objects, workers delete them later.
             _log.warning("message may have been stored", objects=saved.keys())

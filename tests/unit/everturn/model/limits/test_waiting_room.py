@@ -13,6 +13,7 @@ from everturn.model.limits.waiting_room import (
     MAX_PLACES,
     MAX_WAIT_US,
     PLACES_EACH,
+    Entry,
     RoomLoad,
     Told,
     Visitor,
@@ -36,7 +37,7 @@ class Rush:
     """Whether each client names its request, as by an Idempotency-Key."""
     misjudged: float = 1.0
     """What the estimate is of the real duration of turns."""
-    told: Told = field(default_factory=dict)
+    told: Told = field(default_factory=Told)
     depth: int = 0
     busy: list[int] = field(default_factory=list[int])
     returned: int = 0
@@ -112,30 +113,30 @@ def test_clients_of_a_few_users_that_come_one_after_another_take_no_place_of_eac
 
 
 def test_a_user_that_makes_up_requests_holds_only_its_share_of_places() -> None:
-    told: Told = {}
+    told, entry = Told(), Entry(True)
     for n in range(2 * PLACES_EACH):
         told, entry = enter_room(told, Visitor("c", f"r{n}"), RoomLoad(10, 10, SECOND_US), 0)
 
-    assert len(told) == PLACES_EACH
-    assert entry.wait_s == max(told.values()) / SECOND_US
+    assert len(told.places) == PLACES_EACH
+    assert entry.wait_s == max(told.places.values()) / SECOND_US
 
 
 def test_places_that_nobody_takes_are_given_away_after_a_while() -> None:
     load = RoomLoad(10, 10, SECOND_US)
-    told: Told = {}
+    told = Told()
     for n in range(5):
         told, _ = enter_room(told, Visitor(f"c{n}"), load, 0)
 
     told, entry = enter_room(told, Visitor("late"), RoomLoad(9, 10, SECOND_US), 6 * SECOND_US + GRACE_US)
 
     assert entry.admitted
-    assert told == {}
+    assert told == Told()
 
 
 def test_a_room_holds_no_more_than_it_may() -> None:
-    told: Told = {(f"c{n}", "-0"): SECOND_US for n in range(MAX_PLACES)}
+    told = Told({(Visitor(f"c{n}"), 0): SECOND_US for n in range(MAX_PLACES)})
 
     after, entry = enter_room(told, Visitor("one more"), RoomLoad(10, 10, SECOND_US), 0)
 
-    assert len(after) == MAX_PLACES
+    assert len(after.places) == MAX_PLACES
     assert entry.wait_s == MAX_WAIT_US / SECOND_US

@@ -1,5 +1,6 @@
 """Backpressure from the queue's depth and the workers that are there; every refusal says when to come back."""
 
+import asyncio
 import heapq
 import math
 import random
@@ -9,7 +10,7 @@ import pytest
 
 from everturn.errors import Unavailable
 from everturn.model.identity import Lane, Principal
-from everturn.model.limits.waiting_room import LATER
+from everturn.model.limits.waiting_room import SPACING, Entry, RoomLoad, Visitor
 from everturn.ports.inbox import IdempotencyKey
 from everturn.ports.limits.queue import QueueDepth
 from everturn.ports.runs.presences import WorkerPresence
@@ -26,6 +27,17 @@ ME = Principal("t", "p", "me")
 CAPS = QueueCaps(total=100, unattended=20, tenant=40)
 
 
+class Rooms(MemoryWaitingRooms):
+    """May never answer."""
+
+    silent = False
+
+    async def enter(self, room: str, visitor: Visitor, load: RoomLoad) -> Entry:
+        if self.silent:
+            await asyncio.Event().wait()
+        return await super().enter(room, visitor, load)
+
+
 class World:
     """A gate before a queue of a given depth. If nothing is said 100 turns may wait, 20 unattended, 40 of a tenant."""
 
@@ -36,7 +48,7 @@ class World:
         self.metrics = IngressMetrics()
         self.doorbells = MemoryDoorbells()
         self.presences = MemoryPresences(monotonic=self.clock.monotonic)
-        self.rooms = MemoryWaitingRooms(monotonic=self.clock.monotonic)
+        self.rooms = Rooms(monotonic=self.clock.monotonic)
         world: Any = self
         self.gate = WorkGate(
             doorbells=self.doorbells,
@@ -149,7 +161,7 @@ async def test_who_was_refused_in_the_transaction_has_a_place_when_told() -> Non
     world = await World(waiting=50, of_tenant=40).attend()
     world.depth = QueueDepth(50, 39, 2)
     admission = await world.gate.admit(ME, None, new_work=True)
-    wait_s = await world.gate.load_tenant_wait(admission)
+    wait_s = await world.gate.keep_tenant_place(admission)
     admission.leave()
 
     world.clock.advance(wait_s)
@@ -166,7 +178,7 @@ async def test_who_was_refused_in_the_transaction_asks_soon_again_while_nothing_
     world.depth = None
     world.clock.advance(1)
 
-    assert await world.gate.load_tenant_wait(admission) == 1
+    assert await world.gate.keep_tenant_place(admission) == 1
 
 
 async def test_each_of_a_users_many_clients_is_told_a_time_of_its_own() -> None:
@@ -174,7 +186,7 @@ async def test_each_of_a_users_many_clients_is_told_a_time_of_its_own() -> None:
 
     told = [await world.refuse() for _ in range(60)]
 
-    assert told == [(429, math.ceil(n * LATER - 0.001)) for n in range(1, 61)]
+    assert told == [(429, math.ceil(n * SPACING - 0.001)) for n in range(1, 61)]
 
 
 async def test_what_is_being_stored_counts_until_it_is() -> None:
@@ -213,6 +225,39 @@ async def test_who_passes_its_tenants_room_and_finds_no_room_at_all_is_let_in_by
     await world.gate.admit(ME, key, new_work=True)
 
     assert (status, other[0]) == (503, 429)
+
+
+@pytest.mark.parametrize(
+    ("depth", "told"), [(QueueDepth(60, 40, 2), (429, 2)), (QueueDepth(109, 30, 2), (503, 6))], ids=["tenant", "all"]
+)
+async def test_a_time_that_one_room_told_is_the_answer_also_where_the_other_does_not_hear_of_it(
+    depth: QueueDepth, told: tuple[int, int]
+) -> None:
+    world = await World().attend()
+    world.depth = depth
+    world.rooms.forgetful = True
+
+    assert await world.refuse(key=IdempotencyKey("POST /m", "k", "h")) == told
+
+
+async def test_who_was_refused_in_the_transaction_is_told_its_time_also_where_no_pass_is_kept() -> None:
+    world = await World(waiting=60, of_tenant=39).attend()
+    admission = await world.gate.admit(ME, IdempotencyKey("POST /m", "k", "h"), new_work=True)
+    world.rooms.forgetful = True
+
+    assert await world.gate.keep_tenant_place(admission) == 13
+
+
+async def test_who_asks_rooms_that_never_answer_is_refused_in_time_and_takes_no_place() -> None:
+    world = await World(waiting=99).attend()
+    world.rooms.silent = True
+
+    async with asyncio.timeout(30):
+        refused = await world.refuse()
+    world.rooms.silent = False
+
+    assert refused[0] == 503
+    await world.gate.admit(ME, None, new_work=True)
 
 
 class Rush:

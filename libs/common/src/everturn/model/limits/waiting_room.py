@@ -5,7 +5,7 @@ else takes the places that are due. The rest is let in while there is room beyon
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from everturn.model.limits.token_bucket import SECOND_US
@@ -21,7 +21,7 @@ NEAR_US: Final = 5 * SECOND_US
 SLACK_US: Final = SECOND_US // 2
 """So much earlier than told counts as told."""
 MAX_WAIT_US: Final = 600 * SECOND_US
-LATER: Final = 1.1
+SPACING: Final = 1.1
 """Places are told this much further apart than turns are thought to end. Ends come unevenly: at the exact pace half of
 a long line would find the queue longer than thought. Room that comes of it goes to whoever asks."""
 OVER_ROOM: Final = 1.25
@@ -31,12 +31,6 @@ OVER_ROOM: Final = 1.25
 def most_of(room: int) -> int:
     """How long the queue may get when those come who were told to."""
     return int(room * OVER_ROOM)
-
-
-UNNAMED: Final = "-"
-"""Begins the places of requests without a name; no hash has it."""
-PASS: Final = "+"  # noqa: S105 - opens no door but this
-"""Begins the passes: what another room told. Who comes then is let in as from a place, but nothing is kept free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,30 +58,46 @@ class Entry:
     wait_s: float = 0.0
 
 
-Place = tuple[str, str]
-"""A caller, and the name of its place or pass."""
-Told = Mapping[Place, int]
-"""Who was told when."""
+Place = tuple[Visitor, int]
+"""Whose it is, and which one: who gives its request no name may have several, others have the one with number 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Who was told when: places in this room, and what another room told. Who comes then with a pass is let in as from
+    a place, but nothing is kept free for it."""
+
+    places: Mapping[Place, int] = field(default_factory=dict[Place, int])
+    passes: Mapping[Visitor, int] = field(default_factory=dict[Visitor, int])
+
+    def times_of(self, caller: str) -> list[int]:
+        """When a caller was told to come."""
+        places = [at for (visitor, _), at in self.places.items() if visitor.caller == caller]
+        return places + [at for visitor, at in self.passes.items() if visitor.caller == caller]
 
 
 def enter_room(told: Told, visitor: Visitor, load: RoomLoad, now_us: int) -> tuple[Told, Entry]:
     """What is told afterwards, and the answer. Redis does the same in Lua (everturn.redis.waiting_rooms)."""
     kept = _drop_late(told, now_us)
-    own = _own(kept, visitor.caller)
-    name = visitor.request or min((name for name in own if name.startswith(UNNAMED)), key=own.__getitem__, default="")
-    due = any(own[at] <= now_us + SLACK_US for at in (name, PASS + name) if at in own)
-    near = sum(at <= now_us + NEAR_US and name[0] != PASS for (_, name), at in kept.items())
+    mine = min((place for place in kept.places if place[0] == visitor), key=kept.places.__getitem__, default=None)
+    known = [kept.places[mine]] if mine else []
+    known += [kept.passes[visitor]] if visitor in kept.passes else []
+    due = any(at <= now_us + SLACK_US for at in known)
+    near = sum(at <= now_us + NEAR_US for at in kept.places.values())
     admitted = load.depth + near < load.room or (due and load.depth < most_of(load.room))
-    if name in own and visitor.request and not (admitted or due):
-        return kept, Entry(False, (own[name] - now_us) / SECOND_US)
+    if known and visitor.request and not (admitted or due):
+        return kept, Entry(False, (known[0] - now_us) / SECOND_US)
     # What has no name and comes early may be another request than the one that was told this time.
     if due or visitor.request:
-        kept.pop((visitor.caller, name), None)
-        kept.pop((visitor.caller, PASS + name), None)
+        kept = Told(
+            {place: at for place, at in kept.places.items() if place != mine},
+            {other: at for other, at in kept.passes.items() if other != visitor},
+        )
     if admitted:
         return kept, Entry(True)
-    apart_us = int(load.interval_us * LATER)
-    at = max(now_us + max(1, load.depth + 1 - load.room) * apart_us, max(_places(kept), default=0) + apart_us)
+    apart_us = int(load.interval_us * SPACING)
+    last_us = max(kept.places.values(), default=0)
+    at = max(now_us + max(1, load.depth + 1 - load.room) * apart_us, last_us + apart_us)
     return _tell(kept, visitor, min(at, now_us + MAX_WAIT_US), now_us)
 
 
@@ -95,28 +105,24 @@ def keep_pass(told: Told, visitor: Visitor, wait_us: int, now_us: int) -> Told:
     """Who was refused in another room is told to come then, and must not be refused in this one. Only for a request
     with a name."""
     kept = _drop_late(told, now_us)
-    if visitor.request and len(_own(kept, visitor.caller)) < PLACES_EACH:
-        kept[visitor.caller, PASS + visitor.request] = now_us + min(wait_us, MAX_WAIT_US)
-    return kept
+    if not visitor.request or len(kept.times_of(visitor.caller)) >= PLACES_EACH:
+        return kept
+    return Told(kept.places, {**kept.passes, visitor: now_us + min(wait_us, MAX_WAIT_US)})
 
 
-def _tell(kept: dict[Place, int], visitor: Visitor, at_us: int, now_us: int) -> tuple[Told, Entry]:
-    own = _own(kept, visitor.caller)
+def _tell(kept: Told, visitor: Visitor, at_us: int, now_us: int) -> tuple[Told, Entry]:
+    own = kept.times_of(visitor.caller)
     if len(own) >= PLACES_EACH:
-        return kept, Entry(False, (max(own.values()) - now_us) / SECOND_US)
-    if len(kept) >= MAX_PLACES and len(_places(kept)) >= MAX_PLACES:
+        return kept, Entry(False, (max(own) - now_us) / SECOND_US)
+    if len(kept.places) >= MAX_PLACES:
         return kept, Entry(False, MAX_WAIT_US / SECOND_US)
-    name = visitor.request or next(free for n in range(PLACES_EACH) if (free := f"{UNNAMED}{n}") not in own)
-    return {**kept, (visitor.caller, name): at_us}, Entry(False, (at_us - now_us) / SECOND_US)
+    free = next((visitor, n) for n in range(PLACES_EACH) if (visitor, n) not in kept.places)
+    return Told({**kept.places, free: at_us}, kept.passes), Entry(False, (at_us - now_us) / SECOND_US)
 
 
-def _places(told: Told) -> list[int]:
-    return [at for (_, name), at in told.items() if name[0] != PASS]
-
-
-def _drop_late(told: Told, now_us: int) -> dict[Place, int]:
-    return {place: at for place, at in told.items() if at > now_us - GRACE_US}
-
-
-def _own(told: Told, caller: str) -> dict[str, int]:
-    return {name: at for (owner, name), at in told.items() if owner == caller}
+def _drop_late(told: Told, now_us: int) -> Told:
+    late_us = now_us - GRACE_US
+    return Told(
+        {place: at for place, at in told.places.items() if at > late_us},
+        {visitor: at for visitor, at in told.passes.items() if at > late_us},
+    )

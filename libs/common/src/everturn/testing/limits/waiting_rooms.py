@@ -10,18 +10,21 @@ from everturn.model.limits.waiting_room import Entry, RoomLoad, Told, Visitor, e
 
 
 class MemoryWaitingRooms:
-    """Implements WaitingRooms. While `down` every call raises Unavailable."""
+    """Implements WaitingRooms. While `down` every call raises Unavailable, while `forgetful` those that keep a pass."""
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.down = False
+        self.forgetful = False
         self._monotonic = monotonic
-        self._rooms: defaultdict[str, Told] = defaultdict(dict)
+        self._rooms: defaultdict[str, Told] = defaultdict(Told)
 
     async def enter(self, room: str, visitor: Visitor, load: RoomLoad) -> Entry:
         self._rooms[room], entry = enter_room(self._rooms[room], visitor, load, self._now_us())
         return entry
 
     async def keep(self, room: str, visitor: Visitor, wait_s: float) -> None:
+        if self.forgetful:
+            raise Unavailable("The waiting rooms keep no pass.")
         self._rooms[room] = keep_pass(self._rooms[room], visitor, int(wait_s * SECOND_US), self._now_us())
 
     def _now_us(self) -> int:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from everturn.model.limits.token_bucket import SECOND_US
-from everturn.model.limits.waiting_room import LATER, MAX_WAIT_US, PLACES_EACH, RoomLoad, Visitor
+from everturn.model.limits.waiting_room import MAX_WAIT_US, PLACES_EACH, SPACING, RoomLoad, Visitor
 from everturn.ports.limits.waiting_rooms import WaitingRooms
 
 _FULL = RoomLoad(depth=12, room=10, interval_us=20 * SECOND_US)
@@ -31,9 +31,9 @@ class WaitingRoomsContract:
         load = RoomLoad(depth=10, room=10, interval_us=4 * SECOND_US)
         waits = [(await rooms.enter("r", Visitor("eager"), load)).wait_s for _ in range(PLACES_EACH + 20)]
 
-        assert waits[PLACES_EACH - 1 :] == pytest.approx([4 * LATER * PLACES_EACH] * 21, abs=_SLACK_S)
+        assert waits[PLACES_EACH - 1 :] == pytest.approx([4 * SPACING * PLACES_EACH] * 21, abs=_SLACK_S)
         assert (await rooms.enter("r", Visitor("other"), _FULL)).wait_s == pytest.approx(
-            waits[-1] + 20 * LATER, abs=_SLACK_S
+            waits[-1] + 20 * SPACING, abs=_SLACK_S
         )
 
     async def test_who_comes_when_told_is_let_in_before_others(self, rooms: WaitingRooms) -> None:
@@ -89,14 +89,14 @@ class WaitingRoomsContract:
         assert [*waits, other.wait_s] == pytest.approx([66, 66, 66, 88], abs=_SLACK_S)
 
     async def test_a_place_that_waits_is_not_lost_to_another_request_that_is_let_in(self, rooms: WaitingRooms) -> None:
-        full, empty = RoomLoad(10, 10, SECOND_US * 6 // 10), RoomLoad(0, 10, SECOND_US)
-        waiting = [Visitor("c", "named"), Visitor("c")]
-        told = [await rooms.enter("r", visitor, full) for visitor in waiting]
-        await rooms.enter("r", Visitor("c", "new"), empty)
-        await rooms.enter("r", Visitor("c"), empty)
-        await asyncio.sleep(told[-1].wait_s)
+        empty = RoomLoad(0, 10, SECOND_US)
+        for waiting in (Visitor("c", "named"), Visitor("c")):
+            await rooms.enter("r", waiting, _FULL)
+        let_in = [await rooms.enter("r", new, empty) for new in (Visitor("c", "new"), Visitor("c"))]
 
-        assert all([(await rooms.enter("r", visitor, full)).admitted for visitor in waiting])
+        named, last = [await rooms.enter("r", who, _FULL) for who in (Visitor("c", "named"), Visitor("d"))]
+        assert all(entry.admitted for entry in let_in)
+        assert [named.wait_s, last.wait_s] == pytest.approx([66, 110], abs=_SLACK_S)
 
     async def test_who_was_told_by_another_room_is_let_in_then_and_nothing_was_kept_free(
         self, rooms: WaitingRooms
@@ -112,6 +112,16 @@ class WaitingRoomsContract:
         entries = [await rooms.enter("r", who, load) for who in (early, Visitor("c"), Visitor("c", "new"), told, told)]
 
         assert [entry.admitted for entry in entries] == [False, False, False, True, False]
+
+    async def test_who_was_told_by_another_room_and_comes_early_is_told_the_same_time_again(
+        self, rooms: WaitingRooms
+    ) -> None:
+        await rooms.keep("r", Visitor("c", "told"), 20)
+
+        entries = [await rooms.enter("r", Visitor("c", "told"), _FULL) for _ in range(2)]
+
+        assert not any(entry.admitted for entry in entries)
+        assert [entry.wait_s for entry in entries] == pytest.approx([20, 20], abs=_SLACK_S)
 
     async def test_who_was_told_by_another_room_waits_again_when_this_one_is_far_too_full(
         self, rooms: WaitingRooms

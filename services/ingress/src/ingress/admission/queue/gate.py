@@ -4,6 +4,8 @@ The room of a tenant on a lane comes first, then the room of all. Who is refused
 this request, which its Idempotency-Key names.
 """
 
+import asyncio
+import contextlib
 import math
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -26,6 +28,8 @@ from ingress.errors import ProblemError, too_many, unavailable
 
 CHECK_LIMIT_S = 0.5
 """How long a signal waits for the wire; who is refused must know it within 2 s, checks and rate limits included."""
+ASK_LIMIT_S = 1.25
+"""How long new work waits for all that must be known; telling another room takes 250 ms more."""
 ALL = "all"
 """The waiting room of everybody."""
 UNATTENDED_INTERVAL_US = 30 * SECOND_US
@@ -39,6 +43,17 @@ class QueueCaps:
     total: int
     unattended: int
     tenant: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """What one room answered, and the other one, which is to hear of it."""
+
+    reason: str
+    problem: ProblemError
+    entry: Entry
+    other_room: str
+    other_load: RoomLoad
 
 
 class WorkGate:
@@ -81,54 +96,68 @@ class WorkGate:
             if new_work:
                 return await self._enter(principal, visitor)
             await self._doorbells.check(limit_s=CHECK_LIMIT_S)
-        except Unavailable as error:
+        except (Unavailable, TimeoutError) as error:
             raise self._refused(principal, "wire", unavailable("The queue does not answer.")) from error
         return Admission(None, principal, visitor)
 
-    async def load_tenant_wait(self, admission: "Admission") -> int:
-        """Seconds until a place that is kept from now on, for who was refused in the transaction itself."""
+    async def keep_tenant_place(self, admission: "Admission") -> int:
+        """Keeps a place from now on for who was refused in the transaction itself: the seconds until then, 1 where
+        nothing is known. Takes as long as `admit` at most."""
         principal = admission.principal
         try:
-            fleet, depth = await self._fleet.load(), await self._places.load(_key_of(principal))
-            own = self._tenant_load(fleet, depth)
-            # Only the transaction counts what other processes let in a moment ago: the room is as full as it can be.
-            full = replace(own, depth=max(own.depth, most_of(own.room)))
-            entry = await self._rooms.enter(_room_of(principal), admission.visitor, full)
-            await self._tell_other(ALL, self._total_load(fleet, depth), admission.visitor, entry)
-        except Unavailable:
+            async with asyncio.timeout(ASK_LIMIT_S):
+                fleet, depth = await self._load(principal)
+                own = self._tenant_load(fleet, depth)
+                # Only the transaction counts what other processes let in a moment ago: the room is as full as can be.
+                full = replace(own, depth=max(own.depth, most_of(own.room)))
+                entry = await self._rooms.enter(_room_of(principal), admission.visitor, full)
+        except (Unavailable, TimeoutError):
             return 1
+        await self._tell_other(ALL, self._total_load(fleet, depth), admission.visitor, entry)
         return _whole(entry.wait_s)
 
     async def _enter(self, principal: Principal, visitor: Visitor) -> "Admission":
-        fleet, depth = await self._fleet.load(), await self._places.load(_key_of(principal))
-        # Counted before the rooms are asked: many that come at once must not all be let in by one count.
-        admission = Admission(self._places, principal, visitor)
-        try:
-            await self._enter_rooms(principal, visitor, fleet, depth)
-        except BaseException:
-            admission.leave()
-            raise
-        return admission
+        async with asyncio.timeout(ASK_LIMIT_S):
+            fleet, depth = await self._load(principal)
+            # Counted before the rooms are asked: many that come at once must not all be let in by one count.
+            admission = Admission(self._places, principal, visitor)
+            try:
+                refusal = await self._ask_rooms(principal, visitor, fleet, depth)
+            except BaseException:
+                admission.leave()
+                raise
+        if refusal is None:
+            return admission
+        admission.leave()
+        await self._tell_other(refusal.other_room, refusal.other_load, visitor, refusal.entry)
+        raise self._refused(principal, refusal.reason, refusal.problem)
 
-    async def _enter_rooms(self, principal: Principal, visitor: Visitor, fleet: Fleet, depth: QueueDepth) -> None:
+    async def _load(self, principal: Principal) -> tuple[Fleet, QueueDepth]:
+        return await self._fleet.load(), await self._places.load(_key_of(principal))
+
+    async def _ask_rooms(
+        self, principal: Principal, visitor: Visitor, fleet: Fleet, depth: QueueDepth
+    ) -> _Refusal | None:
         own, total = self._tenant_load(fleet, depth), self._total_load(fleet, depth)
         if _is_crowded(own):
             entry = await self._rooms.enter(_room_of(principal), visitor, own)
             if not entry.admitted:
-                await self._tell_other(ALL, total, visitor, entry)
                 text = f"{own.depth} turns of this tenant are waiting already."
-                raise self._refused(principal, "tenant", too_many(text, retry_after_s=_whole(entry.wait_s)))
+                problem = too_many(text, retry_after_s=_whole(entry.wait_s))
+                return _Refusal("tenant", problem, entry, ALL, total)
         entry = await self._rooms.enter(ALL, visitor, total)
-        if not entry.admitted:
-            await self._tell_other(_room_of(principal), own, visitor, entry)
-            text = f"{depth.waiting} turns are waiting already{'' if fleet.slots else ', and no worker is there'}."
-            reason = "queue" if fleet.slots else "unattended"
-            raise self._refused(principal, reason, unavailable(text, retry_after_s=_whole(entry.wait_s)))
+        if entry.admitted:
+            return None
+        text = f"{depth.waiting} turns are waiting already{'' if fleet.slots else ', and no worker is there'}."
+        problem = unavailable(text, retry_after_s=_whole(entry.wait_s))
+        return _Refusal("queue" if fleet.slots else "unattended", problem, entry, _room_of(principal), own)
 
     async def _tell_other(self, room: str, load: RoomLoad, visitor: Visitor, entry: Entry) -> None:
         """What one room told holds in the other one too. Whoever is told the longest wait may have no place at all."""
-        if _is_crowded(load) and entry.wait_s < MAX_WAIT_US / SECOND_US:
-            await self._rooms.keep(room, visitor, entry.wait_s)
+        # The time is told and true without it: a pass only spares who comes then a second refusal.
+        with contextlib.suppress(Unavailable):
+            if _is_crowded(load) and entry.wait_s < MAX_WAIT_US / SECOND_US:
+                await self._rooms.keep(room, visitor, entry.wait_s)
 
     def _total_load(self, fleet: Fleet, depth: QueueDepth) -> RoomLoad:
         room = self._caps.total if fleet.slots else min(self._caps.total, self._caps.unattended)
