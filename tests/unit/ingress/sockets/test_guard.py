@@ -86,6 +86,17 @@ def test_nothing_large_comes_before_the_client_is_known() -> None:
     assert cause_of(judge(build_guard(joined=False), "40" + "x" * MAX_JOIN_CHARS)) == "oversized"
 
 
+def test_what_is_no_call_is_never_large_and_is_not_read_before_its_token_is_taken() -> None:
+    large = '40/admin,{"x":"' + "x" * MAX_JOIN_CHARS + '"}'
+    assert cause_of(judge(build_guard(message_bytes=10**6), large)) == "oversized"
+    guard = build_guard()
+
+    told = [judge(guard, "40/admin,{}") for _ in range(30)]
+
+    assert all(isinstance(verdict, RefuseJoin) for verdict in told)
+    assert status_of(judge(guard, "40/admin,{")) == 429
+
+
 def test_an_upload_is_whole_with_its_last_attachment() -> None:
     guard = build_guard()
 

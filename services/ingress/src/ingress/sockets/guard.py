@@ -21,7 +21,7 @@ from ingress.sockets.framing import (
 )
 
 MAX_JOIN_CHARS = 16_384
-"""Bytes that a client may send before it has said who it is; a token has at most half of them."""
+"""Of a frame that is no call: no other has a reason to be long. A token has at most half of them."""
 MAX_SKIPPED = 100
 """Attachments above the cap that are read and dropped, so that the answer can say why."""
 BURST_S = 3
@@ -127,8 +127,6 @@ class SocketGuard:
             return self._judge_attachment(size)
         if self._due or self._skipping:
             return Close(1002, "An attachment was due.", "malformed")
-        if self.phase is not Phase.JOINED and len(frame) > MAX_JOIN_CHARS:
-            return Close(1009, "Too large before the connection.", "oversized")
         opening = try_read_opening(frame) if self.phase is Phase.JOINED else None
         if opening is None:
             return self._judge_other(frame)
@@ -168,6 +166,10 @@ class SocketGuard:
         return self.refuse(opening, why) if isinstance(opening, Opening) else opening
 
     def _judge_other(self, frame: str) -> Verdict:
+        if len(frame) > MAX_JOIN_CHARS:
+            return Close(1009, "Too large for what is no call.", "oversized")
+        if not self._take_token():
+            return self._count_refusal(None)
         try:
             return self._judge_packet(parse_packet(frame))
         except BadFrame as error:
@@ -176,7 +178,7 @@ class SocketGuard:
     def _judge_packet(self, packet: Packet) -> Verdict:
         match packet:
             case Pong():
-                return Pass() if self._take_token() else self._count_refusal(None)
+                return Pass()
             case Leave():
                 return Close(1000, "The client left.", "left")
             case Join() | BadJoin():
@@ -187,8 +189,6 @@ class SocketGuard:
                 assert_never(packet)
 
     def _judge_join(self, join: Join | BadJoin) -> Verdict:
-        if not self._take_token():
-            return self._count_refusal(None)
         if join.namespace != "/":
             return RefuseJoin(join.namespace, absent("There is only the namespace /."))
         if self.phase is not Phase.NEW:
