@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 
 import structlog
 
-from everturn.errors import EverturnError
+from everturn.errors import EverturnError, NotFound
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
 from everturn.ports.life.exports import Exports, Section
@@ -56,6 +56,11 @@ class ExportService:
             while (rows := await self._exports.load_page(principal, conversation_id, section, after=after)).lines:
                 yield b"".join(writer.render(line) for line in rows.lines)
                 after = rows.after
+        # Pages of what is gone are empty, as those behind the last row are.
+        try:
+            await self._exports.load_header(principal, conversation_id)
+        except NotFound as error:
+            raise _Erased() from error
 
 
 class _Erased(EverturnError):
