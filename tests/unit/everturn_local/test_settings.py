@@ -27,17 +27,19 @@ def test_the_environment_chooses_home_and_port(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("port", ["abc", "99999", "-1", ""])
-def test_a_setting_that_can_not_be_used_is_named(monkeypatch: pytest.MonkeyPatch, port: str):
+def test_a_setting_that_can_not_be_used_is_named_without_its_value(monkeypatch: pytest.MonkeyPatch, port: str):
     monkeypatch.setenv("PORT", port)
 
-    with pytest.raises(BadSettings, match=f"PORT={port}: "):
+    with pytest.raises(BadSettings, match=r" port: Input should be ") as refused:
         load_settings()
+
+    assert not port or port not in str(refused.value).split()
 
 
 def test_a_mode_that_is_none_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("EVERTURN_MODE", "prod")
 
-    with pytest.raises(BadSettings, match=r"EVERTURN_MODE=prod: .*'development' or 'production'"):
+    with pytest.raises(BadSettings, match=r"EVERTURN_MODE: .*'development' or 'production'"):
         load_settings()
 
 

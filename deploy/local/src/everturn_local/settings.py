@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from everturn.errors import EverturnError
+from everturn.settings import explain_errors
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 ENV_FILE = REPOSITORY / ".env"
@@ -45,10 +46,7 @@ def load_settings(env_file: Path = ENV_FILE) -> LocalSettings:
     try:
         return LocalSettings(_env_file=env_file)  # pyright: ignore[reportCallIssue] pydantic-settings' own argument
     except ValidationError as error:
-        wrong = [
-            f"{'.'.join(map(str, item['loc'])).upper()}={item['input']}: {item['msg']}." for item in error.errors()
-        ]
-        raise BadSettings(" ".join(wrong)) from error
+        raise BadSettings(". ".join(explain_errors(error))) from error
 
 
 def load_run_environment(env_file: Path = ENV_FILE) -> dict[str, str]:

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from pydantic import ValidationError
 
 from everturn.errors import Conflict, Invalid
+from everturn.settings import explain_errors
 from everturn.telemetry.logging import configure_logging
 from everturn.wire.profiles import load_profiles
 from exec_supervisor.broker.conversation import Conversation
@@ -46,9 +47,13 @@ def main() -> int:
         configure_logging(settings.log_level, settings.log_format)
         asyncio.run(run_broker(settings))
     except* (ValidationError, Invalid, Conflict) as refused:
-        sys.stderr.write(f"{_first(refused)}\n")
+        sys.stderr.writelines(f"broker: {line}\n" for line in _explain(_first(refused)))
         code = _WRONG_USE
     return code
+
+
+def _explain(refused: Exception) -> list[str]:
+    return explain_errors(refused) if isinstance(refused, ValidationError) else [str(refused)]
 
 
 def _first(group: BaseExceptionGroup[Exception]) -> Exception:
