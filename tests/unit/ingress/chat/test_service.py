@@ -1,6 +1,8 @@
 """Accepting when parts fail: waiting for twins, bells that can't be rung, objects of refused messages."""
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from everturn.model.identity import Lane, Principal
 from everturn.model.ids import ConversationId, SignalId, TurnId
 from everturn.model.signals import SignalState
 from everturn.ports.event_stream import Hint
-from everturn.ports.inbox import KeyBusy, Receipt, TenantFull
+from everturn.ports.inbox import KeyBusy, KeyReused, Receipt, TenantFull
 from everturn.ports.limits.queue import QueueDepth
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
@@ -30,6 +32,7 @@ from ingress.errors import ProblemError
 ME = Principal("t", "p", "me")
 CSV = IncomingFile("a.csv", "text/csv", b"a,b\n")
 RECEIPT = Receipt(ConversationId("conv_1"), TurnId("turn_1"), None, None, ring=True, lane=Lane.REGISTERED)
+REPLAY = replace(RECEIPT, ring=False, replayed=True)
 
 
 class World:
@@ -38,6 +41,7 @@ class World:
     def __init__(self, *outcomes: Receipt | Exception, depth: int = 0, wire_down: bool = False) -> None:
         self.outcomes = list(outcomes)
         self.clock = FixedClock()
+        self.kept: Receipt | Exception | None = None
         self.sent: list[object] = []
         self.objects: dict[str, bytes] = {}
         self._depth = depth
@@ -82,6 +86,11 @@ class World:
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
+
+    async def try_load_receipt(self, *_: object) -> Receipt | None:
+        if isinstance(self.kept, Exception):
+            raise self.kept
+        return self.kept
 
     async def load_depth(self, *_: object) -> QueueDepth:
         return QueueDepth(self._depth, self._depth, 1)
@@ -187,6 +196,42 @@ async def test_a_full_queue_refuses_before_anything_is_stored() -> None:
     assert refused.value.status_code == 503
     assert world.objects == {}
     assert world.outcomes == [RECEIPT]
+
+
+async def test_a_full_queue_gives_the_answer_again_that_a_request_has_got_before() -> None:
+    world = World(NotFound("is not asked"), depth=10)
+    world.kept = REPLAY
+
+    assert await world.accept(CSV) == REPLAY
+
+    assert (world.objects, world.sent) == ({}, [])
+
+
+async def test_before_a_full_queue_a_key_of_another_request_is_told_as_ever() -> None:
+    world = World(RECEIPT, depth=10)
+    world.kept = KeyReused()
+
+    with pytest.raises(KeyReused):
+        await world.accept()
+
+
+async def test_a_database_that_does_not_tell_what_was_answered_leaves_the_refusal_as_it_is() -> None:
+    world = World(RECEIPT, depth=10)
+    world.kept = Unavailable("Postgres")
+
+    with pytest.raises(ProblemError) as refused:
+        await world.accept()
+
+    assert refused.value.status_code == 503
+
+
+async def test_twins_that_come_together_need_one_place() -> None:
+    world = World(RECEIPT, depth=9)
+    world.kept = REPLAY
+
+    answers = await asyncio.gather(*(world.accept() for _ in range(5)))
+
+    assert sorted(answers, key=lambda answer: answer.replayed) == [RECEIPT, *[REPLAY] * 4]
 
 
 def test_a_target_must_be_a_turns_id() -> None:

@@ -124,6 +124,13 @@ class Inbox(Protocol):
         """
         ...
 
+    async def try_load_receipt(self, principal: Principal, key: IdempotencyKey) -> Receipt | None:
+        """What was answered to this request, as a replay; None where it was not accepted, or not yet.
+
+        Raises KeyReused.
+        """
+        ...
+
     async def accept_signal(
         self,
         principal: Principal,

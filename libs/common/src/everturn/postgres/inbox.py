@@ -20,7 +20,7 @@ from everturn.ports.inbox import (
     Receipt,
     TenantFull,
 )
-from everturn.postgres.accepting.kept_answers import save_response, take_key
+from everturn.postgres.accepting.kept_answers import save_response, take_key, try_load_response
 from everturn.postgres.artifacts import append_artifacts
 from everturn.postgres.database import Connection, Database, Row
 from everturn.postgres.rows import (
@@ -94,6 +94,11 @@ class PostgresInbox:
                 )
             await _save_response(transaction, key, receipt)
         return receipt
+
+    async def try_load_receipt(self, principal: Principal, key: IdempotencyKey) -> Receipt | None:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            response = await try_load_response(transaction, key)
+        return None if response is None else _replay(response)
 
     async def accept_signal(
         self,
@@ -336,7 +341,11 @@ async def _try_replay(
     transaction: Connection, principal: Principal, conversation_id: ConversationId, key: IdempotencyKey | None
 ) -> Receipt | None:
     response = await take_key(transaction, principal, conversation_id, key)
-    return None if response is None else replace(read_receipt(response), ring=False, replayed=True)
+    return None if response is None else _replay(response)
+
+
+def _replay(response: str) -> Receipt:
+    return replace(read_receipt(response), ring=False, replayed=True)
 
 
 async def _save_response(transaction: Connection, key: IdempotencyKey | None, receipt: Receipt) -> None:

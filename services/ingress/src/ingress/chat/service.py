@@ -19,20 +19,29 @@ from everturn.model.signals import ANSWER_KINDS, MAX_PAYLOAD_BYTES, ExternalEven
 from everturn.ports.clock import Clock
 from everturn.ports.doorbells import Doorbells
 from everturn.ports.event_stream import Hint, Hints, InboxBells
-from everturn.ports.inbox import Inbox, IncomingMessage, IncomingSignal, KeyBusy, Receipt, TenantFull
+from everturn.ports.inbox import (
+    IdempotencyKey,
+    Inbox,
+    IncomingMessage,
+    IncomingSignal,
+    KeyBusy,
+    Receipt,
+    TenantFull,
+)
 from everturn.telemetry.metrics import MESSAGES_ACCEPTED
 from ingress.admission.idempotency import build_key
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.paths import load_conversation_id
 from ingress.admission.queue.gate import Admission, WorkGate
+from ingress.admission.twins import TWIN_WAIT_S, Twins
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
 from ingress.chat.schemas import MAX_REASON_CHARS, MessageIn, SignalIn
 from ingress.chat.submission import Submission
 from ingress.errors import ProblemError, too_large, too_many, unprocessable
 
-TWIN_WAIT_S = 5.0
-"""How long a request waits for another one with its Idempotency-Key (api.md)."""
 NEW = "new"
+KEPT_LIMIT_S = 0.5
+"""How long a refusal waits for what may have been answered before."""
 
 _log = structlog.get_logger(__name__)
 
@@ -69,6 +78,7 @@ class ChatService:
         self._ids = ids
         self._clock = clock
         self._metrics = metrics
+        self._twins = Twins()
 
     async def accept_message(
         self, principal: Principal, conversation: str, submission: Submission[MessageIn], headers: Headers
@@ -78,7 +88,8 @@ class ChatService:
         _check_content(form.text, submission.files)
         target = parse_turn_id(form.target_turn_id)
         key = build_key(headers, route=_route(principal, conversation, "messages"), content=_content(submission))
-        async with self._gate.admitting(principal, key, new_work=True) as admission:
+
+        async def store(admission: Admission) -> Receipt:
             conversation_id = self._ids.conversation() if conversation == NEW else load_conversation_id(conversation)
             saved = await self._take_files(principal, conversation_id, submission.files)
             message = IncomingMessage(
@@ -95,6 +106,8 @@ class ChatService:
             commit = partial(self._inbox.accept_message, principal, message, key)
             return await self._accept(admission, saved, commit)
 
+        return await self._run_admitted(principal, key, store, new_work=True)
+
     async def accept_signal(
         self, principal: Principal, conversation_id: ConversationId, submission: Submission[SignalIn], headers: Headers
     ) -> Receipt:
@@ -108,7 +121,8 @@ class ChatService:
         event = self._read_event(form)
         target = parse_turn_id(form.target_turn_id)
         key = build_key(headers, route=_route(principal, conversation_id, "signals"), content=_content(submission))
-        async with self._gate.admitting(principal, key, new_work=event is not None and event.reactive) as admission:
+
+        async def store(admission: Admission) -> Receipt:
             saved = await self._take_files(principal, conversation_id, submission.files)
             signal = IncomingSignal(
                 signal_id=self._ids.signal(),
@@ -122,6 +136,40 @@ class ChatService:
             )
             commit = partial(self._inbox.accept_signal, principal, conversation_id, signal, key)
             return await self._accept(admission, saved, commit)
+
+        return await self._run_admitted(principal, key, store, new_work=event is not None and event.reactive)
+
+    async def _run_admitted(
+        self,
+        principal: Principal,
+        key: IdempotencyKey | None,
+        store: Callable[[Admission], Awaitable[Receipt]],
+        *,
+        new_work: bool,
+    ) -> Receipt:
+        """What was accepted already needs no place: where there is none, its answer is given again."""
+        async with self._twins.alone(principal, key):
+            try:
+                admission = await self._gate.admit(principal, key, new_work=new_work)
+            except ProblemError:
+                kept = await self._try_load_receipt(principal, key)
+                if kept is None:
+                    raise
+                return kept
+            try:
+                return await store(admission)
+            finally:
+                admission.leave()
+
+    async def _try_load_receipt(self, principal: Principal, key: IdempotencyKey | None) -> Receipt | None:
+        if key is None:
+            return None
+        try:
+            async with asyncio.timeout(KEPT_LIMIT_S):
+                return await self._inbox.try_load_receipt(principal, key)
+        except (TimeoutError, Unavailable) as error:
+            _log.warning("kept answer not read", error=str(error))
+            return None
 
     def _read_event(self, form: SignalIn) -> ExternalEvent | None:
         """Raises a 422 naming the field, or a 413, unless there is an event exactly when the kind says so."""

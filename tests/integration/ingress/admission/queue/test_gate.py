@@ -145,3 +145,20 @@ async def test_of_those_who_wait_exactly_as_told_95_in_100_are_let_in(
     assert first.count(503) == len(returned) >= CLIENTS / 2
     assert returned.count(202) >= 0.95 * len(returned)
     assert await rows.fetchval("SELECT count(*) FROM turn WHERE status = 'queued'") <= 1.25 * ROOM
+
+
+async def test_a_request_that_was_accepted_gets_its_answer_again_while_the_queue_is_full(
+    http: httpx2.AsyncClient, rows: asyncpg.Connection, refused: Refused
+) -> None:
+    await rows.execute("UPDATE turn SET status = 'cancelled', announced_at = now() WHERE status = 'queued'")
+    headers = {"Idempotency-Key": "lost", "X-Dev-User": "twin"}
+    while (first := await http.post(NEW, json={"text": "Once."}, headers=headers)).status_code != 202:  # noqa: ASYNC110 - it is told when to come
+        await asyncio.sleep(int(first.headers["retry-after"]))
+    filling = [http.post(NEW, json={"text": "Fill."}) for _ in range(ROOM + 5)]
+    assert 503 in {answer.status_code for answer in await asyncio.gather(*filling)}
+
+    twins = await asyncio.gather(*(http.post(NEW, json={"text": "Once."}, headers=headers) for _ in range(10)))
+
+    assert [(twin.status_code, twin.json()) for twin in twins] == [(202, first.json())] * len(twins)
+    refused(await http.post(NEW, json={"text": "Twice."}, headers=headers), 422)
+    refused(await http.post(NEW, json={"text": "Once."}, headers={"X-Dev-User": "twin"}), 503)

@@ -192,9 +192,10 @@ async def test_each_of_a_users_many_clients_is_told_a_time_of_its_own() -> None:
 async def test_what_is_being_stored_counts_until_it_is() -> None:
     world = await World(waiting=99).attend()
 
-    async with world.gate.admitting(ME, None, new_work=True):
-        world.clock.advance(1)
-        assert (await world.refuse(Principal("t", "p", "other")))[0] == 503
+    admission = await world.gate.admit(ME, None, new_work=True)
+    world.clock.advance(1)
+    assert (await world.refuse(Principal("t", "p", "other")))[0] == 503
+    admission.leave()
     world.clock.advance(20)
 
     await world.gate.admit(Principal("t", "p", "another"), None, new_work=True)

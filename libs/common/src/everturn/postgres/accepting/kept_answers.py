@@ -15,6 +15,7 @@ ON CONFLICT (tenant, project, user_id, route, key) DO UPDATE
 RETURNING true
 """
 _LOAD = "SELECT request_hash, response FROM idempotency WHERE route = $1 AND key = $2"
+_LOAD_KEPT = f"{_LOAD} AND expires_at >= clock_timestamp()"
 _SAVE = "UPDATE idempotency SET response = $3, conversation_id = $4 WHERE route = $1 AND key = $2"
 
 
@@ -37,6 +38,16 @@ async def take_key(
         return None
     row = await transaction.fetchrow(_LOAD, key.route, key.key)
     if row is None or row["request_hash"] != key.request_hash:
+        raise KeyReused()
+    return str(row["response"])
+
+
+async def try_load_response(transaction: Connection, key: IdempotencyKey) -> str | None:
+    """The first answer to the same request, where it is kept; takes no key. Raises KeyReused."""
+    row = await transaction.fetchrow(_LOAD_KEPT, key.route, key.key)
+    if row is None:
+        return None
+    if row["request_hash"] != key.request_hash:
         raise KeyReused()
     return str(row["response"])
 

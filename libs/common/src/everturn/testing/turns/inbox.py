@@ -63,6 +63,9 @@ class MemoryInbox:
             receipt = self._append_signal(row, principal, signal)
         return self._keep(principal, key, receipt)
 
+    async def try_load_receipt(self, principal: Principal, key: IdempotencyKey) -> Receipt | None:
+        return self._replay(principal, key)
+
     async def accept_signal(
         self,
         principal: Principal,

@@ -1,5 +1,7 @@
 """The contract of Inbox and Timelines about receipts: how far a signal comes, and until when it may be changed."""
 
+from dataclasses import replace
+
 import pytest
 
 from everturn.errors import Conflict
@@ -19,6 +21,19 @@ class ReceiptsContract:
         _, receipt = await _with_followup(stage)
 
         assert (await _load(stage, receipt)).state is SignalState.ACCEPTED
+
+    async def test_what_was_answered_can_be_looked_up_by_its_key(self, stage: Stage) -> None:
+        key = IdempotencyKey("messages", stage.ids.call(), "hash")
+        assert await stage.inbox.try_load_receipt(stage.principal, key) is None
+        first = await stage.say(key=key)
+
+        kept = await stage.inbox.try_load_receipt(stage.principal, key)
+
+        assert kept == await stage.say(key=key)
+        assert kept is not None and kept.turn_id == first.turn_id
+        assert await stage.inbox.try_load_receipt(replace(stage.principal, user_id="somebody"), key) is None
+        with pytest.raises(KeyReused):
+            await stage.inbox.try_load_receipt(stage.principal, replace(key, request_hash="another"))
 
     async def test_an_applied_signal_names_its_round(self, stage: Stage) -> None:
         claim, receipt = await _with_followup(stage)

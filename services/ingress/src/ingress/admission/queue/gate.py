@@ -7,8 +7,7 @@ this request, which its Idempotency-Key names.
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from everturn.errors import Unavailable
@@ -77,20 +76,12 @@ class WorkGate:
         self._caps = caps
         self._metrics = metrics
 
-    @asynccontextmanager
-    async def admitting(
-        self, principal: Principal, key: IdempotencyKey | None, *, new_work: bool
-    ) -> AsyncGenerator["Admission"]:
-        """Around accepting what `admit` lets in. Until it is told to be stored, it is counted here."""
-        admission = await self.admit(principal, key, new_work=new_work)
-        try:
-            yield admission
-        finally:
-            admission.leave()
-
     async def admit(self, principal: Principal, key: IdempotencyKey | None, *, new_work: bool) -> "Admission":
         """Raises problems that say when to come back: 503 while the wire is down or, for new work, when the queue is
-        full; 429 when the tenant's part of it is. Takes at most a second and a half."""
+        full; 429 when the tenant's part of it is. Takes at most a second and a half.
+
+        Who is let in is counted here until it is told to be stored or to leave.
+        """
         visitor = _visitor(principal, key)
         try:
             if new_work:

@@ -1,0 +1,47 @@
+"""Requests of this process with one Idempotency-Key: one after another, so that they need one place and one check."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from everturn.model.identity import Principal
+from everturn.ports.inbox import IdempotencyKey, KeyBusy
+
+TWIN_WAIT_S = 5.0
+"""How long a request waits for another one with its Idempotency-Key (api.md)."""
+
+
+class Twins:
+    """Holds a lock for each key in use. A twin in another process is waited for by the transaction."""
+
+    def __init__(self, *, wait_s: float = TWIN_WAIT_S) -> None:
+        self._wait_s = wait_s
+        self._locks: dict[tuple[str, ...], asyncio.Lock] = {}
+        self._users: dict[tuple[str, ...], int] = {}
+
+    @asynccontextmanager
+    async def alone(self, principal: Principal, key: IdempotencyKey | None) -> AsyncGenerator[None]:
+        """Raises KeyBusy where a twin takes too long."""
+        if key is None:
+            yield
+            return
+        name = (principal.tenant, principal.project, principal.user_id, key.route, key.key)
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        self._users[name] = self._users.get(name, 0) + 1
+        try:
+            await self._acquire(lock)
+            try:
+                yield
+            finally:
+                lock.release()
+        finally:
+            self._users[name] -= 1
+            if not self._users[name]:
+                del self._users[name], self._locks[name]
+
+    async def _acquire(self, lock: asyncio.Lock) -> None:
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await lock.acquire()
+        except TimeoutError as error:
+            raise KeyBusy() from error
