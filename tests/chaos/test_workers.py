@@ -71,15 +71,19 @@ async def test_an_emptied_redis_loses_no_turn_and_no_text(stage: Any) -> None:
         await stage.check_history(sent.conversation_id, watcher)
 
 
-async def test_a_worker_that_drains_under_load_claims_nothing_more_and_everybody_is_answered_once(stage: Any) -> None:
+async def test_a_worker_that_drains_under_load_claims_nothing_more_hands_its_turns_over_and_everybody_is_answered_once(
+    stage: Any,
+) -> None:
     platform = stage.platform
     platform.auto_restart = False
     pid = platform.pid("worker-1")
-    begun = [await stage.clients[n % 2].send_message("new", "script:slow please") for n in range(RUNNING)]
+    begun = [await stage.clients[n % 2].send_message("new", "script:twice please") for n in range(RUNNING)]
     watchers = [stage.watch(each.conversation_id, ingress=n % 2) for n, each in enumerate(begun)]
     for each, watcher in zip(begun, watchers, strict=True):
         await watcher.wait_text(each.turn_id, "thinking")
-    assert await load_held(stage, pid)
+    fences = await load_fences(stage)
+    begun_here = await load_held(stage, pid)
+    assert begun_here
 
     log = platform.home.logs / "worker-1.log"
     drained_before = count_drains(log)
@@ -103,6 +107,9 @@ async def test_a_worker_that_drains_under_load_claims_nothing_more_and_everybody
         turn = await watcher.wait_ended(each.turn_id)
         assert (turn.status, len([text for text in turn.texts if text.channel == "answer"])) == ("completed", 1)
         await stage.check_history(each.conversation_id, watcher)
+    later = await load_fences(stage)
+    # Handed over between its rounds, and claimed by the other worker.
+    assert any(later[conversation] > fences[conversation] for conversation in begun_here)
     for sent in (answer.json() for answer in answers):
         watcher = stage.watch(sent["conversation_id"])
         assert (await watcher.wait_ended(sent["turn_id"])).answer == "A plain answer."
@@ -114,6 +121,13 @@ async def load_held(stage: Any, pid: int) -> set[str]:
     """The conversations of which this process has the lease."""
     query = f"SELECT conversation_id FROM lease WHERE owner LIKE '%:{int(pid)}'"
     return set((await asyncio.to_thread(stage.platform.postgres.run_sql, query, database=DATABASE)).split())
+
+
+async def load_fences(stage: Any) -> dict[str, int]:
+    """The fence of each conversation's last claim."""
+    query = "SELECT id || ':' || fence FROM conversation"
+    rows = (await asyncio.to_thread(stage.platform.postgres.run_sql, query, database=DATABASE)).split()
+    return {name: int(fence) for name, _, fence in (row.partition(":") for row in rows)}
 
 
 def count_drains(log: Path) -> int:
