@@ -1,9 +1,14 @@
-"""F25: one tenant asks for ten times what may wait. It is told when to come, that is true, and others hardly notice."""
+"""F25: one tenant asks for ten times what may wait. It is told when to come, that is true, and others hardly notice.
+
+How fast turns run is read from their rows, alone and in the flood: what the machine costs is told apart from the queue.
+"""
 
 import asyncio
 import contextlib
 import json
+import math
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
@@ -24,12 +29,21 @@ ROOM = 32
 FLOOD = 10 * ROOM
 PATIENCE_S = 10
 """Who is told more gives up, as people do."""
-AT_ONCE = 16
-"""New requests; more would only measure this machine. Who comes back waits for nobody."""
+AT_ONCE = ROOM // 4
+"""New requests: an ingress knows what the other let in only at its next count, and a quarter beyond the room is
+honoured. Who comes back waits for nobody."""
 LIGHT = 3
+MAX_WAIT = 2.0
+"""How much longer a light tenant waits for its answer than alone, besides what all turns run longer."""
+MARGIN = 0.25
+"""So much more: the longest of a few turns stands for a p95, and a busy machine also takes a turn later."""
 MAX_SLOWER = 1.2
-"""What is honoured beyond the room covers turns that take so much longer than thought."""
-TURN = {"text": "script:slow please"}
+"""What is honoured beyond the room covers turns that take so much longer than thought; told times follow from how long
+turns took before, so where a machine slows down more they can't be true."""
+MIN_RETURNED = 5
+TURN = "script:steady please"
+FLOOD_TURNS = ("script:brisk please", TURN, "script:lazy please")
+"""As long as the light tenant's on average, but slots don't all become free at the same moment."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -57,7 +71,7 @@ class Flood:
 
     def __init__(self, urls: list[str]) -> None:
         self.answers: list[httpx2.Response] = []
-        self.returned: list[int] = []
+        self.returned: list[httpx2.Response] = []
         self._urls = urls
 
     async def run(self) -> None:
@@ -72,14 +86,14 @@ class Flood:
         async with at_once:
             first = await self._post(http, n)
         wait_s = int(first.headers.get("retry-after", "0"))
-        # A 503 of a part that did not answer in time keeps no place.
-        if first.status_code == 429 and wait_s <= PATIENCE_S:
+        if is_told(first) and wait_s <= PATIENCE_S:
             await asyncio.sleep(wait_s)
-            self.returned.append((await self._post(http, n)).status_code)
+            self.returned.append(await self._post(http, n))
 
     async def _post(self, http: httpx2.AsyncClient, n: int) -> httpx2.Response:
         url = f"{self._urls[n % 2]}/conversations/flood/default/new/messages"
-        answer = await http.post(url, json=TURN, headers={"Idempotency-Key": f"flood {n}"})
+        text = FLOOD_TURNS[n % len(FLOOD_TURNS)]
+        answer = await http.post(url, json={"text": text}, headers={"Idempotency-Key": f"flood {n}"})
         self.answers.append(answer)
         return answer
 
@@ -89,13 +103,48 @@ class Flood:
         assert {answer.status_code for answer in refused} <= {429, 503}
         assert {answer.headers["content-type"] for answer in refused} == {"application/problem+json"}
         assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
-        assert len(refused) >= FLOOD / 2
+        assert sum(map(is_told, refused)) >= FLOOD / 2
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was measured; seconds of a light tenant's turns from the message to the end, and of any turn's run."""
+
+    alone_s: float
+    beside_s: float
+    ran_alone_s: float
+    ran_flooded_s: float
+    let_in: int
+    told_again: int
+    unanswered: int
+
+    @property
+    def slower(self) -> float:
+        """How much longer turns ran in the flood."""
+        return self.ran_flooded_s / self.ran_alone_s
+
+    def __str__(self) -> str:
+        return (
+            f"{self.let_in} that waited as told were let in, {self.told_again} told again, {self.unanswered} requests"
+            f" found a part that did not answer; a light turn took {self.alone_s:.1f} s alone and at most"
+            f" {self.beside_s:.1f} s beside the flood, turns ran {self.ran_alone_s:.1f} and {self.ran_flooded_s:.1f} s"
+        )
+
+    def check(self) -> None:
+        """What F25 promises, on a machine that runs turns as fast as before."""
+        returned = self.let_in + self.told_again
+        assert returned >= MIN_RETURNED, str(self)
+        # So few may miss by chance: two standard deviations of a share of 95 %.
+        assert self.let_in >= 0.95 * returned - 2 * math.sqrt(0.05 * 0.95 * returned), str(self)
+        assert self.unanswered <= 0.05 * FLOOD, str(self)
+        assert self.beside_s <= (MAX_WAIT * max(1.0, self.slower) + MARGIN) * self.alone_s, str(self)
 
 
 async def test_a_flood_is_told_when_to_come_and_a_light_tenant_is_let_in_and_answered(
     light: Stage, flooding: Stage
 ) -> None:
-    alone = await asyncio.gather(*(talk(light, n) for n in range(LIGHT)))
+    await asyncio.gather(*(talk(light, n) for n in range(LIGHT)))
+    alone = [await talk(light, n) for n in range(LIGHT)]
     await wait_until(lambda: knows_pace(light))
     flood = Flood(light.platform.urls)
     running = asyncio.create_task(flood.run())
@@ -106,24 +155,29 @@ async def test_a_flood_is_told_when_to_come_and_a_light_tenant_is_let_in_and_ans
     accepted = [answer.json() for answer in flood.answers if answer.status_code == 202]
     await call_off(light, flooding)
 
-    took = [await load_seconds(light, sent, since="created_at") for sent in (alone, beside)]
-    paces = [await load_seconds(light, alone), await load_pace(light)]
-    said = f"{flood.returned.count(202)} of {len(flood.returned)} that waited as told were let in"
-    print(f"{said}; a light turn took {took[0]:.1f} s alone, {took[1]:.1f} s beside the flood")  # noqa: T201 - figures
+    figures = await load_figures(light, alone, beside, flood)
+    print(figures)  # noqa: T201 - figures
     flood.check_answers()
-    # Told times follow from how long turns took before; where the machine slows down meanwhile they can't be true.
-    if paces[1] <= MAX_SLOWER * paces[0]:
-        assert len(flood.returned) >= 5
-        assert flood.returned.count(202) >= 0.95 * len(flood.returned) - 1, f"{said}; of so few one more may miss"
     assert int(waiting) > 0, "the light tenant waited for the flood to end"
     assert await ask(light, "SELECT count(*) FROM turn WHERE tenant = 'flood'") == str(len(accepted))
     for each in (*accepted[:2], *accepted[-2:]):
         await flooding.check_history(each["conversation_id"])
+    if figures.slower <= MAX_SLOWER:
+        figures.check()
+    else:
+        pytest.skip(f"the machine slowed down by {figures.slower:.2f}: {figures}")
+
+
+def is_told(answer: httpx2.Response) -> bool:
+    """Whether a time was told that is kept; a 503 of a part that did not answer in time keeps no place."""
+    if answer.status_code == 503:
+        return "turns are waiting already" in answer.json()["detail"]
+    return answer.status_code == 429
 
 
 async def talk(light: Stage, n: int) -> Accepted:
     """A light tenant says something and waits for the answer."""
-    sent = await light.clients[n % 2].send_message("new", TURN["text"])
+    sent = await light.clients[n % 2].send_message("new", TURN)
     watcher = light.watch(sent.conversation_id)
     assert (await watcher.wait_ended(sent.turn_id)).status == "completed"
     await light.check_history(sent.conversation_id, watcher)
@@ -148,16 +202,24 @@ async def call_off(light: Stage, flooding: Stage) -> None:
     await wait_until(lambda: light.platform.postgres.run_sql(open_turns, database=DATABASE) == "0")
 
 
-async def load_seconds(light: Stage, said: list[Accepted], *, since: str = "started_at") -> float:
-    """The longest of these turns."""
-    ids = ", ".join(f"'{each.turn_id}'" for each in said)
-    return float(await ask(light, f"SELECT extract(epoch FROM max(ended_at - {since})) FROM turn WHERE id IN ({ids})"))
+async def load_figures(light: Stage, alone: list[Accepted], beside: list[Accepted], flood: Flood) -> Figures:
+    before, meanwhile = (f"id = ANY('{{{','.join(each.turn_id for each in said)}}}')" for said in (alone, beside))
+    return Figures(
+        alone_s=await load_seconds(light, f"avg(ended_at - created_at) FROM turn WHERE {before}"),
+        beside_s=await load_seconds(light, f"max(ended_at - created_at) FROM turn WHERE {meanwhile}"),
+        ran_alone_s=await load_seconds(light, f"avg(ended_at - started_at) FROM turn WHERE {before}"),
+        ran_flooded_s=await load_seconds(
+            light,
+            f"avg(ended_at - started_at) FROM turn WHERE {meanwhile} OR (tenant = 'flood' AND status = 'completed')",
+        ),
+        let_in=sum(answer.status_code == 202 for answer in flood.returned),
+        told_again=sum(map(is_told, flood.returned)),
+        unanswered=sum(answer.status_code == 503 and not is_told(answer) for answer in flood.answers),
+    )
 
 
-async def load_pace(light: Stage) -> float:
-    """How long the turns of the flood ran."""
-    ran = "extract(epoch FROM avg(ended_at - started_at))"
-    return float(await ask(light, f"SELECT {ran} FROM turn WHERE tenant = 'flood' AND status = 'completed'"))
+async def load_seconds(light: Stage, of: str) -> float:
+    return float(await ask(light, f"SELECT extract(epoch FROM took) FROM (SELECT {of}) AS turns(took)"))
 
 
 async def ask(light: Stage, statement: str) -> str:
