@@ -4,6 +4,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -115,6 +116,7 @@ class Ann:
     artifact_id: ArtifactId
     object_key: str
     rn: Rn
+    answered: IdempotencyKey
 
 
 Case = Callable[[Any, Ann, Principal], Awaitable[object]]
@@ -155,6 +157,7 @@ CASES: dict[str, Case] = {
     "Inbox.accept_signal": lambda port, ann, who: port.accept_signal(
         who, ann.conversation_id, IncomingSignal(SignalId("sig_x"), SignalKind.CANCEL, ""), KEY
     ),
+    "Inbox.try_load_receipt": lambda port, ann, who: port.try_load_receipt(who, ann.answered),
     "Inbox.load_signal": lambda port, ann, who: port.load_signal(who, ann.conversation_id, ann.signal_id),
     "Inbox.save_signal_text": lambda port, ann, who: port.save_signal_text(
         who, ann.conversation_id, ann.signal_id, "taken"
@@ -220,7 +223,8 @@ def find_ports() -> set[str]:
 @pytest.fixture
 async def ann(postgres_stage: Stage, roles: Roles) -> Ann:
     stage = postgres_stage
-    receipt = await stage.say("secret", uploads=(stage.upload(),))
+    answered = IdempotencyKey("messages", secrets.token_hex(8), "hash")
+    receipt = await stage.say("secret", key=answered, uploads=(stage.upload(),))
     claim = await stage.claim(receipt.conversation_id)
     found = merge_sources({}, [SourceDraft("secret", "https://secret.example", text="secret")])
     await stage.timelines.commit(claim.lease, replace(commit(claim, think(claim, "secret")), sources=found.changes))
@@ -239,7 +243,13 @@ async def ann(postgres_stage: Stage, roles: Roles) -> Ann:
     )
     assert row is not None and followup.signal_id is not None
     return Ann(
-        receipt.conversation_id, receipt.turn_id, followup.signal_id, row["id"], row["object_key"], parse_rn(row["rn"])
+        receipt.conversation_id,
+        receipt.turn_id,
+        followup.signal_id,
+        row["id"],
+        row["object_key"],
+        parse_rn(row["rn"]),
+        answered,
     )
 
 

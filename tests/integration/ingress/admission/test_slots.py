@@ -39,7 +39,7 @@ def paths(bounded: Any) -> tuple[str, str]:
 
 @pytest.fixture
 def silent() -> Iterator[Callable[[Any, str], socket.socket]]:
-    """Asks for something and reads nothing of it."""
+    """Asks for something and reads nothing of it but that it comes."""
     with ExitStack() as opened:
 
         def ask(ingress: Any, path: str) -> socket.socket:
@@ -49,6 +49,7 @@ def silent() -> Iterator[Callable[[Any, str], socket.socket]]:
             client.settimeout(LIMIT_S)
             client.connect((parts.hostname, parts.port))
             client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert client.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
             return client
 
         yield ask
