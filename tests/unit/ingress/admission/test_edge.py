@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from everturn.model.limits.token_bucket import Level, Limit
 from ingress.admission.edge import MAX_HEADER_BYTES, Edge
+from ingress.admission.limits.front import DRAWN_KEY
+from ingress.admission.limits.rates import Drawn
 from ingress.admission.metrics import IngressMetrics
 
 
@@ -91,3 +94,21 @@ async def test_a_body_that_is_described_twice_is_400_and_the_connection_ends(
 
     assert sent.status == 400
     assert (b"connection", b"close") in sent.messages[0]["headers"]
+
+
+@pytest.mark.parametrize(("status", "left"), [(202, 6), (503, 7)])
+async def test_an_answer_tells_how_many_tokens_there_are_now_and_not_now_takes_none(status: int, left: int) -> None:
+    async def answer(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": [(b"a", b"b")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def give_back() -> Level:
+        return Level(7, 8.0)
+
+    request = scope()
+    request[DRAWN_KEY] = Drawn("writes", Limit(8, 60), Level(6, 15.0), give_back)
+    sent, _ = await run(answer, request)
+
+    headers = dict(sent.messages[0]["headers"])
+    assert headers[b"a"] == b"b"
+    assert headers[b"ratelimit"].startswith(f'"writes";r={left};'.encode())

@@ -7,10 +7,12 @@ import pytest
 from starlette.types import Message
 
 from everturn.model.identity import Principal
+from everturn.model.limits.token_bucket import Level, Limit
 from ingress.admission.limits.bodies import BODY_TIMEOUT_S, BodyBudget, BodyHold
+from ingress.admission.limits.rates import Drawn
 from ingress.admission.metrics import IngressMetrics
 from ingress.auth.callers import Caller
-from ingress.errors import ProblemError, too_many
+from ingress.errors import ProblemError, absent, too_many
 from ingress.sockets.connection import Admitted, Connection
 from ingress.sockets.guard import Phase, SocketCaps, SocketGuard
 from ingress.sockets.websocket import COUNTED_KEY, REFUSAL_KEY
@@ -59,7 +61,7 @@ async def draw_none(name: str | None) -> ProblemError | None:
     return None
 
 
-def admit(draw: Callable[[str | None], Awaitable[ProblemError | None]] = draw_none) -> Admitted:
+def admit(draw: Callable[[str | None], Awaitable[Drawn | ProblemError | None]] = draw_none) -> Admitted:
     caller = Caller(Principal("t", "p", "u"))
     return Admitted(caller, {"user_id": "u"}, BUDGET.open(caller.principal), draw)
 
@@ -128,7 +130,7 @@ async def test_a_socket_is_quiet_when_its_calls_are_answered() -> None:
 
     waiting = asyncio.create_task(connection.wait_quiet(30))
     await asyncio.sleep(0)
-    connection.end_call(*connection.begin_call())
+    connection.end_call(connection.begin_call())
     await asyncio.sleep(0)
     assert not waiting.done()
     await connection.send({"type": "websocket.send", "text": "431[{}]"})
@@ -171,7 +173,7 @@ async def test_the_bytes_of_a_call_count_until_it_has_ended() -> None:
     frames = [await connection.receive() for _ in range(4)]
     held = connection.begin_call()
     while_it_runs = BUDGET.total
-    connection.end_call(*held)
+    connection.end_call(held)
 
     assert [frame.get("text", b"")[:3] for frame in frames] == ["3", "452", b"", b""]
     assert while_it_runs == len(UPLOAD) + 600
@@ -236,3 +238,47 @@ async def test_a_message_that_does_not_become_whole_is_late_in_the_end() -> None
 
     assert not connection.is_late(now + BODY_TIMEOUT_S)
     assert connection.is_late(now + BODY_TIMEOUT_S + 1)
+
+
+class Purse:
+    """Draws a token for each call, and gets some back."""
+
+    def __init__(self) -> None:
+        self.back = 0
+
+    async def draw(self, name: str | None) -> Drawn:
+        return Drawn("writes", Limit(8, 60), Level(7, 8.0), self.give_back)
+
+    async def give_back(self) -> Level:
+        self.back += 1
+        return Level(8, 0.0)
+
+
+@pytest.mark.parametrize(("problem", "back"), [(too_many("Full.", retry_after_s=5), 1), (absent(), 0)])
+async def test_the_token_of_a_call_comes_back_when_it_is_to_come_again_later(problem: ProblemError, back: int) -> None:
+    (wire, connection), purse = connect(), Purse()
+    connection.admitted = admit(purse.draw)
+    wire.client_says('421["m",{}]', '422["m",{}]')
+    for _ in range(2):
+        await connection.receive()
+
+    first, second = connection.begin_call(), connection.begin_call()
+    for _ in range(2):
+        await first.settle(problem)
+
+    assert purse.back == back
+    connection.end_call(first)
+    connection.end_call(second)
+
+
+async def test_the_token_of_a_call_without_room_for_its_attachment_comes_back() -> None:
+    (wire, connection), purse = connect(), Purse()
+    connection.admitted = admit(purse.draw)
+    wire.client_says(UPLOAD, bytes(300), hold=connection.admitted.hold)
+    no_room = too_many("No room.", retry_after_s=5)
+    wire.incoming.put_nowait({"type": "websocket.receive", "bytes": b"", COUNTED_KEY: 0, REFUSAL_KEY: no_room})
+    wire.client_says("3")
+
+    await connection.receive()
+
+    assert purse.back == 1

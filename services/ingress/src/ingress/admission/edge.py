@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from everturn.model.problems import problem
-from ingress.admission.limits.front import FIELDS_KEY
+from ingress.admission.limits.front import load_drawn
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError, headers_too_large, malformed, problem_response
 
@@ -103,11 +103,17 @@ class _Watch:
         """Pass a message of the response on."""
         if message["type"] == "http.response.start":
             self.begun = True
-            message["headers"] = [*message.get("headers", ()), *self._scope.get(FIELDS_KEY, ())]
+            await self._settle(message)
             route, status = self.route(), str(message["status"])
             self._metrics.requests.labels(method=_method(self._scope), route=route, status=status).inc()
             self._metrics.seconds.labels(route=route).observe(self._monotonic() - self._start)
         await self._send(message)
+
+    async def _settle(self, message: Message) -> None:
+        drawn = load_drawn(self._scope)
+        if drawn is not None:
+            await drawn.settle(message["status"])
+            message["headers"] = [*message.get("headers", ()), *drawn.fields]
 
 
 def _method(scope: Scope) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from starlette.types import Message, Receive, Send
 
 from ingress.admission.limits.bodies import BODY_TIMEOUT_S, BodyHold
+from ingress.admission.limits.rates import Drawn
 from ingress.admission.metrics import IngressMetrics
 from ingress.auth.gate import Caller
 from ingress.errors import ProblemError
@@ -36,23 +37,38 @@ POLICY = 1008
 class Admitted:
     """Who was let in, and what its messages are measured with.
 
-    `draw` draws a token for the call with this name (None: not known yet) before its data are read, and returns the
-    refusal where there is none.
+    `draw` draws a token for the call with this name (None: not known yet) before its data are read, and returns it, or
+    the refusal where there is none; None without a limit.
     """
 
     caller: Caller
     session_info: dict[str, Any]
     hold: BodyHold
-    draw: Callable[[str | None], Awaitable[ProblemError | None]]
+    draw: Callable[[str | None], Awaitable[Drawn | ProblemError | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a call holds until it has ended: its bytes, those of them that are counted, and the token it drew."""
+
+    size: int
+    counted: int
+    drawn: Drawn | None
+
+    async def settle(self, refusal: ProblemError) -> None:
+        """A call that is to come again later takes no token."""
+        if self.drawn is not None:
+            await self.drawn.settle(refusal.answer.status)
 
 
 @dataclass(slots=True)
 class _Upload:
-    """The frames of a call that came, and what is counted for them."""
+    """The frames of a call that came, and what is held for them."""
 
     frames: list[Message] = field(default_factory=list[Message])
     counted: int = 0
     begun_at: float | None = None
+    drawn: Drawn | None = None
 
 
 class Connection:
@@ -76,7 +92,7 @@ class Connection:
         self._writing = asyncio.Lock()
         self._upload = _Upload()
         self._ready: deque[Message] = deque()
-        self._whole: deque[tuple[int, int]] = deque()
+        self._whole: deque[Held] = deque()
         self._running = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -114,8 +130,11 @@ class Connection:
         begun = self._guard.begin(frame, size)
         if not isinstance(begun, Opening):
             return begun
-        refusal = await self.admitted.draw(begun.name) if self.admitted else None
-        return self._guard.refuse(begun, refusal) if refusal else self._guard.judge(begun, str(frame), size)
+        drawn = await self.admitted.draw(begun.name) if self.admitted else None
+        if isinstance(drawn, ProblemError):
+            return self._guard.refuse(begun, drawn)
+        self._upload.drawn = drawn
+        return self._guard.judge(begun, str(frame), size)
 
     async def _obey(self, verdict: Verdict, message: Message) -> None:
         counted = message.get(COUNTED_KEY, 0)
@@ -132,6 +151,7 @@ class Connection:
             case Drop():
                 pass
             case Refuse(ack, why):
+                await Held(0, 0, self._upload.drawn).settle(why)
                 self._drop_upload()
                 self._metrics.socket_refusals.labels(cause=str(why.answer.status)).inc()
                 if ack is not None:
@@ -163,20 +183,20 @@ class Connection:
     def _begin(self, name: str, size: int) -> None:
         self._metrics.socket_calls.labels(event=name).inc()
         self._ready.extend(self._upload.frames)
-        self._whole.append((size, self._upload.counted))
+        self._whole.append(Held(size, self._upload.counted, self._upload.drawn))
         self._upload = _Upload()
         self._quiet.clear()
 
-    def begin_call(self) -> tuple[int, int]:
-        """The library runs the next call; returns its bytes, for `end_call`. Calls begin in the order they came."""
+    def begin_call(self) -> Held:
+        """The library runs the next call; returns what it holds, for `end_call`. Calls begin in the order they came."""
         self._running += 1
         return self._whole.popleft()
 
-    def end_call(self, size: int, counted: int) -> None:
+    def end_call(self, held: Held) -> None:
         """A call is done; its answer may still wait."""
         self._running -= 1
-        self._guard.open_bytes -= size
-        self._shrink(counted)
+        self._guard.open_bytes -= held.size
+        self._shrink(held.counted)
         self._settle()
 
     def _settle(self) -> None:

@@ -17,7 +17,8 @@ from everturn.errors import EverturnError
 from everturn.ports.clock import Clock, iso
 from ingress.admission.edge import internal_error
 from ingress.admission.limits.addresses import load_address
-from ingress.admission.limits.front import Front
+from ingress.admission.limits.front import Front, load_drawn
+from ingress.admission.limits.rates import Drawn
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.slots import OpenSlots
 from ingress.auth.gate import AuthGate, Caller
@@ -192,6 +193,9 @@ class SocketServer:
         refusal = await self._run(self._admit(session, auth))
         if isinstance(refusal, ProblemError):
             self._parts.metrics.socket_refusals.labels(cause=str(refusal.answer.status)).inc()
+            drawn = load_drawn(session.http.scope)
+            if drawn is not None:
+                await drawn.settle(refusal.answer.status)
             raise refuse_connection(refusal.detail, build_problem(refusal))
         self._sessions[sid] = session
 
@@ -215,7 +219,7 @@ class SocketServer:
             draw=partial(self._draw, session.http, caller),
         )
 
-    async def _draw(self, http: HTTPConnection, caller: Caller, name: str | None) -> ProblemError | None:
+    async def _draw(self, http: HTTPConnection, caller: Caller, name: str | None) -> Drawn | ProblemError | None:
         write = name is None or name in WRITING
         return await self._run(self._parts.front.admit(http, caller.principal, write=write))
 
@@ -248,8 +252,10 @@ class SocketServer:
         held = session.connection.begin_call()
         try:
             answer = await self._run(self._admit_call(session, name, payload))
+            if isinstance(answer, ProblemError):
+                await held.settle(answer)
         finally:
-            session.connection.end_call(*held)
+            session.connection.end_call(held)
         if isinstance(answer, ProblemError):
             return build_refusal(answer)
         status, body = answer

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.model.identity import Role
-from everturn.model.limits.token_bucket import SECOND_US, BadLimits, BucketState, Limit, draw_token, parse_limits
+from everturn.model.limits.token_bucket import (
+    SECOND_US,
+    BadLimits,
+    BucketState,
+    Limit,
+    draw_token,
+    parse_limits,
+    return_token,
+)
 
 LIMIT = Limit(4, 60)
 
@@ -50,6 +58,34 @@ def test_no_window_ever_passes_more_than_two_buckets(tokens: int, window_s: int,
 
     for first in taken:
         assert sum(first <= at < first + limit.window_us for at in taken) <= 2 * limit.tokens
+
+
+@given(
+    st.integers(1, 50),
+    st.sampled_from([1, 60, 3600]),
+    st.lists(st.tuples(st.integers(0, 20 * SECOND_US), st.booleans()), min_size=1, max_size=120),
+)
+def test_tokens_that_come_back_fill_no_bucket_over_and_pass_no_more_than_as_many_again(
+    tokens: int, window_s: int, calls: list[tuple[int, bool]]
+) -> None:
+    limit, state, now, passed, kept = Limit(tokens, window_s), BucketState(), 0, list[int](), list[int]()
+
+    for gap, refused in calls:
+        now += gap
+        state, draw = draw_token(state, limit, now)
+        if draw.taken:
+            passed.append(now)
+        if draw.taken and refused:
+            state, level = return_token(state, limit, now)
+            assert level.left in {draw.left, draw.left + 1}
+            assert level.left <= limit.tokens
+            assert 0 <= level.full_s <= draw.full_s
+        elif draw.taken:
+            kept.append(now)
+
+    for times, most in ((kept, 2), (passed, 4)):
+        for first in times:
+            assert sum(first <= at < first + limit.window_us for at in times) <= most * limit.tokens
 
 
 @pytest.mark.parametrize("seed", range(5))

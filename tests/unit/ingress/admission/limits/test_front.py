@@ -8,7 +8,7 @@ from starlette.requests import HTTPConnection
 from everturn.model.identity import Principal
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.limits.token_buckets import MemoryTokenBuckets
-from ingress.admission.limits.front import FIELDS_KEY, build_front
+from ingress.admission.limits.front import DRAWN_KEY, build_front
 from ingress.admission.metrics import IngressMetrics
 from ingress.settings import IngressSettings
 
@@ -26,14 +26,14 @@ async def call(mode: str, **more: Any) -> dict[str, Any]:
 
 
 async def test_in_production_there_are_limits_without_a_setting() -> None:
-    assert FIELDS_KEY in await call("production")
+    assert DRAWN_KEY in await call("production")
 
 
 async def test_in_development_only_those_that_are_set() -> None:
-    assert FIELDS_KEY not in await call("development")
-    assert FIELDS_KEY in await call("development", rate_limits_writes="registered=5/min")
+    assert DRAWN_KEY not in await call("development")
+    assert DRAWN_KEY in await call("development", rate_limits_writes="registered=5/min")
 
 
 @pytest.mark.parametrize("mode", ["production", "development"])
 async def test_off_limits_nobody(mode: str) -> None:
-    assert FIELDS_KEY not in await call(mode, rate_limits_writes="off")
+    assert DRAWN_KEY not in await call(mode, rate_limits_writes="off")

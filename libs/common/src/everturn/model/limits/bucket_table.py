@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable
 
-from everturn.model.limits.token_bucket import SECOND_US, BucketState, Draw, Limit, draw_token
+from everturn.model.limits.token_bucket import SECOND_US, BucketState, Draw, Level, Limit, draw_token, return_token
 
 MAX_BUCKETS = 10_000
 
@@ -19,14 +19,23 @@ class BucketTable:
     def draw(self, key: str, limit: Limit) -> Draw:
         """Take a token from the bucket of this key."""
         state, draw = draw_token(self._states.pop(key, BucketState()), limit, self._now_us())
-        self._states[key] = state
-        if len(self._states) > self._max:
-            self._states.popitem(last=False)
+        self._keep(key, state)
         return draw
+
+    def give_back(self, key: str, limit: Limit) -> Level:
+        """Put a token back that was drawn with this limit, as far as the bucket takes it."""
+        state, level = return_token(self._states.pop(key, BucketState()), limit, self._now_us())
+        self._keep(key, state)
+        return level
 
     def look(self, key: str, limit: Limit) -> Draw:
         """What a draw would give, without taking anything."""
         return draw_token(self._states.get(key, BucketState()), limit, self._now_us())[1]
+
+    def _keep(self, key: str, state: BucketState) -> None:
+        self._states[key] = state
+        if len(self._states) > self._max:
+            self._states.popitem(last=False)
 
     def _now_us(self) -> int:
         return int(self._monotonic() * SECOND_US)

@@ -1,12 +1,15 @@
-"""Token buckets as arithmetic: a bucket is two times in microseconds, and a draw gives the next ones and the answer.
+"""Token buckets as arithmetic: a bucket is three times in microseconds, and a draw gives the next ones and the answer.
 
 Who is refused is told a time of his own: those refused together come back one after another as tokens come, and each
 finds his. What is told never lies more than a window ahead; by then the bucket is full again.
+
+A call that could not be served gives its token back. As many come back so in a window as the bucket holds: who calls on
+and on while nothing can be served is limited all the same.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from everturn.errors import Invalid
@@ -41,10 +44,20 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class BucketState:
-    """When the bucket is full again, and the last time that somebody was told to come; both may be past."""
+    """When the bucket is full again, the last time that somebody was told to come, and when as many tokens may be given
+    back again as it holds; all may be past."""
 
     full_at_us: int = 0
     told_us: int = 0
+    returns_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """How many tokens are in the bucket, and in how many seconds it is full."""
+
+    left: int
+    full_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,10 @@ class Draw:
     wait_s: float
     full_s: float
 
+    @property
+    def level(self) -> Level:
+        return Level(self.left, self.full_s)
+
 
 Limits = Mapping[Role, Limit]
 """By role; a role without one is not limited."""
@@ -68,9 +85,20 @@ def draw_token(state: BucketState, limit: Limit, now_us: int) -> tuple[BucketSta
     after = full_at + limit.interval_us
     if after - now_us <= limit.window_us:
         left = (limit.window_us - (after - now_us)) // limit.interval_us
-        return BucketState(after, state.told_us), Draw(True, left, 0.0, (after - now_us) / SECOND_US)
+        return replace(state, full_at_us=after), Draw(True, left, 0.0, (after - now_us) / SECOND_US)
     told = min(max(after - limit.window_us, state.told_us + limit.interval_us), now_us + limit.window_us)
-    return BucketState(full_at, told), Draw(False, 0, (told - now_us) / SECOND_US, (full_at - now_us) / SECOND_US)
+    refused = Draw(False, 0, (told - now_us) / SECOND_US, (full_at - now_us) / SECOND_US)
+    return replace(state, full_at_us=full_at, told_us=told), refused
+
+
+def return_token(state: BucketState, limit: Limit, now_us: int) -> tuple[BucketState, Level]:
+    """Put a drawn token back, unless the bucket is full or as many as it holds came back within the window."""
+    full_at, returns = max(state.full_at_us, now_us), max(state.returns_us, now_us) + limit.interval_us
+    if returns - now_us <= limit.window_us:
+        full_at = max(full_at - limit.interval_us, now_us)
+        state = replace(state, full_at_us=full_at, returns_us=returns)
+    left = max(0, (limit.window_us - (full_at - now_us)) // limit.interval_us)
+    return state, Level(left, (full_at - now_us) / SECOND_US)
 
 
 def parse_limits(text: str, defaults: Limits) -> Limits:

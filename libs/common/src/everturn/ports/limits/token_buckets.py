@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from everturn.model.limits.token_bucket import Draw, Limit
+from everturn.model.limits.token_bucket import Draw, Level, Limit
 
 
 class TokenBuckets(Protocol):
@@ -10,4 +10,8 @@ class TokenBuckets(Protocol):
 
     async def draw(self, key: str, limit: Limit) -> Draw:
         """Take a token by the server's time; `key` is made of hashes. Raises Unavailable after at most 250 ms."""
+        ...
+
+    async def give_back(self, key: str, limit: Limit) -> Level:
+        """Put a token back that was drawn with this limit, as far as the bucket takes it. Raises as `draw` does."""
         ...

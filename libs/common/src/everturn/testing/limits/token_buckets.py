@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from everturn.errors import Unavailable
 from everturn.model.limits.bucket_table import BucketTable
-from everturn.model.limits.token_bucket import Draw, Limit
+from everturn.model.limits.token_bucket import Draw, Level, Limit
 
 
 class MemoryTokenBuckets:
@@ -17,7 +17,14 @@ class MemoryTokenBuckets:
         self._table = BucketTable(monotonic=monotonic)
 
     async def draw(self, key: str, limit: Limit) -> Draw:
+        self._ask()
+        return self._table.draw(key, limit)
+
+    async def give_back(self, key: str, limit: Limit) -> Level:
+        self._ask()
+        return self._table.give_back(key, limit)
+
+    def _ask(self) -> None:
         self.asked += 1
         if self.down:
             raise Unavailable("The buckets are down.")
-        return self._table.draw(key, limit)

@@ -53,6 +53,40 @@ class TokenBucketsContract:
 
         assert (await buckets.draw("a", limit)).taken
 
+    async def test_a_token_that_was_given_back_is_drawn_again(self, buckets: TokenBuckets) -> None:
+        for _ in range(4):
+            await buckets.draw("a", _HOUR)
+
+        level = await buckets.give_back("a", _HOUR)
+
+        assert level.left == 1
+        assert level.full_s == pytest.approx(2700, abs=_SLACK_S)
+        assert [(await buckets.draw("a", _HOUR)).taken for _ in range(2)] == [True, False]
+
+    async def test_no_more_comes_back_than_the_bucket_holds(self, buckets: TokenBuckets) -> None:
+        await buckets.draw("a", _HOUR)
+
+        levels = [await buckets.give_back("a", _HOUR) for _ in range(3)]
+
+        assert [level.left for level in levels] == [4, 4, 4]
+        assert (await buckets.draw("a", _HOUR)).left == 3
+
+    async def test_in_a_window_as_many_tokens_come_back_as_the_bucket_holds(self, buckets: TokenBuckets) -> None:
+        passed = 0
+        while (await buckets.draw("a", _HOUR)).taken:
+            await buckets.give_back("a", _HOUR)
+            passed += 1
+
+        assert passed == 8
+
+    async def test_of_tokens_given_back_at_once_each_is_drawn_again(self, buckets: TokenBuckets) -> None:
+        for _ in range(4):
+            await buckets.draw("a", _HOUR)
+
+        levels = await asyncio.gather(*(buckets.give_back("a", _HOUR) for _ in range(3)))
+
+        assert sorted(level.left for level in levels) == [1, 2, 3]
+
     async def test_of_many_at_once_as_many_pass_as_there_are_tokens(self, buckets: TokenBuckets) -> None:
         draws = await asyncio.gather(*(buckets.draw("a", Limit(4, 3600)) for _ in range(12)))
 

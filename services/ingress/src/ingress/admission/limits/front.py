@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import cast
 
 from starlette.requests import HTTPConnection
+from starlette.types import Scope
 
 from everturn.model.identity import Principal
 from everturn.model.limits.token_bucket import parse_limits
@@ -13,11 +14,11 @@ from ingress.admission.limits.addresses import load_address
 from ingress.admission.limits.bodies import BodyBudget
 from ingress.admission.limits.defaults import READS, WRITES
 from ingress.admission.limits.guessing import CredentialGuard
-from ingress.admission.limits.rates import Fields, RateGate
+from ingress.admission.limits.rates import Drawn, RateGate
 from ingress.admission.metrics import IngressMetrics
 from ingress.settings import IngressSettings
 
-FIELDS_KEY = "everturn.rate_limit"
+DRAWN_KEY = "everturn.drawn"
 
 
 class Front:
@@ -34,13 +35,15 @@ class Front:
         with self.guard.watching(load_address(connection), connection.headers.get("authorization", "")):
             yield
 
-    async def admit(self, connection: HTTPConnection, principal: Principal, *, write: bool) -> None:
-        """Draw a token for this call; the answer's RateLimit fields go with the connection. Raises a 429 problem."""
+    async def admit(self, connection: HTTPConnection, principal: Principal, *, write: bool) -> Drawn | None:
+        """Draw a token for this call, kept with the connection too; None without a limit. Raises a 429 problem."""
+        connection.scope.pop(DRAWN_KEY, None)
 
-        def keep(fields: Fields) -> None:
-            connection.scope[FIELDS_KEY] = fields
+        def keep(drawn: Drawn) -> None:
+            connection.scope[DRAWN_KEY] = drawn
 
         await self.rates.admit(principal, write=write, address=load_address(connection), keep=keep)
+        return load_drawn(connection.scope)
 
 
 def build_front(
@@ -59,6 +62,11 @@ def build_front(
     )
     guard = CredentialGuard(settings.bad_credentials_limit, metrics=metrics, monotonic=monotonic)
     return Front(rates, guard, bodies)
+
+
+def load_drawn(scope: Scope) -> Drawn | None:
+    """What the call of this scope drew; None before it did, and without a limit."""
+    return cast(Drawn | None, scope.get(DRAWN_KEY))
 
 
 def load_front(connection: HTTPConnection) -> Front:
