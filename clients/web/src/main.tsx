@@ -1,0 +1,12 @@
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+
+import { App } from "./shell/App";
+
+const root = document.getElementById("root");
+if (root === null) throw new Error("The page has no element to draw into.");
+createRoot(root).render(
+  <StrictMode>
+    <App />
+  </StrictMode>,
+);

@@ -1,0 +1,4 @@
+/** The whole page. */
+export function App(): React.JSX.Element {
+  return <h1>Everturn</h1>;
+}
