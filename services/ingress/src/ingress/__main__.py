@@ -20,7 +20,7 @@ from everturn.telemetry.logging import configure_logging
 from ingress.admission.limits.connections import ConnectionCaps, bind_protocol
 from ingress.app import Parts, build_app
 from ingress.bootstrap import open_operator, open_parts, open_remains, open_rescan, open_sweep
-from ingress.operations import verify_export
+from ingress.operations import describe, verify_export
 from ingress.operations.commands import AnyCommand, Command, OfflineCommand, parse_arguments
 from ingress.operations.credentials import build_keys_command, build_revoke_user_command
 from ingress.operations.scanning import build_rescan_command, build_revoke_command
@@ -133,6 +133,7 @@ async def run_serve(settings: IngressSettings, _: argparse.Namespace) -> int:
 
 COMMANDS: dict[str, AnyCommand] = {
     "serve": Command("Serve requests until SIGTERM; this is what happens without a command.", run_serve),
+    "describe": OfflineCommand(describe.HELP, describe.describe),
     "verify-export": OfflineCommand(verify_export.HELP, verify_export.verify_export, verify_export.add_arguments),
     "verify-erasure": build_verify_erasure(open_remains),
     "sweep-objects": build_sweep_command(open_sweep),

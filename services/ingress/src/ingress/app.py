@@ -125,8 +125,18 @@ class Parts:
 
 def build_app(parts: Parts) -> FastAPI:
     """The application. `app.state.hub` is a hub that somebody has to run while the application serves."""
-    app = FastAPI(title=TITLE, version="0.1.0", redirect_slashes=False, redoc_url=None, docs_url=None)
+    app = build_routes()
     _add_services(app, parts)
+    app.mount("/socket.io", app.state.sockets)
+    _add_error_handlers(app)
+    app.add_middleware(Edge, metrics=parts.metrics, monotonic=parts.clock.monotonic)
+    app.add_middleware(Cors, origins=parts.auth.origins)
+    return app
+
+
+def build_routes() -> FastAPI:
+    """The routes of the rooms without what serves them, from which the OpenAPI document is made."""
+    app = FastAPI(title=TITLE, version="0.1.0", redirect_slashes=False, redoc_url=None, docs_url=None)
     for router in (
         feedback.router,
         conversations.router,
@@ -146,10 +156,6 @@ def build_app(parts: Parts) -> FastAPI:
         docs.router,
     ):
         app.include_router(router)
-    app.mount("/socket.io", app.state.sockets)
-    _add_error_handlers(app)
-    app.add_middleware(Edge, metrics=parts.metrics, monotonic=parts.clock.monotonic)
-    app.add_middleware(Cors, origins=parts.auth.origins)
     app.openapi = _OpenApi(app, app.openapi).build
     return app
 

@@ -1,0 +1,45 @@
+// Makes src/api/generated/wire.ts from what the ingress says of itself: `npm run make-types`.
+// In it a field that the server gives as null is not there at all, in REST as in events; the client reads them so.
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import openapiTS, { astToString } from "openapi-typescript";
+
+const LIMIT_MS = 60_000;
+const MAX_BYTES = 16 * 1024 * 1024;
+const python = process.env["EVERTURN_PYTHON"] ?? fileURLToPath(new URL("../../../.venv/bin/python", import.meta.url));
+const target = new URL("../src/api/generated/wire.ts", import.meta.url);
+
+function mayBeNull(field) {
+  return field.anyOf?.some((choice) => choice.type === "null") ?? false;
+}
+
+function leaveOutNull({ default: _, ...field }) {
+  if (!mayBeNull(field)) return field;
+  const { anyOf, ...rest } = field;
+  const choices = anyOf.filter((choice) => choice.type !== "null");
+  return { ...rest, ...(choices.length === 1 ? choices[0] : { anyOf: choices }) };
+}
+
+function leaveOutNulls([name, schema]) {
+  // What is sent may be null on purpose: a reaction that is taken back.
+  const isSent = /(In|Patch)$/.test(name);
+  if (isSent || !schema.properties || schema === openapi.components.schemas.Problem) return [name, schema];
+  const fields = Object.entries(schema.properties);
+  const required = fields.filter(([, field]) => !mayBeNull(field)).map(([field]) => field);
+  const properties = Object.fromEntries(fields.map(([field, each]) => [field, leaveOutNull(each)]));
+  return [name, { ...schema, properties, required }];
+}
+
+const described = execFileSync(python, ["-P", "-m", "ingress", "describe"], { timeout: LIMIT_MS, maxBuffer: MAX_BYTES });
+const { openapi, events } = JSON.parse(described.toString());
+const received = Object.fromEntries(Object.entries(openapi.components.schemas).map(leaveOutNulls));
+// A refusal says more than the problem that a turn ended with, which has the same name.
+const schemas = { ...received, ProblemDetails: openapi.components.schemas.Problem, ...events };
+const document = { openapi: "3.1.0", info: openapi.info, paths: {}, components: { schemas } };
+const ast = await openapiTS(document, { immutable: true, defaultNonNullable: false });
+const body = astToString(ast);
+const hash = (bytes) => createHash("sha256").update(bytes).digest("hex");
+const head = `// Made by \`npm run make-types\`; never edited.\n// Schemas ${hash(described)}\n// Types ${hash(body)}\n`;
+writeFileSync(fileURLToPath(target), head + body);

@@ -1,0 +1,64 @@
+"""The schemas of what an event stream sends, for clients whose types are made from schemas."""
+
+from collections.abc import Mapping
+from typing import Any, cast, get_args
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from everturn.wire.events import AnyEvent, Envelope
+
+REF = "#/components/schemas/{model}"
+_NULL = {"type": "null"}
+
+
+def build_event_schemas() -> dict[str, Any]:
+    """JSON Schemas by name. `Event` is a line of the stream: one variant for each type, told apart by `type`.
+
+    As in `encode_envelope` a payload has no `type` of its own, and what is null is left out.
+    """
+    kinds = cast(tuple[type[BaseModel], ...], get_args(AnyEvent))
+    _, document = models_json_schema([(kind, "serialization") for kind in kinds], ref_template=REF)
+    schemas: dict[str, Any] = {name: _leave_out_nulls(schema) for name, schema in document["$defs"].items()}
+    for kind in kinds:
+        schemas[kind.__name__] = _leave_out_type(schemas[kind.__name__])
+    variants = {f"{kind.__name__}Event": _build_variant(kind) for kind in kinds}
+    return {**schemas, **variants, "Event": {"oneOf": [{"$ref": REF.format(model=name)} for name in variants]}}
+
+
+def _build_variant(kind: type[BaseModel]) -> dict[str, Any]:
+    """The envelope around one kind of payload."""
+    envelope = _leave_out_nulls(Envelope.model_json_schema(mode="serialization"))
+    properties = {
+        **envelope["properties"],
+        "type": {"const": kind.model_fields["type"].default},
+        "data": {"$ref": REF.format(model=kind.__name__)},
+    }
+    return {**envelope, "title": f"{kind.__name__}Event", "properties": properties, "$defs": {}}
+
+
+def _leave_out_type(schema: Mapping[str, Any]) -> dict[str, Any]:
+    properties = {name: each for name, each in schema["properties"].items() if name != "type"}
+    required = [name for name in schema["required"] if name != "type"]
+    return {**schema, "properties": properties, "required": required}
+
+
+def _leave_out_nulls(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The object's schema where a field that is null is not there at all, and every other one always is."""
+    if "properties" not in schema:
+        return dict(schema)
+    properties = {name: _leave_out_null(each) for name, each in schema["properties"].items()}
+    required = sorted(name for name, each in schema["properties"].items() if not _may_be_null(each))
+    return {**schema, "properties": properties, "required": required}
+
+
+def _leave_out_null(field: Mapping[str, Any]) -> dict[str, Any]:
+    rest = {key: value for key, value in field.items() if key != "default"}
+    if not _may_be_null(field):
+        return rest
+    choices = [choice for choice in rest.pop("anyOf") if choice != _NULL]
+    return {**rest, **choices[0]} if len(choices) == 1 else {**rest, "anyOf": choices}
+
+
+def _may_be_null(field: Mapping[str, Any]) -> bool:
+    return _NULL in field.get("anyOf", ())
