@@ -3,7 +3,8 @@
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { writeFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
+import process from "node:process";
+import { fileURLToPath, URL } from "node:url";
 import openapiTS, { astToString } from "openapi-typescript";
 
 const LIMIT_MS = 60_000;
@@ -15,9 +16,10 @@ function mayBeNull(field) {
   return field.anyOf?.some((choice) => choice.type === "null") ?? false;
 }
 
-function leaveOutNull({ default: _, ...field }) {
-  if (!mayBeNull(field)) return field;
+function leaveOutNull(field) {
   const { anyOf, ...rest } = field;
+  delete rest.default;
+  if (!mayBeNull(field)) return anyOf ? { ...rest, anyOf } : rest;
   const choices = anyOf.filter((choice) => choice.type !== "null");
   return { ...rest, ...(choices.length === 1 ? choices[0] : { anyOf: choices }) };
 }
