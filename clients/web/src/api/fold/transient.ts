@@ -1,0 +1,73 @@
+// What a person sees while it happens and what no state keeps: a summary being made, a tool telling of its work.
+import type { Compaction, StreamEvent, ToolReport } from "../types";
+
+export const MAX_MESSAGES = 20;
+
+/** The latest summary of older turns that the turn `turn_id` waited for. */
+export interface CompactionNotice extends Compaction {
+  readonly turn_id?: string;
+}
+
+/** What a call has told so far. `progress` is there while it runs; the last `MAX_MESSAGES` messages are kept. */
+export interface ToolProgress {
+  readonly call_id: string;
+  readonly tool_id: string;
+  readonly turn_id?: string;
+  readonly progress?: string;
+  readonly messages: readonly string[];
+  readonly data?: ToolReport["data"];
+}
+
+export interface Transient {
+  readonly compaction?: CompactionNotice;
+  readonly toolProgress: ReadonlyMap<string, ToolProgress>;
+}
+
+export const NOTHING: Transient = { toolProgress: new Map() };
+
+/** What is seen after one event. It ends with the turn it belongs to, and with a snapshot or a rewind. */
+export function foldTransient(seen: Transient, event: StreamEvent): Transient {
+  switch (event.type) {
+    case "stream.snapshot":
+      return NOTHING;
+    case "chat.start":
+    case "chat.rewind":
+    case "chat.complete":
+    case "chat.error":
+      return forgetTurn(seen, event.turn_id);
+    case "chat.compaction": {
+      const turn = event.turn_id === undefined ? {} : { turn_id: event.turn_id };
+      return { ...seen, compaction: { ...event.data, ...turn } };
+    }
+    case "chat.tool":
+      return { ...seen, toolProgress: new Map(seen.toolProgress).set(event.data.call_id, report(seen, event)) };
+    case "chat.step":
+      return event.data.status === "started" ? seen : endProgress(seen, event.data.call_id);
+    default:
+      return seen;
+  }
+}
+
+function report(seen: Transient, event: Extract<StreamEvent, { readonly type: "chat.tool" }>): ToolProgress {
+  const { call_id, tool_id, kind, text, data } = event.data;
+  const turn = event.turn_id === undefined ? {} : { turn_id: event.turn_id };
+  const before = seen.toolProgress.get(call_id) ?? { call_id, tool_id, messages: [], ...turn };
+  if (kind === "progress") return { ...before, progress: text };
+  if (kind === "message") return { ...before, messages: [...before.messages, text].slice(-MAX_MESSAGES) };
+  return data === undefined ? before : { ...before, data };
+}
+
+function endProgress(seen: Transient, callId: string | undefined): Transient {
+  const present = callId === undefined ? undefined : seen.toolProgress.get(callId);
+  if (present?.progress === undefined) return seen;
+  const { progress: _, ...rest } = present;
+  return { ...seen, toolProgress: new Map(seen.toolProgress).set(present.call_id, rest) };
+}
+
+function forgetTurn(seen: Transient, turnId: string | undefined): Transient {
+  const reports = [...seen.toolProgress].filter(([, each]) => each.turn_id !== turnId);
+  const isIts = seen.compaction !== undefined && seen.compaction.turn_id === turnId;
+  if (!isIts && reports.length === seen.toolProgress.size) return seen;
+  const compaction = isIts || seen.compaction === undefined ? {} : { compaction: seen.compaction };
+  return { ...compaction, toolProgress: new Map(reports) };
+}
