@@ -11,6 +11,7 @@ from faults.proxy import FaultProxy
 from stages.stage import Stage
 from stages.watcher import Watcher
 
+from everturn_client.client import EverturnClient
 from everturn_client.errors import ProblemError, Unreachable
 from schedules.steps import (
     CONVERSATIONS,
@@ -49,6 +50,7 @@ class Player:
         self._turns: list[set[str]] = [set() for _ in range(CONVERSATIONS)]
         self._signals: list[dict[str, None]] = [{} for _ in range(CONVERSATIONS)]
         self._going: set[asyncio.Task[None]] = set()
+        self._drained: set[str] = set()
         self._unexpected: list[str] = []
         self.answers: Counter[str] = Counter()
         """How requests were answered."""
@@ -93,6 +95,7 @@ class Player:
                 await asyncio.sleep(for_s)
                 platform.kill(part, signal.SIGCONT)
             case Drain(part):
+                self._drained.add(part)
                 platform.kill(part, signal.SIGTERM)
             case Empty():
                 await self._empty()
@@ -164,12 +167,14 @@ class Player:
         while self._going:
             await asyncio.wait(set(self._going))
         self._links.heal()
-        # Who keeps the parts alive waits ever longer between two starts.
+        # Who keeps the parts alive waits ever longer between two starts, and one that drains is yet to end.
         for part in PARTS:
-            if self._stage.platform.pid(part) is None:
+            if part in self._drained or self._stage.platform.pid(part) is None:
                 await self._stage.platform.restart(part)
         try:
             async with asyncio.timeout(SETTLE_S):
+                for client in self._stage.clients:
+                    await _wait_served(client)
                 for n, watchers in enumerate(self._watchers):
                     await self._wait_idle(n, watchers)
         except TimeoutError:
@@ -200,3 +205,14 @@ class Player:
             assert self._turns[n] <= {turn.turn_id for turn in state.turns}, "a promised turn is missing"
             told = {signal.signal_id for turn in state.turns for signal in turn.signals}
             assert set(self._signals[n]) <= told, "a promised signal is missing"
+
+
+async def _wait_served(client: EverturnClient) -> None:
+    """Until its ingress answers: one that was killed while it started is started again after a while."""
+    while True:
+        try:
+            await client.list_conversations(limit=1)
+        except (Unreachable, ProblemError):
+            await asyncio.sleep(0.1)
+        else:
+            return
