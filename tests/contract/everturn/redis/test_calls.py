@@ -1,11 +1,16 @@
 """A call that fails or takes too long is Unavailable, and the next one works."""
 
+import asyncio
+import time
 from contextlib import suppress
 
 import pytest
 
 from everturn.errors import Unavailable
-from everturn.redis.calls import build_client, limited
+from everturn.model.limits.token_bucket import Limit
+from everturn.model.limits.waiting_room import RoomLoad, Visitor
+from everturn.redis.calls import CALL_LIMIT_S, build_client, limited
+from everturn.redis.wire import Wire
 
 
 async def test_a_call_over_its_limit_is_unavailable_and_the_client_recovers(redis_url: str) -> None:
@@ -47,3 +52,32 @@ async def test_a_client_whose_connection_was_cut_connects_anew(redis_url: str) -
     for one in (client, killer):
         await one.aclose()
         await one.connection_pool.disconnect()
+
+
+async def test_an_answer_that_came_while_the_process_was_held_up_is_no_silence(wire: Wire) -> None:
+    load = RoomLoad(depth=0, room=10, interval_us=1)
+    await wire.waiting_rooms.enter("a", Visitor("x", ""), load)
+    held_up = [
+        lambda: wire.waiting_rooms.enter("a", Visitor("x", ""), load),
+        lambda: wire.token_buckets.draw("a", Limit(4, 3600)),
+        wire.presences.load_all,
+        lambda: wire.doorbells.check(limit_s=CALL_LIMIT_S),
+    ]
+
+    for call in held_up:
+        # The next turn of the loop begins when the command has been sent.
+        asyncio.get_running_loop().call_soon(time.sleep, 2 * CALL_LIMIT_S)
+        await call()
+
+
+async def test_silence_is_silence_also_for_a_process_that_was_held_up(redis_url: str) -> None:
+    client = build_client(redis_url, name="test", pool_size=1)
+    await client.ping()
+
+    asyncio.get_running_loop().call_soon(time.sleep, 2 * CALL_LIMIT_S)
+    with pytest.raises(Unavailable):
+        async with limited(CALL_LIMIT_S):
+            await client.blpop("nothing", timeout=60)
+
+    await client.aclose()
+    await client.connection_pool.disconnect()

@@ -1,6 +1,5 @@
 """Calls to a Redis-protocol server: every one has a time limit, and every failure of the wire is Unavailable."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -10,6 +9,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from everturn.errors import Unavailable
+from everturn.waiting import answered_within
 
 CALL_LIMIT_S = 0.25
 """Accepting a message may wait no longer before it says 503."""
@@ -24,11 +24,12 @@ POOL_SIZE = 32
 
 
 def build_client(url: str, *, name: str, pool_size: int = POOL_SIZE) -> Redis:
-    """A client without retries and without a read limit of its own: `limited` sets one for each call."""
+    """A client without retries and without a read limit of its own: `limited` sets one for each call, in which the wait
+    for one of its connections is counted too."""
     pool = BlockingConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType] its options have no types
         url,
         max_connections=pool_size,
-        timeout=CALL_LIMIT_S,
+        timeout=GRACE_S,
         socket_timeout=None,
         socket_connect_timeout=PUBLISH_LIMIT_S,
         retry=Retry(NoBackoff(), 0),
@@ -40,9 +41,10 @@ def build_client(url: str, *, name: str, pool_size: int = POOL_SIZE) -> Redis:
 
 @asynccontextmanager
 async def limited(limit_s: float) -> AsyncGenerator[None]:
-    """Around one call: Unavailable when it fails or takes longer. A call cut short closes its connection."""
+    """Around one call: Unavailable when it fails or the server is silent for longer; what this process itself needs is
+    not counted. A call cut short closes its connection."""
     try:
-        async with asyncio.timeout(limit_s):
+        async with answered_within(limit_s):
             yield
     except (RedisError, OSError, TimeoutError) as error:
         raise Unavailable(f"Redis: {error or type(error).__name__}") from error

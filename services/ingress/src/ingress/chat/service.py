@@ -29,6 +29,7 @@ from everturn.ports.inbox import (
     TenantFull,
 )
 from everturn.telemetry.metrics import MESSAGES_ACCEPTED
+from everturn.waiting import answered_within
 from ingress.admission.idempotency import build_key
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.paths import load_conversation_id
@@ -165,7 +166,7 @@ class ChatService:
         if key is None:
             return None
         try:
-            async with asyncio.timeout(KEPT_LIMIT_S):
+            async with answered_within(KEPT_LIMIT_S):
                 return await self._inbox.try_load_receipt(principal, key)
         except (TimeoutError, Unavailable) as error:
             _log.warning("kept answer not read", error=str(error))

@@ -4,7 +4,6 @@ The room of a tenant on a lane comes first, then the room of all. Who is refused
 this request, which its Idempotency-Key names.
 """
 
-import asyncio
 import contextlib
 import math
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from everturn.ports.doorbells import Doorbells
 from everturn.ports.inbox import IdempotencyKey
 from everturn.ports.limits.queue import Queue, QueueDepth
 from everturn.ports.limits.waiting_rooms import WaitingRooms
+from everturn.waiting import answered_within
 from ingress.admission.limits.defaults import strongest_role
 from ingress.admission.limits.rates import hash_key
 from ingress.admission.metrics import IngressMetrics
@@ -96,7 +96,7 @@ class WorkGate:
         nothing is known. Takes as long as `admit` at most."""
         principal = admission.principal
         try:
-            async with asyncio.timeout(ASK_LIMIT_S):
+            async with answered_within(ASK_LIMIT_S):
                 fleet, depth = await self._load(principal)
                 own = self._tenant_load(fleet, depth)
                 # Only the transaction counts what other processes let in a moment ago: the room is as full as can be.
@@ -108,7 +108,7 @@ class WorkGate:
         return _whole(entry.wait_s)
 
     async def _enter(self, principal: Principal, visitor: Visitor) -> "Admission":
-        async with asyncio.timeout(ASK_LIMIT_S):
+        async with answered_within(ASK_LIMIT_S):
             fleet, depth = await self._load(principal)
             # Counted before the rooms are asked: many that come at once must not all be let in by one count.
             admission = Admission(self._places, principal, visitor)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from everturn.errors import Unavailable
 from everturn.model.identity import Lane
 from everturn.ports.limits.queue import Queue, QueueDepth
+from everturn.waiting import answered_within
 
 KEEP_S = 0.25
 """How old a counted depth may be."""
@@ -44,7 +45,7 @@ class Places:
     async def load(self, key: QueueKey) -> QueueDepth:
         """Of many requests at once one counts for all. Raises Unavailable after at most a second."""
         try:
-            async with asyncio.timeout(COUNT_LIMIT_S), self._counting:
+            async with answered_within(COUNT_LIMIT_S), self._counting:
                 if self._monotonic() - self._counted.get(key, _NEVER).began_at > KEEP_S:
                     began_at = self._monotonic()
                     self._keep(key, _Counted(began_at, await self._queue.load_depth(*key)))
