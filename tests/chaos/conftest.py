@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 from faults.chaos import Chaos
 from faults.links import open_links
+from parts.forks import ForkingSpawn
 from stages.stage import Stage
 
 from everturn_client.backoff import Timings
@@ -36,7 +37,7 @@ async def chaos(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     env = {**ENVIRONMENT, **getattr(request.module, "EXTRA_ENV", {})}
     async with (
         open_links(ingresses=2, workers=2) as links,
-        Platform(home, ingresses=2, workers=2, env=env, specs=links.build_specs) as platform,
+        Platform(home, ingresses=2, workers=2, env=env, specs=links.build_specs, spawn=ForkingSpawn()) as platform,
     ):
         stage = Stage(platform, urls=links.urls, timings=TIMINGS)
         yield Chaos(stage, links)

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 import pytest_asyncio
+from parts.forks import ForkingSpawn
 from parts.waiting import wait_until
 from redis import Redis
 from stages.stage import Stage
@@ -52,7 +53,7 @@ async def light(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     script = Path(__file__).with_name("scripts.toml")
     env = {"EVERTURN_MODEL": f"scripted:{script}", "QUEUE_MAX": str(2 * ROOM), "TENANT_QUEUED_MAX": str(ROOM)}
     home = tmp_path_factory.mktemp("flood")
-    async with Platform(home, ingresses=2, workers=2, env=env, durable=False) as platform:
+    async with Platform(home, ingresses=2, workers=2, env=env, durable=False, spawn=ForkingSpawn()) as platform:
         stage = Stage(platform)
         yield stage
         await stage.quit()

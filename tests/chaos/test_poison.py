@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from parts.forks import ForkingSpawn
 from stages.stage import Stage
 
 from everturn_local.supervision.platform import Platform
@@ -21,7 +22,7 @@ async def poisoned(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[St
     script = Path(__file__).with_name("scripts.toml")
     env = {"EVERTURN_MODEL": f"scripted:{script}", "LEASE_S": "2", "FAILPOINT": "turn.in_tool:1:kill"}
     home = tmp_path_factory.mktemp("poison")
-    async with Platform(home, ingresses=1, workers=2, env=env, durable=False) as platform:
+    async with Platform(home, ingresses=1, workers=2, env=env, durable=False, spawn=ForkingSpawn()) as platform:
         stage = Stage(platform)
         yield stage
         await stage.quit()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from parts.forks import ForkingSpawn
 
 from everturn_local.supervision.platform import Platform
 
@@ -62,7 +63,7 @@ async def configured(tmp_path_factory: pytest.TempPathFactory, make_stage: Any) 
         "AI_REACT_AGENT_MULTI_ACTION": "safe_fanout",
         "OFFLINE_DELAY_MS": "1",
     }
-    async with Platform(home, ingresses=2, workers=1, env=env, durable=False) as platform:
+    async with Platform(home, ingresses=2, workers=1, env=env, durable=False, spawn=ForkingSpawn()) as platform:
         opened = make_stage(platform)
         yield opened
         await opened.quit()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from parts.forks import ForkingSpawn
 from parts.sockets import SocketClient
 
 from everturn_client.errors import ProblemError
@@ -42,7 +43,9 @@ async def asking(tmp_path_factory: pytest.TempPathFactory, make_stage: Any) -> A
         "LEASE_S": "2",
         "APPROVAL_TIMEOUT_S": "3600",
     }
-    async with Platform(home, ingresses=1, workers=1, env=env, durable=False, auto_restart=False) as platform:
+    async with Platform(
+        home, ingresses=1, workers=1, env=env, durable=False, auto_restart=False, spawn=ForkingSpawn()
+    ) as platform:
         opened = make_stage(platform)
         yield opened, platform, sent
         await opened.quit()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from parts.forks import ForkingSpawn
 from parts.s3 import BUCKET, KEYS, run_rclone
 
 from everturn_local.supervision.platform import Platform
@@ -21,7 +22,9 @@ async def test_files_go_into_the_bucket_and_come_back(
     script = Path(__file__).with_name("scripts.toml")
     with run_rclone(tmp_path / "bucket") as s3:
         env = {"OBJECTS_URL": s3.url("files"), "EVERTURN_MODEL": f"scripted:{script}", "FILES_REDIRECT": redirect}
-        async with Platform(tmp_path / "home", workers=1, env={**env, **KEYS}, durable=False) as platform:
+        async with Platform(
+            tmp_path / "home", workers=1, env={**env, **KEYS}, durable=False, spawn=ForkingSpawn()
+        ) as platform:
             stage = make_stage(platform)
             client = stage.clients[0]
             sent = await client.send_message("new", "script:write", files=[sent_file])

@@ -9,7 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 from parts.documented import Documented
-from parts.ingresses import IngressProcess, open_forks, spawn_ingress
+from parts.forks import open_forks
+from parts.ingresses import IngressProcess, spawn_ingress
 
 from everturn.model.artifacts import manifest_key
 from everturn.model.identity import Principal
@@ -29,7 +30,7 @@ StartIngress = Callable[..., IngressProcess]
 @pytest.fixture(scope="session")
 def forks() -> ForkServerContext:
     """Where the session's ingresses come from: its imports are made once."""
-    return open_forks()
+    return open_forks("ingress")
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,44 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 StopStep = tuple[signal.Signals, float]
 """A signal and how long (seconds) to wait for the exit before the next step."""
 
 KILLED_LIMIT_S = 10.0
+
+
+class Process(Protocol):
+    """A started process, which leads its own process group."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative for the signal that ended it."""
+        ...
+
+    def send(self, sig: signal.Signals) -> None:
+        """A process that is already gone is no error."""
+        ...
+
+    async def wait_exit(self) -> int: ...
+
+
+class Spawn(Protocol):
+    """What starts a process; see Child for what it is told."""
+
+    def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        log: Path,
+        pass_fds: Sequence[int] = (),
+        output: int | None = None,
+    ) -> Process: ...
 
 
 class Child:

@@ -12,7 +12,7 @@ from everturn.errors import EverturnError
 from everturn_local.home import Home, run_lock, save_home, save_secrets, save_signing_secret
 from everturn_local.migrations import run_migrations
 from everturn_local.ports import LOOPBACK, load_free_port
-from everturn_local.processes import run_leftover_cleanup
+from everturn_local.processes import Child, Spawn, run_leftover_cleanup
 from everturn_local.servers.clamd import ClamdChoice, EmbeddedClamd
 from everturn_local.servers.databases import DatabaseUrls, build_urls, save_database, save_roles
 from everturn_local.servers.errors import ServerStartError
@@ -47,7 +47,7 @@ class Platform:
     ingresses get free ports. `env` is added to the environment of every service. With `auto_restart` (may be switched
     at any time) a part that dies is started again. Start it on the main thread.
     With a `clamd` that has a program, uploads are scanned by it. With `containers` a broker is started, and generated
-    code runs in containers. `specs` says which services there are.
+    code runs in containers. `specs` says which services there are, and `spawn` makes their processes.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class Platform:
         clamd: ClamdChoice | None = None,
         report: Callable[[str], None] = lambda _: None,
         specs: SpecBuilder = build_specs,
+        spawn: Spawn = Child,
     ) -> None:
         self.home: Home = save_home(home)
         self.auto_restart = auto_restart
@@ -77,6 +78,7 @@ class Platform:
         self._clamd_url = ""
         self._report = report
         self._build_specs = specs
+        self._spawn = spawn
         self._parts: dict[str, Part] = {}
         self._services: dict[str, ServiceProcess] = {}
         self._keepers: dict[str, asyncio.Task[None]] = {}
@@ -228,7 +230,7 @@ class Platform:
             clamd_url=self._clamd_url,
         )
         specs = self._build_specs(around, Layout(self._host, ports, self._workers, self._containers))
-        return [ServiceProcess(spec, records=self.home.processes) for spec in specs]
+        return [ServiceProcess(spec, records=self.home.processes, spawn=self._spawn) for spec in specs]
 
     async def _start_part(self, part: Part, *, extra_env: Mapping[str, str] | None = None) -> None:
         self._parts[part.name] = part

@@ -12,7 +12,7 @@ from typing import cast
 
 from everturn.errors import EverturnError
 from everturn_local.privileges import build_child_prefix
-from everturn_local.processes import KILLED_LIMIT_S, Child, kill_group, remove_record, save_record
+from everturn_local.processes import KILLED_LIMIT_S, Child, Process, Spawn, kill_group, remove_record, save_record
 from everturn_local.supervision.logs import load_tail, save_rotated
 
 READY_LIMIT_S = 180.0
@@ -42,13 +42,14 @@ class ServiceSpec:
 
 
 class ServiceProcess:
-    """Owns the process of one service; start and stop may alternate."""
+    """Owns the process of one service; start and stop may alternate. `spawn` makes the process."""
 
-    def __init__(self, spec: ServiceSpec, *, records: Path) -> None:
+    def __init__(self, spec: ServiceSpec, *, records: Path, spawn: Spawn = Child) -> None:
         self.spec = spec
         self.report: ReadyReport = {}
         self._records = records
-        self._child: Child | None = None
+        self._spawn_process = spawn
+        self._child: Process | None = None
         self._log_start = 0
 
     @property
@@ -106,10 +107,10 @@ class ServiceProcess:
         env = {**self.spec.env, **extra_env}
         argv = [*build_child_prefix(death_signal="KILL"), *self.spec.argv]
         if self.spec.ready_on_stdout:
-            self._child = Child(argv, env=env, log=self.spec.log, output=ready_fd)
+            self._child = self._spawn_process(argv, env=env, log=self.spec.log, output=ready_fd)
         else:
             env["READY_FD"] = str(ready_fd)
-            self._child = Child(argv, env=env, log=self.spec.log, pass_fds=[ready_fd])
+            self._child = self._spawn_process(argv, env=env, log=self.spec.log, pass_fds=[ready_fd])
         save_record(self._records, self.name, self._child.pid)
 
     async def _load_report(self, reading: int) -> ReadyReport:
