@@ -1,5 +1,12 @@
 // The public surface of the client library.
 export * from "./types";
+export { type ClientOptions, EverturnClient, type ListQuery, type Outgoing, type Scope, type Signalled } from "./client";
+export { TIMINGS, type Timings } from "./http/backoff";
+export { BadAnswer, type FieldError, ProblemError, Unreachable } from "./http/errors";
 export { foldEvent, foldEvents } from "./fold/fold";
 export { isOpen } from "./fold/turnFold";
-export { type CompactionNotice, type ToolProgress, type Transient, foldTransient } from "./fold/transient";
+export { type CompactionNotice, type QueuePlace, type ToolProgress, type Transient, foldTransient } from "./fold/transient";
+export { ConversationStream, type ConversationSnapshot } from "./stream/conversationStream";
+export type { Connection, ConnectionStatus } from "./stream/eventStream";
+export { type Frames, browserFrames } from "./stream/frames";
+export { type Network, browserNetwork } from "./stream/network";

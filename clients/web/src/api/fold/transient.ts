@@ -1,5 +1,6 @@
-// What a person sees while it happens and what no state keeps: a summary being made, a tool telling of its work.
-import type { Compaction, StreamEvent, ToolReport } from "../types";
+// What a person sees while it happens and what no state keeps: a place in the queue, a summary being made, a tool that
+// tells of its work.
+import type { Compaction, EventOf, StreamEvent, ToolReport } from "../types";
 
 export const MAX_MESSAGES = 20;
 
@@ -18,7 +19,15 @@ export interface ToolProgress {
   readonly data?: ToolReport["data"];
 }
 
+/** How many turns are taken before the waiting turn, as it was told last; with `hasMore` more than that. */
+export interface QueuePlace {
+  readonly turnId: string;
+  readonly ahead: number;
+  readonly hasMore: boolean;
+}
+
 export interface Transient {
+  readonly place?: QueuePlace;
   readonly compaction?: CompactionNotice;
   readonly toolProgress: ReadonlyMap<string, ToolProgress>;
 }
@@ -34,7 +43,9 @@ export function foldTransient(seen: Transient, event: StreamEvent): Transient {
     case "chat.rewind":
     case "chat.complete":
     case "chat.error":
-      return forgetTurn(seen, event.turn_id);
+      return forgetTurn(forgetPlace(seen), event.turn_id);
+    case "conv.status":
+      return foldPlace(seen, event);
     case "chat.compaction": {
       const turn = event.turn_id === undefined ? {} : { turn_id: event.turn_id };
       return { ...seen, compaction: { ...event.data, ...turn } };
@@ -48,7 +59,20 @@ export function foldTransient(seen: Transient, event: StreamEvent): Transient {
   }
 }
 
-function report(seen: Transient, event: Extract<StreamEvent, { readonly type: "chat.tool" }>): ToolProgress {
+function foldPlace(seen: Transient, { data, turn_id }: EventOf<"conv.status">): Transient {
+  const turnId = data.turn_id ?? turn_id;
+  if (data.state !== "queued") return forgetPlace(seen);
+  if (data.position === undefined || turnId === undefined) return seen;
+  return { ...seen, place: { turnId, ahead: data.position, hasMore: data.position_more ?? false } };
+}
+
+function forgetPlace(seen: Transient): Transient {
+  if (seen.place === undefined) return seen;
+  const { place: _, ...rest } = seen;
+  return rest;
+}
+
+function report(seen: Transient, event: EventOf<"chat.tool">): ToolProgress {
   const { call_id, tool_id, kind, text, data } = event.data;
   const turn = event.turn_id === undefined ? {} : { turn_id: event.turn_id };
   const before = seen.toolProgress.get(call_id) ?? { call_id, tool_id, messages: [], ...turn };
@@ -68,6 +92,7 @@ function forgetTurn(seen: Transient, turnId: string | undefined): Transient {
   const reports = [...seen.toolProgress].filter(([, each]) => each.turn_id !== turnId);
   const isIts = seen.compaction !== undefined && seen.compaction.turn_id === turnId;
   if (!isIts && reports.length === seen.toolProgress.size) return seen;
-  const compaction = isIts || seen.compaction === undefined ? {} : { compaction: seen.compaction };
-  return { ...compaction, toolProgress: new Map(reports) };
+  const { compaction, ...rest } = seen;
+  const kept = isIts || compaction === undefined ? {} : { compaction };
+  return { ...rest, ...kept, toolProgress: new Map(reports) };
 }

@@ -1,0 +1,249 @@
+// Everything that the screens ask of the server, one method each.
+import { TIMINGS, type Timings } from "./http/backoff";
+import { type Call, Requests } from "./http/requests";
+import type {
+  Accepted,
+  Conversation,
+  ConversationList,
+  ConversationPatch,
+  ConversationView,
+  Erased,
+  FeedbackReceipt,
+  FileView,
+  Forked,
+  FoundFile,
+  Guest,
+  Reaction,
+  RoundContext,
+  SearchHits,
+  SentSignal,
+  SignalKind,
+  StateView,
+  Ticket,
+  Turn,
+  TurnIndex,
+} from "./types";
+
+export interface Scope {
+  readonly tenant: string;
+  readonly project: string;
+}
+
+export interface ClientOptions extends Scope {
+  /** The server's origin; left out for the one that this page is from. */
+  readonly baseUrl?: string;
+  /** The bearer credential as it is now; a server in development mode needs none. */
+  readonly token?: () => string | undefined;
+  readonly timings?: Timings;
+  readonly random?: () => number;
+  readonly fetch?: typeof fetch;
+}
+
+export interface ListQuery {
+  readonly search?: string | undefined;
+  readonly isArchived?: boolean | undefined;
+  readonly limit?: number | undefined;
+  readonly cursor?: string | undefined;
+}
+
+export interface Outgoing {
+  readonly text: string;
+  readonly files?: readonly File[];
+  /** Whether words for a running turn add to it or redirect it. */
+  readonly kind?: "followup" | "steer" | undefined;
+  /** The same for a repetition of the same message, so that it is never doubled. */
+  readonly key: string;
+  /** Called with the share of bytes that has left, from 0 to 1. */
+  readonly onProgress?: ((share: number) => void) | undefined;
+  readonly abort?: AbortSignal | undefined;
+}
+
+export interface Signalled {
+  readonly kind: SignalKind;
+  readonly text?: string | undefined;
+  readonly approvalId?: string | undefined;
+  readonly files?: readonly File[];
+  readonly key?: string | undefined;
+}
+
+/** One person's access to one tenant and project. All methods raise ProblemError, Unreachable and BadAnswer. */
+export class EverturnClient {
+  readonly requests: Requests;
+  readonly timings: Timings;
+  readonly random: () => number;
+  private readonly scope: string;
+
+  constructor(options: ClientOptions) {
+    this.timings = options.timings ?? TIMINGS;
+    this.random = options.random ?? Math.random;
+    this.scope = `${encodeURIComponent(options.tenant)}/${encodeURIComponent(options.project)}`;
+    this.requests = new Requests({
+      baseUrl: options.baseUrl ?? "",
+      token: options.token ?? (() => undefined),
+      timings: this.timings,
+      random: this.random,
+      fetch: options.fetch ?? ((address, init) => fetch(address, init)),
+    });
+  }
+
+  /** Where the events of a conversation are. */
+  eventsPath(conversationId: string): string {
+    return this.path(conversationId, "events");
+  }
+
+  /** One page, newest activity first. `search` is a part of the title. */
+  listConversations(query: ListQuery = {}, abort?: AbortSignal): Promise<ConversationList> {
+    const { search, isArchived, limit, cursor } = query;
+    const q = search === "" ? undefined : search;
+    const asked = { q, archived: isArchived ? "true" : undefined, limit: limit?.toString(), cursor };
+    return this.requests.send({ method: "GET", path: this.path(), query: asked, abort });
+  }
+
+  /** What was said, in any conversation of the person: by meaning and by words, the best first. */
+  searchTexts(query: string, options: { limit?: number; cursor?: string } = {}, abort?: AbortSignal): Promise<SearchHits> {
+    return this.read(this.path("search"), { query, ...options }, abort);
+  }
+
+  createConversation(title = ""): Promise<ConversationView> {
+    return this.write("POST", this.path(), { title });
+  }
+
+  getConversation(conversationId: string, abort?: AbortSignal): Promise<Conversation> {
+    return this.get(this.path(conversationId), abort);
+  }
+
+  /** Rename a conversation, put it into the archive, or take it out. */
+  patchConversation(conversationId: string, patch: ConversationPatch): Promise<ConversationView> {
+    return this.write("PATCH", this.path(conversationId), patch);
+  }
+
+  /** Erase a conversation with all that belongs to it. */
+  deleteConversation(conversationId: string): Promise<Erased> {
+    return this.requests.send({ method: "DELETE", path: this.path(conversationId) });
+  }
+
+  /** A new conversation with everything up to the end of a turn, of the last ended one without. */
+  forkConversation(conversationId: string, turnId?: string, key: string = crypto.randomUUID()): Promise<Forked> {
+    const json = turnId === undefined ? {} : { turn_id: turnId };
+    return this.requests.send({ method: "POST", path: this.path(conversationId, "fork"), json, key });
+  }
+
+  exportConversation(conversationId: string, abort?: AbortSignal): Promise<Blob> {
+    return this.requests.load(this.path(conversationId, "export"), abort);
+  }
+
+  /** Send a message, to `new` for a new conversation. While a turn runs it becomes a signal into that turn. */
+  sendMessage(conversationId: string, message: Outgoing): Promise<Accepted> {
+    const { text, kind, files, key, onProgress, abort } = message;
+    const fields = { text, ...(kind === undefined ? {} : { kind }) };
+    return this.submit({ path: this.path(conversationId, "messages"), key, abort }, fields, files ?? [], onProgress);
+  }
+
+  /** Say something to the running turn, or answer an approval. A blank steer stops it, a cancel ends it. */
+  sendSignal(conversationId: string, signal: Signalled): Promise<Accepted> {
+    const { kind, text = "", approvalId, files, key = crypto.randomUUID() } = signal;
+    const fields = { kind, text, ...(approvalId === undefined ? {} : { approval_id: approvalId }) };
+    return this.submit({ path: this.path(conversationId, "signals"), key }, fields, files ?? []);
+  }
+
+  getSignal(conversationId: string, signalId: string, abort?: AbortSignal): Promise<SentSignal> {
+    return this.get(this.path(conversationId, "signals", signalId), abort);
+  }
+
+  /** Change a signal that was not applied yet. */
+  editSignal(conversationId: string, signalId: string, text: string): Promise<SentSignal> {
+    return this.write("PATCH", this.path(conversationId, "signals", signalId), { text });
+  }
+
+  /** Take back a signal that was not applied yet. */
+  retractSignal(conversationId: string, signalId: string): Promise<SentSignal> {
+    return this.requests.send({ method: "DELETE", path: this.path(conversationId, "signals", signalId) });
+  }
+
+  /** Judge a turn; a second judgement replaces the first, null without a text clears it. */
+  judgeTurn(conversationId: string, turnId: string, reaction: Reaction | null, text = ""): Promise<FeedbackReceipt> {
+    return this.read(this.path(conversationId, "turns", turnId, "feedback"), { reaction, text });
+  }
+
+  /** The conversation with its last turns, or those before `cursor`. */
+  loadTurns(conversationId: string, cursor?: string, abort?: AbortSignal): Promise<StateView> {
+    const place = cursor === undefined ? {} : { cursor };
+    return this.read(this.path("fetch"), { conversation_id: conversationId, ...place }, abort);
+  }
+
+  getTurn(conversationId: string, turnId: string, abort?: AbortSignal): Promise<Turn> {
+    return this.get(this.path(conversationId, "turns", turnId), abort);
+  }
+
+  /** What of a turn can be read back. */
+  loadTurnIndex(conversationId: string, turnId: string, abort?: AbortSignal): Promise<TurnIndex> {
+    return this.get(this.path(conversationId, "turns", turnId, "index"), abort);
+  }
+
+  /** What the model was sent in a round, part by part. */
+  loadRoundContext(
+    conversationId: string,
+    turnId: string,
+    round: number,
+    cursor?: string,
+    abort?: AbortSignal,
+  ): Promise<RoundContext> {
+    const path = this.path(conversationId, "turns", turnId, "rounds", String(round), "context");
+    return this.requests.send({ method: "GET", path, query: { cursor }, abort });
+  }
+
+  /** A file's content, with the person's credential. */
+  loadFile(file: Pick<FileView, "url">, abort?: AbortSignal): Promise<Blob> {
+    return this.requests.load(file.url, abort);
+  }
+
+  /** Where the file with this address is. */
+  findFile(rn: string, abort?: AbortSignal): Promise<FoundFile> {
+    return this.read("/by-rn", { rn }, abort);
+  }
+
+  /** Come in without an account, where the operator lets guests in; 403 elsewhere. */
+  createGuest(): Promise<Guest> {
+    return this.requests.send({ method: "POST", path: `/guests/${this.scope}` });
+  }
+
+  /** A ticket that opens this conversation's events without a header. */
+  createTicket(conversationId: string): Promise<Ticket> {
+    return this.requests.send({ method: "POST", path: this.path(conversationId, "ticket") });
+  }
+
+  private get<Body>(path: string, abort?: AbortSignal): Promise<Body> {
+    return this.requests.send({ method: "GET", path, abort });
+  }
+
+  /** A call that may be repeated, because a second one changes nothing more. */
+  private read<Body>(path: string, json: unknown, abort?: AbortSignal): Promise<Body> {
+    return this.requests.send({ method: "POST", path, json, isRead: true, abort });
+  }
+
+  private write<Body>(method: "POST" | "PATCH", path: string, json: unknown): Promise<Body> {
+    return this.requests.send({ method, path, json });
+  }
+
+  private submit(
+    call: Pick<Call, "path" | "abort"> & { readonly key: string },
+    fields: object,
+    files: readonly File[],
+    onProgress?: (share: number) => void,
+  ): Promise<Accepted> {
+    if (files.length === 0) return this.requests.send({ method: "POST", ...call, json: fields });
+    const form = () => buildForm(fields, files);
+    return this.requests.send({ method: "POST", ...call, upload: { form, onProgress } });
+  }
+
+  private path(...parts: readonly string[]): string {
+    return ["/conversations", this.scope, ...parts.map(encodeURIComponent)].join("/");
+  }
+}
+
+function buildForm(fields: object, files: readonly File[]): FormData {
+  const form = new FormData();
+  form.append("message", new Blob([JSON.stringify(fields)], { type: "application/json" }));
+  for (const file of files) form.append("files", file, file.name);
+  return form;
+}

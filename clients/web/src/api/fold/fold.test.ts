@@ -1,0 +1,76 @@
+// @vitest-environment node
+import { readFileSync } from "node:fs";
+import { env } from "node:process";
+import { describe, expect, it } from "vitest";
+
+import type { StateView, StreamEvent, TurnView } from "../types";
+import { foldEvent, foldEvents } from "./fold";
+
+/** One story as the server's own fold tells it: the state before, and each event with the state after it. */
+interface Told {
+  readonly before: StateView;
+  readonly steps: readonly { readonly event: StreamEvent; readonly after: StateView }[];
+}
+
+function buildState(turns: readonly TurnView[]): StateView {
+  const conversation = {
+    conversation_id: "conv_1",
+    title: "",
+    state: "running" as const,
+    archived: false,
+    created_at: "",
+    last_activity_at: "",
+  };
+  return { conversation, turns, cursor: "0-0" };
+}
+
+function buildEvent(id: string | undefined, fields: Pick<StreamEvent, "type" | "data">): StreamEvent {
+  const address = { ts: "", conversation_id: "conv_1", turn_id: "turn_9", round: 1, ...(id === undefined ? {} : { id }) };
+  return { ...address, ...fields } as StreamEvent;
+}
+
+function start(turnId: string): StreamEvent {
+  const data = { turn_id: turnId, ordinal: 1, text: "Hi", attachments: [], created_at: "" };
+  return { type: "chat.start", ts: "", conversation_id: "conv_1", turn_id: turnId, data };
+}
+
+const DELTA = { channel: "answer", instance: 0, index: 0, completed: false, marker: "answer", format: "markdown" as const };
+
+describe("folding events", () => {
+  it("gives after every event what the server's own fold gives", ({ skip }) => {
+    const file = env["FOLD_STREAMS"];
+    if (file === undefined) return skip("tests/integration/web_client/test_fold.py runs it with the server's stories");
+    const stories = JSON.parse(readFileSync(file, "utf8")) as readonly Told[];
+
+    expect(stories.length).toBeGreaterThan(0);
+    for (const { before, steps } of stories) {
+      let state = before;
+      for (const { event, after } of steps) {
+        state = foldEvent(state, event);
+        expect(JSON.parse(JSON.stringify(state))).toStrictEqual(after);
+      }
+    }
+  });
+
+  it("keeps every object that an event does not touch", () => {
+    const ids = Array.from({ length: 10 }, (_, n) => `turn_${n}`);
+    const before = foldEvents(buildState([]), ids.map(start));
+    const first = foldEvent(before, buildEvent("1-1", { type: "chat.delta", data: { ...DELTA, text: "On" } }));
+
+    const after = foldEvent(first, buildEvent("1-2", { type: "chat.delta", data: { ...DELTA, index: 1, text: "e" } }));
+
+    expect(after.turns[9]?.texts[0]?.text).toBe("One");
+    expect(after.turns.slice(0, 9).every((turn, place) => turn === before.turns[place])).toBe(true);
+    expect(after.conversation).toBe(before.conversation);
+    expect(after.turns[9]?.steps).toBe(before.turns[9]?.steps);
+  });
+
+  it("changes nothing for an event that the state includes, another conversation's, and of an unknown turn", () => {
+    const state = foldEvent(foldEvents(buildState([]), [start("turn_9")]), buildEvent("2-1", { type: "conv.title", data: { title: "One" } }));
+    const late = buildEvent("1-9", { type: "conv.title", data: { title: "Late" } });
+    const foreign = { ...buildEvent("9-1", { type: "conv.title", data: { title: "Foreign" } }), conversation_id: "conv_2" };
+    const unknown = { ...buildEvent(undefined, { type: "chat.followups", data: { items: ["a"] } }), turn_id: "turn_0" };
+
+    expect([late, foreign, unknown].map((event) => foldEvent(state, event) === state)).toEqual([true, true, true]);
+  });
+});

@@ -1,0 +1,51 @@
+// @vitest-environment node
+import { describe, expect, it } from "vitest";
+
+import type { StreamEvent } from "../types";
+import { MAX_MESSAGES, NOTHING, type Transient, foldTransient } from "./transient";
+
+function fold(...events: readonly Pick<StreamEvent, "type" | "data">[]): Transient {
+  const address = { ts: "", conversation_id: "conv_1", turn_id: "turn_1" };
+  return events.reduce((seen, event) => foldTransient(seen, { ...address, ...event } as StreamEvent), NOTHING);
+}
+
+function report(kind: "progress" | "message" | "data", text: string) {
+  return { type: "chat.tool", data: { call_id: "call_1", tool_id: "a.b", kind, text } } as const;
+}
+
+const STEP = { step: "s", title: "t", call_id: "call_1", status: "completed" } as const;
+const ENDED = { outcome: "completed", followups: [], rounds: 1, usage: {}, elapsed_ms: 1, sources_used: [] };
+
+describe("what is only for the moment", () => {
+  it("is the place in the queue until the turn is taken", () => {
+    const queued = { type: "conv.status", data: { state: "queued", turn_id: "turn_1", position: 2 } } as const;
+
+    expect(fold(queued).place).toEqual({ turnId: "turn_1", ahead: 2, hasMore: false });
+    expect(fold(queued, { type: "conv.status", data: { state: "running" } }).place).toBeUndefined();
+  });
+
+  it("is a tool's progress until its step ends, and what it told the person until the turn ends", () => {
+    const told = fold(report("progress", "Half."), report("message", "One."), { type: "chat.step", data: STEP });
+    const ended = { type: "chat.complete", data: ENDED } as unknown as StreamEvent;
+
+    expect(fold(report("progress", "Half.")).toolProgress.get("call_1")?.progress).toBe("Half.");
+    expect(told.toolProgress.get("call_1")).toMatchObject({ messages: ["One."] });
+    expect(told.toolProgress.get("call_1")).not.toHaveProperty("progress");
+    expect(fold(report("message", "One."), ended).toolProgress.size).toBe(0);
+  });
+
+  it("keeps the last messages only", () => {
+    const many = Array.from({ length: MAX_MESSAGES + 5 }, (_, n) => report("message", String(n)));
+
+    expect(fold(...many).toolProgress.get("call_1")?.messages).toEqual(many.slice(5).map((each) => each.data.text));
+  });
+
+  it("is a summary of older turns until its turn ends or is rewound", () => {
+    const begun = { type: "chat.compaction", data: { status: "started", reason: "soft", before_tokens: 9 } } as const;
+
+    expect(fold(begun).compaction).toMatchObject({ status: "started", turn_id: "turn_1" });
+    const rewound = { type: "chat.rewind", data: {} } as unknown as StreamEvent;
+
+    expect(fold(begun, rewound).compaction).toBeUndefined();
+  });
+});

@@ -1,0 +1,117 @@
+// @vitest-environment node
+import { describe, expect, it } from "vitest";
+
+import { EverturnClient } from "../client";
+import { type Reply, TestServer, breakOff, json, problem, silence } from "../testing/server";
+import { TIMINGS } from "./backoff";
+import { BadAnswer, ProblemError, Unreachable } from "./errors";
+
+const FAST = { ...TIMINGS, answerMs: 2_000, firstDelayMs: 1, maxDelayMs: 2 };
+const ACCEPTED = { conversation_id: "conv_1", turn_id: null, receipt: { state: "queued" }, events_url: "/" };
+
+async function serve(...replies: readonly Reply[]): Promise<{ server: TestServer; client: EverturnClient }> {
+  const server = await TestServer.start(...replies);
+  const options = { baseUrl: server.url, tenant: "acme", project: "one/two", token: () => "secret", timings: FAST };
+  return { server, client: new EverturnClient(options) };
+}
+
+describe("a call", () => {
+  it("carries the credential, keeps names apart from paths and leaves out what is null", async () => {
+    const { server, client } = await serve(json({ items: [], next_cursor: null }));
+
+    const page = await client.listConversations({ search: "a&b", isArchived: true });
+
+    expect(page).toEqual({ items: [] });
+    expect(server.asked[0]?.url).toBe("/conversations/acme/one%2Ftwo?q=a%26b&archived=true");
+    expect(server.asked[0]?.headers.authorization).toBe("Bearer secret");
+  });
+
+  it("is repeated with the same key until the server has answered", async () => {
+    const { server, client } = await serve(breakOff, problem(503, {}, { "Retry-After": "0" }), problem(409), json(ACCEPTED, 202));
+
+    const accepted = await client.sendMessage("new", { text: "Hi", key: "k1" });
+
+    expect(accepted).toEqual({ conversation_id: "conv_1", receipt: { state: "queued" }, events_url: "/" });
+    expect(server.asked.map((asked) => asked.headers["idempotency-key"])).toEqual(["k1", "k1", "k1", "k1"]);
+    expect(new Set(server.asked.map((asked) => asked.body))).toEqual(new Set(['{"text":"Hi"}']));
+  });
+
+  it("that changes something and has no key is never repeated", async () => {
+    const { server, client } = await serve(breakOff, json({}));
+
+    await expect(client.patchConversation("conv_1", { title: "One" })).rejects.toThrow(Unreachable);
+    expect(server.asked).toHaveLength(1);
+  });
+
+  it("does not wait longer than a person would", async () => {
+    const { server, client } = await serve(problem(429, {}, { "Retry-After": "3600" }));
+
+    const refusal = await client.getConversation("conv_1").catch((error: unknown) => error);
+
+    expect(refusal).toMatchObject({ status: 429, retryAfterS: 3600 });
+    expect(server.asked).toHaveLength(1);
+  });
+
+  it("gives up after its attempts", async () => {
+    const { server, client } = await serve(breakOff);
+
+    await expect(client.getConversation("conv_1")).rejects.toThrow(Unreachable);
+    expect(server.asked).toHaveLength(FAST.attempts);
+  });
+
+  it("tells a refusal with its fields", async () => {
+    const { client } = await serve(problem(422, { errors: [{ field: "title", message: "It is too long." }] }));
+
+    const refusal = await client.createConversation("x").catch((error: unknown) => error);
+
+    expect(refusal).toBeInstanceOf(ProblemError);
+    expect(refusal).toMatchObject({
+      type: "urn:everturn:problem:example",
+      status: 422,
+      fields: [{ field: "title", message: "It is too long." }],
+      message: "It can't be. For a reason. title: It is too long.",
+    });
+  });
+
+  it("takes a refusal by something else than our server for one, and an answer that is no JSON for none", async () => {
+    const { client } = await serve(
+      (response) => response.writeHead(404).end("<h1>nginx</h1>"),
+      (response) => response.end("<h1>nginx</h1>"),
+    );
+
+    await expect(client.getConversation("conv_1")).rejects.toMatchObject({ status: 404, type: "about:blank" });
+    await expect(client.getConversation("conv_1")).rejects.toThrow(BadAnswer);
+  });
+
+  it("ends when its caller gives up", async () => {
+    const { client } = await serve(silence);
+    const abort = new AbortController();
+    const asking = client.getConversation("conv_1", abort.signal);
+
+    abort.abort();
+
+    await expect(asking).rejects.toMatchObject({ name: "AbortError" });
+  });
+
+  it("that gets no answer in time is unreachable", async () => {
+    const server = await TestServer.start(silence);
+    const timings = { ...FAST, answerMs: 50, attempts: 1 };
+    const client = new EverturnClient({ baseUrl: server.url, tenant: "a", project: "b", timings });
+
+    await expect(client.getConversation("conv_1")).rejects.toThrow(Unreachable);
+  });
+
+  it("keeps null where it is somebody's argument", async () => {
+    const { client } = await serve(json({ turn: { params: { to: null }, error: null } }));
+
+    expect(await client.getTurn("conv_1", "turn_1")).toEqual({ turn: { params: { to: null } } });
+  });
+
+  it("gives the content of a file with its type", async () => {
+    const { client } = await serve((response) => response.writeHead(200, { "Content-Type": "text/csv" }).end("a,b\n"));
+
+    const content = await client.loadFile({ url: "/files/a/b/art_1" });
+
+    expect([content.type, await content.text()]).toEqual(["text/csv", "a,b\n"]);
+  });
+});

@@ -1,0 +1,240 @@
+// @vitest-environment node
+import type { ServerResponse } from "node:http";
+
+import { afterEach, describe, expect, it } from "vitest";
+
+import { EverturnClient } from "../client";
+import { TIMINGS } from "../http/backoff";
+import { type Reply, TestServer, breakOff, json, problem } from "../testing/server";
+import { type ConversationSnapshot, ConversationStream } from "./conversationStream";
+import type { Frames } from "./frames";
+import type { Network } from "./network";
+
+const FAST = { ...TIMINGS, silenceMs: 2_000, firstDelayMs: 1, maxDelayMs: 2 };
+const LIMIT_MS = 4_000;
+const ONLINE: Network = { isOnline: () => true, onReturn: () => () => undefined };
+const AT_ONCE: Frames = {
+  request: (draw) => {
+    const timer = setTimeout(draw, 0);
+    return () => { clearTimeout(timer); };
+  },
+};
+
+function frame(type: string, data: object, id?: string): string {
+  const event = { ...(id === undefined ? {} : { id }), type, ts: "", conversation_id: "conv_1", turn_id: "turn_1", round: 1, data };
+  return `${id === undefined ? "" : `id: ${id}\n`}event: ${type.replace(".", "_")}\ndata: ${JSON.stringify(event)}\n\n`;
+}
+
+function turn(ordinal: number, status = "completed") {
+  const empty = { attachments: [], texts: [], steps: [], plans: [], files: [], citations: [], signals: [], approvals: [] };
+  const rest = { feedback: [], followups: [], rounds: 0, sealed_round: 0, sources_used: [], created_at: "", text: "" };
+  return { turn_id: `turn_${ordinal}`, ordinal, status, ...empty, ...rest };
+}
+
+function state(turns: readonly object[], cursor: string, more: object) {
+  const conversation = { conversation_id: "conv_1", title: "", state: "running", archived: false, created_at: "", last_activity_at: "" };
+  return { conversation, turns, cursor, ...more };
+}
+
+function snapshot(turns: readonly object[], cursor = "1-1", more: object = {}): string {
+  return frame("stream.snapshot", { state: state(turns, cursor, more) });
+}
+
+const READY = frame("ready", {});
+
+function delta(id: string, text: string): string {
+  return frame("chat.delta", { channel: "answer", instance: 0, index: 0, text, completed: false, marker: "answer", format: "markdown" }, id);
+}
+
+/** Sends these frames and leaves the connection open, or ends it. */
+function stream(frames: readonly string[], end: "open" | "ends" = "open"): Reply {
+  return (response: ServerResponse) => {
+    response.writeHead(200, { "Content-Type": "text/event-stream" });
+    response.write(frames.join(""));
+    if (end === "ends") response.end();
+  };
+}
+
+const followed: (() => void)[] = [];
+
+afterEach(() => {
+  for (const leave of followed.splice(0)) leave();
+});
+
+class Watch {
+  readonly stream: ConversationStream;
+  readonly seen: ConversationSnapshot[] = [];
+
+  constructor(server: TestServer, options: { network?: Network; timings?: typeof FAST } = {}) {
+    const client = new EverturnClient({ baseUrl: server.url, tenant: "a", project: "b", timings: options.timings ?? FAST });
+    this.stream = new ConversationStream(client, "conv_1", options.network ?? ONLINE, AT_ONCE);
+    followed.push(this.stream.subscribe(() => this.seen.push(this.stream.getSnapshot())));
+  }
+
+  get now(): ConversationSnapshot {
+    return this.stream.getSnapshot();
+  }
+
+  get answer(): string | undefined {
+    return this.now.state?.turns.at(-1)?.texts[0]?.text;
+  }
+
+  /** Until it is so; the reason of a timeout is what was seen last. */
+  until(isSo: (now: ConversationSnapshot) => boolean): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const settle = () => {
+        leave();
+        clearTimeout(timer);
+      };
+      const look = () => {
+        if (!isSo(this.now)) return;
+        settle();
+        resolve();
+      };
+      const leave = this.stream.subscribe(look);
+      const timer = setTimeout(() => {
+        settle();
+        reject(new Error(`Still ${JSON.stringify(this.now)}`));
+      }, LIMIT_MS);
+      look();
+    });
+  }
+
+  untilAnswer(text: string): Promise<void> {
+    return this.until(() => this.answer === text);
+  }
+}
+
+describe("following a conversation", () => {
+  it("goes on after a cut where it was, without loss and without doubled text", async () => {
+    const server = await TestServer.start(
+      stream([READY, snapshot([turn(1, "running")]), delta("1-2", "On")], "ends"),
+      stream([READY, delta("1-2", "On"), delta("1-3", "e")]),
+    );
+
+    const watch = new Watch(server);
+    await watch.untilAnswer("One");
+
+    expect(server.asked.map((asked) => asked.headers["last-event-id"])).toEqual([undefined, "1-2"]);
+    expect(watch.now).toMatchObject({ connection: "live", state: { cursor: "1-3" } });
+  });
+
+  it("comes back after a server that goes away, that is not there, and that is busy", async () => {
+    const server = await TestServer.start(
+      stream([READY, snapshot([turn(1, "running")]), frame("server.shutdown", { retry_ms: 1 })], "ends"),
+      breakOff,
+      problem(503, {}, { "Retry-After": "0" }),
+      stream([READY, delta("1-2", "Here")]),
+    );
+
+    const watch = new Watch(server);
+    await watch.untilAnswer("Here");
+
+    expect(watch.seen.some((seen) => seen.connection === "reconnecting" && seen.problem !== undefined)).toBe(true);
+    expect(watch.now.problem).toBeUndefined();
+  });
+
+  it("takes the snapshot behind a gap", async () => {
+    const server = await TestServer.start(
+      stream([READY, snapshot([turn(1, "running")]), delta("1-2", "Lost")], "ends"),
+      stream([READY, frame("stream.gap", { after: "1-2" }), snapshot([turn(2, "running")], "5-1"), delta("5-2", "New")]),
+    );
+
+    const watch = new Watch(server);
+    await watch.until(({ state }) => state?.cursor === "5-2");
+
+    expect(watch.now.state?.turns.map((each) => each.ordinal)).toEqual([2]);
+  });
+
+  it.each([401, 403, 404])("ends with the refusal %i, and begins again when it is told to", async (status) => {
+    const server = await TestServer.start(problem(status), stream([READY, snapshot([])]));
+
+    const watch = new Watch(server);
+    await watch.until(({ connection }) => connection === "refused");
+    expect(watch.now.problem).toMatchObject({ status });
+    watch.stream.reopen();
+
+    await watch.until(({ state }) => state !== null);
+    expect(server.asked).toHaveLength(2);
+  });
+
+  it.each([400, 410])("asks for a snapshot where its cursor is answered with %i", async (status) => {
+    const server = await TestServer.start(
+      stream([READY, snapshot([turn(1)], "1-5")], "ends"),
+      problem(status),
+      stream([READY, snapshot([turn(1)], "1-3")]),
+    );
+
+    const watch = new Watch(server);
+    await watch.until(({ state }) => state?.cursor === "1-3");
+
+    expect(server.asked.map((asked) => asked.headers["last-event-id"])).toEqual([undefined, "1-5", undefined]);
+  });
+
+  it("leaves a connection on which nothing comes", async () => {
+    const server = await TestServer.start(stream([READY, snapshot([turn(1, "running")])]), stream([READY, delta("1-2", "On")]));
+
+    const watch = new Watch(server, { timings: { ...FAST, silenceMs: 50 } });
+    await watch.until(() => server.asked.length > 1 && watch.answer === "On");
+
+    expect(server.asked[1]?.headers["last-event-id"]).toBe("1-1");
+  });
+
+  it("waits for the network while there is none", async () => {
+    let isOnline = true;
+    let comeBack = () => undefined as unknown;
+    const network: Network = {
+      isOnline: () => isOnline,
+      onReturn: (listener) => {
+        comeBack = listener;
+        return () => undefined;
+      },
+    };
+    const server = await TestServer.start(
+      (response, asked) => {
+        isOnline = false;
+        stream([READY, snapshot([turn(1, "running")])], "ends")(response, asked);
+      },
+      stream([READY, delta("1-2", "Back")]),
+    );
+
+    const watch = new Watch(server, { network });
+    await watch.until(({ connection }) => connection === "offline");
+    expect(server.asked).toHaveLength(1);
+    isOnline = true;
+    comeBack();
+
+    await watch.untilAnswer("Back");
+  });
+
+  it("keeps older turns that were fetched when a snapshot follows on them", async () => {
+    const server = await TestServer.start(
+      stream([READY, snapshot([turn(3)], "1-1", { next_cursor: "older" })]),
+      json(state([turn(1), turn(2)], "1-1", { next_cursor: null })),
+      stream([READY, snapshot([turn(3), turn(4)], "2-1", { next_cursor: "other" })]),
+    );
+    const watch = new Watch(server);
+    await watch.until(({ state }) => state !== null);
+
+    await Promise.all([watch.stream.loadOlder(), watch.stream.loadOlder()]);
+    expect(watch.now.state?.turns.map((each) => each.ordinal)).toEqual([1, 2, 3]);
+    expect(watch.now.state).not.toHaveProperty("next_cursor");
+    watch.stream.reopen();
+    await watch.until(({ state }) => state?.cursor === "2-1");
+
+    expect(watch.now.state?.turns.map((each) => each.ordinal)).toEqual([1, 2, 3, 4]);
+    expect(watch.now.state).not.toHaveProperty("next_cursor");
+    expect(server.asked).toHaveLength(3);
+  });
+
+  it("gives the same snapshot until something changes, and draws once for all that came together", async () => {
+    const pieces = Array.from({ length: 100 }, (_, n) => delta(`1-${n + 2}`, "x"));
+    const server = await TestServer.start(stream([READY, snapshot([turn(1, "running")]), ...pieces]));
+
+    const watch = new Watch(server);
+    await watch.untilAnswer("x".repeat(100));
+
+    expect(watch.now).toBe(watch.stream.getSnapshot());
+    expect(watch.seen.length).toBeLessThan(10);
+  });
+});

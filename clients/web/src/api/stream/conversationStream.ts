@@ -1,0 +1,152 @@
+// One conversation as a store for React: subscribe, getSnapshot, and the same snapshot until something changes.
+import type { EverturnClient } from "../client";
+import { foldEvent } from "../fold/fold";
+import { NOTHING, type Transient, foldTransient } from "../fold/transient";
+import type { StateView, StreamEvent, TurnView } from "../types";
+import { type ConnectionStatus, EventStream } from "./eventStream";
+import { type Frames, browserFrames } from "./frames";
+import { addOlder, keepOlder, replaceTurn } from "./history";
+import { type Network, browserNetwork } from "./network";
+
+/** What a screen shows. `state` is null until the first snapshot. */
+export interface ConversationSnapshot extends ConnectionStatus, Transient {
+  readonly state: StateView | null;
+}
+
+/** Events that may wait for a frame. */
+const MAX_WAITING = 500;
+const BEGINNING: ConversationSnapshot = { state: null, connection: "connecting", ...NOTHING };
+
+/** Owns one connection while somebody is subscribed. What is known outlives it, so that coming back resumes. */
+export class ConversationStream {
+  private readonly client: EverturnClient;
+  private readonly conversationId: string;
+  private readonly network: Network;
+  private readonly frames: Frames;
+  private readonly listeners = new Set<() => void>();
+  private snapshot: ConversationSnapshot = BEGINNING;
+  private waiting: StreamEvent[] = [];
+  private status: ConnectionStatus = BEGINNING;
+  private takeBack: (() => void) | undefined;
+  private running: AbortController | undefined;
+  private loading: Promise<void> | undefined;
+
+  constructor(client: EverturnClient, conversationId: string, network = browserNetwork, frames = browserFrames) {
+    this.client = client;
+    this.conversationId = conversationId;
+    this.network = network;
+    this.frames = frames;
+  }
+
+  /** The first listener opens the connection, the last one that leaves closes it. */
+  readonly subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    if (this.running === undefined) this.open();
+    return () => {
+      this.listeners.delete(listener);
+      if (this.listeners.size === 0) this.close();
+    };
+  };
+
+  readonly getSnapshot = (): ConversationSnapshot => this.snapshot;
+
+  /** Open a new connection, such as with a new credential after the old one was refused. */
+  reopen(): void {
+    this.close();
+    if (this.listeners.size > 0) this.open();
+  }
+
+  /** Put the page of turns before the oldest one in front. Calls that overlap share one request. */
+  loadOlder(): Promise<void> {
+    this.loading ??= this.fetchOlder().finally(() => {
+      this.loading = undefined;
+    });
+    return this.loading;
+  }
+
+  /** Take over an ended turn as it was read anew: no event tells of judgements. */
+  putTurn(turn: TurnView): void {
+    this.flush();
+    this.publish((state) => replaceTurn(state, turn));
+  }
+
+  private open(): void {
+    const running = new AbortController();
+    this.running = running;
+    const { requests, timings, random } = this.client;
+    const path = this.client.eventsPath(this.conversationId);
+    const isCurrent = () => this.running === running;
+    const stream = new EventStream(
+      { requests, path, timings, random, network: this.network, after: this.snapshot.state?.cursor },
+      {
+        onEvents: (events) => { if (isCurrent()) this.take(events); },
+        onStatus: (status) => { if (isCurrent()) this.takeStatus(status); },
+      },
+    );
+    void stream.run(running.signal);
+  }
+
+  private close(): void {
+    this.running?.abort();
+    this.running = undefined;
+    this.flush();
+  }
+
+  private take(events: readonly StreamEvent[]): void {
+    this.waiting.push(...events);
+    if (this.waiting.length > MAX_WAITING) this.flush();
+    else this.requestFrame();
+  }
+
+  private takeStatus(status: ConnectionStatus): void {
+    this.status = status;
+    this.requestFrame();
+  }
+
+  private requestFrame(): void {
+    this.takeBack ??= this.frames.request(() => { this.flush(); });
+  }
+
+  private flush(): void {
+    this.takeBack?.();
+    this.takeBack = undefined;
+    const events = this.waiting;
+    this.waiting = [];
+    let { state, seen } = { state: this.snapshot.state, seen: transientOf(this.snapshot) };
+    for (const event of events) {
+      if (event.type === "stream.snapshot") state = keepOlder(state, event.data.state);
+      else if (state !== null) state = foldEvent(state, event);
+      seen = foldTransient(seen, event);
+    }
+    this.set({ state, ...this.status, ...seen });
+  }
+
+  private async fetchOlder(): Promise<void> {
+    const cursor = this.snapshot.state?.next_cursor;
+    if (cursor === undefined) return;
+    const page = await this.client.loadTurns(this.conversationId, cursor);
+    this.flush();
+    // A snapshot may have replaced the turns that this page belongs to.
+    this.publish((state) => (state.next_cursor === cursor ? addOlder(state, page) : state));
+  }
+
+  private publish(change: (state: StateView) => StateView): void {
+    const { state } = this.snapshot;
+    if (state !== null) this.set({ ...this.snapshot, state: change(state) });
+  }
+
+  private set(next: ConversationSnapshot): void {
+    if (isSame(this.snapshot, next)) return;
+    this.snapshot = next;
+    for (const listener of this.listeners) listener();
+  }
+}
+
+function transientOf({ state: _, connection: __, problem: ___, ...seen }: ConversationSnapshot): Transient {
+  return seen;
+}
+
+function isSame(one: ConversationSnapshot, other: ConversationSnapshot): boolean {
+  const names = new Set([...Object.keys(one), ...Object.keys(other)]) as Set<keyof ConversationSnapshot>;
+  return [...names].every((name) => one[name] === other[name]);
+}

@@ -1,0 +1,184 @@
+// One conversation's events as one endless sequence, over as many connections as it takes.
+import { ORIGIN, isAfter, tryParseCursor } from "../fold/cursor";
+import { Backoff, type Timings, pause } from "../http/backoff";
+import { BadAnswer, ProblemError, Unreachable } from "../http/errors";
+import { type Requests, readOrFail, readProblem } from "../http/requests";
+import type { StreamEvent } from "../types";
+import { tryParseEvent } from "./events";
+import type { Network } from "./network";
+import { SseParser } from "./sse";
+
+/** `refused` is the end: only a new credential or another conversation helps. */
+export type Connection = "connecting" | "live" | "reconnecting" | "offline" | "refused";
+
+/** Where the connection stands; `problem` is why it is not live. */
+export interface ConnectionStatus {
+  readonly connection: Connection;
+  readonly problem?: ProblemError | BadAnswer;
+}
+
+export interface StreamParts {
+  readonly requests: Requests;
+  readonly path: string;
+  readonly timings: Timings;
+  readonly random: () => number;
+  readonly network: Network;
+  /** The cursor of the state that is known already. */
+  readonly after: string | undefined;
+}
+
+export interface StreamListener {
+  onEvents(events: readonly StreamEvent[]): void;
+  onStatus(status: ConnectionStatus): void;
+}
+
+const TRANSIENT = new Set([408, 425, 429, 500, 502, 503, 504]);
+/** The server takes this cursor no more, or never gave it. */
+const BAD_CURSOR = new Set([400, 410]);
+/** Until it is tried again although the browser says that there is no network, which it may be wrong about. */
+const OFFLINE_MS = 30_000;
+const NONE = new AbortController().signal;
+
+/** Follows one conversation; owns the cursor. `run` it once. */
+export class EventStream {
+  private readonly parts: StreamParts;
+  private readonly listener: StreamListener;
+  private readonly backoff: Backoff;
+  private cursor: string | undefined;
+  private askedMs: number | undefined;
+  private isFirst = true;
+
+  constructor(parts: StreamParts, listener: StreamListener) {
+    this.parts = parts;
+    this.listener = listener;
+    this.backoff = new Backoff(parts.timings, parts.random);
+    this.cursor = parts.after === undefined ? undefined : tryResumeFrom(parts.after);
+  }
+
+  /** Until `stop` is aborted, or the server refuses. A cut, an end, silence, 429 and 5xx are tried again. */
+  async run(stop: AbortSignal): Promise<void> {
+    for (;;) {
+      this.tell({ connection: this.isFirst ? "connecting" : "reconnecting" });
+      const failure = await this.runConnection(stop).catch((error: unknown) => asFailure(error));
+      if (isOver(stop)) return;
+      if (failure !== undefined && this.isFinal(failure)) {
+        this.tell({ connection: "refused", problem: failure });
+        return;
+      }
+      this.isFirst = false;
+      await this.waitForAnother(failure, stop);
+      if (isOver(stop)) return;
+    }
+  }
+
+  private async runConnection(stop: AbortSignal): Promise<undefined> {
+    const silence = new AbortController();
+    const signal = AbortSignal.any([stop, silence.signal]);
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const hear = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => { silence.abort(new Unreachable()); }, this.parts.timings.silenceMs);
+    };
+    hear();
+    try {
+      const response = await this.open(signal);
+      if (response.status !== 200) throw await readProblem(response);
+      await this.read(response, hear);
+    } finally {
+      clearTimeout(timer);
+      silence.abort(new Unreachable());
+    }
+  }
+
+  private open(signal: AbortSignal): Promise<Response> {
+    const place = this.cursor === undefined ? {} : { "Last-Event-ID": this.cursor };
+    const call = { method: "GET", path: this.parts.path } as const;
+    return this.parts.requests.ask(call, signal, { Accept: "text/event-stream", ...place });
+  }
+
+  private async read(response: Response, hear: () => void): Promise<void> {
+    const parser = new SseParser();
+    const reader = response.body?.getReader();
+    while (reader !== undefined) {
+      const { done, value } = await readOrFail(reader);
+      if (done) return;
+      hear();
+      const events = parser.feed(value).flatMap((frame) => this.take(tryParseEvent(frame)));
+      if (events.length > 0) this.listener.onEvents(events);
+      this.askedMs ??= parser.retryMs;
+    }
+  }
+
+  /** The event, when it is a new one. */
+  private take(event: StreamEvent | null): StreamEvent[] {
+    if (event === null) return [];
+    if (event.type === "ready") {
+      this.tell({ connection: "live" });
+      return [event];
+    }
+    if (event.type === "stream.snapshot") this.cursor = tryResumeFrom(event.data.state.cursor);
+    else if (event.id !== undefined && !this.advance(event.id)) return [];
+    // A server that greets and dies in a loop must not be asked faster and faster.
+    this.backoff.reset();
+    if (event.type === "server.shutdown") this.askedMs = event.data.retry_ms;
+    return [event];
+  }
+
+  private advance(id: string): boolean {
+    const cursor = tryParseCursor(id);
+    if (cursor === null) throw new BadAnswer("the id of an event is none");
+    if (!isAfter(cursor, tryParseCursor(this.cursor) ?? ORIGIN)) return false;
+    this.cursor = id;
+    return true;
+  }
+
+  private isFinal(failure: ProblemError | BadAnswer): boolean {
+    if (failure instanceof BadAnswer) return true;
+    if (TRANSIENT.has(failure.status)) return false;
+    if (BAD_CURSOR.has(failure.status) && this.cursor !== undefined) {
+      // Without a cursor the stream begins with a snapshot.
+      this.cursor = undefined;
+      return false;
+    }
+    return true;
+  }
+
+  private async waitForAnother(failure: ProblemError | BadAnswer | undefined, stop: AbortSignal): Promise<void> {
+    const { network } = this.parts;
+    const asked = failure instanceof ProblemError ? failure.retryAfterS : undefined;
+    const delay = this.backoff.nextDelayMs(asked === undefined ? this.askedMs : asked * 1000);
+    this.askedMs = undefined;
+    const isOffline = failure === undefined && !network.isOnline();
+    const reason = failure === undefined ? {} : { problem: failure };
+    this.tell({ connection: isOffline ? "offline" : "reconnecting", ...reason });
+    const wake = new AbortController();
+    const forget = network.onReturn(() => { wake.abort(); });
+    try {
+      await pause(isOffline ? OFFLINE_MS : delay, AbortSignal.any([stop, asked === undefined ? wake.signal : NONE]));
+    } catch (error) {
+      if (!stop.aborted && !wake.signal.aborted) throw error;
+    } finally {
+      forget();
+    }
+  }
+
+  private tell(status: ConnectionStatus): void {
+    this.listener.onStatus(status);
+  }
+}
+
+/** Undefined before the first event: to ask from there is to ask for what is kept, which may be less than there was. */
+function tryResumeFrom(cursor: string): string | undefined {
+  return isAfter(tryParseCursor(cursor) ?? ORIGIN, ORIGIN) ? cursor : undefined;
+}
+
+/** Asked anew each time: the compiler takes a flag that it has seen for one that stays. */
+function isOver(stop: AbortSignal): boolean {
+  return stop.aborted;
+}
+
+/** A problem, or undefined for a connection that broke. */
+function asFailure(error: unknown): ProblemError | BadAnswer | undefined {
+  if (error instanceof Unreachable) return undefined;
+  return error instanceof ProblemError || error instanceof BadAnswer ? error : new BadAnswer("it could not be taken in", error);
+}
