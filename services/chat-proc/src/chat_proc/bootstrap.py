@@ -49,6 +49,7 @@ from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.runner import RunnerParts, TurnRunner
 from chat_proc.turn.titling import TitleCalls
 from chat_proc.worker.drain import Worker
+from chat_proc.worker.health_server import build_live_page, build_metrics_page, open_health_server
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
 from chat_proc.worker.orphans import OrphanSweep
@@ -160,6 +161,9 @@ async def open_worker(
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
         search = embedder.name, embedder_why, embedder.lexical_only
         sandbox_why = f"{opened.why}; {offered.sandbox_why}" if isinstance(opened, OpenedSandbox) else str(opened)
+        if settings.metrics_port:
+            pages = {"/metrics": build_metrics_page, "/livez": build_live_page}
+            await stack.enter_async_context(open_health_server(settings.metrics_host, settings.metrics_port, pages))
         yield worker, Readiness(name, why, offered.sandbox, sandbox_why, *search)
 
 

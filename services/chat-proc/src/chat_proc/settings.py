@@ -84,6 +84,19 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         default=8, ge=2, le=100, validation_alias="DATABASE_POOL_SIZE", description="Database connections."
     )
 
+    metrics_port: int = Field(
+        default=0,
+        ge=0,
+        le=65_535,
+        validation_alias="METRICS_PORT",
+        description="Port of this worker's /metrics and /livez; 0 is none. Each worker of a machine needs its own.",
+    )
+    metrics_host: str = Field(
+        default="127.0.0.1",
+        validation_alias="METRICS_HOST",
+        description="Where that port listens; its pages ask for no credential, so only Prometheus should reach it.",
+    )
+
     model: str = Field(
         default="",
         validation_alias="EVERTURN_MODEL",

@@ -59,6 +59,7 @@ from ingress.feedback.service import FeedbackService
 from ingress.guests import endpoints as guests
 from ingress.health import docs
 from ingress.health import endpoints as health
+from ingress.health.queue_watch import QueueWatch
 from ingress.health.readiness import CHECK_TIMEOUT_S, Part
 from ingress.life import endpoints as life
 from ingress.life.exporting import ExportService
@@ -196,6 +197,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.hub = app.state.streams.hub
     app.state.sockets = _build_sockets(app, parts)
     app.state.presences = parts.presences
+    app.state.queue_watch = QueueWatch(parts.queue, parts.metrics, monotonic=parts.clock.monotonic)
     app.state.parts = {
         "postgres": Part(parts.check_database),
         "redis": Part(partial(parts.wires.doorbells.check, limit_s=CHECK_TIMEOUT_S)),

@@ -18,6 +18,7 @@ async def test_the_process_is_alive_ready_and_counts(client: httpx2.AsyncClient)
     assert parts["antivirus"]["detail"] == "not scanned"
     assert ready.json()["workers"] == []
     assert 'ingress_requests_total{method="GET",route="/readyz",status="200"}' in metrics.text
+    assert 'everturn_queued_turns{lane="registered"} 0.0' in metrics.text
 
 
 async def test_without_an_antivirus_outside_development_files_are_refused_and_readiness_says_so(

@@ -1,5 +1,7 @@
 import asyncio
 
+from prometheus_client import REGISTRY
+
 from chat_proc.worker.slots import Slots
 
 
@@ -78,3 +80,13 @@ async def test_a_wait_that_is_cancelled_keeps_nobody_out() -> None:
     await asyncio.wait({suspect})
 
     await asyncio.wait_for(slots.wait_free(), 5)
+
+
+async def test_the_slots_and_those_taken_are_told() -> None:
+    slots = Slots(3)
+    slots.take()
+    slots.take()
+    slots.give_back()
+
+    assert REGISTRY.get_sample_value("everturn_worker_slots") == 3
+    assert REGISTRY.get_sample_value("everturn_worker_turns") == 1

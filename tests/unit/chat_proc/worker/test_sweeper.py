@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from prometheus_client import REGISTRY
 
 from chat_proc.worker.sweeper import Sweeper
 from everturn.errors import Unavailable
@@ -113,3 +114,15 @@ async def test_it_sweeps_at_once_and_until_it_is_cancelled(sweeper: Sweeper, swe
     with pytest.raises(asyncio.CancelledError):
         await task
     assert sweeps.asked == [False]
+
+
+async def test_sweeps_are_counted_by_how_they_went(sweeps: Sweeps, clock: FixedClock) -> None:
+    sweeper = Sweeper(sweeps, MemoryDoorbells(), clock, lease_s=15)
+    before = [REGISTRY.get_sample_value("everturn_sweeps_total", {"result": each}) or 0 for each in ("done", "failed")]
+
+    await sweeper.sweep()
+    sweeps.away = True
+    await sweeper.sweep()
+
+    after = [REGISTRY.get_sample_value("everturn_sweeps_total", {"result": each}) or 0 for each in ("done", "failed")]
+    assert after == [before[0] + 1, before[1] + 1]

@@ -81,3 +81,12 @@ def test_files_lie_in_the_home_unless_the_caller_names_another_store():
 
     assert {spec.env["OBJECTS_URL"] for spec in at_home} == {"file:///h/objects"}
     assert {spec.env["OBJECTS_URL"] for spec in in_a_bucket} == {"s3://files"}
+
+
+def test_each_worker_has_a_metrics_port_of_its_own():
+    around = replace(AROUND, env={"METRICS_PORT": "9464"})
+
+    _, *workers = build_specs(around, Layout("127.0.0.1", [1], 3))
+
+    assert [worker.env["METRICS_PORT"] for worker in workers] == ["9464", "9465", "9466"]
+    assert "METRICS_PORT" not in build_specs(AROUND, Layout("127.0.0.1", [1], 1))[1].env

@@ -296,3 +296,34 @@ def _parse(text: str) -> EventCursor:
 
 TestStreamWorld = StreamWorld.TestCase
 TestStreamWorld.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
+
+
+def said(cursor: EventCursor, prev: EventCursor, ts: str) -> Batch:
+    payload = f'{{"id":"x","type":"chat.delta","ts":"{ts}","data":{{}}}}'.encode()
+    return build_batch(Entry(prev, (EncodedEvent(cursor, "chat.delta", payload),)))
+
+
+def test_what_a_live_client_takes_says_when_the_oldest_of_it_was_made() -> None:
+    client = live_at(at(1))
+
+    client.offer(said(at(2), at(1), "1970-01-01T00:00:05.250Z"))
+    client.offer(said(at(3), at(2), "1970-01-01T00:00:09.000Z"))
+    client.take()
+
+    assert client.taken_said_at == 5.25
+    client.take()
+    assert client.taken_said_at is None
+
+
+def test_what_a_client_had_missed_or_knows_already_tells_nothing_of_lag() -> None:
+    client = ClientCursor(at(1), max_bytes=10_000)
+    client.feed(said(at(2), at(1), "1970-01-01T00:00:05Z"))
+    client.take()
+    assert client.taken_said_at is None
+
+    client.reach_end(at(2), found_any=True)
+    client.offer(said(at(2), at(1), "1970-01-01T00:00:06Z"))
+    client.offer(said(at(3), at(2), "1970-01-01T00:00:07Z"))
+    client.take()
+
+    assert client.taken_said_at == 7

@@ -12,6 +12,7 @@ from everturn.ports.event_stream import EncodedEvent, Entry
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.streams.events import MemoryEvents
 from ingress.admission.metrics import IngressMetrics
+from ingress.stream.cursor import Phase
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
 from ingress.stream.rows import Head, Snapshot, StreamRows
@@ -110,3 +111,31 @@ async def test_an_entry_that_overtakes_the_read_of_a_client_that_has_all_needs_n
 
 async def test_an_entry_that_overtakes_a_page_comes_after_it() -> None:
     assert await follow(at(1), 3) == ["1-2", "1-3", "1-4"]
+
+
+async def test_the_lag_of_a_live_event_is_told_once_its_client_has_taken_it() -> None:
+    events, metrics = MemoryEvents(), IngressMetrics()
+    await events.publish(CONVERSATION, entry(1), first=True)
+    hub = Hub(reader=events, hints=cast(Any, NoHints()), rows=Rows(at(1)), metrics=metrics, queue_bytes=10_000)
+    running = asyncio.create_task(hub.run())
+    client = await hub.open(ANN, CONVERSATION, at(1), None)
+
+    async with asyncio.timeout(10), aclosing(Feed(hub, heartbeat_s=60, unix_now=lambda: 12.0).chunks(client)) as chunks:
+        await anext(chunks)
+        coming = asyncio.create_task(anext(chunks))
+        while client.cursor.phase is not Phase.LIVE:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+        payload = b'{"ts":"1970-01-01T00:00:10Z"}'
+        await events.publish(CONVERSATION, Entry(at(1), (EncodedEvent(at(2), "chat.delta", payload),)), first=False)
+        await coming
+        before = metrics.registry.get_sample_value("ingress_stream_lag_seconds_count")
+        asking = asyncio.create_task(anext(chunks))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+    running.cancel()
+    await asyncio.wait([running])
+
+    assert before == 0
+    assert metrics.registry.get_sample_value("ingress_stream_lag_seconds_count") == 1
+    assert metrics.registry.get_sample_value("ingress_stream_lag_seconds_sum") == 2

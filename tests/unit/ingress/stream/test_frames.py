@@ -98,3 +98,10 @@ def test_a_frame_is_one_line_also_for_clients_that_know_more_line_ends() -> None
 
     data = frame.decode().splitlines()[1].removeprefix("data: ")
     assert json.loads(data) == {"text": "a\x85b\u2028c\u2029d\\\u2028"}
+
+
+def test_a_time_that_cannot_be_read_is_none() -> None:
+    for ts in (b"", b"T", b"2026-99-01T00:00:00Z"):
+        event = EncodedEvent(EventCursor(1, 1), "chat.delta", b'{"ts":"' + ts + b'"}')
+
+        assert build_batch(Entry(EventCursor(0, 0), (event,))).said_at is None

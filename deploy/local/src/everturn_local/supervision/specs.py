@@ -47,7 +47,7 @@ def build_specs(around: Surroundings, layout: Layout) -> list[ServiceSpec]:
         build_ingress_spec(around, f"ingress-{number}", host=layout.host, port=port)
         for number, port in enumerate(layout.ports, 1)
     ]
-    workers = [build_worker_spec(around, f"worker-{number}") for number in range(1, layout.workers + 1)]
+    workers = [build_worker_spec(around, number) for number in range(1, layout.workers + 1)]
     if layout.containers:
         url = f"unix://{around.home.broker_socket}"
         workers = [replace(worker, env={**worker.env, "BROKER_URL": url}) for worker in workers]
@@ -74,13 +74,17 @@ def build_ingress_spec(around: Surroundings, name: str, *, host: str, port: int)
     return _build_spec(around, name, module="ingress", own=own)
 
 
-def build_worker_spec(around: Surroundings, name: str) -> ServiceSpec:
+def build_worker_spec(around: Surroundings, number: int) -> ServiceSpec:
+    """METRICS_PORT is the first worker's; each of the others has the next one."""
+    first = around.env.get("METRICS_PORT", "")
     own = {
         "DATABASE_URL": around.database.worker,
         "SANDBOX_PYTHON": str(SANDBOX_PYTHON),
         "BATTERY_REPORT": around.env.get("BATTERY_REPORT", str(around.home.battery_report)),
     }
-    return _build_spec(around, name, module="chat_proc", own=own)
+    if first.isdigit() and int(first):
+        own["METRICS_PORT"] = str(int(first) + number - 1)
+    return _build_spec(around, f"worker-{number}", module="chat_proc", own=own)
 
 
 def _build_spec(around: Surroundings, name: str, *, module: str, own: Mapping[str, str]) -> ServiceSpec:

@@ -44,7 +44,10 @@ class EffectChange:
 
 @dataclass(frozen=True, slots=True)
 class UsageEvent:
-    """One model call. `role` says what the call was for, such as `decision`."""
+    """One model call. `role` says what the call was for, such as `decision`.
+
+    `cost_known` is false where nobody knows a price; the cost is then 0.
+    """
 
     model: str
     role: str
@@ -54,6 +57,7 @@ class UsageEvent:
     cache_write_tokens: int
     cost_usd: float
     estimated: bool
+    cost_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)

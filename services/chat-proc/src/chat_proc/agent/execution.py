@@ -24,7 +24,7 @@ from everturn.model.ids import CallId
 from everturn.model.refs import result_ref
 from everturn.ports.tool import PREVIEW_CHARS, Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
 from everturn.telemetry.failpoints import Failpoints
-from everturn.telemetry.metrics import TOOL_CALLS
+from everturn.telemetry.metrics import NO_TOOL, TOOL_CALLS, TOOL_SECONDS
 from everturn.telemetry.redaction import Redactor
 from everturn.timeline.next_step import PendingCall
 from everturn.timeline.turn_events import build_step_event
@@ -90,10 +90,11 @@ class ToolRunner:
         repeated only if that does no harm, and not if its tool asks now and nobody was asked then."""
         started = self._monotonic()
         outcome = await self._find_outcome(turn, pending, resumed=resumed, approved=approved)
-        duration_ms = int((self._monotonic() - started) * 1000)
-        result = _build_result(pending.body, outcome, self._effect(pending.body), duration_ms)
+        duration_s = self._monotonic() - started
+        result = _build_result(pending.body, outcome, self._effect(pending.body), int(duration_s * 1000))
         result = self._redact(result)
-        TOOL_CALLS.labels(pending.body.tool_id, result.status).inc()
+        TOOL_CALLS.labels(self._label(pending.body), result.status).inc()
+        TOOL_SECONDS.labels(self._label(pending.body), result.status).observe(duration_s)
         kept = await self._keeper.keep(turn, pending.block.call_id or CallId(""), result, self._cap(pending.body))
         writing = self._build_writing(turn, pending, place.at(turn.now()), kept.body, outcome)
         return writing.plus(Writing(artifacts=kept.rows))
@@ -102,7 +103,7 @@ class ToolRunner:
         """A pending call that is not begun: for `why`, or because the person said something while another one ran."""
         why = why or "The call was not begun because the person said something that may change the work."
         result = ToolResultBody(tool_id=pending.body.tool_id, status="cancelled", text=why)
-        TOOL_CALLS.labels(pending.body.tool_id, result.status).inc()
+        TOOL_CALLS.labels(self._label(pending.body), result.status).inc()
         return self._build_writing(turn, pending, place, result, Stopped())
 
     async def _find_outcome(self, turn: OpenTurn, pending: PendingCall, *, resumed: bool, approved: bool) -> _Outcome:
@@ -190,6 +191,10 @@ class ToolRunner:
     def _cap(self, call: ToolCallBody) -> int:
         spec = self._try_spec(call)
         return spec.result_chars if spec else PREVIEW_CHARS
+
+    def _label(self, call: ToolCallBody) -> str:
+        """A tool of ours by name; one that another worker offered, and this one doesn't, has none."""
+        return call.tool_id if self._try_spec(call) else NO_TOOL
 
     def _try_spec(self, call: ToolCallBody) -> ToolSpec | None:
         return next((spec for spec in self._catalog.specs if spec.tool_id == call.tool_id), None)

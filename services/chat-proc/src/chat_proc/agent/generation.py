@@ -29,6 +29,7 @@ from everturn.ports.language_model import (
     TextDelta,
 )
 from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.metrics import MODEL_CALL_SECONDS, MODEL_CALLS_FAILED
 from everturn.timeline.view_parts import format_of_path
 
 _log = structlog.get_logger(__name__)
@@ -106,8 +107,10 @@ class Generator:
         reply = _Reply(turn, call.round, DecisionStream(sources=turn.pool.rows, limits=call.limits))
         self._failpoints.hit("turn.before_first_token")
         try:
-            ran = await run_until(turn.inbox.wait_for_control(), self._stream(call, reply))
+            with MODEL_CALL_SECONDS.labels(call.model.traits.name).time():
+                ran = await run_until(turn.inbox.wait_for_control(), self._stream(call, reply))
         except ModelFailed:
+            MODEL_CALLS_FAILED.labels(call.model.traits.name).inc()
             if reply.chars:
                 turn.book(self._usage(call, reply))
             raise
@@ -117,7 +120,7 @@ class Generator:
     def estimate_lost_call(self, request: ModelRequest) -> UsageEvent:
         """Usage of a call that died with its worker: its input was paid, its output is unknown."""
         ratio = self._ratios.of(self._models[0].traits.name)
-        usage = ModelUsage(input_tokens=estimate_request(request, ratio), estimated=True)
+        usage = ModelUsage(input_tokens=estimate_request(request, ratio), estimated=True, cost_known=False)
         return build_usage_event(self._models[0].traits.name, DECISION_ROLE, usage)
 
     async def _stream(self, call: "_Call", reply: "_Reply") -> None:
@@ -140,7 +143,7 @@ class Generator:
         if usage is None:
             ratio = self._ratios.of(call.model.traits.name)
             output = ratio.tokens_for(reply.chars)
-            usage = ModelUsage(estimate_request(call.request, ratio), output, estimated=True)
+            usage = ModelUsage(estimate_request(call.request, ratio), output, estimated=True, cost_known=False)
         return build_usage_event(call.model.traits.name, DECISION_ROLE, usage)
 
 

@@ -38,7 +38,7 @@ from everturn.model.problems import problem
 from everturn.model.turns import Outcome
 from everturn.ports.language_model import ContextLimitExceeded, ModelFailed
 from everturn.telemetry.failpoints import Failpoints
-from everturn.telemetry.metrics import ROUNDS
+from everturn.telemetry.metrics import ROUND_SECONDS, ROUNDS
 from everturn.timeline.next_step import FinishTurn
 from everturn.timeline.turn_events import build_step_event
 from everturn.timeline.view_parts import build_started_step
@@ -71,6 +71,12 @@ class RoundRunner:
         self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace
     ) -> TurnEnd | None:
         """The end of the turn if the model gave an answer, or none can be had; None when the turn goes on."""
+        with ROUND_SECONDS.time():
+            return await self._run(turn, prompts, compaction, place)
+
+    async def _run(
+        self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace
+    ) -> TurnEnd | None:
         generated = await self._generate(turn, prompts, compaction, place)
         if isinstance(generated, TurnEnd):
             return generated

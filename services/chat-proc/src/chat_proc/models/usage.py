@@ -15,4 +15,5 @@ def build_usage_event(model: str, role: str, usage: ModelUsage) -> UsageEvent:
         cache_write_tokens=usage.cache_write_tokens,
         cost_usd=usage.cost_usd,
         estimated=usage.estimated,
+        cost_known=usage.cost_known,
     )

@@ -1,7 +1,9 @@
 """What all ways to start a supervisor share: a booted one for each run, and one `Sandbox` over them."""
 
 import asyncio
+import contextlib
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -13,6 +15,7 @@ from chat_proc.sandbox.requests import find_excess, find_problem, hash_inputs
 from chat_proc.sandbox.results import build_broken, build_refused, build_result
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed, run_supervised
 from everturn.ports.sandbox import FileHash, RunError, RunRequest, RunResult, ToolCaller
+from everturn.telemetry.metrics import SANDBOX_BOOT_SECONDS, SANDBOX_RUN_SECONDS
 from everturn.wire.execution import Launch, Posture, RunLimits
 
 TRIAL: Final = "trial"
@@ -67,14 +70,28 @@ class SupervisedSandbox:
             return build_refused(request, self._limits, problem)
         build_failed = build_refused
         try:
-            async with self._launcher.take(request.profile, name_run(request)) as supervisor:
+            async with contextlib.AsyncExitStack() as owned:
+                with SANDBOX_BOOT_SECONDS.labels(self._posture.launcher).time():
+                    taking = self._launcher.take(request.profile, name_run(request))
+                    supervisor = await owned.enter_async_context(taking)
                 if excess := find_excess(request, supervisor.limits):
                     return build_refused(request, supervisor.limits, excess)
                 build_failed = build_broken
-                return await _run_on(supervisor, request, call_tool, stop or asyncio.Event())
+                return await self._run_on(supervisor, request, call_tool, stop or asyncio.Event())
         except (OSError, SupervisorFailed) as error:
             failed = RunError("sandbox_failed", str(error) or type(error).__name__, "sandbox")
             return build_failed(request, self._limits, failed)
+
+    async def _run_on(
+        self, supervisor: BootedSupervisor, request: RunRequest, call_tool: ToolCaller, stop: asyncio.Event
+    ) -> RunResult:
+        began, ok = time.monotonic(), False
+        try:
+            result = await _run_on(supervisor, request, call_tool, stop)
+            ok = result.ok
+            return result
+        finally:
+            SANDBOX_RUN_SECONDS.labels(self._posture.launcher, str(ok).lower()).observe(time.monotonic() - began)
 
 
 async def _run_on(

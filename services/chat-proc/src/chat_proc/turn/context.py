@@ -12,6 +12,7 @@ from chat_proc.timeline.files import AttachedMedia
 from chat_proc.turn.finish import build_status_after, draft_exit, status_of
 from chat_proc.turn.inbox import LeasedInbox
 from chat_proc.turn.manifests import ManifestKeeper
+from chat_proc.turn.measuring import TurnMeter, count_usage
 from chat_proc.turn.opening import load_some_previews, make_title, title_source
 from chat_proc.turn.patience import Patience
 from chat_proc.turn.sources import TurnSources
@@ -29,7 +30,6 @@ from everturn.ports.clock import Clock, iso
 from everturn.ports.objects import Objects
 from everturn.ports.timelines import InboxMoved, Timelines
 from everturn.ports.tool import SourcePool
-from everturn.telemetry.metrics import TOKENS
 from everturn.timeline.approvals import count_waited_s
 from everturn.timeline.turn_events import build_answer_events, try_build_terminal_event
 from everturn.timeline.turn_view import TurnRecord, build_turn_view
@@ -80,6 +80,7 @@ class LeasedTurn:
         self._media: dict[str, bytes] = {}
         self.lease_age_s = lease_age_s
         self._sources = TurnSources(sources, self._load_source_text)
+        self._meter = TurnMeter(claim, turn, clock, is_new=self._turn_start == len(self._blocks))
         self.turn = turn
         self.inbox = inbox
         self.approvals = approvals
@@ -139,6 +140,7 @@ class LeasedTurn:
         return iso(self._clock.now())
 
     def emit(self, data: AnyEvent, round_number: int | None = None) -> None:
+        self._meter.note_said(data)
         self._emitter.emit(data, round_number)
 
     def rewind(self) -> None:
@@ -179,6 +181,7 @@ class LeasedTurn:
         )
         await self._write(self._build_commit(blocks, writing, close))
         self.turn = replace(self.turn, status=status_of(end))
+        self._meter.note_end(end.outcome, waited_s=count_waited_s(self.turn_blocks))
         self._keep(blocks, writing, promote)
         self._say(writing, blocks)
         if title is not None:
@@ -256,9 +259,7 @@ class LeasedTurn:
         self._emitter.seal()
 
     def _say(self, writing: Writing, blocks: tuple[Block, ...]) -> None:
-        for event in writing.usage:
-            TOKENS.labels(event.model, "input").inc(event.input_tokens)
-            TOKENS.labels(event.model, "output").inc(event.output_tokens)
+        count_usage(writing.usage)
         if writing.rewind:
             self._emitter.rewind()
         for data in build_answer_events(blocks):

@@ -33,7 +33,7 @@ from everturn.ports.objects import Objects
 from everturn.ports.runs.approvals import Approvals
 from everturn.ports.timelines import Timelines
 from everturn.telemetry.failpoints import Failpoints
-from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, TURNS_ENDED
+from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED
 from everturn.timeline.turn_events import build_start_event
 from everturn.wire.events import ConvStatus
 
@@ -342,7 +342,6 @@ class ClaimedTurn:
 
     async def _announce(self, turn_id: TurnId, emitter: Emitter) -> None:
         self._parts.failpoints.hit("turn.after_c3")
-        TURNS_ENDED.labels(self._turn.turn.status.value if self._turn else "").inc()
         if await emitter.flush(FLUSH_S):
             await self._parts.announcer.save_announced(self._claim.lease, turn_id, emitter.cursor)
         self._parts.failpoints.hit("turn.announced")

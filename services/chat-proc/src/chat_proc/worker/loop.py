@@ -18,7 +18,7 @@ from everturn.ports.doorbells import Doorbells
 from everturn.ports.event_stream import InboxBells
 from everturn.ports.leases import Leases
 from everturn.telemetry.failpoints import Failpoints
-from everturn.telemetry.metrics import TURNS_CLAIMED
+from everturn.telemetry.metrics import TURNS_CLAIMED, TURNS_TAKEN_OVER
 
 _log = structlog.get_logger(__name__)
 
@@ -159,6 +159,8 @@ class ClaimLoop:
         if claim is None:
             return
         TURNS_CLAIMED.inc()
+        if claim.turn_id is not None and claim.attempt:
+            TURNS_TAKEN_OVER.inc()
         self._failpoints.hit("turn.claimed")
         turn = self._runner.hold(claim)
         self._slots.take()

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from everturn.telemetry.metrics import WORKER_SLOTS, WORKER_TURNS
+
 ALONE_WAIT_S = 60.0
 """How long a suspect turn waits for the worker's other turns to end before it runs beside them after all."""
 
@@ -11,6 +13,7 @@ class Slots:
 
     def __init__(self, count: int, *, alone_wait_s: float = ALONE_WAIT_S) -> None:
         self._count = count
+        WORKER_SLOTS.set(count)
         self._alone_wait_s = alone_wait_s
         self._running = 0
         self._alone = 0
@@ -24,9 +27,11 @@ class Slots:
     def take(self) -> None:
         """Occupy a slot; a control claim may go over the count."""
         self._running += 1
+        WORKER_TURNS.set(self._running)
 
     def give_back(self) -> None:
         self._running -= 1
+        WORKER_TURNS.set(self._running)
         self._changed.set()
 
     async def wait_free(self) -> None:

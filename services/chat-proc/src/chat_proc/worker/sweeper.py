@@ -8,7 +8,7 @@ from everturn.errors import Unavailable
 from everturn.ports.clock import Clock
 from everturn.ports.doorbells import Doorbells
 from everturn.ports.sweeps import Sweeps
-from everturn.telemetry.metrics import SWEPT
+from everturn.telemetry.metrics import SWEEPS, SWEPT
 
 _log = structlog.get_logger(__name__)
 
@@ -47,13 +47,16 @@ class Sweeper:
         except Unavailable as error:
             # Without the wire the database was not seen either.
             self._linked_since = None
+            SWEEPS.labels("failed").inc()
             _log.warning("sweep_failed", error=str(error))
             return
         try:
             for ring in rings:
                 await self._doorbells.ring(ring.lane, ring.conversation_id)
                 SWEPT.inc()
+            SWEEPS.labels("done").inc()
         except Unavailable as error:
+            SWEEPS.labels("failed").inc()
             _log.warning("sweep_rings_failed", error=str(error))
 
     def _settled(self) -> bool:

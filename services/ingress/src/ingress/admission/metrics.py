@@ -47,15 +47,39 @@ class IngressMetrics:
         self.unrung = Counter(
             "ingress_unrung_total", "Accepted work whose doorbell or hint could not be sent.", registry=self.registry
         )
+        self._add_streams()
+        self._add_queue()
+        self._add_clients()
+        self._add_sockets()
+
+    def _add_streams(self) -> None:
         self.streams = Gauge("ingress_streams", "Open event streams.", registry=self.registry)
+        self.stream_lag = Histogram(
+            "ingress_stream_lag_seconds",
+            "From an event's making in the worker to its being taken by a client's connection; clocks of both count.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
         self.snapshots = Counter(
             "ingress_stream_snapshots_total", "Snapshots read for streams.", registry=self.registry
         )
         self.wire_losses = Counter(
             "ingress_wire_losses_total", "Times the live wire was lost.", ["part"], registry=self.registry
         )
-        self._add_clients()
-        self._add_sockets()
+
+    def _add_queue(self) -> None:
+        self.queued = Gauge(
+            "everturn_queued_turns",
+            "Turns that wait, by lane; the same at every ingress.",
+            ["lane"],
+            registry=self.registry,
+        )
+        self.oldest_queued = Gauge(
+            "everturn_queued_turns_oldest_seconds",
+            "How long the oldest turn that waits has been waiting, by lane; the same at every ingress.",
+            ["lane"],
+            registry=self.registry,
+        )
 
     def _add_clients(self) -> None:
         self.stuck = Counter(

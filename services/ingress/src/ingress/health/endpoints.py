@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from everturn.ports.runs.presences import Presences
 from ingress.admission.metrics import IngressMetrics
+from ingress.health.queue_watch import QueueWatch
 from ingress.health.readiness import Part, ReadyOut, check_parts
 
 router = APIRouter(tags=["health"])
@@ -45,7 +46,8 @@ async def get_readiness(request: Request) -> Response:
 
 @router.get("/metrics", response_class=Response, responses={200: _METRICS})
 async def get_metrics(request: Request) -> Response:
-    """Counters for Prometheus."""
+    """Metrics for Prometheus; docs/metrics.md lists them."""
     metrics = cast(IngressMetrics, request.app.state.metrics)
+    await cast(QueueWatch, request.app.state.queue_watch).look()
     numbers = generate_latest(metrics.registry) + generate_latest(REGISTRY)
     return Response(numbers, media_type=CONTENT_TYPE_LATEST)

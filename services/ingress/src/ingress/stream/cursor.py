@@ -43,6 +43,9 @@ class ClientCursor:
         """Why a snapshot had to come, last time."""
         self.stale_hints = start is not None
         """Hints may have passed by; the row must be read once the client is live."""
+        self.taken_said_at: float | None = None
+        """When the oldest event of what was handed out last was made, of those that came while the client was live."""
+        self._said_at: float | None = None
         self._at = start or EventCursor(0, 0)
         self._from_oldest = from_oldest
         self._fresh = False
@@ -83,7 +86,10 @@ class ClientCursor:
         if self._waiting_bytes and self._waiting_bytes + len(batch.joined) > self._max_bytes:
             self.lose("slow")
             return
+        before = self._waiting_bytes
         self._accept(batch)
+        if self._said_at is None and self._waiting_bytes > before:
+            self._said_at = batch.said_at
 
     def offer_hint(self, frame: bytes) -> None:
         """An event without id. A client that is not live gets the newest state when it is."""
@@ -118,8 +124,10 @@ class ClientCursor:
 
     def take(self) -> bytes:
         """All frames that wait, joined."""
+        self.taken_said_at = None
         if not self._waiting:
             return b""
+        self.taken_said_at = self._said_at
         joined = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
         self._clear()
         self.taken = self._at
@@ -165,3 +173,4 @@ class ClientCursor:
     def _clear(self) -> None:
         self._waiting.clear()
         self._waiting_bytes = 0
+        self._said_at = None

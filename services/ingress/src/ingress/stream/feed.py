@@ -61,7 +61,11 @@ class Feed:
             except NotFound:
                 return
             if chunk:
+                said_at = client.cursor.taken_said_at
                 yield chunk
+                if said_at is not None:
+                    # Here the client's connection has taken it.
+                    self._hub.metrics.stream_lag.observe(max(0.0, self._unix_now() - said_at))
         if self._hub.draining:
             yield client.cursor.take() + self._build_farewell(client)
 

@@ -1,7 +1,9 @@
 """Events as SSE frames: ready bytes, made once per stream however many clients there are."""
 
 import json
+import re
 from dataclasses import dataclass
+from datetime import datetime
 
 from pydantic import ValidationError
 
@@ -18,6 +20,8 @@ from everturn.wire.events import (
     parse_envelope,
 )
 
+TIME_WITHIN_BYTES = 256
+_TIME = re.compile(rb'"ts":"([0-9T:.Z+-]{10,40})"')
 HEARTBEAT = b": ping\n\n"
 UNAUTHORIZED = b": unauthorized: the credential is no longer good; opening the stream again answers 401\n\n"
 """A comment, because it says nothing about the conversation: clients learn it as the status of their next request."""
@@ -38,13 +42,17 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One entry as frames; `joined` is all of them, `last` the entry's id, also when frames were dropped."""
+    """One entry as frames; `joined` is all of them, `last` the entry's id, also when frames were dropped.
+
+    `said_at` is when its first event was made, in seconds since 1970; None where that can't be read.
+    """
 
     prev: EventCursor
     last: EventCursor
     ids: frozenset[EventCursor]
     frames: tuple[Frame, ...]
     joined: bytes
+    said_at: float | None = None
 
 
 def build_batch(entry: Entry, dropped: frozenset[EventCursor] = frozenset()) -> Batch:
@@ -56,7 +64,17 @@ def build_batch(entry: Entry, dropped: frozenset[EventCursor] = frozenset()) -> 
         ids=frozenset(event.id for event in entry.events),
         frames=frames,
         joined=b"".join(frame.data for frame in frames),
+        said_at=_try_said_at(entry.events[0]),
     )
+
+
+def _try_said_at(event: EncodedEvent) -> float | None:
+    """Found by its place near the start: nothing of the event is parsed for it."""
+    found = _TIME.search(event.payload, 0, TIME_WITHIN_BYTES)
+    try:
+        return datetime.fromisoformat(found[1].decode()).timestamp() if found else None
+    except ValueError:
+        return None
 
 
 def _build_frame(event: EncodedEvent) -> Frame:

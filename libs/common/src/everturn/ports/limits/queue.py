@@ -19,6 +19,14 @@ class QueueDepth:
 
 
 @dataclass(frozen=True, slots=True)
+class LaneDepth:
+    """Turns that wait on one lane, and how many seconds ago the oldest of them was accepted."""
+
+    waiting: int
+    oldest_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class WaitingTurn:
     """The turn of a conversation that waits, and where."""
 
@@ -35,6 +43,10 @@ class Queue(Protocol):
 
     async def load_depth(self, tenant: str, lane: Lane) -> QueueDepth:
         """The queue as it is now."""
+        ...
+
+    async def load_lanes(self) -> Mapping[Lane, LaneDepth]:
+        """All lanes on which a turn waits, whosever it is."""
         ...
 
     async def load_positions(self, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:

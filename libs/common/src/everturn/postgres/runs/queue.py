@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from everturn.model.identity import Lane
 from everturn.model.ids import ConversationId
 from everturn.model.limits.queue_position import MAX_AHEAD, build_position
-from everturn.ports.limits.queue import Owned, QueueDepth, WaitingTurn
+from everturn.ports.limits.queue import LaneDepth, Owned, QueueDepth, WaitingTurn
 from everturn.postgres.database import Connection, Database
 
 _POSITIONS = "SELECT * FROM queue_positions($1, $2, $3, $4, $5)"
@@ -21,6 +21,11 @@ class PostgresQueue:
         async with self._database.connection() as connection:
             (row,) = await connection.fetch("SELECT * FROM queue_depth($1, $2)", tenant, lane.value)
         return QueueDepth(row["waiting"], row["of_tenant"], row["tenants"])
+
+    async def load_lanes(self) -> Mapping[Lane, LaneDepth]:
+        async with self._database.connection() as connection:
+            rows = await connection.fetch("SELECT * FROM queue_lanes()")
+        return {Lane(row["lane"]): LaneDepth(row["waiting"], row["oldest_s"]) for row in rows}
 
     async def load_positions(self, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
         async with self._database.connection() as connection:

@@ -6,7 +6,7 @@ from everturn.model.identity import Lane
 from everturn.model.ids import ConversationId
 from everturn.model.limits.queue_position import MAX_AHEAD, QueuePosition, build_position
 from everturn.model.turns import TurnStatus
-from everturn.ports.limits.queue import Owned, QueueDepth, WaitingTurn
+from everturn.ports.limits.queue import LaneDepth, Owned, QueueDepth, WaitingTurn
 from everturn.testing.turns.platform import MemoryPlatform, TurnRow, same_owner
 
 
@@ -20,6 +20,14 @@ class MemoryQueue:
         queued = [row for row in self._platform.turns.values() if row.turn.status is TurnStatus.QUEUED]
         own = [row for row in queued if row.principal.tenant == tenant and row.lane is lane]
         return QueueDepth(len(queued), len(own), len({row.principal.tenant for row in queued}))
+
+    async def load_lanes(self) -> Mapping[Lane, LaneDepth]:
+        now = self._platform.clock.now()
+        waiting: dict[Lane, list[float]] = {}
+        for row in self._platform.turns.values():
+            if row.turn.status is TurnStatus.QUEUED:
+                waiting.setdefault(row.lane, []).append((now - row.turn.created_at).total_seconds())
+        return {lane: LaneDepth(len(ages_s), max(ages_s)) for lane, ages_s in waiting.items()}
 
     async def load_positions(self, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
         found: dict[ConversationId, WaitingTurn] = {}

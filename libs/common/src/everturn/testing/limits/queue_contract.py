@@ -1,11 +1,12 @@
 """The contract of Queue as tests; a subclass or its module defines the fixtures `stage` and `queue`."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from everturn.model.identity import Lane, Principal, Role
 from everturn.model.limits.queue_position import MAX_AHEAD, QueuePosition
 from everturn.ports.inbox import IdempotencyKey
-from everturn.ports.limits.queue import Queue, QueueDepth
+from everturn.ports.limits.queue import LaneDepth, Queue, QueueDepth
 from everturn.testing.turns.stage import Stage
 
 
@@ -22,6 +23,24 @@ class QueueContract:
 
         assert after == QueueDepth(before.waiting + 3, 2, before.tenants + 2)
         assert (await queue.load_depth("depth-a", Lane.PAID)).of_tenant == 0
+
+    async def test_lanes_tell_how_many_turns_wait_and_for_how_long_the_oldest_has(
+        self, stage: Stage, queue: Queue
+    ) -> None:
+        def count(lanes: Mapping[Lane, LaneDepth]) -> int:
+            return lanes[Lane.PRIVILEGED].waiting if Lane.PRIVILEGED in lanes else 0
+
+        own = replace(stage, principal=Principal("depth-l", "p", "lea", frozenset({Role.ADMIN})))
+        before = count(await queue.load_lanes())
+        receipt = await own.say()
+        await own.say()
+
+        lanes = await queue.load_lanes()
+        await stage.leases.try_claim(receipt.conversation_id)
+
+        assert count(lanes) == before + 2
+        assert lanes[Lane.PRIVILEGED].oldest_s >= 0
+        assert count(await queue.load_lanes()) == before + 1
 
     async def test_a_turn_that_runs_waits_no_longer(self, stage: Stage, queue: Queue) -> None:
         own = replace(stage, principal=Principal("depth-c", "p", "cat"))

@@ -1,0 +1,70 @@
+"""What a turn's end of the metrics is told: how long people waited for it, how it ended, what it used."""
+
+from collections.abc import Iterable
+
+from everturn.model.commits import UsageEvent
+from everturn.model.identity import lane_of
+from everturn.model.leases import Claim
+from everturn.model.turns import Outcome, Turn
+from everturn.ports.clock import Clock
+from everturn.telemetry.metrics import (
+    CACHED_TOKENS,
+    COST_USD,
+    FIRST_ANSWER_SECONDS,
+    FIRST_TOKEN_SECONDS,
+    QUEUE_SECONDS,
+    TOKENS,
+    TURN_SECONDS,
+    TURNS_ENDED,
+    UNPRICED_CALLS,
+)
+from everturn.wire.events import AnyEvent, ChatDelta
+
+
+class TurnMeter:
+    """Owned by one leased turn. Waits are told once, by the worker that began the turn: a successor knows of its own
+    part only. Times in the row are the database's, so no two clocks are compared."""
+
+    def __init__(self, claim: Claim, turn: Turn, clock: Clock, *, is_new: bool) -> None:
+        self._monotonic = clock.monotonic
+        self._accepted_s = None
+        if turn.read_at is not None:
+            self._accepted_s = clock.monotonic() - max(0.0, (turn.read_at - turn.created_at).total_seconds())
+        self._is_silent = self._is_unanswered = is_new and self._accepted_s is not None
+        if is_new and claim.attempt == 0 and turn.started_at is not None:
+            waited_s = (turn.started_at - turn.created_at).total_seconds()
+            QUEUE_SECONDS.labels(lane_of(claim.lease.principal.roles).value).observe(max(0.0, waited_s))
+
+    def note_said(self, data: AnyEvent) -> None:
+        """An event that clients are about to get."""
+        if not self._is_unanswered or not isinstance(data, ChatDelta):
+            return
+        if self._is_silent:
+            self._is_silent = False
+            FIRST_TOKEN_SECONDS.observe(self._age_s())
+        if data.channel == "answer":
+            self._is_unanswered = False
+            FIRST_ANSWER_SECONDS.observe(self._age_s())
+
+    def note_end(self, outcome: Outcome | None, *, waited_s: float) -> None:
+        """The end is committed; None is a failure. `waited_s` is how long it waited for a person."""
+        label = outcome.value if outcome else "failed"
+        TURNS_ENDED.labels(label).inc()
+        if self._accepted_s is not None:
+            TURN_SECONDS.labels(label).observe(max(0.0, self._age_s() - waited_s))
+
+    def _age_s(self) -> float:
+        return self._monotonic() - (self._accepted_s or 0.0)
+
+
+def count_usage(events: Iterable[UsageEvent]) -> None:
+    """Tokens and cost of calls that were booked."""
+    for event in events:
+        TOKENS.labels(event.model, "input").inc(event.input_tokens)
+        TOKENS.labels(event.model, "output").inc(event.output_tokens)
+        CACHED_TOKENS.labels(event.model, "read").inc(event.cache_read_tokens)
+        CACHED_TOKENS.labels(event.model, "written").inc(event.cache_write_tokens)
+        if event.cost_known:
+            COST_USD.labels(event.model).inc(event.cost_usd)
+        else:
+            UNPRICED_CALLS.labels(event.model).inc()

@@ -1,0 +1,93 @@
+"""`docs/metrics.md` lists every metric, and every metric that a rule, a dashboard or an answer names is defined."""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client import REGISTRY, CollectorRegistry
+
+import everturn.telemetry.metrics  # noqa: F401 - registers them
+from everturn.telemetry.metric_page import QUESTIONS, MetricLine, list_metrics, render_metric_page
+from exec_supervisor.broker.metrics import BrokerMetrics
+from ingress.admission.metrics import IngressMetrics
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGE = REPOSITORY / "docs" / "metrics.md"
+RULES = REPOSITORY / "deploy" / "prometheus" / "everturn.rules.yml"
+DASHBOARD = REPOSITORY / "deploy" / "grafana" / "everturn.json"
+SERIES = re.compile(r"\b((?:everturn|ingress)_[a-z_]+)(?:\{([^}]*)\})?")
+BY = re.compile(r"\bby \(([^)]*)\)")
+
+
+def load_groups() -> list[tuple[str, list[MetricLine]]]:
+    brokers = CollectorRegistry()
+    BrokerMetrics(brokers)
+    return [
+        ("Shared: worker at METRICS_PORT, ingress at /metrics; each counts what it does", list_metrics(REGISTRY)),
+        ("Ingress, at /metrics", list_metrics(IngressMetrics().registry)),
+        ("Broker, at BROKER_METRICS", list_metrics(brokers)),
+    ]
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, MetricLine]:
+    lines = chain.from_iterable(lines for _, lines in load_groups())
+    return {series: line for line in lines for series in line.series}
+
+
+def load_queries() -> Iterator[str]:
+    yield from (query for question in QUESTIONS for _, query in question.answers)
+    for group in yaml.safe_load(RULES.read_text())["groups"]:
+        yield from (rule["expr"] for rule in group["rules"])
+    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+        yield from (target["expr"] for target in panel["targets"])
+
+
+def test_the_page_lists_every_metric() -> None:
+    text = render_metric_page(load_groups())
+    if os.environ.get("UPDATE_GOLDEN") == "1":
+        PAGE.write_text(text)
+
+    assert PAGE.read_text() == text, "rewrite it with UPDATE_GOLDEN=1 make test TESTS=tests/architecture"
+
+
+@pytest.mark.parametrize("query", list(load_queries()))
+def test_a_query_names_metrics_and_labels_that_there_are(query: str, known: dict[str, MetricLine]) -> None:
+    named = SERIES.findall(query)
+    labels = {"le", "job", "part"}
+    for series, selected in named:
+        assert series in known, f"{series} is no metric"
+        labels.update(known[series].labels)
+        assert {part.partition("=")[0] for part in selected.split(",") if part} <= set(known[series].labels)
+
+    assert named or query == "sum by (job) (up)"
+    assert {label.strip() for group in BY.findall(query) for label in group.split(",")} <= labels
+    assert query.count("(") == query.count(")")
+
+
+def test_every_alert_says_what_to_do() -> None:
+    rules = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+    assert len({rule["alert"] for rule in rules}) == len(rules) > 5
+    for rule in rules:
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert rule["annotations"]["summary"] and rule["annotations"]["action"]
+
+
+def test_names_and_units_follow_prometheus() -> None:
+    for line in chain.from_iterable(lines for _, lines in load_groups()):
+        assert line.name.endswith("_total") is (line.kind == "counter"), line.name
+        assert line.kind != "histogram" or line.name.endswith("_seconds"), line.name
+        assert line.meaning.endswith("."), line.name
+        assert not {"id", "conversation_id", "turn_id", "user", "tenant"} & set(line.labels), line.name
+
+
+def test_counters_do_not_share_a_name() -> None:
+    names = [line.name for _, lines in load_groups() for line in lines]
+
+    assert len(set(names)) == len(names)

@@ -1,0 +1,63 @@
+"""The queue's gauges are looked up for who reads them, rarely, and say nothing when nothing is known."""
+
+from collections.abc import Mapping
+
+from everturn.errors import Unavailable
+from everturn.model.identity import Lane
+from everturn.ports.limits.queue import LaneDepth
+from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.limits.queue import MemoryQueue
+from everturn.testing.turns.platform import MemoryPlatform
+from ingress.admission.metrics import IngressMetrics
+from ingress.health.queue_watch import KEEP_S, QueueWatch
+
+
+class Lanes(MemoryQueue):
+    def __init__(self) -> None:
+        super().__init__(MemoryPlatform())
+        self.looks = 0
+        self.is_away = False
+
+    async def load_lanes(self) -> Mapping[Lane, LaneDepth]:
+        self.looks += 1
+        if self.is_away:
+            raise Unavailable
+        return {Lane.PAID: LaneDepth(3, 12.5)}
+
+
+def read(metrics: IngressMetrics, lane: str) -> tuple[float | None, float | None]:
+    names = ("everturn_queued_turns", "everturn_queued_turns_oldest_seconds")
+    waiting, oldest = (metrics.registry.get_sample_value(name, {"lane": lane}) for name in names)
+    return waiting, oldest
+
+
+async def test_lanes_are_told_also_where_nothing_waits() -> None:
+    metrics, queue = IngressMetrics(), Lanes()
+
+    await QueueWatch(queue, metrics, monotonic=FixedClock().monotonic).look()
+
+    assert (read(metrics, "paid"), read(metrics, "anonymous")) == ((3, 12.5), (0, 0))
+
+
+async def test_the_queue_is_not_counted_for_every_reader() -> None:
+    queue, clock = Lanes(), FixedClock()
+    watch = QueueWatch(queue, IngressMetrics(), monotonic=clock.monotonic)
+
+    for _ in range(10):
+        await watch.look()
+    clock.advance(KEEP_S + 1)
+    await watch.look()
+
+    assert queue.looks == 2
+
+
+async def test_a_database_that_is_away_leaves_no_old_number() -> None:
+    metrics, queue, clock = IngressMetrics(), Lanes(), FixedClock()
+    watch = QueueWatch(queue, metrics, monotonic=clock.monotonic)
+    await watch.look()
+    queue.is_away = True
+    clock.advance(KEEP_S + 1)
+
+    await watch.look()
+
+    assert read(metrics, "paid") == (None, None)
