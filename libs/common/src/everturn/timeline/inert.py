@@ -55,6 +55,8 @@ _TO_UNMARK = re.compile(rf"{_LINE_START}\| (?=(?>(?:\| )*){_OURS})", re.IGNORECA
 
 def make_inert(text: str) -> str:
     """The text with every line that looks like our markup marked; all other text is as it was."""
+    if "[" not in text and "<" not in text:
+        return text  # our markup has one of them, and to look at every line of a long text takes long
     return _TO_MARK.sub(MARK, text)
 
 
