@@ -8,6 +8,7 @@ import pytest_asyncio
 from faults.chaos import Chaos
 from faults.links import open_links
 from parts.forks import ForkingSpawn
+from parts.homes import copy_home
 from stages.stage import Stage
 
 from everturn_client.backoff import Timings
@@ -33,7 +34,7 @@ async def chaos(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
     A module may say in `EXTRA_ENV` what its services are told besides.
     """
-    home = tmp_path_factory.mktemp("chaos")
+    home = copy_home(tmp_path_factory.mktemp("chaos"))
     env = {**ENVIRONMENT, **getattr(request.module, "EXTRA_ENV", {})}
     async with (
         open_links(ingresses=2, workers=2) as links,

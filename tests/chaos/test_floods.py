@@ -15,6 +15,7 @@ import httpx2
 import pytest
 import pytest_asyncio
 from parts.forks import ForkingSpawn
+from parts.homes import copy_home
 from parts.waiting import wait_until
 from redis import Redis
 from stages.stage import Stage
@@ -52,7 +53,7 @@ async def light(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     """Few turns may wait, and of one tenant only half of them. Without proxies: they would slow down with the flood."""
     script = Path(__file__).with_name("scripts.toml")
     env = {"EVERTURN_MODEL": f"scripted:{script}", "QUEUE_MAX": str(2 * ROOM), "TENANT_QUEUED_MAX": str(ROOM)}
-    home = tmp_path_factory.mktemp("flood")
+    home = copy_home(tmp_path_factory.mktemp("flood"))
     async with Platform(home, ingresses=2, workers=2, env=env, durable=False, spawn=ForkingSpawn()) as platform:
         stage = Stage(platform)
         yield stage

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from parts.forks import ForkingSpawn
+from parts.homes import copy_home
 from stages.stage import Stage
 
 from everturn_local.supervision.platform import Platform
@@ -21,7 +22,7 @@ async def poisoned(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[St
     """Every worker dies in the first tool that it runs, also one that was started again."""
     script = Path(__file__).with_name("scripts.toml")
     env = {"EVERTURN_MODEL": f"scripted:{script}", "LEASE_S": "2", "FAILPOINT": "turn.in_tool:1:kill"}
-    home = tmp_path_factory.mktemp("poison")
+    home = copy_home(tmp_path_factory.mktemp("poison"))
     async with Platform(home, ingresses=1, workers=2, env=env, durable=False, spawn=ForkingSpawn()) as platform:
         stage = Stage(platform)
         yield stage

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from parts.forks import ForkingSpawn
+from parts.homes import copy_home
 from stages.stage import Stage
 
 from everturn_local.supervision.platform import Platform
@@ -18,7 +19,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     """One Postgres, one Redis server, two ingresses and two workers with the scripted model and short leases."""
     script = Path(__file__).with_name("scripts.toml")
     env = {"EVERTURN_MODEL": f"scripted:{script}", "LEASE_S": LEASE_S}
-    home = tmp_path_factory.mktemp("platform")
+    home = copy_home(tmp_path_factory.mktemp("platform"))
     async with Platform(home, ingresses=2, workers=2, env=env, durable=False, spawn=ForkingSpawn()) as platform:
         opened = Stage(platform)
         yield opened
@@ -27,7 +28,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def offline_stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
-    """The platform as `make run` starts it, with two ingresses and the offline model; nothing is forked."""
+    """The platform as `make run` starts it, with two ingresses and the offline model: nothing is forked or copied."""
     home = tmp_path_factory.mktemp("offline")
     env = {"EVERTURN_MODEL": "offline", "OFFLINE_DELAY_MS": "1"}
     async with Platform(home, ingresses=2, workers=2, env=env, durable=False) as platform:

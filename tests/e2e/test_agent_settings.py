@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from parts.forks import ForkingSpawn
+from parts.homes import copy_home
 
 from everturn_local.supervision.platform import Platform
 
@@ -39,7 +40,7 @@ def script(when: str, *replies: str, then: str = "stop") -> str:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def configured(tmp_path_factory: pytest.TempPathFactory, make_stage: Any) -> AsyncIterator[Any]:
     """A platform whose operator has a configuration file."""
-    home, files = tmp_path_factory.mktemp("platform"), tmp_path_factory.mktemp("files")
+    home, files = copy_home(tmp_path_factory.mktemp("platform")), tmp_path_factory.mktemp("files")
     decisions, titles, config = files / "decisions.toml", files / "titles.toml", files / "everturn.toml"
     decisions.write_text(
         script(

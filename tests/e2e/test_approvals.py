@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from parts.forks import ForkingSpawn
+from parts.homes import copy_home
 from parts.sockets import SocketClient
 
 from everturn_client.errors import ProblemError
@@ -23,7 +24,7 @@ WORKER = "worker-1"
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def asking(tmp_path_factory: pytest.TempPathFactory, make_stage: Any) -> AsyncIterator[tuple[Any, Any, Path]]:
     """A stage, its platform, and the file in which each sent mail is one line."""
-    home, files = tmp_path_factory.mktemp("platform"), tmp_path_factory.mktemp("files")
+    home, files = copy_home(tmp_path_factory.mktemp("platform")), tmp_path_factory.mktemp("files")
     script, tools, config, sent = (files / name for name in ("script.toml", "mail.py", "everturn.toml", "sent.txt"))
     call = {"action": "call_tool", "notes": "", "tool_call": {"tool_id": "mail.send", "params": {"to": "ann"}}}
     done = {"action": "complete", "notes": "", "final_answer": "That is settled."}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from parts.forks import ForkingSpawn
+from parts.homes import copy_home
 from parts.s3 import BUCKET, KEYS, run_rclone
 
 from everturn_local.supervision.platform import Platform
@@ -23,7 +24,7 @@ async def test_files_go_into_the_bucket_and_come_back(
     with run_rclone(tmp_path / "bucket") as s3:
         env = {"OBJECTS_URL": s3.url("files"), "EVERTURN_MODEL": f"scripted:{script}", "FILES_REDIRECT": redirect}
         async with Platform(
-            tmp_path / "home", workers=1, env={**env, **KEYS}, durable=False, spawn=ForkingSpawn()
+            copy_home(tmp_path / "home"), workers=1, env={**env, **KEYS}, durable=False, spawn=ForkingSpawn()
         ) as platform:
             stage = make_stage(platform)
             client = stage.clients[0]

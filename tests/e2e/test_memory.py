@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 from parts.forks import ForkingSpawn
+from parts.homes import copy_home
 
 from everturn_client.client import EverturnClient
 from everturn_local.supervision.platform import Platform
@@ -21,7 +22,7 @@ SCRIPT = Path(__file__).with_name("memory_script.toml")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def platform(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Platform]:
-    home = tmp_path_factory.mktemp("memory")
+    home = copy_home(tmp_path_factory.mktemp("memory"))
     env = {"EVERTURN_MODEL": f"scripted:{SCRIPT}", "LEASE_S": "2"}
     async with Platform(home, ingresses=1, workers=1, env=env, durable=False, spawn=ForkingSpawn()) as platform:
         yield platform

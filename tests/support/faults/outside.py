@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from clamd_server import ClamdServer
 from parts.forks import ForkingSpawn
+from parts.homes import copy_home
 from parts.provider import Answer, Received, WireProvider, build_openai_events, run_provider
 from parts.s3 import KEYS, S3Server, run_rclone
 from stages.stage import Stage
@@ -58,7 +59,9 @@ async def open_outside(folder: Path, fallback: Path) -> AsyncGenerator[Outside]:
             "LEASE_S": "3",
             **KEYS,
         }
-        platform = Platform(folder / "home", ingresses=2, workers=1, env=env, durable=False, spawn=ForkingSpawn())
+        platform = Platform(
+            copy_home(folder / "home"), ingresses=2, workers=1, env=env, durable=False, spawn=ForkingSpawn()
+        )
         stage = Stage(await stack.enter_async_context(platform))
         stack.push_async_callback(stage.quit)
         yield Outside(stage, provider, clamd, s3, to_model, to_clamd, to_s3)

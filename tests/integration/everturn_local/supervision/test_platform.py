@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from parts.homes import copy_home
 
 from everturn_local.home import Home, HomeInUseError
 from everturn_local.processes import Child, try_record
@@ -33,7 +34,7 @@ def told() -> list[str]:
 @pytest.fixture
 async def platform(home: Home, make_spec: SpecMaker, told: list[str]) -> AsyncIterator[Platform]:
     specs = [make_spec("ingress-1", POLITE), make_spec("worker-1", POLITE)]
-    platform = Platform(home.root, durable=False, report=told.append, specs=lambda *_: specs)
+    platform = Platform(copy_home(home.root), durable=False, report=told.append, specs=lambda *_: specs)
     await platform.start()
     yield platform
     await platform.stop()
