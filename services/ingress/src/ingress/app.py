@@ -79,6 +79,8 @@ from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
 from ingress.stream.recheck import Recheck
 from ingress.stream.rows import StreamRows
+from ingress.web import endpoints as web
+from ingress.web.bundle import Bundle
 
 TITLE = "Everturn ingress"
 SCHEMA_REF = "#/components/schemas/{model}"
@@ -122,6 +124,7 @@ class Parts:
     buckets: TokenBuckets
     rooms: WaitingRooms
     queue: Queue
+    web: Bundle | None
 
 
 def build_app(parts: Parts) -> FastAPI:
@@ -155,6 +158,7 @@ def build_routes() -> FastAPI:
         by_rn.router,
         health.router,
         docs.router,
+        web.router,
     ):
         app.include_router(router)
     app.openapi = _OpenApi(app, app.openapi).build
@@ -198,6 +202,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.sockets = _build_sockets(app, parts)
     app.state.presences = parts.presences
     app.state.queue_watch = QueueWatch(parts.queue, parts.metrics, monotonic=parts.clock.monotonic)
+    app.state.web = parts.web
     app.state.parts = {
         "postgres": Part(parts.check_database),
         "redis": Part(partial(parts.wires.doorbells.check, limit_s=CHECK_TIMEOUT_S)),

@@ -31,6 +31,7 @@ from ingress.auth.tickets import Tickets
 from ingress.auth.tokens import KeySource, StaticKey, TokenVerifier
 from ingress.chat.service import Wires
 from ingress.settings import IngressSettings, load_operator_url, read_origins
+from ingress.web.bundle import load_bundle
 
 DRIVERS = {
     "scans": "everturn.postgres.files.scans:PostgresScans",
@@ -98,6 +99,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             buckets=wire.token_buckets,
             rooms=wire.waiting_rooms,
             queue=load_driver("queue")(database),
+            web=load_bundle(settings.web_dist) if settings.web_dist else None,
         )
 
 

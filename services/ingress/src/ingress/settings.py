@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
@@ -178,6 +179,11 @@ class IngressSettings(LimitSettings):
         default=20, ge=1, le=100, validation_alias="MESSAGE_MAX_FILES", description="Files of one message."
     )
 
+    web_dist: Path | None = Field(
+        default=None,
+        validation_alias="WEB_DIST",
+        description="Folder of the built web client, clients/web/dist; without it there is no page.",
+    )
     files_redirect: bool = Field(
         default=False,
         validation_alias="FILES_REDIRECT",

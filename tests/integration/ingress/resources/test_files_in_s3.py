@@ -191,12 +191,14 @@ async def test_where_it_is_set_so_clients_are_sent_to_the_bucket(
         etag = head.headers["etag"]
         known = await http.get(url, headers={"If-None-Match": etag})
         foreign = await http.get(url, headers={"X-Dev-User": "bob"})
+        page = await http.get(url, headers={"Sec-Fetch-Mode": "cors", "Sec-Fetch-Site": "same-origin"})
     async with httpx2.AsyncClient(timeout=20) as anybody:
         fetched = await anybody.get(sent.headers["location"])
         part = await anybody.get(sent.headers["location"], headers={"Range": "bytes=0-3"})
         bent = await anybody.get(sent.headers["location"].replace("attachment", "inline"))
 
     assert (sent.status_code, sent.headers["cache-control"]) == (307, "no-store")
+    assert (page.status_code, page.content) == (200, SMALL), "a page may ask its own origin only"
     assert "X-Amz-Expires=60" in sent.headers["location"]
     assert not any(key in sent.headers["location"] for key in (KEYS["AWS_SECRET_ACCESS_KEY"],))
     assert fetched.content == SMALL

@@ -5,7 +5,7 @@ from html import escape
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse
 
 router = APIRouter(include_in_schema=False)
 _METHODS = ("get", "post", "put", "patch", "delete")
@@ -14,12 +14,6 @@ _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
     "code{background:#f3f3f3;padding:.1em .3em}h3{margin-top:2rem}.m{font-weight:bold;text-transform:uppercase}"
 )
-
-
-@router.get("/")
-async def get_start() -> RedirectResponse:
-    """The address that the start prints leads to the documentation."""
-    return RedirectResponse("/docs")
 
 
 @router.get("/docs")

@@ -64,7 +64,9 @@ async def get_file(
     headers, piece = _read_request(request, artifact, download=download is not None)
     if piece is None:
         return Response(status_code=304, headers=headers)
-    if url := await files.try_redirect(artifact, download=download is not None):
+    # What a page fetches stays on this origin: its policy forbids others, and few buckets answer pages.
+    is_pages = request.headers.get("sec-fetch-mode") == "cors"
+    if not is_pages and (url := await files.try_redirect(artifact, download=download is not None)):
         return Response(status_code=307, headers={"Location": url, "Cache-Control": "no-store"})
     status = 206 if "Content-Range" in headers else 200
     with slots.until_handed_over(me):
