@@ -1,8 +1,11 @@
 """Frames of clients: what is read, and what is no packet."""
 
+from typing import Any
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from socketio.packet import BINARY_EVENT, Packet
 
 from ingress.sockets.framing import BadCall, BadFrame, BadJoin, Call, Join, Leave, Pong, parse_packet
 
@@ -49,6 +52,7 @@ def test_packets_of_clients_are_read(frame: str, packet: object) -> None:
         '42/other,["m"]',
         '421-["m"]',
         '45["m"]',
+        '450-1["m"]',
         '45999999999999-["m"]',
         "40/" + "n" * 200 + ",",
     ],
@@ -76,7 +80,6 @@ def test_everything_else_is_refused(frame: str) -> None:
         '427 ["m"',
         "42" + "[" * 10_000,
         '451-["m"]',
-        '450-["m",{"_placeholder":true,"num":0}]',
         '451-["m",{"_placeholder":true,"num":1}]',
         '451-["m",{"_placeholder":true,"num":-1}]',
         '451-["m",{"_placeholder":true,"num":"0"}]',
@@ -107,3 +110,32 @@ def test_no_text_does_anything_but_be_read_or_refused(frame: str) -> None:
         return
 
     assert isinstance(packet, Pong | Leave | Join | Call | BadJoin | BadCall)
+
+
+def _event(files: int) -> str:
+    places = ",".join(f'{{"_placeholder":true,"num":{number}}}' for number in range(files))
+    return f'["m",{{"f":[{places}]}}]'
+
+
+@given(
+    st.sampled_from(["42", "45"]),
+    st.sampled_from(["", "0-", "1-", "3-", "03-"]),
+    st.sampled_from(["", "/,", "/?a,", "/other,"]),
+    st.from_regex(r"[0-9]{0,17}", fullmatch=True),
+    st.integers(0, 3).map(_event),
+)
+def test_the_library_reads_a_call_as_it_was_judged(kind: str, files: str, namespace: str, ack: str, data: str) -> None:
+    frame = kind + files + namespace + ack + data
+    try:
+        call = parse_packet(frame)
+    except BadFrame:
+        return
+    assume(isinstance(call, Call))
+    assert isinstance(call, Call)
+
+    packet: Any = Packet(encoded_packet=frame[1:])
+
+    waits = packet.packet_type == BINARY_EVENT
+    assert (packet.data[0], packet.id, packet.attachment_count) == (call.name, call.ack, call.attachments)
+    assert packet.namespace in {"/", None}
+    assert waits == bool(call.attachments)

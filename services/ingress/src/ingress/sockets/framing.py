@@ -142,6 +142,9 @@ def _parse_call(head: re.Match[str], rest: str, *, binary: bool) -> Call | BadCa
     attachments = int(head["files"] or 0)
     if (head["files"] is not None) != binary:
         raise BadFrame("only a binary event counts attachments")
+    if binary and not attachments:
+        # The library would take the next frames for the attachments it waits for.
+        raise BadFrame("a binary event has attachments")
     ack = int(head["id"]) if head["id"] is not None else None
     if ack is not None and ack > MAX_ACK_ID:
         raise BadFrame("its number is too large")
