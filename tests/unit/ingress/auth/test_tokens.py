@@ -144,6 +144,15 @@ def test_a_scope_claim_that_cannot_be_read_allows_nothing() -> None:
     assert claims.projects == frozenset()
 
 
+@pytest.mark.parametrize("claim", ["exp", "iat"])
+@pytest.mark.parametrize("time", [10**400, -(10**400), 1e300, -1e300])
+def test_a_time_that_is_none_is_refused(claim: str, time: float) -> None:
+    with pytest.raises(ProblemError) as refused:
+        read_claims(payload() | {claim: time})
+
+    assert refused.value.status_code == 401
+
+
 def test_a_key_of_no_known_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="PEM"):
         StaticKey.from_pem("no key")

@@ -16,6 +16,8 @@ from ingress.errors import unauthorized
 
 LEEWAY_S = 60
 MAX_TOKEN_CHARS = 8192
+MAX_TIME_S = 2**53
+"""No time of a token is later; JSON numbers may have more digits than a float can hold."""
 _FAMILIES = {"HS": "oct", "RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
@@ -108,9 +110,11 @@ def read_claims(payload: dict[str, Any]) -> Claims:
     subject, expires = payload.get("sub"), payload.get("exp")
     if not isinstance(subject, str) or not is_user_name(subject):
         raise unauthorized("The token's subject can't name a user.")
-    if not isinstance(expires, int | float):
+    if not isinstance(expires, int | float) or abs(expires) > MAX_TIME_S:
         raise unauthorized("The token does not expire.")
     issued = payload.get("iat")
+    if isinstance(issued, int | float) and abs(issued) > MAX_TIME_S:
+        raise unauthorized("The token's time of issue is no time.")
     return Claims(
         user_id=subject,
         roles=_read_roles(payload.get("roles")),
