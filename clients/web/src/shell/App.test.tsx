@@ -1,10 +1,41 @@
 import { render, screen } from "@testing-library/react";
-import { expect, test } from "vitest";
+import userEvent from "@testing-library/user-event";
+import { beforeEach, expect, test, vi } from "vitest";
 
 import { App } from "./App";
 
-test("the page says whose it is", () => {
+/** A server that knows one key and one conversation. */
+const answer = (_: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
+  const isKnown = new Headers(init?.headers).get("authorization") === "Bearer evk_good";
+  const problem = { type: "urn:everturn:problem:unauthorized", title: "Unauthorized", status: 401, detail: "No credential." };
+  const item = { conversation_id: "conv_1", title: "Sales", state: "waiting", archived: false, created_at: "", last_activity_at: "2026-03-01T10:00:00Z" };
+  const body = isKnown ? { items: [item], next_cursor: null } : problem;
+  return Promise.resolve(new Response(JSON.stringify(body), { status: isKnown ? 200 : 401, headers: { "content-type": "application/json" } }));
+};
+
+beforeEach(() => {
+  sessionStorage.clear();
+  vi.stubGlobal("fetch", answer);
+});
+
+test("a server that wants a credential is given the one that is pasted", async () => {
   render(<App />);
 
-  expect(screen.getByRole("heading", { level: 1 })).toHaveTextContent("Everturn");
+  await userEvent.click(await screen.findByLabelText("Token or API key"));
+  await userEvent.paste("evk_good");
+  await userEvent.click(screen.getByRole("button", { name: "Sign in" }));
+
+  expect(await screen.findByRole("heading", { level: 1 })).toHaveTextContent("What would you like to work on?");
+  expect(screen.getByRole("button", { name: "Sign out" })).toBeVisible();
+  expect(sessionStorage.getItem("everturn.credential.default/default")).toBe("evk_good");
+});
+
+test("signing out forgets the credential and asks for one", async () => {
+  sessionStorage.setItem("everturn.credential.default/default", "evk_good");
+  render(<App />);
+
+  await userEvent.click(await screen.findByRole("button", { name: "Sign out" }));
+
+  expect(await screen.findByLabelText("Token or API key")).toBeVisible();
+  expect(sessionStorage.getItem("everturn.credential.default/default")).toBeNull();
 });

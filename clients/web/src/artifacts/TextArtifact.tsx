@@ -1,0 +1,53 @@
+/** A text as what it is: Markdown, a table, a page in a closed frame, code. */
+import { Suspense, lazy, useState } from "react";
+import type { JSX } from "react";
+
+import { languageOf } from "../files/kinds";
+import type { FileKind } from "../files/kinds";
+import { CodeBlock } from "../markdown/CodeBlock";
+import { Markdown } from "../markdown/Markdown";
+import { Button } from "../ui/Button";
+import styles from "./artifacts.module.css";
+import { HtmlFrame } from "./HtmlFrame";
+
+const TableArtifact = lazy(() => import("./table/TableArtifact"));
+
+interface TextArtifactProps {
+  text: string;
+  kind: FileKind;
+  filename: string;
+  isGrowing: boolean;
+}
+
+export function TextArtifact({ text, kind, filename, isGrowing }: TextArtifactProps): JSX.Element {
+  const [isSource, setSource] = useState(false);
+  const hasView = kind === "markdown" || kind === "html" || kind === "table";
+  return (
+    <>
+      {hasView && (
+        <div className={styles.views} role="group" aria-label="View">
+          <Button aria-pressed={!isSource} onClick={() => { setSource(false); }}>Shown</Button>
+          <Button aria-pressed={isSource} onClick={() => { setSource(true); }}>Source</Button>
+        </div>
+      )}
+      {hasView && !isSource ? <View text={text} kind={kind} isGrowing={isGrowing} /> : <CodeBlock code={text} language={sourceLanguage(kind, filename)} />}
+    </>
+  );
+}
+
+function View({ text, kind, isGrowing }: { text: string; kind: FileKind; isGrowing: boolean }): JSX.Element {
+  switch (kind) {
+    case "html":
+      // A page that is half written would run and be thrown away with each word.
+      return isGrowing ? <p className={styles.notice} aria-busy>The page is shown when it is whole.</p> : <HtmlFrame html={text} />;
+    case "table":
+      return <Suspense fallback={<p className={styles.notice} aria-busy>Reading the table…</p>}><TableArtifact text={text} /></Suspense>;
+    default:
+      return <Markdown text={text} isGrowing={isGrowing} />;
+  }
+}
+
+function sourceLanguage(kind: FileKind, filename: string): string {
+  const byKind: Partial<Record<FileKind, string>> = { markdown: "markdown", html: "xml", json: "json" };
+  return byKind[kind] ?? languageOf(filename);
+}

@@ -1,0 +1,100 @@
+/** Where the person writes: Enter sends, Shift and Enter break the line, Escape stops what runs. */
+import { useCallback, useEffect, useRef, useState } from "react";
+import type { ClipboardEvent, JSX, KeyboardEvent } from "react";
+
+import type { Accepted } from "../api";
+import { AttachmentTray } from "./AttachmentTray";
+import { ComposerButtons } from "./ComposerButtons";
+import styles from "./composer.module.css";
+import { DropZone } from "./DropZone";
+import { loadDraft, saveDraft } from "./drafts";
+import { useAttachments } from "./useAttachments";
+import { useSending } from "./useSending";
+import type { Draft } from "./useSending";
+
+interface ComposerProps {
+  /** `new` begins a conversation. */
+  conversationId: string;
+  /** Whether a turn goes on; what is sent then goes into it. */
+  isBusy: boolean;
+  isStopping: boolean;
+  onAccepted: (accepted: Accepted, draft: Draft) => void;
+  onStop: () => void;
+}
+
+export function Composer({ conversationId, isBusy, isStopping, onAccepted, onStop }: ComposerProps): JSX.Element {
+  const [text, setText] = useState(() => loadDraft(sessionStorage, conversationId));
+  const attachments = useAttachments();
+  const sending = useSending(conversationId, onAccepted);
+  const field = useRef<HTMLTextAreaElement>(null);
+  const canSend = (text.trim() !== "" || attachments.items.length > 0) && !sending.isSending;
+  useEffect(() => { saveDraft(sessionStorage, conversationId, text); }, [conversationId, text]);
+  useEffect(() => { field.current?.focus({ preventScroll: true }); }, []);
+  const { refuse } = attachments;
+  useEffect(() => { refuse(sending.problem); }, [sending.problem, refuse]);
+
+  const submit = async (kind?: "followup" | "steer"): Promise<void> => {
+    if (!canSend) return;
+    const files = attachments.items.map((item) => item.file);
+    if (await sending.send({ text, files, ...(kind === undefined ? {} : { kind }) })) {
+      setText("");
+      // The page may go on to the new conversation before this is drawn.
+      saveDraft(sessionStorage, conversationId, "");
+      attachments.clear();
+    }
+    field.current?.focus({ preventScroll: true });
+  };
+  const { add } = attachments;
+  const { forgetProblem } = sending;
+  const attach = useCallback((files: readonly File[]) => {
+    forgetProblem();
+    add(files);
+    field.current?.focus({ preventScroll: true });
+  }, [add, forgetProblem]);
+  const problem = sending.problem === "" ? attachments.problem : sending.problem;
+  return (
+    <form className={styles.composer} aria-label="Message" onSubmit={(event) => { event.preventDefault(); void submit(isBusy ? "followup" : undefined); }}>
+      <DropZone onDrop={attach} />
+      {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
+      <div className={styles.box}>
+        <AttachmentTray items={attachments.items} isSending={sending.isSending} progress={sending.progress} onRemove={attachments.remove} />
+        <textarea
+          ref={field}
+          className={styles.field}
+          aria-label="Your message"
+          placeholder={isBusy ? "Add something to what is going on…" : "Ask anything…"}
+          rows={1}
+          value={text}
+          readOnly={sending.isSending}
+          onChange={(event) => { setText(event.target.value); }}
+          onKeyDown={(event) => { submitByEnter(event, () => submit(isBusy ? "followup" : undefined)); }}
+          onPaste={(event) => { attachPasted(event, attach); }}
+        />
+        <ComposerButtons
+          canSend={canSend}
+          isBusy={isBusy}
+          isStopping={isStopping}
+          isSending={sending.isSending}
+          onAttach={attach}
+          onSteer={() => submit("steer")}
+          onStop={onStop}
+          onAbort={sending.abort}
+        />
+      </div>
+    </form>
+  );
+}
+
+function submitByEnter(event: KeyboardEvent, submit: () => Promise<void>): void {
+  // While a word is being composed, Enter takes the suggestion.
+  if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+  event.preventDefault();
+  void submit();
+}
+
+function attachPasted(event: ClipboardEvent, attach: (files: readonly File[]) => void): void {
+  const files = [...event.clipboardData.files];
+  if (files.length === 0) return;
+  event.preventDefault();
+  attach(files);
+}

@@ -1,0 +1,38 @@
+// @vitest-environment node
+import { expect, test } from "vitest";
+
+import { MAX_FILES, addFiles, markRefused, namePasted, sumBytes } from "./attachments";
+
+const file = (name: string, text = "x"): File => new File([text], name, { type: "text/csv", lastModified: 1 });
+let count = 0;
+const makeId = (): string => `id_${(count += 1)}`;
+
+test("a file that is chosen twice is attached once", () => {
+  const first = addFiles([], [file("a.csv")], makeId);
+
+  expect(addFiles(first.attachments, [file("a.csv"), file("b.csv")], makeId).attachments.map(({ file: { name } }) => name)).toEqual(["a.csv", "b.csv"]);
+});
+
+test("what is more than a message takes is left out and named", () => {
+  const many = Array.from({ length: MAX_FILES + 1 }, (_, at) => file(`${at}.csv`));
+  const { attachments, problem } = addFiles([], many, makeId);
+
+  expect(attachments).toHaveLength(MAX_FILES);
+  expect(problem).toContain("20.csv");
+});
+
+test("a refusal stands at the file that it names", () => {
+  const { attachments } = addFiles([], [file("a.csv"), file("virus.csv")], makeId);
+  const marked = markRefused(attachments, "The file 'virus.csv' is refused: it is infected.");
+
+  expect(marked.map(({ refusal }) => refusal !== "")).toEqual([false, true]);
+});
+
+test("pasted pictures get names of their own, other files keep theirs", () => {
+  expect(namePasted(file("image.png"), 2).name).toBe("pasted-2.png");
+  expect(namePasted(file("report.pdf"), 2).name).toBe("report.pdf");
+});
+
+test("the size of a message is that of all its files", () => {
+  expect(sumBytes(addFiles([], [file("a", "12"), file("b", "345")], makeId).attachments)).toBe(5);
+});

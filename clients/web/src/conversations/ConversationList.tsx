@@ -1,0 +1,68 @@
+/** The list of conversations with its search. Only the rows in view are in the page. */
+import { Search } from "lucide-react";
+import { useState } from "react";
+import type { JSX } from "react";
+import { Virtuoso } from "react-virtuoso";
+
+import { Button } from "../ui/Button";
+import { useNow } from "../ui/useNow";
+import { sayError } from "../ui/wording";
+import { ConversationRow } from "./ConversationRow";
+import styles from "./conversations.module.css";
+import { useConversationList } from "./useConversationList";
+import { useDelayed } from "./useDelayed";
+
+interface ConversationListProps {
+  selected: string | null;
+  onSelect: (conversationId: string | null) => void;
+  onChanged: () => void;
+}
+
+const TYPING_MS = 250;
+const MAX_SEARCH_CHARS = 200;
+
+export function ConversationList({ selected, onSelect, onChanged }: ConversationListProps): JSX.Element {
+  const [typed, setTyped] = useState("");
+  const [isArchived, setArchived] = useState(false);
+  const search = useDelayed(typed.trim(), TYPING_MS);
+  const { conversations, isLoading, error, hasMore, loadMore } = useConversationList(search, isArchived);
+  const now = useNow();
+  return (
+    <nav className={styles.list} aria-label="Conversations">
+      <label className={styles.search}>
+        <Search aria-hidden />
+        <span className="visually-hidden">Search conversations</span>
+        <input type="search" placeholder="Search by title" value={typed} maxLength={MAX_SEARCH_CHARS} onChange={(event) => { setTyped(event.target.value); }} />
+      </label>
+      <div className={styles.filters} role="group" aria-label="Which conversations">
+        <Button look="quiet" aria-pressed={!isArchived} onClick={() => { setArchived(false); }}>Current</Button>
+        <Button look="quiet" aria-pressed={isArchived} onClick={() => { setArchived(true); }}>Archived</Button>
+      </div>
+      {error !== null && <p role="alert" className={styles.problem}>{sayError(error)}</p>}
+      {!isLoading && error === null && conversations.length === 0 && <p className={styles.empty}>{sayEmpty(search, isArchived)}</p>}
+      <Virtuoso
+        className={styles.rows}
+        data={conversations}
+        tabIndex={-1}
+        computeItemKey={(_, conversation) => conversation.conversation_id}
+        endReached={loadMore}
+        increaseViewportBy={200}
+        itemContent={(_, conversation) => (
+          <ConversationRow
+            conversation={conversation}
+            isSelected={conversation.conversation_id === selected}
+            now={now}
+            onSelect={onSelect}
+            onChanged={onChanged}
+          />
+        )}
+      />
+      {hasMore && <p className="visually-hidden">There are more further down.</p>}
+    </nav>
+  );
+}
+
+function sayEmpty(search: string, isArchived: boolean): string {
+  if (search !== "") return "No title contains this.";
+  return isArchived ? "Nothing is archived." : "No conversations yet.";
+}

@@ -1,0 +1,55 @@
+/** One conversation in the list: its title, what goes on in it, and a menu of what can be done. */
+import { memo, useState } from "react";
+import type { JSX, MouseEvent } from "react";
+
+import type { ConversationView } from "../api";
+import { useSession } from "../session/context";
+import { writeRoute } from "../shell/route";
+import { sayAgo } from "../ui/wording";
+import { DeleteDialog } from "./DeleteDialog";
+import styles from "./conversations.module.css";
+import { nameOf, sayState } from "./pages";
+import { RenameDialog } from "./RenameDialog";
+import { RowMenu } from "./RowMenu";
+
+interface ConversationRowProps {
+  conversation: ConversationView;
+  isSelected: boolean;
+  now: number;
+  onSelect: (conversationId: string | null) => void;
+  onChanged: () => void;
+}
+
+export const ConversationRow = memo(function ConversationRow(props: ConversationRowProps): JSX.Element {
+  const { conversation, isSelected, now, onSelect, onChanged } = props;
+  const { scope } = useSession();
+  const [asked, setAsked] = useState<"rename" | "delete" | null>(null);
+  const id = conversation.conversation_id;
+  const close = (): void => { setAsked(null); };
+  const select = (event: MouseEvent): void => {
+    // The link itself opens another tab.
+    if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+    event.preventDefault();
+    onSelect(id);
+  };
+  return (
+    <div className={isSelected ? styles.selected : styles.row}>
+      <a className={styles.link} href={writeRoute({ scope, conversationId: id })} aria-current={isSelected ? "page" : undefined} onClick={select}>
+        <span className={styles.title}>{nameOf(conversation)}</span>
+        <State conversation={conversation} now={now} />
+      </a>
+      <RowMenu conversation={conversation} onAsk={setAsked} onChanged={onChanged} onFork={onSelect} />
+      {asked === "rename" && <RenameDialog conversation={conversation} onClose={close} onChanged={onChanged} />}
+      {asked === "delete" && (
+        <DeleteDialog conversation={conversation} onClose={close} onDeleted={() => { onChanged(); if (isSelected) onSelect(null); }} />
+      )}
+    </div>
+  );
+});
+
+function State({ conversation, now }: { conversation: ConversationView; now: number }): JSX.Element {
+  const { state, last_activity_at: at } = conversation;
+  const said = sayState(state);
+  if (said !== "") return <span className={`${styles.line ?? ""} ${styles[state] ?? ""}`}>{said}</span>;
+  return <time className={styles.line} dateTime={at}>{sayAgo(Date.parse(at), now)}</time>;
+}

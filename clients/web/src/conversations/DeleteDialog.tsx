@@ -1,0 +1,44 @@
+/** Asks before a conversation is erased. */
+import { useState } from "react";
+import type { JSX } from "react";
+
+import type { ConversationView } from "../api";
+import { useBackend } from "../session/context";
+import { Button } from "../ui/Button";
+import { Modal, ModalActions } from "../ui/Modal";
+import { sayError } from "../ui/wording";
+import styles from "./conversations.module.css";
+import { nameOf } from "./pages";
+
+interface DeleteDialogProps {
+  conversation: ConversationView;
+  onClose: () => void;
+  onDeleted: () => void;
+}
+
+export function DeleteDialog({ conversation, onClose, onDeleted }: DeleteDialogProps): JSX.Element {
+  const backend = useBackend();
+  const [isBusy, setBusy] = useState(false);
+  const [problem, setProblem] = useState("");
+  const erase = async (): Promise<void> => {
+    setBusy(true);
+    try {
+      await backend.deleteConversation(conversation.conversation_id);
+      onClose();
+      onDeleted();
+    } catch (error) {
+      setBusy(false);
+      setProblem(sayError(error));
+    }
+  };
+  return (
+    <Modal heading="Delete the conversation?" role="alertdialog" onClose={onClose}>
+      <p>“{nameOf(conversation)}” is erased with all its turns and files. This can’t be undone.</p>
+      {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
+      <ModalActions>
+        <Button onClick={onClose}>Keep it</Button>
+        <Button look="danger" disabled={isBusy} onClick={erase}>Delete</Button>
+      </ModalActions>
+    </Modal>
+  );
+}

@@ -1,0 +1,48 @@
+/** Gives a conversation another title. */
+import { useState } from "react";
+import type { JSX } from "react";
+
+import type { ConversationView } from "../api";
+import { useBackend } from "../session/context";
+import { Button } from "../ui/Button";
+import { Modal, ModalActions } from "../ui/Modal";
+import { sayError } from "../ui/wording";
+import styles from "./conversations.module.css";
+
+const MAX_TITLE_CHARS = 200;
+
+interface RenameDialogProps {
+  conversation: ConversationView;
+  onClose: () => void;
+  onChanged: () => void;
+}
+
+export function RenameDialog({ conversation, onClose, onChanged }: RenameDialogProps): JSX.Element {
+  const backend = useBackend();
+  const [title, setTitle] = useState(conversation.title);
+  const [problem, setProblem] = useState("");
+  const save = async (): Promise<void> => {
+    try {
+      await backend.patchConversation(conversation.conversation_id, { title: title.trim() });
+      onChanged();
+      onClose();
+    } catch (error) {
+      setProblem(sayError(error));
+    }
+  };
+  return (
+    <Modal heading="Rename the conversation" onClose={onClose}>
+      <form className={styles.dialog} onSubmit={(event) => { event.preventDefault(); void save(); }}>
+        <label>
+          <span>Title</span>
+          <input value={title} maxLength={MAX_TITLE_CHARS} onChange={(event) => { setTitle(event.target.value); }} />
+        </label>
+        {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
+        <ModalActions>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button look="primary" type="submit" disabled={title.trim() === ""}>Rename</Button>
+        </ModalActions>
+      </form>
+    </Modal>
+  );
+}

@@ -1,0 +1,26 @@
+/** Pages of conversations as one list, and how a conversation is called in it. */
+import type { ConversationList, ConversationView } from "../api";
+
+/** A conversation that moved between two pages while they were read is there once, as it was read last. */
+export function joinPages(pages: readonly ConversationList[]): readonly ConversationView[] {
+  const byId = new Map<string, ConversationView>();
+  for (const conversation of pages.flatMap((page) => page.items)) byId.set(conversation.conversation_id, conversation);
+  return [...byId.values()];
+}
+
+export function nameOf(conversation: Pick<ConversationView, "title">): string {
+  return conversation.title.trim() === "" ? "Untitled" : conversation.title;
+}
+
+const STATES: Readonly<Record<ConversationView["state"], string>> = {
+  idle: "",
+  queued: "waiting to start",
+  running: "working",
+  waiting: "waits for you",
+  error: "failed",
+};
+
+/** What is going on in a conversation; empty when nothing is. */
+export function sayState(state: ConversationView["state"]): string {
+  return STATES[state];
+}

@@ -1,0 +1,51 @@
+/** The person's conversations, page by page, as they stand now. */
+import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
+import { useCallback, useEffect, useMemo } from "react";
+
+import type { ConversationList, ConversationView } from "../api";
+import { useBackend } from "../session/context";
+import { hearTabs, tellTabs } from "../session/tabs";
+import { joinPages } from "./pages";
+
+export interface Listed {
+  conversations: readonly ConversationView[];
+  isLoading: boolean;
+  error: Error | null;
+  hasMore: boolean;
+  loadMore: () => void;
+}
+
+const KEY = "conversations";
+const PAGE_ROWS = 50;
+/** Nothing tells of other conversations' states, so they are asked for while somebody looks. */
+const REFRESH_MS = 15_000;
+/** A person who is far down the list reads it; it is not read again behind their back. */
+const REFRESHED_PAGES = 3;
+
+export function useConversationList(search: string, isArchived: boolean): Listed {
+  const backend = useBackend();
+  const { data, error, isPending, hasNextPage, isFetchingNextPage, fetchNextPage } = useInfiniteQuery({
+    queryKey: [KEY, search, isArchived],
+    queryFn: ({ pageParam, signal }) => backend.listConversations({ search, isArchived, limit: PAGE_ROWS, cursor: pageParam }, signal),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page: ConversationList) => page.next_cursor,
+    refetchInterval: (query) => ((query.state.data?.pages.length ?? 1) > REFRESHED_PAGES ? false : REFRESH_MS),
+    placeholderData: (before) => before,
+  });
+  const conversations = useMemo(() => joinPages(data?.pages ?? []), [data]);
+  const loadMore = useCallback(() => {
+    if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
+  }, [hasNextPage, isFetchingNextPage, fetchNextPage]);
+  return { conversations, isLoading: isPending, error, hasMore: hasNextPage, loadMore };
+}
+
+/** Says that conversations changed: here, and in the other tabs. */
+export function useRefreshConversations(): () => void {
+  const queries = useQueryClient();
+  const refresh = useCallback(() => { void queries.invalidateQueries({ queryKey: [KEY] }); }, [queries]);
+  useEffect(() => hearTabs((news) => { if (news.kind === "conversations") refresh(); }), [refresh]);
+  return useCallback(() => {
+    refresh();
+    tellTabs({ kind: "conversations" });
+  }, [refresh]);
+}

@@ -1,0 +1,54 @@
+/** A file with its name and size; it opens beside the conversation, and can be downloaded. */
+import { Download, FileText, Image, Table } from "lucide-react";
+import { useState } from "react";
+import type { JSX } from "react";
+
+import type { FileView } from "../api";
+import { useArtifacts } from "../artifacts/context";
+import { useBackend } from "../session/context";
+import { IconButton } from "../ui/Button";
+import { saveBlob } from "../ui/saving";
+import { sayBytes, sayError } from "../ui/wording";
+import styles from "./files.module.css";
+import { kindOf } from "./kinds";
+
+const ICONS = { image: Image, table: Table } as const;
+
+export function FileCard({ file }: { file: FileView }): JSX.Element {
+  const { open } = useArtifacts();
+  const kind = kindOf(file.mime, file.filename);
+  const Icon = kind === "image" || kind === "table" ? ICONS[kind] : FileText;
+  return (
+    <div className={styles.card}>
+      <button type="button" className={styles.open} aria-label={`Open ${file.filename}`} onClick={() => { open({ kind: "file", file }); }}>
+        <Icon aria-hidden />
+        <span className={styles.name}>{file.filename}</span>
+        <span className={styles.size}>{sayBytes(file.size)}</span>
+      </button>
+      <DownloadButton file={file} />
+    </div>
+  );
+}
+
+export function DownloadButton({ file }: { file: FileView }): JSX.Element {
+  const backend = useBackend();
+  const [problem, setProblem] = useState("");
+  const [isBusy, setBusy] = useState(false);
+  const download = async (): Promise<void> => {
+    setBusy(true);
+    setProblem("");
+    try {
+      saveBlob(await backend.loadFile(file), file.filename);
+    } catch (error) {
+      setProblem(sayError(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <>
+      <IconButton label={`Download ${file.filename}`} icon={<Download aria-hidden />} disabled={isBusy} onClick={download} />
+      {problem !== "" && <span role="alert" className={styles.missing}>{problem}</span>}
+    </>
+  );
+}

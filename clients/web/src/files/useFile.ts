@@ -1,0 +1,43 @@
+/** The content of a file, fetched with the person's credential and kept for a while. */
+import { useQuery } from "@tanstack/react-query";
+import type { QueryCache } from "@tanstack/react-query";
+
+import type { FileView } from "../api";
+import { useBackend } from "../session/context";
+
+export interface Loaded<Value> {
+  value: Value | undefined;
+  error: Error | null;
+}
+
+const ADDRESS = "file-address";
+
+export function useFileText(file: FileView): Loaded<string> {
+  const backend = useBackend();
+  const { data, error } = useQuery({
+    queryKey: ["file-text", file.artifact_id],
+    queryFn: async ({ signal }) => (await backend.loadFile(file, signal)).text(),
+    staleTime: Infinity,
+  });
+  return { value: data, error };
+}
+
+/** An address of the content in this page. Its type is the one that we know, not the one that an answer tells. */
+export function useFileAddress(file: FileView): Loaded<string> {
+  const backend = useBackend();
+  const { data, error } = useQuery({
+    queryKey: [ADDRESS, file.artifact_id],
+    queryFn: async ({ signal }) => URL.createObjectURL(new Blob([await backend.loadFile(file, signal)], { type: file.mime })),
+    staleTime: Infinity,
+  });
+  return { value: data, error };
+}
+
+/** Lets go of the content when its address is forgotten. */
+export function releaseForgotten(cache: QueryCache): void {
+  cache.subscribe(({ type, query }) => {
+    const [kind] = query.queryKey as readonly unknown[];
+    const address: unknown = query.state.data;
+    if (type === "removed" && kind === ADDRESS && typeof address === "string") URL.revokeObjectURL(address);
+  });
+}

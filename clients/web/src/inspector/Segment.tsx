@@ -1,0 +1,37 @@
+/** One part of a request: where it comes from, how large it is, and on demand its text. */
+import type { JSX } from "react";
+
+import type { ContextSegment } from "../api";
+import { Disclosure } from "../ui/Disclosure";
+import { sayCount } from "../ui/wording";
+import { CACHE_WORDS, nameSegment } from "./cache";
+import styles from "./inspector.module.css";
+
+export function Segment({ segment }: { segment: ContextSegment }): JSX.Element {
+  const name = nameSegment(segment);
+  const cache = CACHE_WORDS[segment.cache].name;
+  return (
+    <Disclosure
+      label={`Part ${segment.index + 1}: ${name}, ${sayCount(segment.tokens, "token")}, ${cache}`}
+      summary={
+        <>
+          <span className={`${styles.dot ?? ""} ${styles[segment.cache] ?? ""}`} aria-hidden />
+          <span className={styles.name}>{name}</span>
+          {segment.cache_point && <span className={styles.point}>cache point</span>}
+          <span className={styles.tokens}>{segment.tokens.toLocaleString("en")}</span>
+        </>
+      }
+    >
+      {() => (
+        <div className={styles.segment}>
+          <p className={styles.soft}>{cache}. {sayCount(segment.chars, "character")}{segment.form === undefined ? "" : `, in the form “${segment.form}”`}.</p>
+          {segment.text === undefined ? (
+            <p className={styles.soft}>The text is not shown: {segment.note ?? "it is not kept"}.</p>
+          ) : (
+            <pre className={styles.text}>{segment.text}</pre>
+          )}
+        </div>
+      )}
+    </Disclosure>
+  );
+}

@@ -1,0 +1,64 @@
+// @vitest-environment node
+import { expect, test } from "vitest";
+
+import { splitBlocks } from "./blocks";
+
+test("paragraphs that a blank line parts are blocks of their own", () => {
+  expect(splitBlocks("one\nstill one\n\ntwo\n")).toEqual(["one\nstill one\n\n", "two\n"]);
+});
+
+test("the blocks of a text without definitions are the whole text", () => {
+  const text = "# Title\nwords\n\n- a\n\n- b\n  more\n\n```py\nx = 1\n\ny = 2\n```\nafter\n\n| a |\n| - |\n| 1 |";
+
+  expect(splitBlocks(text).join("")).toBe(text);
+});
+
+test("a blank line inside a fence parts nothing", () => {
+  const text = "```py\na\n\nb\n```\n";
+
+  expect(splitBlocks(text)).toEqual([text]);
+});
+
+test("a fence that is still open is one block to the end", () => {
+  expect(splitBlocks("words\n\n```\na\n\nb\n\n# no heading")).toHaveLength(2);
+});
+
+test("a longer fence is not closed by a shorter one", () => {
+  expect(splitBlocks("````\n```\n\nx\n````\n\nafter")).toEqual(["````\n```\n\nx\n````\n\n", "after"]);
+});
+
+test("a list with blank lines between its items stays one list", () => {
+  expect(splitBlocks("1. a\n\n2. b\n\n   more of b\n\n3. c\n\nafter")).toEqual(["1. a\n\n2. b\n\n   more of b\n\n3. c\n\n", "after"]);
+});
+
+test("a list that is very long is cut between two items", () => {
+  const text = Array.from({ length: 2000 }, (_, at) => `${at + 1}. item number ${at + 1}\n`).join("");
+  const blocks = splitBlocks(text);
+
+  expect(blocks.length).toBeGreaterThan(2);
+  expect(Math.max(...blocks.map((block) => block.length))).toBeLessThan(9_000);
+  expect(blocks.every((block) => /^\d+\. /.test(block))).toBe(true);
+});
+
+test("a heading begins a block without a blank line before it", () => {
+  expect(splitBlocks("words\n## Next\nmore")).toEqual(["words\n", "## Next\nmore"]);
+});
+
+test("text that grows changes its last block only", () => {
+  const text = "# A\n\nfirst\n\n- a\n- b\n\n```js\nlet x;\n```\n\nlast words";
+  for (let end = 1; end < text.length; end += 1) {
+    const before = splitBlocks(text.slice(0, end));
+    const after = splitBlocks(text.slice(0, end + 1));
+    expect(after.slice(0, before.length - 1)).toEqual(before.slice(0, -1));
+  }
+});
+
+test("a definition at the end serves the links of earlier blocks", () => {
+  const [first] = splitBlocks("see [this][1]\n\nwords\n\n[1]: https://example.org\n");
+
+  expect(first).toContain("[1]: https://example.org");
+});
+
+test("a text with footnotes is not split, because they are numbered through", () => {
+  expect(splitBlocks("a[^1]\n\nb\n\n[^1]: note")).toHaveLength(1);
+});

@@ -1,0 +1,40 @@
+/** Parsed Markdown is kept, so that a block that scrolls out and back is not parsed again. Raw HTML stays text. */
+import type { ReactElement } from "react";
+import ReactMarkdown from "react-markdown";
+import remarkGfm from "remark-gfm";
+
+import { ELEMENTS } from "./elements";
+
+const MAX_KEPT_CHARS = 4_000_000;
+const PLUGINS = [remarkGfm];
+const kept = new Map<string, ReactElement>();
+let keptChars = 0;
+
+/** The elements of a block that will not change any more. */
+export function parseKept(block: string): ReactElement {
+  const known = kept.get(block);
+  if (known !== undefined) {
+    // The map's order is that of last use.
+    kept.delete(block);
+    kept.set(block, known);
+    return known;
+  }
+  const parsed = parse(block);
+  kept.set(block, parsed);
+  keptChars += block.length;
+  forgetOldest();
+  return parsed;
+}
+
+/** The elements of a block that still grows. Addresses are judged by the elements that would use them. */
+export function parse(block: string): ReactElement {
+  return ReactMarkdown({ children: block, remarkPlugins: PLUGINS, components: ELEMENTS, urlTransform: (address) => address });
+}
+
+function forgetOldest(): void {
+  for (const block of kept.keys()) {
+    if (keptChars <= MAX_KEPT_CHARS) return;
+    kept.delete(block);
+    keptChars -= block.length;
+  }
+}

@@ -1,0 +1,35 @@
+// @vitest-environment node
+import { expect, test } from "vitest";
+
+import type { FileView } from "../api";
+import { NO_REFERENCES, buildReferences, findFile } from "./references";
+
+const file = (artifact_id: string, filename: string): FileView => ({
+  artifact_id,
+  filename,
+  ref: "fi:x",
+  rn: "ef:x",
+  mime: "image/png",
+  size: 1,
+  visibility: "external",
+  url: `/files/default/default/${artifact_id}`,
+  verdict: "clean",
+});
+
+test("a file is found by its id and by its name, the last one of that name", () => {
+  const references = buildReferences([], [file("a", "chart.png"), file("b", "chart.png")]);
+
+  expect(findFile(references, { artifactId: "a" })?.artifact_id).toBe("a");
+  expect(findFile(references, { name: "chart.png" })?.artifact_id).toBe("b");
+  expect(findFile(references, { name: "other.png" })).toBeUndefined();
+});
+
+test("a citation is found however its address is written", () => {
+  const { citations } = buildReferences([{ sid: 3, title: "T", url: "https://example.org/a b", source_type: "web" }], []);
+
+  expect(citations.get("https://example.org/a b")?.sid).toBe(3);
+});
+
+test("a turn without files and sources has the same references as any other such turn", () => {
+  expect(buildReferences([], [])).toBe(NO_REFERENCES);
+});

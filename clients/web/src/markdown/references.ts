@@ -1,0 +1,26 @@
+/** What a text may point to besides the web: the files of its turn, and the sources that it cites. */
+import { createContext } from "react";
+
+import type { CitationView, FileView } from "../api";
+import { normalizeAddress } from "./addresses";
+
+export interface References {
+  /** By address, in its normal form. */
+  readonly citations: ReadonlyMap<string, CitationView>;
+  readonly files: readonly FileView[];
+}
+
+export const NO_REFERENCES: References = { citations: new Map(), files: [] };
+export const ReferencesContext = createContext<References>(NO_REFERENCES);
+
+export function buildReferences(citations: readonly CitationView[], files: readonly FileView[]): References {
+  if (citations.length === 0 && files.length === 0) return NO_REFERENCES;
+  return { citations: new Map(citations.map((cited) => [normalizeAddress(cited.url), cited])), files };
+}
+
+/** The file with this id or name; the last one made where a name stands for several. */
+export function findFile(references: References, wanted: { artifactId: string } | { name: string }): FileView | undefined {
+  return references.files.findLast((file) =>
+    "artifactId" in wanted ? file.artifact_id === wanted.artifactId : file.filename === wanted.name,
+  );
+}

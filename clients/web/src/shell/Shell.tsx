@@ -1,0 +1,98 @@
+/** The list of conversations beside the one that is open; where there is little room, as a drawer over it. */
+import { LogOut, Menu, PanelLeftClose, SquarePen } from "lucide-react";
+import { useCallback, useRef, useState } from "react";
+import type { JSX } from "react";
+
+import { ConversationList } from "../conversations/ConversationList";
+import { useRefreshConversations } from "../conversations/useConversationList";
+import { useSession } from "../session/context";
+import { ConversationScreen } from "../thread/ConversationScreen";
+import { NewConversation } from "../thread/NewConversation";
+import type { Pending } from "../thread/pending";
+import { Button, IconButton } from "../ui/Button";
+import styles from "./shell.module.css";
+import { ThemeSwitch } from "./ThemeSwitch";
+import { useDrawer } from "./useDrawer";
+
+interface ShellProps {
+  conversationId: string | null;
+  onSelect: (conversationId: string | null) => void;
+}
+
+interface Begun {
+  conversationId: string;
+  first: Pending | null;
+}
+
+export function Shell({ conversationId, onSelect }: ShellProps): JSX.Element {
+  const refresh = useRefreshConversations();
+  const [begun, setBegun] = useState<Begun | null>(null);
+  const main = useRef<HTMLElement>(null);
+  const panel = useRef<HTMLDivElement>(null);
+  const { isOpen, isInert, open, close } = useDrawer(panel, main);
+  const select = useCallback((id: string | null) => {
+    close();
+    onSelect(id);
+  }, [close, onSelect]);
+  const begin = useCallback((id: string, first: Pending | null) => {
+    setBegun({ conversationId: id, first });
+    onSelect(id);
+    refresh();
+  }, [onSelect, refresh]);
+  return (
+    <div className={styles.shell}>
+      <SkipLink to={main} />
+      <div ref={panel} className={isOpen ? styles.openDrawer : styles.drawer} inert={isInert}>
+        <Top onNew={() => { select(null); }} onClose={close} />
+        <ConversationList selected={conversationId} onSelect={select} onChanged={refresh} />
+        <Bottom />
+      </div>
+      {isOpen && <button type="button" className={styles.scrim} aria-label="Close the list" onClick={close} />}
+      <main ref={main} tabIndex={-1} className={styles.main} inert={isOpen}>
+        <div className={styles.toggle}>
+          <IconButton label="Show conversations" icon={<Menu aria-hidden />} aria-expanded={isOpen} onClick={open} />
+        </div>
+        {conversationId === null ? (
+          <NewConversation onBegun={begin} />
+        ) : (
+          <ConversationScreen
+            key={conversationId}
+            conversationId={conversationId}
+            first={begun?.conversationId === conversationId ? begun.first : null}
+            onFork={select}
+            onChanged={refresh}
+          />
+        )}
+      </main>
+    </div>
+  );
+}
+
+function SkipLink({ to }: { to: { current: HTMLElement | null } }): JSX.Element {
+  const skip = (): void => {
+    const field = to.current?.querySelector<HTMLElement>("textarea");
+    (field ?? to.current)?.focus();
+  };
+  return <button type="button" className={styles.skip} onClick={skip}>Skip to the message field</button>;
+}
+
+function Top({ onNew, onClose }: { onNew: () => void; onClose: () => void }): JSX.Element {
+  return (
+    <div className={styles.top}>
+      <span className={styles.brand}>Everturn</span>
+      <Button onClick={onNew}><SquarePen aria-hidden /> New chat</Button>
+      <span className={styles.closer}><IconButton label="Hide conversations" icon={<PanelLeftClose aria-hidden />} onClick={onClose} /></span>
+    </div>
+  );
+}
+
+function Bottom(): JSX.Element {
+  const { isSignedIn, scope, signOut } = useSession();
+  return (
+    <div className={styles.bottom}>
+      <span className={styles.scope}>{scope.tenant} / {scope.project}</span>
+      <ThemeSwitch />
+      {isSignedIn && <IconButton label="Sign out" icon={<LogOut aria-hidden />} onClick={signOut} />}
+    </div>
+  );
+}

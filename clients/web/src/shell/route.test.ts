@@ -1,0 +1,23 @@
+// @vitest-environment node
+import { expect, test } from "vitest";
+
+import { DEFAULT_SCOPE, readRoute, writeRoute } from "./route";
+
+const acme = { tenant: "acme", project: "über uns" };
+
+test.each([
+  { scope: DEFAULT_SCOPE, conversationId: null },
+  { scope: DEFAULT_SCOPE, conversationId: "conv_1" },
+  { scope: acme, conversationId: null },
+  { scope: acme, conversationId: "conv_1" },
+])("a place is read as it was written: %j", (route) => {
+  expect(readRoute(writeRoute(route))).toEqual(route);
+});
+
+test("a conversation of the default project has a short address", () => {
+  expect(writeRoute({ scope: DEFAULT_SCOPE, conversationId: "conv_1" })).toBe("#/conv_1");
+});
+
+test.each(["", "#", "#/", "#/%E0%A4%A"])("%j is the beginning", (fragment) => {
+  expect(readRoute(fragment)).toEqual({ scope: DEFAULT_SCOPE, conversationId: null });
+});

@@ -1,0 +1,44 @@
+/** The list as a drawer, on narrow pages: it takes the focus when it opens and gives it back when it closes. */
+import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from "react";
+import type { RefObject } from "react";
+
+interface Drawer {
+  isOpen: boolean;
+  /** Whether it is out of sight, and so out of reach. */
+  isInert: boolean;
+  open: () => void;
+  close: () => void;
+}
+
+const narrow = window.matchMedia("(max-width: 48rem)");
+
+export function useDrawer(panel: RefObject<HTMLElement | null>, main: RefObject<HTMLElement | null>): Drawer {
+  const isNarrow = useSyncExternalStore(subscribe, () => narrow.matches);
+  const [isWanted, setWanted] = useState(false);
+  const isOpen = isNarrow && isWanted;
+  const open = useCallback(() => { setWanted(true); }, []);
+  const close = useCallback(() => { setWanted(false); }, []);
+  const wasOpen = useRef(false);
+  useEffect(() => {
+    if (isOpen) panel.current?.querySelector<HTMLElement>("button")?.focus();
+    else if (wasOpen.current) main.current?.querySelector<HTMLElement>("button")?.focus();
+    wasOpen.current = isOpen;
+  }, [isOpen, panel, main]);
+  useEffect(() => {
+    if (!isOpen) return;
+    const onKey = (event: KeyboardEvent): void => {
+      if (event.key !== "Escape" || event.defaultPrevented) return;
+      event.preventDefault();
+      close();
+    };
+    // Before the conversation hears it, which would stop the turn.
+    window.addEventListener("keydown", onKey, { capture: true });
+    return () => { window.removeEventListener("keydown", onKey, { capture: true }); };
+  }, [isOpen, close]);
+  return { isOpen, isInert: isNarrow && !isOpen, open, close };
+}
+
+function subscribe(listener: () => void): () => void {
+  narrow.addEventListener("change", listener);
+  return () => { narrow.removeEventListener("change", listener); };
+}

@@ -1,0 +1,53 @@
+/** Values for tests: whole, and different only in what a test is about. */
+import type { FileView, SignalView, StepView, TextView, TurnView } from "../api";
+
+export function buildTurn(changes: Partial<TurnView> = {}): TurnView {
+  return {
+    turn_id: "turn_1",
+    ordinal: 1,
+    status: "completed",
+    text: "What is the total?",
+    attachments: [],
+    created_at: "2026-03-01T10:00:00Z",
+    texts: [],
+    steps: [],
+    plans: [],
+    files: [],
+    citations: [],
+    signals: [],
+    approvals: [],
+    feedback: [],
+    followups: [],
+    rounds: 1,
+    sealed_round: 1,
+    sources_used: [],
+    ...changes,
+  };
+}
+
+export function buildText(changes: Partial<TextView> = {}): TextView {
+  return { round: 1, channel: "answer", instance: 0, marker: "answer", format: "markdown", text: "The total is 12.", ...changes };
+}
+
+export function buildStep(changes: Partial<StepView> = {}): StepView {
+  return { step: "call_1", status: "completed", title: "analyse_table", round: 1, tool_id: "exec.run_code", duration_ms: 1234, ...changes };
+}
+
+export function buildSignal(changes: Partial<SignalView> = {}): SignalView {
+  return { signal_id: "sig_1", kind: "followup", state: "accepted", text: "Only the north.", attachments: [], ...changes };
+}
+
+export function buildFile(changes: Partial<FileView> = {}): FileView {
+  return {
+    artifact_id: "art_1",
+    ref: "fi:turn_1.outputs/chart.png",
+    rn: "ef:default",
+    filename: "chart.png",
+    mime: "image/png",
+    size: 12_345,
+    visibility: "external",
+    url: "/files/default/default/art_1",
+    verdict: "clean",
+    ...changes,
+  };
+}

@@ -1,0 +1,12 @@
+/** The title of the conversation. */
+import type { JSX } from "react";
+
+import styles from "./thread.module.css";
+
+export function ConversationHeader({ title }: { title: string }): JSX.Element {
+  return (
+    <header className={styles.header}>
+      <h1>{title === "" ? "New conversation" : title}</h1>
+    </header>
+  );
+}

@@ -1,0 +1,83 @@
+/** One conversation: its turns, how the connection stands, and where the person writes. */
+import { useCallback, useEffect, useMemo, useState } from "react";
+import type { JSX } from "react";
+
+import type { Accepted, TurnView } from "../api";
+import { Composer } from "../composer/Composer";
+import type { Draft } from "../composer/useSending";
+import { ToolProgressContext, TurnActionsContext } from "../turn/actions";
+import { isOpen } from "../turn/parts";
+import { QueuePlaceContext } from "../turn/queue";
+import { ConversationHeader } from "./ConversationHeader";
+import { stillPending } from "./pending";
+import type { Pending } from "./pending";
+import { SidePanel } from "./SidePanel";
+import { StatusLine } from "./StatusLine";
+import { Thread } from "./Thread";
+import styles from "./thread.module.css";
+import { useAnnouncedTurn } from "./useAnnouncedTurn";
+import { useConversation } from "./useConversation";
+import { useConversationActions } from "./useConversationActions";
+import { useStopping } from "./useStopping";
+
+const NO_TURNS: readonly TurnView[] = [];
+
+interface ConversationScreenProps {
+  conversationId: string;
+  /** A message that began the conversation and that the stream may not have told of yet. */
+  first: Pending | null;
+  onFork: (conversationId: string) => void;
+  onChanged: () => void;
+}
+
+export function ConversationScreen({ conversationId, first, onFork, onChanged }: ConversationScreenProps): JSX.Element {
+  const { live, olderProblem, loadOlder, refreshTurn } = useConversation(conversationId);
+  const turns = live.state?.turns ?? NO_TURNS;
+  const [accepted, setAccepted] = useState<readonly Pending[]>(first === null ? [] : [first]);
+  const [sentCount, setSentCount] = useState(0);
+  const last = turns.at(-1);
+  const openTurn = last !== undefined && isOpen(last) ? last : undefined;
+  const pending = useMemo(() => stillPending(accepted, turns), [accepted, turns]);
+  const conversation = live.state?.conversation;
+  const onAccepted = useCallback((answer: Accepted, draft: Draft) => {
+    setSentCount((before) => before + 1);
+    // What went into the running turn is shown there, with its receipt.
+    if (answer.signal_id !== undefined || answer.turn_id === undefined) return;
+    setAccepted((before) => [...before, buildPending(answer.turn_id ?? "", draft)]);
+  }, []);
+  const actions = useConversationActions({ conversationId, onFork, onAccepted, refreshTurn });
+  const stopping = useStopping(conversationId, openTurn);
+  useAnnouncedTurn(last);
+  const state = conversation?.state;
+  const title = conversation?.title;
+  useEffect(() => { onChanged(); }, [state, title, onChanged]);
+  useEffect(() => { document.title = title === undefined || title === "" ? "Everturn" : `${title} · Everturn`; }, [title]);
+  return (
+    <TurnActionsContext value={actions}>
+      <ToolProgressContext value={live.toolProgress}>
+        <QueuePlaceContext value={live.place ?? null}>
+          <SidePanel turns={turns} conversationId={conversationId}>
+            <div className={styles.screen}>
+              <ConversationHeader title={title ?? ""} />
+              {live.state === null ? <div className={styles.thread} aria-busy /> : (
+                <Thread {...{ turns, pending, olderProblem, loadOlder, sentCount }} hasOlder={live.state.next_cursor !== undefined} />
+              )}
+              <StatusLine live={live} problem={stopping.problem} />
+              <Composer
+                conversationId={conversationId}
+                isBusy={openTurn !== undefined || pending.length > 0}
+                isStopping={stopping.isStopping}
+                onAccepted={onAccepted}
+                onStop={stopping.stop}
+              />
+            </div>
+          </SidePanel>
+        </QueuePlaceContext>
+      </ToolProgressContext>
+    </TurnActionsContext>
+  );
+}
+
+export function buildPending(turnId: string, draft: Draft): Pending {
+  return { key: `pending.${turnId}`, turnId, text: draft.text, filenames: draft.files.map((file) => file.name) };
+}

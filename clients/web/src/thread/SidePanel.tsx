@@ -1,0 +1,52 @@
+/** The conversation with a place beside it for what was opened: a file, a text being written, what the model saw. */
+import { Suspense, lazy, useCallback, useMemo, useRef, useState } from "react";
+import type { JSX, ReactNode } from "react";
+
+import type { TurnView } from "../api";
+import { ArtifactsContext } from "../artifacts/context";
+import type { ArtifactTarget } from "../artifacts/context";
+import styles from "./thread.module.css";
+
+const ArtifactPanel = lazy(() => import("../artifacts/ArtifactPanel"));
+const InspectorPanel = lazy(() => import("../inspector/InspectorPanel"));
+
+interface SidePanelProps {
+  conversationId: string;
+  turns: readonly TurnView[];
+  children: ReactNode;
+}
+
+export function SidePanel({ conversationId, turns, children }: SidePanelProps): JSX.Element {
+  const [target, setTarget] = useState<ArtifactTarget | null>(null);
+  const opener = useRef<Element | null>(null);
+  const artifacts = useMemo(
+    () => ({
+      open: (wanted: ArtifactTarget): void => {
+        opener.current = document.activeElement;
+        setTarget(wanted);
+      },
+    }),
+    [],
+  );
+  const close = useCallback(() => {
+    setTarget(null);
+    // Focus goes back to where the panel was opened from.
+    if (opener.current instanceof HTMLElement) opener.current.focus({ preventScroll: true });
+  }, []);
+  return (
+    <ArtifactsContext value={artifacts}>
+      <div className={target === null ? styles.alone : styles.split}>
+        {children}
+        {target !== null && (
+          <Suspense fallback={<aside className={styles.panelWaiting} aria-busy />}>
+            {target.kind === "context" ? (
+              <InspectorPanel key={target.turnId} conversationId={conversationId} turnId={target.turnId} rounds={target.rounds} onClose={close} />
+            ) : (
+              <ArtifactPanel target={target} turns={turns} onClose={close} />
+            )}
+          </Suspense>
+        )}
+      </div>
+    </ArtifactsContext>
+  );
+}

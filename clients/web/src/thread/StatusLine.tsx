@@ -1,0 +1,27 @@
+/** One line above the field: how the connection stands, and that older parts are being summarized. */
+import { LoaderCircle, WifiOff } from "lucide-react";
+import type { JSX } from "react";
+
+import type { ConversationSnapshot } from "../api";
+import { describeConnection, sayCompaction } from "./status";
+import styles from "./thread.module.css";
+
+interface StatusLineProps {
+  live: ConversationSnapshot;
+  /** Something that the person wanted and that did not work. */
+  problem: string;
+}
+
+export function StatusLine({ live, problem }: StatusLineProps): JSX.Element {
+  const connection = describeConnection(live);
+  const compaction = live.compaction === undefined ? "" : sayCompaction(live.compaction);
+  return (
+    <div className={styles.status} role="status">
+      {connection !== "" && <p className={styles.warning}><WifiOff aria-hidden /> {connection}</p>}
+      {compaction !== "" && (
+        <p>{live.compaction?.status === "started" && <LoaderCircle className={styles.spinning} aria-hidden />} {compaction}</p>
+      )}
+      {problem !== "" && <p className={styles.warning}>{problem}</p>}
+    </div>
+  );
+}

@@ -1,0 +1,110 @@
+/** The turns of a conversation. Only those near the view are in the page; it follows the end while the person is there. */
+import { ArrowDown } from "lucide-react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import type { JSX, Ref } from "react";
+import { Virtuoso } from "react-virtuoso";
+import type { ScrollerProps, VirtuosoHandle } from "react-virtuoso";
+
+import type { TurnView } from "../api";
+import { PersonMessage } from "../turn/PersonMessage";
+import turnStyles from "../turn/turn.module.css";
+import { TurnRow } from "../turn/TurnRow";
+import { Button } from "../ui/Button";
+import type { Pending } from "./pending";
+import styles from "./thread.module.css";
+
+interface ThreadProps {
+  turns: readonly TurnView[];
+  /** Messages that were accepted and of which the stream has not told yet. */
+  pending: readonly Pending[];
+  hasOlder: boolean;
+  olderProblem: string;
+  loadOlder: () => void;
+  /** Grows by one whenever the person has sent something, who then wants to see it. */
+  sentCount: number;
+}
+
+type Row = { kind: "turn"; turn: TurnView } | { kind: "pending"; pending: Pending };
+
+/** Pixels that are drawn above and below the view. */
+const AROUND = { top: 600, bottom: 600 } as const;
+const NEAR_END_PX = 60;
+const COMPONENTS = { Scroller, Header, Footer };
+
+export function Thread({ turns, pending, hasOlder, olderProblem, loadOlder, sentCount }: ThreadProps): JSX.Element {
+  const list = useRef<VirtuosoHandle>(null);
+  const [isAtEnd, setAtEnd] = useState(true);
+  const rows = useMemo(() => buildRows(turns, pending), [turns, pending]);
+  const toEnd = useCallback(() => { list.current?.scrollToIndex({ index: "LAST", align: "end" }); }, []);
+  useEffect(() => {
+    if (sentCount > 0) toEnd();
+  }, [sentCount, toEnd]);
+  return (
+    <div className={styles.thread}>
+      <Virtuoso<Row, OlderState>
+        ref={list}
+        data={rows}
+        context={{ hasOlder, olderProblem, loadOlder }}
+        components={COMPONENTS}
+        // Ordinals have no holes, so what is put before the list moves nothing.
+        firstItemIndex={turns[0]?.ordinal ?? 1}
+        initialTopMostItemIndex={{ index: "LAST", align: "end" }}
+        computeItemKey={(_, row) => (row.kind === "turn" ? row.turn.turn_id : row.pending.key)}
+        itemContent={(_, row) => <RowView row={row} isLast={row === rows.at(-1)} />}
+        increaseViewportBy={AROUND}
+        atBottomThreshold={NEAR_END_PX}
+        atBottomStateChange={setAtEnd}
+        followOutput={(isThere) => (isThere ? "auto" : false)}
+        startReached={loadOlder}
+      />
+      {!isAtEnd && (
+        <Button className={styles.toEnd} onClick={toEnd}>
+          <ArrowDown aria-hidden /> Go to the latest
+        </Button>
+      )}
+    </div>
+  );
+}
+
+function RowView({ row, isLast }: { row: Row; isLast: boolean }): JSX.Element {
+  if (row.kind === "turn") return <TurnRow turn={row.turn} isLast={isLast} />;
+  return (
+    <article className={turnStyles.turn} aria-label="Your message" aria-busy>
+      <PersonMessage text={row.pending.text} files={[]} />
+      {row.pending.filenames.length > 0 && <p className={turnStyles.receipt}>{row.pending.filenames.join(", ")}</p>}
+      <p className={turnStyles.working}><span className={turnStyles.pulse} aria-hidden />Accepted, waiting to start…</p>
+    </article>
+  );
+}
+
+interface OlderState {
+  hasOlder: boolean;
+  olderProblem: string;
+  loadOlder: () => void;
+}
+
+function Header({ context }: { context?: OlderState | undefined }): JSX.Element {
+  if (context?.hasOlder !== true) return <div className={styles.edge} />;
+  if (context.olderProblem === "") return <p className={styles.older}>Reading older turns…</p>;
+  return (
+    <p className={styles.older} role="alert">
+      Older turns could not be read: {context.olderProblem} <Button onClick={context.loadOlder}>Try again</Button>
+    </p>
+  );
+}
+
+function Footer(): JSX.Element {
+  return <div className={styles.edge} />;
+}
+
+function Scroller({ ref, context: _, ...rest }: ScrollerProps & { ref?: Ref<HTMLDivElement> | undefined; context?: OlderState | undefined }): JSX.Element {
+  // Not a live region: what happens is announced in sentences.
+  return <div {...rest} ref={ref} role="region" aria-label="Messages" id="messages" />;
+}
+
+function buildRows(turns: readonly TurnView[], pending: readonly Pending[]): readonly Row[] {
+  return [
+    ...turns.map((turn): Row => ({ kind: "turn", turn })),
+    ...pending.map((each): Row => ({ kind: "pending", pending: each })),
+  ];
+}

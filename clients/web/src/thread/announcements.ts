@@ -1,0 +1,35 @@
+/** What a screen reader is told while a turn goes on: its landmarks, and not each word that arrives. */
+import type { TurnView } from "../api";
+import { isOpen, lastAnswer } from "../turn/parts";
+import { oneLine } from "../ui/wording";
+
+const MAX_ANSWER_CHARS = 600;
+
+/** What happened between two states of the last turn; empty when there is nothing to tell. */
+export function tellChange(before: TurnView | undefined, after: TurnView | undefined): string {
+  // What was there when the page opened is no news.
+  if (after === undefined || before === undefined) return "";
+  if (before.turn_id !== after.turn_id) return isOpen(after) ? "The turn begins." : "";
+  if (isOpen(before) && !isOpen(after)) return tellEnd(after);
+  const asked = after.approvals.find((approval) => approval.state === "pending");
+  if (asked !== undefined && !before.approvals.some((approval) => approval.approval_id === asked.approval_id)) {
+    return `May ${asked.tool_id} be called? The turn waits for your word.`;
+  }
+  return tellSteps(before, after);
+}
+
+function tellEnd(turn: TurnView): string {
+  if (turn.error !== undefined) return `The turn failed: ${turn.error.title}.`;
+  if (turn.outcome === "cancelled") return "The turn was cancelled.";
+  const answer = oneLine(lastAnswer(turn), MAX_ANSWER_CHARS);
+  return answer === "" ? "The turn ended." : `Answer: ${answer}`;
+}
+
+function tellSteps(before: TurnView, after: TurnView): string {
+  if (before.steps === after.steps) return "";
+  const statuses = new Map(before.steps.map((step) => [step.step, step.status]));
+  return after.steps
+    .filter((step) => statuses.get(step.step) !== step.status)
+    .map((step) => `${step.title} ${{ started: "runs", completed: "is done", error: "failed" }[step.status]}.`)
+    .join(" ");
+}

@@ -1,0 +1,16 @@
+/** Messages that the server has accepted and of which the stream has not told yet. */
+import type { TurnView } from "../api";
+
+export interface Pending {
+  readonly key: string;
+  readonly turnId: string;
+  readonly text: string;
+  readonly filenames: readonly string[];
+}
+
+/** Those that no turn shows yet. */
+export function stillPending(pending: readonly Pending[], turns: readonly TurnView[]): readonly Pending[] {
+  if (pending.length === 0) return pending;
+  const known = new Set(turns.map((turn) => turn.turn_id));
+  return pending.filter((each) => !known.has(each.turnId));
+}

@@ -1,0 +1,52 @@
+/** One conversation as it is shown: followed live, with older turns on demand. */
+import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+
+import { ConversationStream, ProblemError } from "../api";
+import type { ConversationSnapshot } from "../api";
+import { useBackend, useSession } from "../session/context";
+import { hearTabs } from "../session/tabs";
+import { sayError } from "../ui/wording";
+
+export interface Conversation {
+  live: ConversationSnapshot;
+  /** Why older turns could not be read; empty when they could. */
+  olderProblem: string;
+  loadOlder: () => void;
+  /** Read a turn anew that was judged; the stream does not tell of that. */
+  refreshTurn: (turnId: string) => Promise<void>;
+}
+
+export function useConversation(conversationId: string): Conversation {
+  const backend = useBackend();
+  const { expire } = useSession();
+  const stream = useMemo(() => new ConversationStream(backend, conversationId), [backend, conversationId]);
+  const live = useSyncExternalStore(stream.subscribe, stream.getSnapshot);
+  const isUnknown = live.connection === "refused" && live.problem instanceof ProblemError && live.problem.status === 401;
+  useEffect(() => {
+    if (isUnknown) expire();
+  }, [isUnknown, expire]);
+  const refreshTurn = useCallback(
+    async (turnId: string) => { stream.putTurn(await backend.getTurn(conversationId, turnId)); },
+    [backend, conversationId, stream],
+  );
+  useEffect(
+    () =>
+      hearTabs((news) => {
+        if (news.kind === "judged" && news.conversationId === conversationId) void refreshTurn(news.turnId);
+      }),
+    [conversationId, refreshTurn],
+  );
+  return { live, refreshTurn, ...useOlder(stream, live.state?.next_cursor !== undefined) };
+}
+
+function useOlder(stream: ConversationStream, hasOlder: boolean): { loadOlder: () => void; olderProblem: string } {
+  const [olderProblem, setProblem] = useState("");
+  const isWanted = useRef(false);
+  useEffect(() => { isWanted.current = hasOlder; }, [hasOlder]);
+  const loadOlder = useCallback(() => {
+    if (!isWanted.current) return;
+    setProblem("");
+    stream.loadOlder().catch((error: unknown) => { setProblem(sayError(error)); });
+  }, [stream]);
+  return { loadOlder, olderProblem };
+}

@@ -1,0 +1,43 @@
+/** Stopping the turn that goes on: first with what there is, and a second time at once. Escape does it too. */
+import { useCallback, useEffect, useState } from "react";
+
+import type { TurnView } from "../api";
+import { useBackend } from "../session/context";
+import { sayError } from "../ui/wording";
+
+interface Stopping {
+  isStopping: boolean;
+  problem: string;
+  stop: () => void;
+}
+
+export function useStopping(conversationId: string, openTurn: TurnView | undefined): Stopping {
+  const backend = useBackend();
+  const [asked, setAsked] = useState<string | null>(null);
+  const [problem, setProblem] = useState("");
+  const turnId = openTurn?.turn_id;
+  const isStopping = turnId !== undefined && asked === turnId;
+  const stop = useCallback(() => {
+    if (turnId === undefined) return;
+    setAsked(turnId);
+    setProblem("");
+    backend.sendSignal(conversationId, isStopping ? { kind: "cancel" } : { kind: "steer", text: "" }).catch((error: unknown) => {
+      setAsked(null);
+      setProblem(sayError(error));
+    });
+  }, [backend, conversationId, turnId, isStopping]);
+  useEffect(() => {
+    if (turnId === undefined || isStopping) return;
+    const onKey = (event: KeyboardEvent): void => {
+      if (event.key === "Escape" && !event.defaultPrevented && !isSomethingOpen()) stop();
+    };
+    window.addEventListener("keydown", onKey);
+    return () => { window.removeEventListener("keydown", onKey); };
+  }, [turnId, isStopping, stop]);
+  return { isStopping, problem, stop };
+}
+
+/** Escape closes what lies over the page first. */
+function isSomethingOpen(): boolean {
+  return document.querySelector("[role=dialog]:not([hidden]), [role=alertdialog]:not([hidden]), [role=menu]:not([hidden])") !== null;
+}

@@ -1,0 +1,71 @@
+/** One part of a turn, by its kind. */
+import { memo } from "react";
+import type { JSX } from "react";
+
+import type { TextView } from "../api";
+import { CodeBlock } from "../markdown/CodeBlock";
+import { Markdown } from "../markdown/Markdown";
+import type { Part } from "./parts";
+import { Receipt } from "./signals/Receipt";
+import styles from "./turn.module.css";
+import { ApprovalCard } from "./work/ApprovalCard";
+import { StepCard } from "./work/StepCard";
+import { Thinking } from "./work/Thinking";
+import { WrittenCard } from "./work/WrittenCard";
+
+interface PartViewProps {
+  part: Part;
+  turnId: string;
+}
+
+export const PartView = memo(
+  function PartView({ part, turnId }: PartViewProps): JSX.Element {
+    switch (part.kind) {
+      case "thinking":
+        return <Thinking text={part.text.text} isGrowing={part.isGrowing} />;
+      case "note":
+        return <div className={styles.note}><Words text={part.text} isGrowing={part.isGrowing} /></div>;
+      case "written":
+        return <WrittenCard text={part.text} turnId={turnId} isGrowing={part.isGrowing} />;
+      case "answer":
+        return <div className={styles.answer}><Words text={part.text} isGrowing={part.isGrowing} /></div>;
+      case "step":
+        return <StepCard step={part.step} />;
+      case "approval":
+        return <ApprovalCard approval={part.approval} />;
+      case "signal":
+        return <Receipt signal={part.signal} />;
+    }
+  },
+  (before, after) => before.turnId === after.turnId && isSame(before.part, after.part),
+);
+
+/** Parts are made anew with their turn; what they show is the same as long as it is the same thing. */
+function isSame(before: Part, after: Part): boolean {
+  if (before.key !== after.key) return false;
+  switch (before.kind) {
+    case "step":
+      return after.kind === "step" && before.step === after.step;
+    case "approval":
+      return after.kind === "approval" && before.approval === after.approval;
+    case "signal":
+      return after.kind === "signal" && before.signal === after.signal;
+    default:
+      return before.kind === after.kind && before.text === after.text && before.isGrowing === after.isGrowing;
+  }
+}
+
+function Words({ text, isGrowing }: { text: TextView; isGrowing: boolean }): JSX.Element {
+  switch (text.format) {
+    case "markdown":
+      return <Markdown text={text.text} isGrowing={isGrowing} />;
+    case "json":
+      return <CodeBlock code={text.text} language="json" />;
+    case "code":
+      return <CodeBlock code={text.text} />;
+    // HTML is shown in the frame beside the conversation only; here it stays text.
+    case "html":
+    case "text":
+      return <p className={styles.plain}>{text.text}</p>;
+  }
+}

@@ -1,0 +1,72 @@
+// @vitest-environment node
+import { expect, test } from "vitest";
+
+import type { TurnView } from "../api";
+import { buildSignal, buildStep, buildText, buildTurn } from "../testing/builders";
+import { buildParts, isChangeable, lastAnswer } from "./parts";
+
+const kinds = (turn: TurnView): string[] => buildParts(turn).map((part) => part.kind);
+const keys = (turn: TurnView): string[] => buildParts(turn).map((part) => part.key);
+const growing = (turn: TurnView): boolean[] => buildParts(turn).map((part) => "isGrowing" in part && part.isGrowing);
+
+test("a round shows what was thought, then what was done, then what was answered", () => {
+  const turn = buildTurn({
+    texts: [buildText(), buildText({ channel: "thinking" }), buildText({ channel: "notes" })],
+    steps: [buildStep()],
+  });
+
+  expect(kinds(turn)).toEqual(["thinking", "note", "step", "answer"]);
+});
+
+test("rounds come in their order, whatever order their things are in", () => {
+  const turn = buildTurn({ texts: [buildText({ round: 2 })], steps: [buildStep({ round: 2, step: "b" }), buildStep({ step: "a" })] });
+
+  expect(keys(turn)).toEqual(["step.a", "step.b", "2.answer.0"]);
+});
+
+test("what was said stands where it was taken up, and at the end as long as it waits", () => {
+  const applied = buildSignal({ signal_id: "a", state: "applied", round: 2 });
+  const turn = buildTurn({
+    steps: [buildStep(), buildStep({ round: 2, step: "later" })],
+    signals: [buildSignal({ signal_id: "b" }), applied],
+  });
+
+  expect(keys(turn)).toEqual(["step.call_1", "signal.a", "step.later", "signal.b"]);
+});
+
+test("a question that waits for an answer is the last before the answer", () => {
+  const asked = { approval_id: "ap", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", reason: "" };
+
+  expect(kinds(buildTurn({ steps: [buildStep()], approvals: [{ ...asked, state: "pending" }] }))).toEqual(["step", "approval"]);
+  expect(kinds(buildTurn({ steps: [buildStep()], approvals: [{ ...asked, state: "approved" }] }))).toEqual(["approval", "step"]);
+});
+
+test("answers to questions are told by the questions and not once more", () => {
+  expect(kinds(buildTurn({ signals: [buildSignal({ kind: "approve" }), buildSignal({ kind: "deny" })] }))).toEqual([]);
+});
+
+test("only the last text of a round that is not committed grows", () => {
+  const texts = [buildText({ channel: "thinking" }), buildText({ round: 2, channel: "thinking" }), buildText({ round: 2 })];
+
+  expect(growing(buildTurn({ status: "running", texts, sealed_round: 1 }))).toEqual([false, false, true]);
+  expect(growing(buildTurn({ status: "running", texts, sealed_round: 2 }))).toEqual([false, false, false]);
+  expect(growing(buildTurn({ texts, sealed_round: 1 }))).toEqual([false, false, false]);
+});
+
+test("an answer that was not streamed is shown all the same, once", () => {
+  expect(kinds(buildTurn({ answer: "Done." }))).toEqual(["answer"]);
+  expect(kinds(buildTurn({ answer: "Done.", texts: [buildText({ text: "Done." })] }))).toEqual(["answer"]);
+});
+
+test("the last answer is the one that the end tells, before it what streams", () => {
+  expect(lastAnswer(buildTurn({ texts: [buildText({ text: "a" }), buildText({ round: 2, text: "b" })] }))).toBe("b");
+  expect(lastAnswer(buildTurn({ texts: [buildText()], answer: "c" }))).toBe("c");
+  expect(lastAnswer(buildTurn())).toBe("");
+});
+
+test("words that were not taken up yet can be changed, a stop can't", () => {
+  expect(isChangeable(buildSignal())).toBe(true);
+  expect(isChangeable(buildSignal({ state: "applied" }))).toBe(false);
+  expect(isChangeable(buildSignal({ kind: "steer", text: " " }))).toBe(false);
+  expect(isChangeable(buildSignal({ kind: "cancel" }))).toBe(false);
+});

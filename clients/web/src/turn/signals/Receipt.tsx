@@ -1,0 +1,75 @@
+/** Something said while a turn ran, with how far it has come; until it is taken up it can be changed or taken back. */
+import { Pencil, Undo2 } from "lucide-react";
+import { useState } from "react";
+import type { JSX } from "react";
+
+import type { SignalView } from "../../api";
+import { FileCard } from "../../files/FileCard";
+import { Button, IconButton } from "../../ui/Button";
+import { sayError } from "../../ui/wording";
+import { useTurnActions } from "../actions";
+import { isChangeable } from "../parts";
+import { describeSignal, sayReceipt } from "./receipts";
+import styles from "../turn.module.css";
+
+export function Receipt({ signal }: { signal: SignalView }): JSX.Element {
+  const { retractSignal } = useTurnActions();
+  const [isEditing, setEditing] = useState(false);
+  const [problem, setProblem] = useState("");
+  const retract = (): void => {
+    setProblem("");
+    retractSignal(signal.signal_id).catch((error: unknown) => { setProblem(sayError(error)); });
+  };
+  const said = signal.text.trim();
+  if (isEditing && isChangeable(signal)) return <Editing signal={signal} onEnd={() => { setEditing(false); }} />;
+  return (
+    <div className={said === "" ? styles.event : styles.person} role="group" aria-label={describeSignal(signal)}>
+      {said !== "" && <p className={styles.said}>{said}</p>}
+      {signal.attachments.length > 0 && (
+        <ul className={styles.attached}>{signal.attachments.map((file) => <li key={file.artifact_id}><FileCard file={file} /></li>)}</ul>
+      )}
+      <div className={styles.receipt}>
+        <span>{sayReceipt(signal)}</span>
+        {isChangeable(signal) && (
+          <>
+            <IconButton label="Change what you said" icon={<Pencil aria-hidden />} onClick={() => { setEditing(true); }} />
+            <IconButton label="Take it back" icon={<Undo2 aria-hidden />} onClick={retract} />
+          </>
+        )}
+      </div>
+      {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
+    </div>
+  );
+}
+
+function Editing({ signal, onEnd }: { signal: SignalView; onEnd: () => void }): JSX.Element {
+  const { editSignal } = useTurnActions();
+  const [text, setText] = useState(signal.text);
+  const [problem, setProblem] = useState("");
+  const save = async (): Promise<void> => {
+    try {
+      await editSignal(signal.signal_id, text);
+      onEnd();
+    } catch (error) {
+      setProblem(sayError(error));
+    }
+  };
+  return (
+    <form className={styles.editing} onSubmit={(event) => { event.preventDefault(); void save(); }}>
+      <textarea
+        aria-label="What you said"
+        value={text}
+        rows={3}
+        // The person has just asked to write here.
+        // eslint-disable-next-line jsx-a11y/no-autofocus
+        autoFocus
+        onChange={(event) => { setText(event.target.value); }}
+      />
+      <div className={styles.receipt}>
+        <Button look="primary" type="submit" disabled={text.trim() === ""}>Save</Button>
+        <Button onClick={onEnd}>Leave it</Button>
+      </div>
+      {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
+    </form>
+  );
+}

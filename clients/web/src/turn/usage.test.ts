@@ -1,0 +1,15 @@
+// @vitest-environment node
+import { expect, test } from "vitest";
+
+import { buildTurn } from "../testing/builders";
+import { sayUsage } from "./usage";
+
+test("a turn that cost something says so", () => {
+  const usage = { input_tokens: 2000, output_tokens: 500, cache_read_tokens: 1000, cost_usd: 0.0123 };
+
+  expect(sayUsage(buildTurn({ rounds: 2, elapsed_ms: 4100, usage }))).toBe("2 rounds · 4.1 s · 2,500 tokens · 50 % of the input cached · $0.0123");
+});
+
+test("what is not known is not said", () => {
+  expect(sayUsage(buildTurn())).toBe("1 round");
+});

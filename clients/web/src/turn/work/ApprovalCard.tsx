@@ -1,0 +1,75 @@
+/** A call that waits for the person's word; afterwards what the word was. */
+import { ShieldQuestion } from "lucide-react";
+import { useState } from "react";
+import type { JSX } from "react";
+
+import type { ApprovalView } from "../../api";
+import { Button } from "../../ui/Button";
+import { useNow } from "../../ui/useNow";
+import { sayError, sayUntil } from "../../ui/wording";
+import { useTurnActions } from "../actions";
+import { Parameters } from "./Parameters";
+import styles from "./work.module.css";
+
+const MAX_REASON_CHARS = 2_000;
+const OUTCOMES = {
+  approved: "was approved",
+  denied: "was denied",
+  expired: "was not answered in time and counts as denied",
+  withdrawn: "is not asked any more",
+} as const;
+
+export function ApprovalCard({ approval }: { approval: ApprovalView }): JSX.Element {
+  if (approval.state === "pending") return <Question approval={approval} />;
+  return (
+    <p className={styles.settled}>
+      <ShieldQuestion className={styles.icon} aria-hidden />
+      <span>
+        <code>{approval.tool_id}</code> {OUTCOMES[approval.state]}{approval.reason === "" ? "." : `: ${approval.reason}`}
+      </span>
+    </p>
+  );
+}
+
+function Question({ approval }: { approval: ApprovalView }): JSX.Element {
+  const { answerApproval } = useTurnActions();
+  const [reason, setReason] = useState("");
+  const [sent, setSent] = useState<"approve" | "deny" | null>(null);
+  const [problem, setProblem] = useState("");
+  const answer = async (kind: "approve" | "deny"): Promise<void> => {
+    setSent(kind);
+    setProblem("");
+    try {
+      await answerApproval(approval.approval_id, kind, reason);
+    } catch (error) {
+      setSent(null);
+      setProblem(sayError(error));
+    }
+  };
+  return (
+    <section className={styles.approval} aria-label={`Approval of ${approval.tool_id}`}>
+      <h3><ShieldQuestion className={styles.icon} aria-hidden /> May <code>{approval.tool_id}</code> be called?</h3>
+      <Parameters params={approval.params} />
+      {approval.cut && <p className={styles.soft}>This is not all of it: the parameters are too long to be shown whole.</p>}
+      <label className={styles.reason}>
+        <span>Reason (optional)</span>
+        <input type="text" value={reason} maxLength={MAX_REASON_CHARS} onChange={(event) => { setReason(event.target.value); }} />
+      </label>
+      <div className={styles.row}>
+        <Button look="primary" disabled={sent !== null} onClick={() => answer("approve")}>Approve</Button>
+        <Button look="danger" disabled={sent !== null} onClick={() => answer("deny")}>Deny</Button>
+        <Deadline at={approval.expires_at} />
+      </div>
+      {problem !== "" && <p role="alert" className={styles.failure}>{problem}</p>}
+    </section>
+  );
+}
+
+function Deadline({ at }: { at: string }): JSX.Element {
+  const left = sayUntil(Date.parse(at), useNow());
+  return (
+    <span className={styles.soft}>
+      {left === "" ? "The time to answer is over." : <>Counts as denied in <time dateTime={at}>{left}</time>.</>}
+    </span>
+  );
+}

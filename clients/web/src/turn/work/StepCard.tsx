@@ -1,0 +1,67 @@
+/** One step of the work: which tool, with what, what came of it, and how long it took. */
+import { CircleAlert, CircleCheck, LoaderCircle } from "lucide-react";
+import { use } from "react";
+import type { JSX } from "react";
+
+import type { StepView } from "../../api";
+import { Disclosure } from "../../ui/Disclosure";
+import { oneLine, sayDuration } from "../../ui/wording";
+import { ToolProgressContext } from "../actions";
+import { Parameters } from "./Parameters";
+import styles from "./work.module.css";
+
+const STATUS_WORDS = { started: "running", completed: "done", error: "failed" } as const;
+const FAILURES: Readonly<Record<string, string>> = {
+  error: "The tool failed.",
+  ambiguous: "Nobody knows whether it was done: the worker ended in the middle of it.",
+  cancelled: "It was cancelled.",
+};
+
+export function StepCard({ step }: { step: StepView }): JSX.Element {
+  const progress = use(ToolProgressContext).get(step.call_id ?? "");
+  const took = step.duration_ms === undefined ? "" : sayDuration(step.duration_ms);
+  return (
+    <Disclosure
+      className={styles.step}
+      label={`Step ${step.title}, ${STATUS_WORDS[step.status]}${took === "" ? "" : `, ${took}`}`}
+      summary={
+        <>
+          <StatusIcon status={step.status} />
+          <span className={styles.title}>{step.title}</span>
+          <span className={styles.teaser}>{step.status === "started" ? oneLine(progress?.progress ?? "") : ""}</span>
+          <span className={styles.took}>{took}</span>
+        </>
+      }
+    >
+      {() => <StepDetails step={step} messages={progress?.messages ?? []} />}
+    </Disclosure>
+  );
+}
+
+function StatusIcon({ status }: { status: StepView["status"] }): JSX.Element {
+  switch (status) {
+    case "started":
+      return <LoaderCircle className={`${styles.icon ?? ""} ${styles.spinning ?? ""}`} aria-hidden />;
+    case "completed":
+      return <CircleCheck className={`${styles.icon ?? ""} ${styles.good ?? ""}`} aria-hidden />;
+    case "error":
+      return <CircleAlert className={`${styles.icon ?? ""} ${styles.bad ?? ""}`} aria-hidden />;
+  }
+}
+
+function StepDetails({ step, messages }: { step: StepView; messages: readonly string[] }): JSX.Element {
+  return (
+    <div className={styles.details}>
+      {step.tool_id !== undefined && <p className={styles.tool}>Tool <code>{step.tool_id}</code>, round {step.round}</p>}
+      {step.params !== undefined && <Parameters params={step.params} />}
+      {messages.map((message) => <p key={message}>{message}</p>)}
+      {step.error !== undefined && <p className={styles.failure}>{FAILURES[step.error] ?? step.error}</p>}
+      {step.result_preview !== undefined && step.result_preview !== "" && (
+        <>
+          <h4 className={styles.label}>{step.status === "error" ? "What it said" : "Result"}</h4>
+          <pre className={styles.output}>{step.result_preview}</pre>
+        </>
+      )}
+    </div>
+  );
+}

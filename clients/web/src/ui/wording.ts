@@ -1,0 +1,68 @@
+/** How figures and failures are said to a person. */
+import { ProblemError } from "../api";
+
+const UNITS = ["bytes", "kB", "MB", "GB"] as const;
+
+/** Bytes as a person reads them. */
+export function sayBytes(bytes: number): string {
+  let amount = bytes;
+  let unit = 0;
+  while (amount >= 999.5 && unit < UNITS.length - 1) {
+    amount /= 1000;
+    unit += 1;
+  }
+  const shown = unit === 0 || amount >= 100 ? Math.round(amount).toString() : amount.toFixed(1);
+  return `${shown} ${unit === 0 && bytes === 1 ? "byte" : (UNITS[unit] ?? "GB")}`;
+}
+
+/** Milliseconds as a person reads them. */
+export function sayDuration(durationMs: number): string {
+  if (durationMs < 1000) return `${Math.max(0, Math.round(durationMs))} ms`;
+  const seconds = durationMs / 1000;
+  if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) return `${minutes} min ${whole % 60} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/** `1 step`, `2 steps`. */
+export function sayCount(count: number, one: string, many = `${one}s`): string {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+}
+
+/** How long ago something was, in a word or two; `now` and the time are milliseconds. */
+export function sayAgo(then: number, now: number): string {
+  const minutes = Math.floor((now - then) / 60_000);
+  if (minutes < 1) return "now";
+  if (minutes < 60) return `${minutes} min`;
+  if (minutes < 24 * 60) return `${Math.floor(minutes / 60)} h`;
+  if (minutes < 7 * 24 * 60) return `${Math.floor(minutes / (24 * 60))} d`;
+  return new Date(then).toLocaleDateString("en", { day: "numeric", month: "short", year: "numeric" });
+}
+
+/** How long until a deadline, said roughly; empty when it has passed. */
+export function sayUntil(deadline: number, now: number): string {
+  const left = deadline - now;
+  if (left <= 0) return "";
+  if (left < 60_000) return "less than a minute";
+  const minutes = Math.floor(left / 60_000);
+  if (minutes < 60) return sayCount(minutes, "minute");
+  return sayCount(Math.floor(minutes / 60), "hour");
+}
+
+/** A text without line breaks, cut to `limit` characters. */
+export function oneLine(text: string, limit = 120): string {
+  const line = text.slice(0, limit * 4).replace(/\s+/g, " ").trim();
+  return line.length <= limit ? line : `${line.slice(0, limit - 1)}…`;
+}
+
+/** What went wrong, in the words that came with it: what is wrong with a field says it best, then the detail. */
+export function sayError(error: unknown): string {
+  if (error instanceof ProblemError) {
+    const fields = error.fields.map((field) => field.message).filter((message) => message !== "");
+    if (fields.length > 0) return fields.join(" ");
+    if (error.detail !== "") return error.detail;
+  }
+  return error instanceof Error && error.message !== "" ? error.message : "Something went wrong.";
+}
