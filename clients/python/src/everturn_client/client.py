@@ -112,7 +112,7 @@ class EverturnClient:
         return parse_answer(ConversationPage, await self._requests.send("GET", self._path(), params=params))
 
     async def get_conversation(self, conversation_id: str) -> ConversationNow:
-        """Title, state and times; while it waits, its place in the queue."""
+        """Title, state and times; while it waits, its position."""
         return parse_answer(ConversationNow, await self._requests.send("GET", self._path(conversation_id)))
 
     async def rename_conversation(self, conversation_id: str, title: str) -> ConversationView:

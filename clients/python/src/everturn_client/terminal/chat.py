@@ -16,7 +16,7 @@ from everturn_client.terminal.interrupts import Interrupts
 from everturn_client.terminal.last_conversation import LastConversations
 from everturn_client.terminal.screen import Screen
 from everturn_client.terminal.turn_printer import TurnPrinter
-from everturn_client.terminal.wording import render_place
+from everturn_client.terminal.wording import render_position
 
 NEW = "new"
 
@@ -48,7 +48,7 @@ class Chat:
         self._options = options
         self._memory = memory
         self._printer: TurnPrinter | None = None
-        self._place = ""
+        self._told_position = ""
         self.conversation_id = conversation_id
 
     async def run_once(self, text: str, files: Sequence[Path]) -> TurnView:
@@ -61,13 +61,13 @@ class Chat:
         return turn
 
     async def send(self, text: str, files: Sequence[Path] = ()) -> Accepted:
-        """Send a message and remember the conversation. Tells its place in the queue, when it has to wait."""
+        """Send a message and remember the conversation. Tells its position, when it has to wait."""
         accepted = await self._client.send_message(self.conversation_id, text, files=files)
         self.conversation_id = accepted.conversation_id
         await asyncio.to_thread(self._memory.save, self.conversation_id)
         # The next one in line mostly begins at once.
         if accepted.receipt.position:
-            self._say_place(accepted.receipt.position, more=bool(accepted.receipt.position_more))
+            self._say_position(accepted.receipt.position, more=bool(accepted.receipt.position_more))
         return accepted
 
     async def follow(self, turn_id: str) -> TurnView:
@@ -124,17 +124,17 @@ class Chat:
         self._screen.write(printer.render(turn))
 
     def _print_status(self, turn: TurnView, status: ConvStatus) -> None:
-        """The place of the turn as it falls; one that waits anew tells it again."""
+        """The position of the turn as it falls; one that waits anew tells it again."""
         if status.state != "queued":
-            self._place = ""
+            self._told_position = ""
         elif status.turn_id == turn.turn_id and status.position is not None:
-            self._say_place(status.position, more=bool(status.position_more))
+            self._say_position(status.position, more=bool(status.position_more))
 
-    def _say_place(self, ahead: int, *, more: bool) -> None:
-        place = render_place(ahead, more=more)
-        if place != self._place and not self._options.as_json:
-            self.say(place)
-        self._place = place
+    def _say_position(self, ahead: int, *, more: bool) -> None:
+        text = render_position(ahead, more=more)
+        if text != self._told_position and not self._options.as_json:
+            self.say(text)
+        self._told_position = text
 
     async def _cancel_at(self, interrupt: asyncio.Event) -> None:
         await interrupt.wait()

@@ -62,7 +62,7 @@ def render_sources(citations: Sequence[CitationView]) -> str:
     return "\n".join(["Sources:", *lines])
 
 
-def render_place(ahead: int, *, more: bool) -> str:
+def render_position(ahead: int, *, more: bool) -> str:
     """Where a turn stands that waits for a worker; with `more` there are more than `ahead` before it."""
     if more:
         return f"· waiting, more than {ahead} turns come first"

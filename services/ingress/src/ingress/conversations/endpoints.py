@@ -55,7 +55,7 @@ async def create_conversation(body: ConversationIn, me: Me, service: Service) ->
 
 @router.get("/{conversation_id}", responses=problems())
 async def get_conversation(me: Me, service: Service, conversation_id: ConversationPath) -> ConversationOut:
-    """Title, state and times of a conversation; while it waits, its place in the queue."""
+    """Title, state and times of a conversation; while it waits, its position."""
     return await service.load(me, conversation_id)
 
 

@@ -59,13 +59,13 @@ class ConversationService:
         return await self._conversations.load_page(principal, query)
 
     async def load(self, principal: Principal, conversation_id: ConversationId) -> ConversationOut:
-        """One conversation, with its place in the queue while it waits."""
+        """One conversation, with its position while it waits."""
         conversation = await self._conversations.load(principal, conversation_id)
         shown = build_conversation_view(conversation).model_dump()
         if conversation.state is not ConversationState.QUEUED:
             return ConversationOut(**shown)
         waiting = (await self._queue.load_positions([(principal, conversation_id)])).get(conversation_id)
-        return ConversationOut(**shown, **_place(waiting), turn_id=waiting.turn_id if waiting else None)
+        return ConversationOut(**shown, **_position_of(waiting), turn_id=waiting.turn_id if waiting else None)
 
     async def create(self, principal: Principal, *, title: str, bundle_id: str | None) -> Conversation:
         """A new conversation without turns."""
@@ -135,7 +135,7 @@ class ConversationService:
         return FetchView.model_construct(**dict(state), artifacts=artifacts)
 
     async def load_turn(self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId) -> TurnOut:
-        """One turn, with its place in the queue while it waits."""
+        """One turn, with its position while it waits."""
         page = await self._turns.load_page(principal, conversation_id, turn_ids=[turn_id], limit=1)
         if not page.turns:
             raise NotFound()
@@ -144,7 +144,7 @@ class ConversationService:
         if view.status == "queued":
             waiting = (await self._queue.load_positions([(principal, conversation_id)])).get(conversation_id)
         # Its parts are checked already; a copy by validation would cost as much as the reading.
-        return TurnOut.model_construct(**dict(view), **_place(waiting))
+        return TurnOut.model_construct(**dict(view), **_position_of(waiting))
 
     async def load_turn_index(
         self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId
@@ -180,6 +180,6 @@ def _turn_ids(texts: Sequence[str] | None) -> list[TurnId] | None:
     return [TurnId(text) for text in dict.fromkeys(texts)]
 
 
-def _place(waiting: WaitingTurn | None) -> dict[str, Any]:
+def _position_of(waiting: WaitingTurn | None) -> dict[str, Any]:
     position = waiting.position if waiting else None
     return {"position": position.ahead, "position_more": position.more or None} if position else {}

@@ -85,7 +85,7 @@ class StreamRows:
         return await self._queue.load_positions(asked)
 
     def build_waiting(self, conversation_id: ConversationId, waiting: WaitingTurn) -> bytes:
-        """A place in the queue as an event without id."""
+        """A position as an event without id."""
         position = waiting.position
         status = ConvStatus(
             state="queued", turn_id=waiting.turn_id, position=position.ahead, position_more=position.more or None

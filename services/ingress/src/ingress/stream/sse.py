@@ -51,7 +51,7 @@ class StreamEdge:
 
 
 class StreamResponse(EventStreamResponse):
-    """An event stream that gives back its place however it ends."""
+    """An event stream that gives back its slot however it ends."""
 
     def __init__(self, edge: StreamEdge, client: Subscription, caller: Caller, view: View) -> None:
         super().__init__(edge.follow(client, caller, view))

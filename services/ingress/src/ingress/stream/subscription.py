@@ -48,7 +48,7 @@ class ConversationStream:
     version: int = 0
     """Counts entries; a row read while it changed may be older than what clients got."""
     told_position: QueuePosition | None = None
-    """The place in the queue that all clients know; None makes it be told again."""
+    """What all clients know; None makes it be told again."""
     reads: int = 0
     """Counts what clients read for themselves: such a client may be ahead of the entries counted here."""
 
