@@ -14,7 +14,7 @@ from ingress.admission.metrics import IngressMetrics
 from ingress.auth.callers import Caller
 from ingress.errors import ProblemError, absent, too_many
 from ingress.sockets.connection import Admitted, Connection
-from ingress.sockets.guard import Phase, SocketCaps, SocketGuard
+from ingress.sockets.guard import MAX_OPEN_CALLS, Phase, SocketCaps, SocketGuard
 from ingress.sockets.websocket import COUNTED_KEY, REFUSAL_KEY
 
 
@@ -136,6 +136,22 @@ async def test_a_socket_is_quiet_when_its_calls_are_answered() -> None:
     await connection.send({"type": "websocket.send", "text": "431[{}]"})
 
     await asyncio.wait_for(waiting, 5)
+
+
+async def test_a_call_that_nobody_waits_for_is_open_until_it_has_run() -> None:
+    wire, connection = connect()
+    for _ in range(MAX_OPEN_CALLS):
+        wire.client_says('42["m",{}]')
+        await connection.receive()
+    wire.client_says(*['421["m",{}]'] * 2, "3")
+
+    connection.end_call(connection.begin_call())
+    passed = await connection.receive()
+    await connection.receive()
+
+    assert passed["text"] == '421["m",{}]'
+    (refused,) = wire.texts()
+    assert '"status":429' in refused
 
 
 async def test_a_session_that_is_over_is_told_why() -> None:

@@ -69,7 +69,7 @@ def test_a_client_joins_once_and_then_calls() -> None:
     assert judge(guard, "40{}") == Pass()
     assert cause_of(judge(guard, "40{}")) == "malformed"
     guard.phase = Phase.JOINED
-    assert judge(guard, CALL) == Pass("m", len(CALL))
+    assert judge(guard, CALL) == Pass("m", len(CALL), acked=True)
 
 
 def test_other_namespaces_are_refused_and_the_socket_stays() -> None:
@@ -103,7 +103,7 @@ def test_an_upload_is_whole_with_its_last_attachment() -> None:
     assert judge(guard, upload(2)) == Keep()
     assert judge(guard, b"a") == Keep()
     assert guard.waits
-    assert judge(guard, b"b") == Pass("m", len(upload(2)) + 2)
+    assert judge(guard, b"b") == Pass("m", len(upload(2)) + 2, acked=True)
 
 
 def test_a_packet_out_of_its_place_ends_the_socket() -> None:
@@ -172,6 +172,15 @@ def test_only_so_many_answers_may_wait_to_be_read() -> None:
     assert status_of(judge(guard, CALL)) == 429
     guard.open_calls -= 1
     assert isinstance(judge(guard, CALL), Pass)
+
+
+def test_calls_that_nobody_waits_for_are_open_calls_too() -> None:
+    guard = build_guard()
+
+    for _ in range(MAX_OPEN_CALLS):
+        assert judge(guard, '42["m",{}]') == Pass("m", len(CALL) - 1)
+
+    assert status_of(judge(guard, CALL)) == 429
 
 
 def test_beside_a_large_message_there_is_no_other_call() -> None:

@@ -49,11 +49,15 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a call holds until it has ended: its bytes, those of them that are counted, and the token it drew."""
+    """What a call holds until it has ended: its bytes, those of them that are counted, and the token it drew.
+
+    An `acked` one is open until its answer is sent.
+    """
 
     size: int
     counted: int
     drawn: Drawn | None
+    acked: bool
 
     async def settle(self, refusal: ProblemError) -> None:
         """A call that is to come again later takes no token."""
@@ -142,16 +146,16 @@ class Connection:
             case Keep():
                 self._keep(message, counted)
                 return
-            case Pass(str() as name, size):
+            case Pass(str() as name, size, acked):
                 self._keep(message, counted)
-                self._begin(name, size)
+                self._begin(name, size, acked=acked)
                 return
             case Pass():
                 self._ready.append(message)
             case Drop():
                 pass
             case Refuse(ack, why):
-                await Held(0, 0, self._upload.drawn).settle(why)
+                await Held(0, 0, self._upload.drawn, acked=False).settle(why)
                 self._drop_upload()
                 self._metrics.socket_refusals.labels(cause=str(why.answer.status)).inc()
                 if ack is not None:
@@ -180,10 +184,10 @@ class Connection:
         if self.admitted:
             self.admitted.hold.shrink(counted)
 
-    def _begin(self, name: str, size: int) -> None:
+    def _begin(self, name: str, size: int, *, acked: bool) -> None:
         self._metrics.socket_calls.labels(event=name).inc()
         self._ready.extend(self._upload.frames)
-        self._whole.append(Held(size, self._upload.counted, self._upload.drawn))
+        self._whole.append(Held(size, self._upload.counted, self._upload.drawn, acked))
         self._upload = _Upload()
         self._quiet.clear()
 
@@ -196,6 +200,7 @@ class Connection:
         """A call is done; its answer may still wait."""
         self._running -= 1
         self._guard.open_bytes -= held.size
+        self._guard.open_calls -= not held.acked
         self._shrink(held.counted)
         self._settle()
 

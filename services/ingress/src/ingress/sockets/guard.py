@@ -44,10 +44,12 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """The library gets it. `name` and `size` in bytes are there for a call that is now whole."""
+    """The library gets it. `name` and `size` in bytes are there for a call that is now whole; `acked` says whether the
+    client waits for its answer."""
 
     name: str | None = None
     size: int = 0
+    acked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ class SocketGuard:
             if self._skipping or not self._due or call is None:
                 return self._judge_attachment(0)
             self._skipping, self._due, self._call = self._due - 1, 0, None
-            self.open_calls -= call.ack is not None
+            self.open_calls -= 1
             return Refuse(call.ack, why)
         opening = self.begin(start, 0)
         return self.refuse(opening, why) if isinstance(opening, Opening) else opening
@@ -201,8 +203,7 @@ class SocketGuard:
     def _judge_call(self, call: Call, size: int) -> Verdict:
         if call.name not in self._caps.calls:
             return self.refuse(Opening(call.name, call.ack, call.attachments), absent("There is no such event."))
-        if call.ack is not None:
-            self.open_calls += 1
+        self.open_calls += 1
         if not call.attachments:
             return self._pass_whole(call, size)
         self._call, self._due, self._bytes = call, call.attachments, size
@@ -238,7 +239,7 @@ class SocketGuard:
 
     def _pass_whole(self, call: Call, size: int) -> Pass:
         self.open_bytes += size
-        return Pass(call.name, size)
+        return Pass(call.name, size, call.ack is not None)
 
     def _take_token(self) -> bool:
         now = self._now()
