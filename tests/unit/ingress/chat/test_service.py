@@ -42,6 +42,7 @@ class World:
         self.outcomes = list(outcomes)
         self.clock = FixedClock()
         self.kept: Receipt | Exception | None = None
+        self.store_away = False
         self.sent: list[object] = []
         self.objects: dict[str, bytes] = {}
         self._depth = depth
@@ -110,6 +111,8 @@ class World:
         self.sent.append(what)
 
     async def save(self, key: str, data: bytes) -> None:
+        if self.store_away:
+            raise Unavailable("the store")
         self.objects[key] = data
 
     async def delete(self, keys: tuple[str, ...]) -> int:
@@ -205,6 +208,22 @@ async def test_a_full_queue_gives_the_answer_again_that_a_request_has_got_before
     assert await world.accept(CSV) == REPLAY
 
     assert (world.objects, world.sent) == ({}, [])
+
+
+async def test_a_file_that_is_not_taken_any_more_changes_nothing_for_a_request_that_was_accepted() -> None:
+    world = World(NotFound("is not asked"))
+    world.kept = REPLAY
+
+    assert await world.accept(replace(CSV, filename="a.zip")) == REPLAY
+
+    assert (world.objects, world.sent) == ({}, [])
+
+
+async def test_a_store_that_is_away_changes_nothing_for_a_request_that_was_accepted() -> None:
+    world = World(NotFound("is not asked"))
+    world.kept, world.store_away = REPLAY, True
+
+    assert await world.accept(CSV) == REPLAY
 
 
 async def test_before_a_full_queue_a_key_of_another_request_is_told_as_ever() -> None:

@@ -10,8 +10,9 @@ from everturn.ports.inbox import IdempotencyKey, KeyBusy
 from everturn.ports.life.forks import ForkWish
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.sequential_ids import SequentialIds
+from ingress.admission.twins import TWIN_WAIT_S
 from ingress.errors import ProblemError
-from ingress.life.forking import TWIN_WAIT_S, ForkService
+from ingress.life.forking import ForkService
 from ingress.life.schemas import ForkIn
 
 ANN = Principal("acme", "support", "ann")

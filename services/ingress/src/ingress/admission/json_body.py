@@ -1,6 +1,11 @@
 """What JSON bodies of all rooms share."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
+"""A bundle by its name, as bodies name it."""
 
 
 class JsonBody(BaseModel):

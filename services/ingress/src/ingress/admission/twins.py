@@ -1,14 +1,20 @@
-"""Requests of this process with one Idempotency-Key: one after another, so that they need one place and one check."""
+"""Requests with one Idempotency-Key: those of this process come one after another, so that they need one place and one
+check, and all wait for the first one's answer."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from everturn.model.identity import Principal
+from everturn.ports.clock import Clock
 from everturn.ports.inbox import IdempotencyKey, KeyBusy
 
 TWIN_WAIT_S = 5.0
 """How long a request waits for another one with its Idempotency-Key (api.md)."""
+LOOK_EVERY_S = 0.05
+
+Answer = TypeVar("Answer")
 
 
 class Twins:
@@ -25,7 +31,7 @@ class Twins:
         if key is None:
             yield
             return
-        name = (principal.tenant, principal.project, principal.user_id, key.route, key.key)
+        name = (*principal.owner, key.route, key.key)
         lock = self._locks.setdefault(name, asyncio.Lock())
         self._users[name] = self._users.get(name, 0) + 1
         try:
@@ -45,3 +51,15 @@ class Twins:
                 await lock.acquire()
         except TimeoutError as error:
             raise KeyBusy() from error
+
+
+async def wait_for_twin(commit: Callable[[], Awaitable[Answer]], clock: Clock) -> Answer:
+    """What `commit` returns, tried again while a twin in another process holds the key. Raises KeyBusy after 5 s."""
+    give_up = clock.monotonic() + TWIN_WAIT_S
+    while True:
+        try:
+            return await commit()
+        except KeyBusy:
+            if clock.monotonic() >= give_up:
+                raise
+        await asyncio.sleep(LOOK_EVERY_S)

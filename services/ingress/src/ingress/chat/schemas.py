@@ -1,12 +1,12 @@
 """What clients send to a conversation and get back."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from everturn.model.signals import MAX_EVENT_CREDIT
 from everturn.wire.views import SignalView
-from ingress.admission.json_body import JsonBody, is_absent
+from ingress.admission.json_body import BundleId, JsonBody, is_absent
 
 ID_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"
 APPROVAL_EXAMPLE = "appr_01890a5d-ac96-774b-bcce-b302099a8057"
@@ -14,7 +14,6 @@ MAX_REASON_CHARS = 2_000
 """Of the text of an answer to an approval, which the model reads."""
 EVENT_KIND_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
 """What refs take as the kind of an external thing (everturn.model.refs)."""
-BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
 
 
 class AttachmentIn(JsonBody):

@@ -1,6 +1,5 @@
 """Accepting messages and signals: checks, files, one transaction, and then the bells, which may fail."""
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,7 +23,6 @@ from everturn.ports.inbox import (
     Inbox,
     IncomingMessage,
     IncomingSignal,
-    KeyBusy,
     Receipt,
     TenantFull,
 )
@@ -34,7 +32,7 @@ from ingress.admission.idempotency import build_key
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.paths import load_conversation_id
 from ingress.admission.queue.gate import Admission, WorkGate
-from ingress.admission.twins import TWIN_WAIT_S, Twins
+from ingress.admission.twins import Twins, wait_for_twin
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
 from ingress.chat.schemas import MAX_REASON_CHARS, MessageIn, SignalIn
 from ingress.chat.submission import Submission
@@ -148,19 +146,20 @@ class ChatService:
         *,
         new_work: bool,
     ) -> Receipt:
-        """What was accepted already needs no place: where there is none, its answer is given again."""
+        """What was accepted already is answered as it was, also where it would be refused now: the queue is full, the
+        antivirus or the store is away, or has learned something about a file."""
         async with self._twins.alone(principal, key):
             try:
                 admission = await self._gate.admit(principal, key, new_work=new_work)
-            except ProblemError:
+                try:
+                    return await store(admission)
+                finally:
+                    admission.leave()
+            except (ProblemError, Unavailable):
                 kept = await self._try_load_receipt(principal, key)
                 if kept is None:
                     raise
                 return kept
-            try:
-                return await store(admission)
-            finally:
-                admission.leave()
 
     async def _try_load_receipt(self, principal: Principal, key: IdempotencyKey | None) -> Receipt | None:
         if key is None:
@@ -195,7 +194,7 @@ class ChatService:
         self, admission: Admission, saved: SavedFiles, commit: Callable[[], Awaitable[Receipt]]
     ) -> Receipt:
         try:
-            receipt = await self._commit(commit)
+            receipt = await wait_for_twin(commit, self._clock)
             opened = receipt.signal_id is None and not receipt.replayed
             admission.settle() if opened else admission.leave()
         except TenantFull as error:
@@ -215,16 +214,6 @@ class ChatService:
         MESSAGES_ACCEPTED.labels(as_="signal" if receipt.signal_id else "turn").inc()
         await self._ring(receipt)
         return receipt
-
-    async def _commit(self, commit: Callable[[], Awaitable[Receipt]]) -> Receipt:
-        give_up = self._clock.monotonic() + TWIN_WAIT_S
-        while True:
-            try:
-                return await commit()
-            except KeyBusy:
-                if self._clock.monotonic() >= give_up:
-                    raise
-            await asyncio.sleep(0.05)
 
     async def _ring(self, receipt: Receipt) -> None:
         """Tell workers and clients. Best effort: a worker or the sweeper finds the row within seconds anyway."""

@@ -1,15 +1,14 @@
 """Conversations as clients list, change and read them."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from everturn.wire.views import ConversationView, TurnView
-from ingress.admission.json_body import JsonBody, is_absent
+from ingress.admission.json_body import BundleId, JsonBody, is_absent
 from ingress.admission.lines import Line
 
 MAX_TURN_IDS = 100
-BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
 State = Literal["idle", "queued", "running", "waiting", "error"]
 
 

@@ -1,6 +1,6 @@
 """Forking a conversation: a copy up to the end of a turn, which goes its own way."""
 
-import asyncio
+from functools import partial
 
 from starlette.datastructures import Headers
 
@@ -8,14 +8,11 @@ from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, Ids, TurnId, is_id
 from everturn.model.life.forks import Fork
 from everturn.ports.clock import Clock
-from everturn.ports.inbox import KeyBusy
 from everturn.ports.life.forks import Forks, ForkWish
 from ingress.admission.idempotency import build_key
+from ingress.admission.twins import wait_for_twin
 from ingress.errors import absent
 from ingress.life.schemas import ForkIn
-
-TWIN_WAIT_S = 5.0
-"""How long a request waits for another one with its Idempotency-Key (api.md)."""
 
 
 class ForkService:
@@ -33,11 +30,4 @@ class ForkService:
         route = f"POST /conversations/{principal.tenant}/{principal.project}/{source_id}/fork"
         key = build_key(headers, route=route, content=body.model_dump())
         wish = ForkWish(self._ids.conversation(), TurnId(body.turn_id) if body.turn_id else None, body.title)
-        give_up = self._clock.monotonic() + TWIN_WAIT_S
-        while True:
-            try:
-                return await self._forks.fork(principal, source_id, wish, key)
-            except KeyBusy:
-                if self._clock.monotonic() >= give_up:
-                    raise
-            await asyncio.sleep(0.05)
+        return await wait_for_twin(partial(self._forks.fork, principal, source_id, wish, key), self._clock)
