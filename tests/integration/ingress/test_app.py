@@ -344,7 +344,13 @@ async def test_a_status_that_the_document_does_not_tell_is_noticed(documented: D
 
     documented.check("POST", list_path, 201)
     documented.check("POST", f"{list_path}/fetch", 200)
+    documented.check("HEAD", "/files/a/b/art_1", 206)
+    documented.check("GET", "/nothing", 404)
+    documented.check("DELETE", "/healthz", 405)
     for method, path, status in (
+        ("GET", "/nothing", 200),
+        ("DELETE", "/healthz", 200),
+        ("HEAD", "/files/a/b/art_1", 201),
         ("POST", list_path, 202),
         ("GET", read_path, 418),
         ("POST", f"{list_path}/fetch", 201),

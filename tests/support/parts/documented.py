@@ -5,6 +5,9 @@ from typing import Any
 
 import httpx2
 
+UNTOLD = frozenset({"/", "/docs", "/openapi.json", "/socket.io/"})
+"""Served for people and sockets, and no part of the document."""
+
 
 class Documented:
     """The operations of a document, and whether their answers are told there."""
@@ -16,12 +19,16 @@ class Documented:
         self._patterns = [(_read_template(path), path) for path in templates]
 
     def check(self, method: str, path: str, status: int) -> None:
-        """Raises AssertionError for an answer that the document does not name."""
-        template = next((it for pattern, it in self._patterns if pattern.fullmatch(path)), None)
-        operation = self.paths[template].get(method.lower()) if template else None
-        if operation is None:
+        """Raises AssertionError for an answer that the document does not name.
+
+        What it does not offer is absent or not allowed; HEAD is answered as GET.
+        """
+        if path in UNTOLD or method == "OPTIONS":
             return
-        told = set(operation["responses"])
+        template = next((it for pattern, it in self._patterns if pattern.fullmatch(path)), None)
+        operations = self.paths.get(template, {})
+        operation = operations.get("get" if method == "HEAD" else method.lower())
+        told = {"404", "405"} if operation is None else set(operation["responses"])
         assert str(status) in told, f"{method} {template} answered {status}, and the document tells {sorted(told)}"
 
     async def check_response(self, response: httpx2.Response) -> None:

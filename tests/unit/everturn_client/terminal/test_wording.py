@@ -90,7 +90,7 @@ def test_how_a_turn_ended_is_said(changes: dict[str, object], expected: str) -> 
     ],
 )
 def test_a_place_in_the_queue_is_told_as_what_comes_first(ahead: int, more: bool, expected: str) -> None:
-    assert wording.render_place(ahead, more=more) == expected
+    assert wording.render_position(ahead, more=more) == expected
 
 
 def test_a_compaction_that_came_to_nothing_says_so() -> None:
