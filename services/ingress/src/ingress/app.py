@@ -285,7 +285,7 @@ def _build_sockets(app: FastAPI, parts: Parts) -> SocketServer:
             message_bytes=settings.message_max_bytes,
             calls_per_s=settings.socket_events_per_s,
             joining_per_address=settings.sockets_joining_per_address,
-            reauthorize_s=settings.reauthorize_s,
+            recheck=streams.recheck,
         )
     )
 

@@ -15,7 +15,7 @@ from ingress.errors import unauthorized
 from ingress.stream.feed import Feed
 from ingress.stream.frames import UNAUTHORIZED
 from ingress.stream.hub import Hub
-from ingress.stream.recheck import Recheck, StreamStanding
+from ingress.stream.recheck import CallerStanding, Recheck
 from ingress.stream.rows import Snapshot, StreamRows
 
 ANN = Caller(Principal("t", "p", "ann"))
@@ -38,7 +38,7 @@ class Gate:
             raise self.refusal
 
 
-def begin(gate: Gate, clock: FixedClock) -> StreamStanding:
+def begin(gate: Gate, clock: FixedClock) -> CallerStanding:
     return Recheck(gate.recheck, every_s=60, monotonic=clock.monotonic).begin(ANN)
 
 
@@ -47,7 +47,7 @@ async def test_it_asks_once_in_its_time_and_not_before() -> None:
     standing = begin(gate, clock)
 
     for _ in range(120):
-        assert await standing.holds()
+        assert await standing.try_refusal() is None
         clock.advance(1)
 
     assert gate.asked == 1
@@ -57,11 +57,11 @@ async def test_a_refusal_ends_the_stream() -> None:
     gate, clock = Gate(), FixedClock()
     standing = begin(gate, clock)
     gate.refusal = unauthorized("revoked")
-    assert await standing.holds()
+    assert await standing.try_refusal() is None
 
     clock.advance(60)
 
-    assert not await standing.holds()
+    assert await standing.try_refusal() is not None
 
 
 async def test_who_can_not_be_asked_about_stays_until_the_next_time() -> None:
@@ -69,15 +69,15 @@ async def test_who_can_not_be_asked_about_stays_until_the_next_time() -> None:
     standing = begin(gate, clock)
     gate.refusal = Unavailable("down")
     clock.advance(60)
-    assert await standing.holds()
+    assert await standing.try_refusal() is None
 
     gate.refusal, gate.hangs = None, True
     clock.advance(60)
-    assert await standing.holds()
+    assert await standing.try_refusal() is None
 
     gate.hangs, gate.refusal = False, unauthorized("revoked")
     clock.advance(60)
-    assert not await standing.holds()
+    assert await standing.try_refusal() is not None
 
 
 class NoRows(StreamRows):

@@ -26,6 +26,7 @@ from ingress.sockets.packets import (
     render_refused_namespace,
 )
 from ingress.sockets.websocket import COUNTED_KEY, REFUSAL_KEY, Line
+from ingress.stream.recheck import CallerStanding
 
 SEND_TIMEOUT_S = 60
 """How long a client may take nothing before its connection is cut; it goes on by its last event id."""
@@ -42,6 +43,7 @@ class Admitted:
     """
 
     caller: Caller
+    standing: CallerStanding
     session_info: dict[str, Any]
     hold: BodyHold
     draw: Callable[[str | None], Awaitable[Drawn | ProblemError | None]]
@@ -277,6 +279,7 @@ class Connection:
 
     async def dismiss(self, refusal: dict[str, Any]) -> None:
         """End the session for a reason that the client is told, so that it does not come back by itself."""
+        self._metrics.socket_refusals.labels(cause="expired").inc()
         await self.close(POLICY, "The session is over.", last=(render_own("session_end", refusal), render_farewell()))
 
     def _end(self, message: Message) -> None:

@@ -34,6 +34,7 @@ from ingress.errors import (
 )
 from ingress.sockets.calls import Answer, ChatCalls, Payload, check_form
 from ingress.sockets.connection import POLICY, Admitted, Connection
+from ingress.sockets.credentials import check_credential
 from ingress.sockets.guard import SocketCaps, SocketGuard
 from ingress.sockets.library import build_library, refuse_connection
 from ingress.sockets.packets import build_answer, build_problem, build_refusal, render_own
@@ -42,6 +43,7 @@ from ingress.sockets.subscriptions import MAX_SUBSCRIPTIONS, Subscriptions
 from ingress.sockets.websocket import load_line
 from ingress.stream.feed import Feed, pick_retry_ms
 from ingress.stream.hub import Hub
+from ingress.stream.recheck import Recheck
 
 JOIN_TIMEOUT_S = 10
 """From the WebSocket's opening until the client has said who it is."""
@@ -75,7 +77,7 @@ class SocketParts:
     message_bytes: int
     calls_per_s: float
     joining_per_address: int
-    reauthorize_s: float
+    recheck: Recheck
 
 
 @dataclass(slots=True, eq=False)
@@ -94,7 +96,15 @@ class _Session:
             work.close()
         else:
             self.ending = True
-            self.subscriptions.start(work)
+            self.start(work)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something that ends with the socket."""
+        self.subscriptions.start(work)
+
+    def dismiss(self, refusal: ProblemError) -> None:
+        """End it for a reason that the client is told."""
+        self.end(self.connection.dismiss(build_refusal(refusal)))
 
 
 class SocketServer:
@@ -214,6 +224,7 @@ class SocketServer:
         self._parts.slots.take(caller.principal)
         connection.admitted = Admitted(
             caller=caller,
+            standing=self._parts.recheck.begin(caller),
             session_info=self._describe(caller).model_dump(mode="json"),
             hold=self._parts.front.bodies.open(caller.principal),
             draw=partial(self._draw, session.http, caller),
@@ -290,31 +301,17 @@ class SocketServer:
             return translated or internal_error()
 
     async def run(self) -> None:
-        """Let go the sockets whose credential ends or is revoked, until cancelled."""
-        checked_at, loop = self._parts.clock.monotonic(), asyncio.get_running_loop()
+        """Let go the sockets whose message does not come, or whose credential ends or is revoked, until cancelled."""
+        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(SWEEP_S)
-            for session in self._open:
+            for session in [*self._open]:
                 if session.connection.is_late(loop.time()):
                     session.end(session.connection.close(POLICY, "The message did not come in time."))
             now = self._parts.clock.now().timestamp()
-            due = self._parts.clock.monotonic() - checked_at >= self._parts.reauthorize_s
-            checked_at = self._parts.clock.monotonic() if due else checked_at
             for session in [*self._sessions.values()]:
-                refusal = await self._try_end(session.connection, now, reauthorize=due)
-                if refusal:
-                    self._parts.metrics.socket_refusals.labels(cause="expired").inc()
-                    session.end(session.connection.dismiss(build_refusal(refusal)))
-
-    async def _try_end(self, connection: Connection, now: float, *, reauthorize: bool) -> ProblemError | None:
-        """Why the socket must end; None while it may stay. An issuer that can't be asked ends none."""
-        expires_at = connection.caller.expires_at if connection.caller else None
-        if expires_at is not None and expires_at <= now:
-            return unauthorized("The credential has expired.")
-        if not reauthorize or connection.closed or connection.caller is None:
-            return None
-        refusal = await self._run(self._parts.auth.recheck(connection.caller))
-        return refusal if refusal and refusal.answer.status < 500 else None
+                if session.connection.admitted is not None:
+                    check_credential(session, session.connection.admitted, now)
 
     async def drain(self, jitter: Callable[[], float]) -> None:
         """Take no more sockets; tell the open ones when to come back, and close them."""

@@ -14,7 +14,7 @@ from everturn.wire.events import Ready, ServerShutdown, StreamGap
 from ingress.stream.cursor import Phase
 from ingress.stream.frames import HEARTBEAT, UNAUTHORIZED, build_batch
 from ingress.stream.hub import REREADS, Hub
-from ingress.stream.recheck import StreamStanding
+from ingress.stream.recheck import CallerStanding
 from ingress.stream.subscription import Subscription
 
 PAGE_ENTRIES = 200
@@ -46,14 +46,14 @@ class Feed:
         self._unix_now = unix_now
         self._jitter = jitter
 
-    async def chunks(self, client: Subscription, standing: StreamStanding | None = None) -> AsyncGenerator[bytes]:
+    async def chunks(self, client: Subscription, standing: CallerStanding | None = None) -> AsyncGenerator[bytes]:
         """Frames in few pieces, until the server drains, the credential is no longer good or the conversation is gone.
 
         `standing` tells whether the caller would still be let in; without it only the expiry counts.
         """
         yield self._build_ready(client)
         while not client.ended:
-            if self._expired(client) or (standing is not None and not await standing.holds()):
+            if self._expired(client) or (standing is not None and await standing.try_refusal()):
                 yield UNAUTHORIZED
                 return
             try:

@@ -1,4 +1,4 @@
-"""Whether who opened a stream would still be let in: asked again every so often while it is open."""
+"""Whether who opened a stream or a socket would still be let in: asked again every so often while it is open."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,22 +17,22 @@ ASK_TIMEOUT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
-    """How the streams of a process ask: `check` raises a problem for a caller who would be refused now."""
+    """How the streams and sockets of a process ask: `check` raises a problem for a caller who would be refused now."""
 
     check: Callable[[Caller], Awaitable[None]]
     every_s: float
     monotonic: Callable[[], float]
 
-    def begin(self, caller: Caller) -> "StreamStanding":
-        """The standing of a stream that opens now."""
-        return StreamStanding(partial(self.check, caller), every_s=self.every_s, monotonic=self.monotonic)
+    def begin(self, caller: Caller) -> "CallerStanding":
+        """The standing of a caller whose stream or socket opens now."""
+        return CallerStanding(partial(self.check, caller), every_s=self.every_s, monotonic=self.monotonic)
 
 
 _log = structlog.get_logger(__name__)
 
 
-class StreamStanding:
-    """Owns the time of the next question about one stream's caller."""
+class CallerStanding:
+    """Owns the time of the next question about one caller."""
 
     def __init__(
         self, recheck: Callable[[], Awaitable[None]], *, every_s: float, monotonic: Callable[[], float]
@@ -43,17 +43,21 @@ class StreamStanding:
         self._monotonic = monotonic
         self._due = monotonic() + every_s
 
-    async def holds(self) -> bool:
-        """False once the caller was refused; True also while it is not yet time to ask."""
-        if self._monotonic() < self._due:
-            return True
+    @property
+    def is_due(self) -> bool:
+        return self._monotonic() >= self._due
+
+    async def try_refusal(self) -> ProblemError | None:
+        """Why the caller must go; None while it may stay, also where it is not yet time to ask."""
+        if not self.is_due:
+            return None
         self._due = self._monotonic() + self._every_s
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 await self._recheck()
         except ProblemError as refusal:
-            _log.info("a stream's caller is not let in any more", why=refusal.detail)
-            return False
+            _log.info("a caller is not let in any more", why=refusal.detail)
+            return refusal
         except (Unavailable, TimeoutError) as error:
-            _log.info("a stream's caller could not be checked", error=str(error))
-        return True
+            _log.info("a caller could not be checked", error=str(error))
+        return None

@@ -37,11 +37,11 @@ class StreamEdge:
         self.hub = hub
         self.feed = feed
         self.slots = slots
-        self._recheck = recheck
+        self.recheck = recheck
 
     def follow(self, client: Subscription, caller: Caller, view: View) -> AsyncGenerator[bytes]:
         """The frames of a stream, as long as its caller would be let in."""
-        native = self.feed.chunks(client, self._recheck.begin(caller))
+        native = self.feed.chunks(client, self.recheck.begin(caller))
         return native if view == "native" else project_steps(native)
 
     def close(self, client: Subscription) -> None:
