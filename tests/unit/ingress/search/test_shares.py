@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from everturn.model.identity import Principal
+from ingress.admission.slots import RETRY_AFTER_S
 from ingress.errors import ProblemError
-from ingress.search.shares import AT_ONCE, RETRY_AFTER_S, WAITING, SearchShares
+from ingress.search.shares import AT_ONCE, OPEN, WAITING, SearchShares
 
 ANN = Principal("acme", "support", "ann")
 BOB = Principal("acme", "support", "bob")
@@ -62,6 +63,23 @@ async def test_one_more_than_may_wait_is_a_429_that_says_when_to_come_back() -> 
 
     assert refused.value.status_code == 429
     assert refused.value.headers == {"Retry-After": str(RETRY_AFTER_S)}
+
+
+async def test_however_many_users_search_only_so_many_wait_for_the_encoder() -> None:
+    searches = Searches()
+
+    async with searches.begun(*(Principal("acme", "support", f"u{n}") for n in range(OPEN))) as tasks:
+        await settle()
+        with pytest.raises(ProblemError) as refused:
+            await searches.search(ANN)
+        tasks[0].cancel()
+        await settle()
+        again = asyncio.create_task(searches.search(ANN))
+        await settle()
+        assert ANN in searches.inside
+    await again
+
+    assert (refused.value.status_code, refused.value.headers) == (503, {"Retry-After": str(RETRY_AFTER_S)})
 
 
 async def test_who_gives_up_waiting_gives_the_place_back() -> None:

@@ -1,4 +1,5 @@
-"""How much of the encoder one user may have at a time, so that the questions of one do not hold up those of all others.
+"""How much of the encoder one user may have at a time, and all together, so that the questions of one do not hold up
+those of all others, and none waits for long.
 
 The local encoder reads one text after another, and a long question takes it a fifth of a second.
 """
@@ -8,13 +9,14 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from everturn.model.identity import Owner, Principal
-from ingress.errors import too_many
+from ingress.admission.slots import OpenSlots
 
 AT_ONCE = 2
 """Searches of one user that are made at the same time: so many places it has in the encoder's line."""
 WAITING = 8
 """Searches of one user that wait for those."""
-RETRY_AFTER_S = 1
+OPEN = 64
+"""Searches of all users that are made or wait: the last one waits for a dozen seconds."""
 
 
 class _Share:
@@ -30,19 +32,20 @@ class SearchShares:
 
     def __init__(self) -> None:
         self._shares: dict[Owner, _Share] = {}
+        self._open = OpenSlots(max_total=OPEN, max_per_user=AT_ONCE + WAITING, what="search", many="searches of yours")
 
     @asynccontextmanager
     async def take(self, principal: Principal) -> AsyncGenerator[None]:
-        """A place for as long as the block runs. Raises a 429 problem when too many of this user wait already."""
+        """A place for as long as the block runs. Raises a 429 problem when too many of this user wait already, 503 when
+        too many of all do."""
         owner = principal.owner
-        share = self._shares.setdefault(owner, _Share())
-        if share.inside >= AT_ONCE + WAITING:
-            raise too_many(f"{share.inside} searches of yours are not answered yet.", retry_after_s=RETRY_AFTER_S)
-        share.inside += 1
-        try:
-            async with share.free:
-                yield
-        finally:
-            share.inside -= 1
-            if not share.inside:
-                del self._shares[owner]
+        with self._open.holding(principal):
+            share = self._shares.setdefault(owner, _Share())
+            share.inside += 1
+            try:
+                async with share.free:
+                    yield
+            finally:
+                share.inside -= 1
+                if not share.inside:
+                    del self._shares[owner]
