@@ -264,9 +264,10 @@ def _build_streams(parts: Parts) -> sse.StreamEdge:
         metrics=parts.metrics,
         queue_bytes=settings.stream_queue_bytes,
     )
+    feed = Feed(hub, heartbeat_s=settings.heartbeat_s, unix_now=lambda: parts.clock.now().timestamp())
     slots = OpenSlots(max_total=settings.streams_max, max_per_user=settings.streams_max_per_user)
     recheck = Recheck(parts.auth.recheck, every_s=settings.reauthorize_s, monotonic=parts.clock.monotonic)
-    return sse.StreamEdge(hub=hub, feed=Feed(hub, heartbeat_s=settings.heartbeat_s), slots=slots, recheck=recheck)
+    return sse.StreamEdge(hub=hub, feed=feed, slots=slots, recheck=recheck)
 
 
 def _build_sockets(app: FastAPI, parts: Parts) -> SocketServer:

@@ -77,7 +77,7 @@ async def read_ids(hub: Hub, after: EventCursor | None, count: int) -> list[str]
     """The ids of the first frames that have one."""
     client = await hub.open(ANN, CONVERSATION, after, None)
     ids: list[str] = []
-    async with asyncio.timeout(10), aclosing(Feed(hub, heartbeat_s=60).chunks(client)) as chunks:
+    async with asyncio.timeout(10), aclosing(Feed(hub, heartbeat_s=60, unix_now=lambda: 0.0).chunks(client)) as chunks:
         async for chunk in chunks:
             ids += re.findall(r"^id: (.*)$", chunk.decode(), re.MULTILINE)
             if len(ids) >= count:

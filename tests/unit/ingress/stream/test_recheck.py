@@ -100,7 +100,7 @@ async def test_a_client_is_told_by_a_comment_that_its_stream_ends() -> None:
     gate.refusal = unauthorized("revoked")
     clock.advance(60)
 
-    async with aclosing(Feed(hub, heartbeat_s=60).chunks(client, standing)) as chunks:
+    async with aclosing(Feed(hub, heartbeat_s=60, unix_now=lambda: 0.0).chunks(client, standing)) as chunks:
         sent = [chunk async for chunk in chunks]
 
     assert sent[0].startswith(b"event: ready")

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -83,7 +82,8 @@ class Subscriptions:
                 async with contextlib.aclosing(self._feed.chunks(client)) as chunks:
                     async for chunk in chunks:
                         await self._connection.send_events(render_event(event) for event in split_frames(chunk))
-                if not self._hub.draining and not has_expired(client):
+                # With the credential the whole socket ends, which tells why.
+                if not self._hub.draining and not self._feed.has_expired(client):
                     await self._tell_end(conversation_id)
         finally:
             self._hub.close(client)
@@ -110,8 +110,3 @@ class Subscriptions:
         """Wait until all feeds have said farewell, but not longer."""
         if self._open:
             await asyncio.wait(list(self._open.values()), timeout=timeout_s)
-
-
-def has_expired(client: Subscription) -> bool:
-    """Whether its credential has ended, which ends the whole socket."""
-    return client.expires_at is not None and client.expires_at <= time.time()

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import time
 from collections.abc import AsyncGenerator, Callable
 
 import structlog
@@ -36,7 +35,7 @@ class Feed:
         hub: Hub,
         *,
         heartbeat_s: float,
-        unix_now: Callable[[], float] = time.time,
+        unix_now: Callable[[], float],
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._hub = hub
@@ -53,7 +52,7 @@ class Feed:
         """
         yield self._build_ready(client)
         while not client.ended:
-            if self._expired(client) or (standing is not None and await standing.try_refusal()):
+            if self.has_expired(client) or (standing is not None and await standing.try_refusal()):
                 yield UNAUTHORIZED
                 return
             try:
@@ -159,7 +158,8 @@ class Feed:
         data = ServerShutdown(retry_ms=retry_ms)
         return self._rows.build_frame(client.stream.conversation_id, data, retry_ms=retry_ms)
 
-    def _expired(self, client: Subscription) -> bool:
+    def has_expired(self, client: Subscription) -> bool:
+        """Whether its credential has ended."""
         return client.expires_at is not None and client.expires_at <= self._unix_now()
 
 
