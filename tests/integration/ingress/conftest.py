@@ -4,13 +4,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing.context import ForkServerContext
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from parts.documented import Documented
 from parts.forks import open_forks
-from parts.ingresses import IngressProcess, spawn_ingress
+from parts.ingresses import IngressProcess, list_objects, spawn_ingress
 
 from everturn.model.artifacts import manifest_key
 from everturn.model.identity import Principal
@@ -128,9 +129,35 @@ async def wire(redis_server: EmbeddedRedis) -> AsyncIterator[Wire]:
         yield opened
 
 
-def assert_problem(answer: httpx2.Response, *statuses: int) -> dict[str, Any]:
-    """The answer is a problem with one of the statuses (any 4xx without)."""
-    assert answer.status_code in statuses if statuses else 400 <= answer.status_code < 500, answer.text
+@pytest.fixture
+async def untouched(
+    database: DatabaseUrls, ingress: IngressProcess, ingress_env: dict[str, str]
+) -> AsyncIterator[None]:
+    """After the test all tables and the object store hold what they held, by the same process without an error."""
+    async with open_database(database.superuser, pool_size=1, application_name="test-counter") as rows:
+        before, pid = await load_all(rows, ingress_env), ingress.process.pid
+        yield
+        assert ingress.alive()
+        assert ingress.process.pid == pid
+        assert await load_all(rows, ingress_env) == before
+    async with httpx2.AsyncClient(base_url=ingress.url, timeout=20) as http:
+        assert "ingress_unhandled_errors_total 0.0" in (await http.get("/metrics")).text
+
+
+async def load_all(rows: Database, env: dict[str, str]) -> tuple[dict[str, int], list[Path]]:
+    """How many rows each table has, and the files of the object store."""
+    async with rows.connection() as connection:
+        tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
+        counts = " UNION ALL ".join(
+            f"SELECT '{row['tablename']}' AS name, count(*) AS count FROM {row['tablename']}" for row in tables
+        )
+        found = {row["name"]: row["count"] for row in await connection.fetch(counts)}
+    return found, list_objects(env)
+
+
+def assert_problem(answer: httpx2.Response, status: int) -> dict[str, Any]:
+    """The answer is a problem with this status."""
+    assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     body = answer.json()
     assert body["status"] == answer.status_code

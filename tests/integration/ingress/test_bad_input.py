@@ -9,7 +9,6 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -27,12 +26,12 @@ from bad_input.tokens import AUDIENCE, BAD_TOKENS, FOREIGN_PAGES, ISSUER, PROJEC
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from parts.documented import Documented
+from parts.ingresses import list_objects
 from parts.sockets import ROUTE, RawSocket, SocketClient
 from parts.streams import Publisher, open_stream
 
-from everturn.postgres.database import Database, open_database
+from everturn.postgres.database import Database
 from everturn.redis.wire import Wire
-from everturn_local.servers.databases import DatabaseUrls
 
 LIMIT_S = 30
 JSON = {"Content-Type": "application/json"}
@@ -47,41 +46,6 @@ IDS = {
     "number": "1",
 }
 Operation = tuple[str, str, dict[str, Any]]
-
-
-@pytest.fixture
-async def rows(database: DatabaseUrls) -> AsyncIterator[Database]:
-    """The database with all rights, which sees every row."""
-    async with open_database(database.superuser, pool_size=1, application_name="test-counter") as opened:
-        yield opened
-
-
-@pytest.fixture
-async def untouched(rows: Database, ingress: Any, ingress_env: dict[str, str]) -> AsyncIterator[None]:
-    """After the test all tables and the object store hold what they held, by the same process without an error."""
-    before, pid = await _load_all(rows, ingress_env), ingress.process.pid
-    yield
-    assert ingress.alive() and ingress.process.pid == pid
-    assert await _load_all(rows, ingress_env) == before
-    assert b"ingress_unhandled_errors_total 0.0" in await ask_raw(
-        ingress, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    )
-
-
-async def _load_all(rows: Database, env: dict[str, str]) -> tuple[dict[str, int], list[Path]]:
-    async with rows.connection() as connection:
-        tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
-        counts = " UNION ALL ".join(
-            f"SELECT '{row['tablename']}' AS name, count(*) AS count FROM {row['tablename']}" for row in tables
-        )
-        found = {row["name"]: row["count"] for row in await connection.fetch(counts)}
-    return found, list_objects(env)
-
-
-def list_objects(env: dict[str, str]) -> list[Path]:
-    """The files of the object store, below its root."""
-    root = Path(urlsplit(env["OBJECTS_URL"]).path)
-    return sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
 
 
 def check(answer: httpx2.Response, wanted: Refusal, case: object) -> None:

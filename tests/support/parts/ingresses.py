@@ -9,6 +9,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from parts.forks import fork_service
 
@@ -73,3 +74,9 @@ def _read_line(pipe: Connection) -> bytes:
         found = wait([pipe], START_LIMIT_S)
         pipe.close()
         return file.readline() if found else b""
+
+
+def list_objects(env: Mapping[str, str]) -> list[Path]:
+    """The files of the object store that an ingress with this environment has, below its root."""
+    root = Path(urlsplit(env["OBJECTS_URL"]).path)
+    return sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())

@@ -23,6 +23,8 @@ def children() -> str:
     [
         ("pdf", pdf(), ""),
         ("webp", image("webp", (1900, 1900)), ""),
+        # Announces few pixels and packs more than the memory holds: only those announced are unpacked.
+        ("png", png_of(64, 64, zlib.compress(bytes(100_000_000))), ""),
         ("pdf", pdf(pages=501), "it has more than 500 pages"),
         ("png", png_of(8, 8, zlib.compress(b"")), UNREADABLE),
         ("gif", b"GIF89a", UNREADABLE),

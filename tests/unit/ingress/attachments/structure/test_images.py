@@ -1,6 +1,5 @@
 """Pixels are counted before any is decoded."""
 
-import zlib
 from pathlib import Path
 
 import pytest
@@ -28,10 +27,6 @@ def test_each_format_has_its_limit_of_pixels(form: Form, width: int, height: int
 def test_a_png_of_fifty_thousand_by_fifty_thousand_is_refused_without_decoding() -> None:
     with pytest.raises(Unsound, match="pixels"):
         check_image("png", png_of(50_000, 50_000))
-
-
-def test_what_announces_few_pixels_and_packs_many_unpacks_only_those() -> None:
-    check_image("png", png_of(64, 64, zlib.compress(bytes(20_000_000))))
 
 
 def test_an_image_that_is_another_one_or_none_is_not_read() -> None:
