@@ -27,6 +27,8 @@ export default defineConfig(
       "no-warning-comments": "error",
       "react-hooks/exhaustive-deps": "error",
       "@typescript-eslint/no-explicit-any": "error",
+      // What has an index signature is read as one reads a map.
+      "@typescript-eslint/dot-notation": "off",
       // A default whose call takes only what is left is checked by the types.
       "@typescript-eslint/switch-exhaustiveness-check": ["error", { considerDefaultExhaustiveForUnions: true }],
       "@typescript-eslint/no-unused-vars": ["error", { ignoreRestSiblings: true }],

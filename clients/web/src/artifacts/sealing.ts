@@ -1,5 +1,10 @@
 /** Makes a page of the agent safe to run in a sandboxed frame: before anything of it is read, a policy forbids the network. */
 
+/** A page of ingress that takes one text and becomes it; its policy forbids the network too. */
+export const FRAME_ADDRESS = "./artifact-frame";
+/** What it says when it is there. */
+export const FRAME_GREETING = "artifact-frame";
+
 /** No address is fetched; what the page needs is in it. Navigation is closed by the frame's sandbox and by the policy. */
 export const FRAME_POLICY = [
   "default-src 'none'",

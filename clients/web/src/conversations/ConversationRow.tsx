@@ -1,5 +1,5 @@
 /** One conversation in the list: its title, what goes on in it, and a menu of what can be done. */
-import { memo, useState } from "react";
+import { memo, useCallback, useRef, useState } from "react";
 import type { JSX, MouseEvent } from "react";
 
 import type { ConversationView } from "../api";
@@ -25,7 +25,19 @@ export const ConversationRow = memo(function ConversationRow(props: Conversation
   const { scope } = useSession();
   const [asked, setAsked] = useState<"rename" | "delete" | null>(null);
   const id = conversation.conversation_id;
+  const row = useRef<HTMLDivElement>(null);
+  const isErased = useRef(false);
+  const returnTo = useCallback(() => {
+    // The row of an erased conversation is about to go.
+    const place = isErased.current ? row.current?.closest("nav")?.querySelector("input") : row.current?.querySelector("button");
+    return place ?? null;
+  }, []);
   const close = (): void => { setAsked(null); };
+  const leave = (): void => {
+    isErased.current = true;
+    onChanged();
+    if (isSelected) onSelect(null);
+  };
   const select = (event: MouseEvent): void => {
     // The link itself opens another tab.
     if (event.metaKey || event.ctrlKey || event.shiftKey) return;
@@ -33,16 +45,14 @@ export const ConversationRow = memo(function ConversationRow(props: Conversation
     onSelect(id);
   };
   return (
-    <div className={isSelected ? styles.selected : styles.row}>
+    <div ref={row} className={isSelected ? styles.selected : styles.row}>
       <a className={styles.link} href={writeRoute({ scope, conversationId: id })} aria-current={isSelected ? "page" : undefined} onClick={select}>
         <span className={styles.title}>{nameOf(conversation)}</span>
         <State conversation={conversation} now={now} />
       </a>
       <RowMenu conversation={conversation} onAsk={setAsked} onChanged={onChanged} onFork={onSelect} />
-      {asked === "rename" && <RenameDialog conversation={conversation} onClose={close} onChanged={onChanged} />}
-      {asked === "delete" && (
-        <DeleteDialog conversation={conversation} onClose={close} onDeleted={() => { onChanged(); if (isSelected) onSelect(null); }} />
-      )}
+      {asked === "rename" && <RenameDialog conversation={conversation} onClose={close} onChanged={onChanged} returnTo={returnTo} />}
+      {asked === "delete" && <DeleteDialog conversation={conversation} onClose={close} onDeleted={leave} returnTo={returnTo} />}
     </div>
   );
 });

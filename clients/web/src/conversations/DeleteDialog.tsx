@@ -13,10 +13,11 @@ import { nameOf } from "./pages";
 interface DeleteDialogProps {
   conversation: ConversationView;
   onClose: () => void;
+  returnTo: () => HTMLElement | null;
   onDeleted: () => void;
 }
 
-export function DeleteDialog({ conversation, onClose, onDeleted }: DeleteDialogProps): JSX.Element {
+export function DeleteDialog({ conversation, onClose, returnTo, onDeleted }: DeleteDialogProps): JSX.Element {
   const backend = useBackend();
   const [isBusy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
@@ -24,15 +25,15 @@ export function DeleteDialog({ conversation, onClose, onDeleted }: DeleteDialogP
     setBusy(true);
     try {
       await backend.deleteConversation(conversation.conversation_id);
-      onClose();
       onDeleted();
+      onClose();
     } catch (error) {
       setBusy(false);
       setProblem(sayError(error));
     }
   };
   return (
-    <Modal heading="Delete the conversation?" role="alertdialog" onClose={onClose}>
+    <Modal heading="Delete the conversation?" role="alertdialog" onClose={onClose} returnTo={returnTo}>
       <p>“{nameOf(conversation)}” is erased with all its turns and files. This can’t be undone.</p>
       {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
       <ModalActions>

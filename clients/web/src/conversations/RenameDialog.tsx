@@ -14,10 +14,11 @@ const MAX_TITLE_CHARS = 200;
 interface RenameDialogProps {
   conversation: ConversationView;
   onClose: () => void;
+  returnTo: () => HTMLElement | null;
   onChanged: () => void;
 }
 
-export function RenameDialog({ conversation, onClose, onChanged }: RenameDialogProps): JSX.Element {
+export function RenameDialog({ conversation, onClose, returnTo, onChanged }: RenameDialogProps): JSX.Element {
   const backend = useBackend();
   const [title, setTitle] = useState(conversation.title);
   const [problem, setProblem] = useState("");
@@ -31,7 +32,7 @@ export function RenameDialog({ conversation, onClose, onChanged }: RenameDialogP
     }
   };
   return (
-    <Modal heading="Rename the conversation" onClose={onClose}>
+    <Modal heading="Rename the conversation" onClose={onClose} returnTo={returnTo}>
       <form className={styles.dialog} onSubmit={(event) => { event.preventDefault(); void save(); }}>
         <label>
           <span>Title</span>

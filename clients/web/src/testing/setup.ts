@@ -8,5 +8,5 @@ afterEach(cleanup);
 configure({ asyncUtilTimeout: 20_000 });
 
 // jsdom has no media queries; here none matches.
-window.matchMedia ??= (media: string): MediaQueryList =>
+window.matchMedia = (media: string): MediaQueryList =>
   Object.assign(new EventTarget(), { media, matches: false, onchange: null, addListener: () => undefined, removeListener: () => undefined });

@@ -1,5 +1,6 @@
-/** A dialog over the page: focus stays inside, Escape closes it and focus goes back to where it was. */
+/** A dialog over the page: focus stays inside, Escape closes it, and focus goes to where the person goes on. */
 import { Dialog, DialogHeading } from "@ariakit/react";
+import { useEffect } from "react";
 import type { JSX, ReactNode } from "react";
 
 import styles from "./Modal.module.css";
@@ -8,11 +9,20 @@ interface ModalProps {
   heading: string;
   onClose: () => void;
   children: ReactNode;
+  /** Where focus goes afterwards; what had it before may be gone. */
+  returnTo: () => HTMLElement | null;
   /** An alert dialog asks before something that can't be undone. */
   role?: "dialog" | "alertdialog";
 }
 
-export function Modal({ heading, onClose, children, role = "dialog" }: ModalProps): JSX.Element {
+export function Modal({ heading, onClose, children, returnTo, role = "dialog" }: ModalProps): JSX.Element {
+  useEffect(
+    () => () => {
+      // The page behind can take focus again when the dialog is gone.
+      requestAnimationFrame(() => { returnTo()?.focus(); });
+    },
+    [returnTo],
+  );
   return (
     <Dialog open onClose={onClose} role={role} backdrop={<div className={styles.backdrop} />} className={styles.modal}>
       <DialogHeading className={styles.heading}>{heading}</DialogHeading>
