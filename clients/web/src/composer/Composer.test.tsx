@@ -1,0 +1,102 @@
+import { screen } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { beforeEach, expect, test, vi } from "vitest";
+
+import type { Accepted } from "../api";
+import { refuse, renderInPage } from "../testing/harness";
+import type { Answer, Asked, Page } from "../testing/harness";
+import { Composer } from "./Composer";
+
+const ACCEPTED: Accepted = { conversation_id: "conv_1", turn_id: "turn_1", receipt: { state: "queued" }, events_url: "/" };
+const onAccepted = vi.fn();
+const onStop = vi.fn();
+
+beforeEach(() => {
+  sessionStorage.clear();
+  onAccepted.mockClear();
+  onStop.mockClear();
+});
+
+function show(isBusy: boolean, answer: (asked: Asked) => Answer = () => ({ status: 202, body: ACCEPTED })): Page {
+  return renderInPage(<Composer conversationId="conv_1" isBusy={isBusy} isStopping={false} onAccepted={onAccepted} onStop={onStop} />, answer);
+}
+
+test("Enter sends, Shift and Enter break the line", async () => {
+  const { asked } = show(false);
+
+  await userEvent.type(screen.getByLabelText("Your message"), "one{Shift>}{Enter}{/Shift}two{Enter}");
+
+  expect(asked).toMatchObject([{ method: "POST", path: "/conv_1/messages", body: { text: "one\ntwo" } }]);
+  expect(onAccepted).toHaveBeenCalledOnce();
+  expect(screen.getByLabelText("Your message")).toHaveValue("");
+  expect(screen.getByLabelText("Your message")).toHaveFocus();
+});
+
+test("nothing is sent when nothing is written", async () => {
+  const { asked } = show(false);
+
+  await userEvent.type(screen.getByLabelText("Your message"), "  {Enter}");
+
+  expect(asked).toEqual([]);
+  expect(screen.getByRole("button", { name: "Send" })).toBeDisabled();
+});
+
+test("what was refused stays in the field, with the reason", async () => {
+  show(false, () => refuse(422, "The text is too long."));
+
+  await userEvent.type(screen.getByLabelText("Your message"), "hello{Enter}");
+
+  expect(await screen.findByRole("alert")).toHaveTextContent("The text is too long.");
+  expect(screen.getByLabelText("Your message")).toHaveValue("hello");
+});
+
+test("the same message sent again has the same key, another one has another", async () => {
+  const { asked } = show(false, () => refuse(422, "Not now."));
+  const field = screen.getByLabelText("Your message");
+
+  await userEvent.type(field, "hello{Enter}");
+  await screen.findByRole("alert");
+  await userEvent.type(field, "{Enter}");
+  await userEvent.type(field, "!{Enter}");
+
+  const keys = asked.map(({ key }) => key);
+  expect(keys[0]).not.toBeNull();
+  expect(keys[1]).toBe(keys[0]);
+  expect(keys[2]).not.toBe(keys[0]);
+});
+
+test("while a turn goes on Enter adds to it, and another button redirects it", async () => {
+  const { asked } = show(true);
+  const field = screen.getByLabelText("Your message");
+
+  await userEvent.type(field, "also this{Enter}");
+  await userEvent.type(field, "rather that");
+  await userEvent.click(screen.getByRole("button", { name: "Redirect" }));
+  await userEvent.click(screen.getByRole("button", { name: "Stop" }));
+
+  expect(asked.map(({ body }) => body)).toEqual([{ text: "also this", kind: "followup" }, { text: "rather that", kind: "steer" }]);
+  expect(onStop).toHaveBeenCalledOnce();
+});
+
+test("what was written and not sent is there again after a reload", async () => {
+  const { unmount } = show(false);
+  await userEvent.type(screen.getByLabelText("Your message"), "half a tho");
+  unmount();
+
+  show(false);
+
+  expect(screen.getByLabelText("Your message")).toHaveValue("half a tho");
+});
+
+test("a file is attached by picking and by pasting, and can be removed", async () => {
+  show(false);
+  const file = new File(["a,b"], "data.csv", { type: "text/csv" });
+
+  await userEvent.upload(screen.getByLabelText("Files to attach"), file);
+  await userEvent.click(screen.getByLabelText("Your message"));
+  await userEvent.paste({ files: [new File(["x"], "image.png", { type: "image/png" })], getData: () => "" } as unknown as DataTransfer);
+  expect(screen.getAllByRole("listitem").map((item) => item.textContent)).toEqual(["data.csv3 bytes", "pasted-2.png1 byte"]);
+  await userEvent.click(screen.getByRole("button", { name: "Remove data.csv" }));
+
+  expect(screen.getAllByRole("listitem")).toHaveLength(1);
+});

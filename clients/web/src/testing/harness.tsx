@@ -1,0 +1,76 @@
+/** A page around a component under test: a session whose server answers as the test says, and everything that is asked. */
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { render } from "@testing-library/react";
+import type { RenderResult } from "@testing-library/react";
+import type { ReactNode } from "react";
+
+import { EverturnClient } from "../api";
+import { ArtifactsContext } from "../artifacts/context";
+import type { ArtifactTarget } from "../artifacts/context";
+import { SessionContext } from "../session/context";
+import { AnnouncerProvider } from "../ui/announcer";
+
+export interface Asked {
+  method: string;
+  path: string;
+  body: unknown;
+  key: string | null;
+}
+
+export interface Answer {
+  status: number;
+  body: unknown;
+}
+
+export interface Page extends RenderResult {
+  asked: Asked[];
+  opened: ArtifactTarget[];
+}
+
+const PREFIX = "/conversations/default/default";
+
+/** `answer` is given what is asked, with the path below the project's. */
+export function renderInPage(children: ReactNode, answer: (asked: Asked) => Answer = () => ({ status: 200, body: {} })): Page {
+  const asked: Asked[] = [];
+  const opened: ArtifactTarget[] = [];
+  const backend = new EverturnClient({
+    tenant: "default",
+    project: "default",
+    fetch: (address, init) => {
+      const call = readCall(address, init);
+      asked.push(call);
+      const { status, body } = answer(call);
+      return Promise.resolve(new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json" } }));
+    },
+  });
+  const session = { backend, scope: { tenant: "default", project: "default" }, isSignedIn: false, signOut: doNothing, expire: doNothing };
+  const rendered = render(
+    <AnnouncerProvider>
+      <SessionContext value={session}>
+        <QueryClientProvider client={new QueryClient()}>
+          <ArtifactsContext value={{ open: (target) => { opened.push(target); } }}>{children}</ArtifactsContext>
+        </QueryClientProvider>
+      </SessionContext>
+    </AnnouncerProvider>,
+  );
+  return { ...rendered, asked, opened };
+}
+
+export function refuse(status: number, detail: string): Answer {
+  return { status, body: { type: "urn:everturn:problem:test", title: "Refused", status, detail } };
+}
+
+function readCall(address: RequestInfo | URL, init?: RequestInit): Asked {
+  const url = new URL(address instanceof Request ? address.url : address, "http://test.invalid");
+  const body: unknown = typeof init?.body === "string" ? JSON.parse(init.body) : null;
+  return {
+    method: init?.method ?? "GET",
+    path: (url.pathname + url.search).replace(PREFIX, ""),
+    body,
+    key: new Headers(init?.headers).get("idempotency-key"),
+  };
+}
+
+function doNothing(): void {
+  // No test of these components signs out.
+}
