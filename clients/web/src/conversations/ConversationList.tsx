@@ -5,12 +5,12 @@ import type { JSX } from "react";
 import { Virtuoso } from "react-virtuoso";
 
 import { Button } from "../ui/Button";
+import { useDelayed } from "../ui/useDelayed";
 import { useNow } from "../ui/useNow";
 import { sayError } from "../ui/wording";
 import { ConversationRow } from "./ConversationRow";
 import styles from "./conversations.module.css";
 import { useConversationList } from "./useConversationList";
-import { useDelayed } from "./useDelayed";
 
 interface ConversationListProps {
   selected: string | null;

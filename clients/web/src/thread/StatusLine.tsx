@@ -3,8 +3,11 @@ import { LoaderCircle, WifiOff } from "lucide-react";
 import type { JSX } from "react";
 
 import type { ConversationSnapshot } from "../api";
+import { useDelayed } from "../ui/useDelayed";
 import { describeConnection, sayCompaction } from "./status";
 import styles from "./thread.module.css";
+
+const BRIEF_MS = 1_000;
 
 interface StatusLineProps {
   live: ConversationSnapshot;
@@ -13,7 +16,10 @@ interface StatusLineProps {
 }
 
 export function StatusLine({ live, problem }: StatusLineProps): JSX.Element {
-  const connection = describeConnection(live);
+  const now = describeConnection(live);
+  const rested = useDelayed(now, BRIEF_MS);
+  // A break that is over in a moment is not worth a word.
+  const connection = now === "" ? "" : rested;
   const compaction = live.compaction === undefined ? "" : sayCompaction(live.compaction);
   return (
     <div className={styles.status} role="status">

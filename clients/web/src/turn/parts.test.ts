@@ -34,6 +34,12 @@ test("what was said stands where it was taken up, and at the end as long as it w
   expect(keys(turn)).toEqual(["step.call_1", "signal.a", "step.later", "signal.b"]);
 });
 
+test("a stop stands behind the round that it ended, and so do words that came beside it", () => {
+  const signals = [buildSignal({ signal_id: "words", state: "applied", round: 1 }), buildSignal({ signal_id: "stop", kind: "steer", text: "", state: "applied", round: 1 })];
+
+  expect(keys(buildTurn({ outcome: "stopped", steps: [buildStep()], signals }))).toEqual(["step.call_1", "signal.words", "signal.stop"]);
+});
+
 test("a question that waits for an answer is the last before the answer", () => {
   const asked = { approval_id: "ap", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", reason: "" };
 

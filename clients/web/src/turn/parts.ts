@@ -40,15 +40,23 @@ export function lastAnswer(turn: TurnView): string {
 function buildRound(turn: TurnView, said: readonly SignalView[], round: number, growing: TextView | null): Part[] {
   const texts = turn.texts.filter((text) => text.round === round && text.text !== "");
   const asked = turn.approvals.filter((approval) => approval.round === round);
+  const here = said.filter((signal) => signal.round === round);
   return [
-    ...said.filter((signal) => signal.round === round).map(signalPart),
+    ...here.filter((signal) => !isLate(turn, signal)).map(signalPart),
     ...texts.filter((text) => text.channel !== "answer").map((text) => textPart(text, growing)),
     // What was answered stands before its call, what is asked still is the last that is read.
     ...asked.filter((approval) => approval.state !== "pending").map(approvalPart),
     ...turn.steps.filter((step) => step.round === round).map(stepPart),
     ...asked.filter((approval) => approval.state === "pending").map(approvalPart),
     ...texts.filter((text) => text.channel === "answer").map((text) => textPart(text, growing)),
+    ...here.filter((signal) => isLate(turn, signal)).map(signalPart),
   ];
+}
+
+/** Words are taken up before a round begins; a stop ends the round it is taken up in, with what came beside it. */
+function isLate(turn: TurnView, signal: SignalView): boolean {
+  const isStop = signal.kind === "cancel" || (signal.kind === "steer" && signal.text.trim() === "");
+  return isStop || (turn.outcome === "stopped" && signal.round === turn.rounds);
 }
 
 function findRounds(turn: TurnView, said: readonly SignalView[]): readonly number[] {
