@@ -27,7 +27,7 @@ function leaveOutNull(field) {
 function leaveOutNulls([name, schema]) {
   // What is sent may be null on purpose: a reaction that is taken back.
   const isSent = /(In|Patch)$/.test(name);
-  if (isSent || !schema.properties || schema === openapi.components.schemas.Problem) return [name, schema];
+  if (isSent || !schema.properties || schema === calls.Problem) return [name, schema];
   const fields = Object.entries(schema.properties);
   const required = fields.filter(([, field]) => !mayBeNull(field)).map(([field]) => field);
   const properties = Object.fromEntries(fields.map(([field, each]) => [field, leaveOutNull(each)]));
@@ -35,11 +35,11 @@ function leaveOutNulls([name, schema]) {
 }
 
 const described = execFileSync(python, ["-P", "-m", "ingress", "describe"], { timeout: LIMIT_MS, maxBuffer: MAX_BYTES });
-const { openapi, events } = JSON.parse(described.toString());
-const received = Object.fromEntries(Object.entries(openapi.components.schemas).map(leaveOutNulls));
+const { calls, events } = JSON.parse(described.toString());
+const received = Object.fromEntries(Object.entries(calls).map(leaveOutNulls));
 // A refusal says more than the problem that a turn ended with, which has the same name.
-const schemas = { ...received, ProblemDetails: openapi.components.schemas.Problem, ...events };
-const document = { openapi: "3.1.0", info: openapi.info, paths: {}, components: { schemas } };
+const schemas = { ...received, ProblemDetails: calls.Problem, ...events };
+const document = { openapi: "3.1.0", info: { title: "Everturn", version: "1" }, paths: {}, components: { schemas } };
 const ast = await openapiTS(document, { immutable: true, defaultNonNullable: false });
 const body = astToString(ast);
 const hash = (bytes) => createHash("sha256").update(bytes).digest("hex");

@@ -1,5 +1,5 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 69aefb5ce9acd4b9e34c19e6b6061aef00f9c42f4be4fb52e018d03736c1a129
+// Schemas ce3cfedc9af8c2f84e131728382ba79feb63795991721d58a391d4645ae6d531
 // Types bcb4d6f2b97041910acda64ae1a6962bfdb9184689a0bf0b20987bf5f1f71ee2
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;

@@ -1,4 +1,4 @@
-"""`python -m ingress describe`: prints the API's document and the schemas of events, without any server."""
+"""`python -m ingress describe`: prints the schemas of what clients send and receive, without any server."""
 
 import argparse
 import json
@@ -8,12 +8,12 @@ from typing import Any
 from ingress.app import build_routes
 from ingress.stream.event_schemas import build_event_schemas
 
-HELP = "Print what clients send and receive: the OpenAPI document and the schemas of the events, as JSON."
+HELP = "Print the schemas of what clients send and receive, in calls and as events, as JSON."
 
 
 def build_description() -> dict[str, Any]:
-    """`openapi` is the document that a server shows, `events` are schemas by name, of which `Event` is the first."""
-    return {"openapi": build_routes().openapi(), "events": build_event_schemas()}
+    """JSON Schemas by name: `calls` are those of the OpenAPI document, and of `events` the one of a line is `Event`."""
+    return {"calls": build_routes().openapi()["components"]["schemas"], "events": build_event_schemas()}
 
 
 def describe(_: argparse.Namespace) -> int:
