@@ -31,13 +31,15 @@ chaos: setup ## Play seeded schedules of faults against the whole platform; SEED
 load: setup ## A thousand streams and two hundred sockets on one ingress get the same ordered events; shows time and memory
 	@FOLLOWERS="$(or $(FOLLOWERS),1000/200)" $(BIN)/pytest -q -s $(ARGS) tests/integration/ingress/sockets/test_many_followers.py
 
-check: setup ## Lint, format check, types, layers, architecture rules
-	@failed=; types=$$(mktemp); $(BIN)/pyright --warnings >"$$types" 2>&1 & pyright=$$!; \
-	trap 'kill $$pyright 2>/dev/null; rm -f "$$types"' EXIT; trap 'exit 130' INT TERM; \
+check: setup ## Lint, format check, types, layers, architecture rules; of the web client too
+	@failed=; types=$$(mktemp); web=$$(mktemp); $(BIN)/pyright --warnings >"$$types" 2>&1 & pyright=$$!; \
+	$(LOCAL) web --only check >"$$web" 2>&1 & client=$$!; \
+	trap 'kill $$pyright $$client 2>/dev/null; rm -f "$$types" "$$web"' EXIT; trap 'exit 130' INT TERM; \
 	for gate in "ruff check $(SOURCES)" "ruff format --check --quiet $(SOURCES)" \
 		"lint-imports --no-logo" "pytest -q tests/architecture"; do \
 		echo "check: $${gate%% *}"; $(BIN)/$$gate || failed="$$failed $${gate%% *}"; \
-	done; echo "check: pyright"; wait $$pyright || failed="$$failed pyright"; cat "$$types"; [ -z "$$failed" ] || { echo "check failed:$$failed"; exit 1; }
+	done; echo "check: pyright"; wait $$pyright || failed="$$failed pyright"; cat "$$types"; \
+	echo "check: web client"; wait $$client || failed="$$failed web-client"; cat "$$web"; [ -z "$$failed" ] || { echo "check failed:$$failed"; exit 1; }
 
 fmt: setup ## Format and mend what can be mended
 	@$(BIN)/ruff format $(SOURCES)
@@ -64,6 +66,6 @@ lock: ## Resolve the dependencies anew and write both lock files
 	@$(SETUP) --lock
 
 clean: ## Delete caches and, after a question (YES=1: without), all local conversations and files
-	@rm -rf .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build
+	@rm -rf .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build clients/web/dist clients/web/node_modules
 	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 	@[ ! -x $(BIN)/python ] || $(LOCAL) clean $(if $(YES),--yes)

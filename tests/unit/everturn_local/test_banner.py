@@ -5,6 +5,7 @@ from pathlib import Path
 from everturn_local.banner import build_choices, build_commands, render_banner
 from everturn_local.images.choice import ContainerChoice
 from everturn_local.servers.clamd import ClamdChoice
+from everturn_local.web.choice import WebChoice
 
 REPORTS = {
     "ingress-1": {"url": "http://127.0.0.1:8080", "antivirus": "none", "antivirus_why": "no clamd configured"},
@@ -13,11 +14,12 @@ REPORTS = {
 }
 
 CLAMD = ClamdChoice(Path("/usr/sbin/clamd"), None, "it knows the test file only")
+WEB = WebChoice(Path("/dist"), "built with the Node of this machine")
 
 
 def test_the_banner_shows_url_choices_reasons_and_how_to_use_it():
     banner = render_banner(
-        REPORTS, containers=ContainerChoice(True, "engine 1"), clamd=CLAMD, home=Path("/h"), start_s=3.21
+        REPORTS, containers=ContainerChoice(True, "engine 1"), clamd=CLAMD, web=WEB, home=Path("/h"), start_s=3.21
     )
 
     for text in ("3.2 s", "http://127.0.0.1:8080", "offline (no key found)", "bubblewrap (it works here)", "/h/logs"):
@@ -25,13 +27,24 @@ def test_the_banner_shows_url_choices_reasons_and_how_to_use_it():
     assert "none (no clamd configured)" in banner
     assert "containers used (engine 1)" in banner
     assert "clamd      started (it knows the test file only)" in banner
+    assert "page       http://127.0.0.1:8080 (built with the Node of this machine)" in banner
     assert ".venv/bin/everturn chat" in banner
+
+
+def test_where_there_is_no_page_the_banner_says_why():
+    none = WebChoice(None, "no Node here: make setup brings one")
+
+    banner = render_banner(
+        REPORTS, containers=ContainerChoice(True, "engine 1"), clamd=CLAMD, web=none, home=Path("/h"), start_s=1
+    )
+
+    assert "page       not there (no Node here: make setup brings one)" in banner
 
 
 def test_where_there_are_no_containers_the_banner_says_why():
     choice = ContainerChoice(False, "no container engine answers: start Docker, then make images")
 
-    banner = render_banner(REPORTS, containers=choice, clamd=CLAMD, home=Path("/h"), start_s=1)
+    banner = render_banner(REPORTS, containers=choice, clamd=CLAMD, web=WEB, home=Path("/h"), start_s=1)
 
     assert "containers not used (no container engine answers: start Docker, then make images)" in banner
 

@@ -1,4 +1,4 @@
-"""The command `python -m everturn_local run|images|doctor|migrate|operate|clean`."""
+"""The command `python -m everturn_local run|images|doctor|migrate|operate|web|clean`."""
 
 import argparse
 import asyncio
@@ -12,6 +12,7 @@ from everturn_local.migrate import run_migrate
 from everturn_local.operate import run_operate
 from everturn_local.run import run_platform, show_progress
 from everturn_local.settings import LocalSettings, load_run_environment, load_settings
+from everturn_local.web.choice import open_web_client
 
 MAX_TOLD = 20
 """Names of what `clean` left that are told."""
@@ -19,9 +20,10 @@ MAX_TOLD = 20
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="everturn_local", description="Everturn on one machine.")
-    parser.add_argument("command", choices=("run", "images", "doctor", "migrate", "operate", "clean"))
+    parser.add_argument("command", choices=("run", "images", "doctor", "migrate", "operate", "web", "clean"))
     parser.add_argument("--yes", action="store_true", help="clean: don't ask")
     parser.add_argument("--base", default="", help="images: the image to stand on")
+    parser.add_argument("--only", choices=("build", "check"), default="build", help="web: what to do")
     # What follows `operate` is for the ingress, also where it begins with a dash.
     operating = arguments[:1] == ["operate"]
     chosen = parser.parse_args(arguments[:1] if operating else arguments)
@@ -39,11 +41,23 @@ def main(arguments: list[str]) -> int:
                 return 0
             case "operate":
                 return run_operate(settings, arguments[1:], environment=load_run_environment())
+            case "web":
+                return asyncio.run(run_web(chosen.only))
             case _:
                 return run_clean(settings, yes=chosen.yes)
     except EverturnError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+
+
+async def run_web(what: str) -> int:
+    """Build or check the web client, where its sources changed. Raises EverturnError, also where there is no Node."""
+    client = open_web_client(show_progress)
+    if what == "check":
+        await client.check()
+    else:
+        print(await client.save_build())
+    return 0
 
 
 def run_clean(settings: LocalSettings, *, yes: bool) -> int:

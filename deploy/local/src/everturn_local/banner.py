@@ -6,6 +6,7 @@ from pathlib import Path
 
 from everturn_local.images.choice import ContainerChoice
 from everturn_local.servers.clamd import ClamdChoice
+from everturn_local.web.choice import WebChoice
 
 Reports = Mapping[str, Mapping[str, str]]
 
@@ -19,7 +20,7 @@ CHOICES = (
 
 
 def render_banner(
-    reports: Reports, *, containers: ContainerChoice, clamd: ClamdChoice, home: Path, start_s: float
+    reports: Reports, *, containers: ContainerChoice, clamd: ClamdChoice, web: WebChoice, home: Path, start_s: float
 ) -> str:
     """`reports` are the ready lines of the services by name; what they say is shown, nothing is guessed."""
     url = next((report["url"] for report in reports.values() if "url" in report), "")
@@ -27,6 +28,7 @@ def render_banner(
     lines += [f"  {name:<10} {text}" for name, text in build_choices(reports).items()]
     lines += [f"  {'containers':<10} {'used' if containers.chosen else 'not used'} ({containers.why})"]
     lines += [f"  {'clamd':<10} {'started' if clamd.program else 'not started'} ({clamd.why})"]
+    lines += [f"  {'page':<10} {url if web.dist else 'not there'} ({web.why})"]
     lines += [f"  {'state':<10} {home}", f"  {'logs':<10} {home / 'logs'}", "", "Try it from another terminal:", ""]
     lines += [f"  {command}" for command in build_commands(url)]
     return "\n".join([*lines, "", "Ctrl-C stops everything; the state stays.", ""])

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from everturn.errors import EverturnError
 from everturn_local.banner import render_banner
@@ -16,9 +16,11 @@ from everturn_local.settings import LocalSettings, load_run_environment
 from everturn_local.supervision.logs import ErrorWatch
 from everturn_local.supervision.platform import Platform
 from everturn_local.supervision.service import STOP_LIMIT_S
+from everturn_local.web.choice import choose_web
 
 WATCH_INTERVAL_S = 0.5
 EXIT_INTERRUPTED = 130
+_Result = TypeVar("_Result")
 
 
 class PortInUse(EverturnError):
@@ -35,11 +37,15 @@ async def run_platform(settings: LocalSettings) -> int:
     environment, home = load_run_environment(), Home(settings.everturn_home.absolute())
     containers = await asyncio.to_thread(choose_containers, environment, home.broker_socket)
     clamd = choose_clamd(environment)
+    wanted = settings.everturn_web == "build"
+    web = await signals.try_result(choose_web(environment, wanted=wanted, report=show_progress))
+    if web is None:
+        return EXIT_INTERRUPTED
     platform = Platform(
         settings.everturn_home,
         port=settings.port,
         host=settings.host,
-        env=environment,
+        env={**environment, **web.env},
         containers=containers.chosen,
         clamd=clamd,
         report=show_progress,
@@ -49,7 +55,7 @@ async def run_platform(settings: LocalSettings) -> int:
         return EXIT_INTERRUPTED
     start_s = time.monotonic() - started
     banner = render_banner(
-        platform.reports, containers=containers, clamd=clamd, home=platform.home.root, start_s=start_s
+        platform.reports, containers=containers, clamd=clamd, web=web, home=platform.home.root, start_s=start_s
     )
     print(banner, flush=True)
     await signals.run_unless_signalled(_run_error_watch(platform))
@@ -77,7 +83,14 @@ class StopSignals:
 
     async def run_unless_signalled(self, work: Coroutine[Any, Any, None]) -> bool:
         """True when the work ended by itself; on a signal it is cancelled, waited for, and the answer is False."""
+        return await self._settle(asyncio.create_task(work))
+
+    async def try_result(self, work: Coroutine[Any, Any, _Result]) -> _Result | None:
+        """What the work gives; None when a signal ended it."""
         working = asyncio.create_task(work)
+        return working.result() if await self._settle(working) else None
+
+    async def _settle(self, working: asyncio.Task[Any]) -> bool:
         arriving = asyncio.create_task(self._arrived.wait())
         await asyncio.wait({working, arriving}, return_when=asyncio.FIRST_COMPLETED)
         signalled = not working.done()

@@ -36,6 +36,9 @@ class LocalSettings(BaseSettings):
         validation_alias="EVERTURN_MODE",
         description="What the services of `make run` run in; production needs the settings that say who may come in.",
     )
+    everturn_web: Literal["build", "off"] = Field(
+        default="build", description="build makes the page anew when its sources changed; off starts without one."
+    )
     host: str = Field(default="127.0.0.1", description="Address the ingress listens on.")
     objects_url: str = Field(default="", description="Where files are kept; empty for a folder of the home.")
     port: int = Field(default=8080, ge=0, le=65_535, description="Port of the first ingress; 0 picks a free one.")

@@ -35,6 +35,7 @@ GROUPS = (
     Group("tests/sandbox"),
     Group("tests/integration"),
     Group("tests/integration/ingress"),
+    Group("tests/web_client"),
     Group("tests/contract"),
     Group("tests/e2e"),
     Group("tests/unit/chat_proc"),

@@ -1,0 +1,54 @@
+"""Whether `make run` has a page, which one, and why."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from everturn.errors import EverturnError
+from everturn_local.web.client import WEB, Report, WebClient
+from everturn_local.web.node import try_find_node
+from everturn_local.web.programs import ProgramFailed
+
+SETTING = "EVERTURN_WEB"
+REMEDY = "make setup brings one"
+
+
+class NoNode(EverturnError):
+    """No Node that is new enough is here."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebChoice:
+    """The folder of the page that is served, None without one, and why."""
+
+    dist: Path | None
+    why: str
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What the ingress is told."""
+        return {"WEB_DIST": str(self.dist)} if self.dist else {}
+
+
+def open_web_client(report: Report) -> WebClient:
+    """The web client of this checkout. Raises NoNode."""
+    node = try_find_node()
+    if node is None:
+        raise NoNode(REMEDY)
+    return WebClient(WEB, node, report)
+
+
+async def choose_web(environment: Mapping[str, str], *, wanted: bool, report: Report) -> WebChoice:
+    """Builds the client when its sources changed. A build that fails is told, and the platform runs without a page."""
+    if given := environment.get("WEB_DIST"):
+        return WebChoice(Path(given).absolute(), "WEB_DIST is set")
+    if not wanted:
+        return WebChoice(None, f"{SETTING}=off")
+    try:
+        client = open_web_client(report)
+        return WebChoice(await client.save_build(), f"built with the Node {client.node.why}")
+    except NoNode as absent:
+        return WebChoice(None, str(absent))
+    except ProgramFailed as failure:
+        report(f"the web client could not be built; there is no page. {failure}")
+        return WebChoice(None, "its build failed; the reason stands above")

@@ -1,0 +1,78 @@
+"""Packages, build and checks happen when their sources changed, and at no other time."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from everturn_local.web.client import WebClient
+from everturn_local.web.node import try_find_in_wheel
+from everturn_local.web.programs import ProgramFailed
+
+BUILD = "require('fs').mkdirSync('dist',{recursive:true});require('fs').copyFileSync('page','dist/index.html')"
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Path:
+    """A client without dependencies, whose build copies a file."""
+    scripts = {"build": f'node -e "{BUILD}"'}
+    package = {"name": "tiny", "version": "1.0.0", "scripts": scripts}
+    (tmp_path / "package.json").write_text(json.dumps(package))
+    lock = {"name": "tiny", "version": "1.0.0", "lockfileVersion": 3, "requires": True, "packages": {"": package}}
+    (tmp_path / "package-lock.json").write_text(json.dumps(lock))
+    (tmp_path / ".npmrc").write_text("")
+    (tmp_path / "page").write_text("one")
+    (tmp_path / "node_modules").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def client(web: Path, told: list[str]) -> WebClient:
+    node = try_find_in_wheel()
+    assert node is not None
+    return WebClient(web, node, told.append)
+
+
+async def test_the_client_is_built_once_for_its_sources(client: WebClient, web: Path, told: list[str]) -> None:
+    dist = await client.save_build()
+    assert (dist / "index.html").read_text() == "one"
+    count = len(told)
+
+    await client.save_build()
+    assert len(told) == count
+
+    (web / "page").write_text("two")
+    await client.save_build()
+    assert (dist / "index.html").read_text() == "two"
+    assert len(told) == count + 1, "its packages are those of before"
+
+
+async def test_a_build_that_is_gone_is_made_anew(client: WebClient) -> None:
+    dist = await client.save_build()
+    (dist / "index.html").unlink()
+
+    await client.save_build()
+
+    assert (dist / "index.html").exists()
+
+
+async def test_a_build_that_fails_says_why_and_is_tried_again(client: WebClient, web: Path) -> None:
+    (web / "page").unlink()
+    with pytest.raises(ProgramFailed, match="ENOENT"):
+        await client.save_build()
+
+    (web / "page").write_text("back")
+    assert ((await client.save_build()) / "index.html").read_text() == "back"
+
+
+async def test_checks_tell_all_that_failed(client: WebClient) -> None:
+    with pytest.raises(ProgramFailed) as failure:
+        await client.check()
+
+    assert "eslint" in str(failure.value)
+    assert "tsc" in str(failure.value)

@@ -1,0 +1,25 @@
+"""Which page `make run` has."""
+
+from pathlib import Path
+
+import pytest
+
+from everturn_local.web.choice import choose_web, open_web_client
+
+
+async def test_a_page_that_is_there_already_is_taken() -> None:
+    choice = await choose_web({"WEB_DIST": "/built"}, wanted=True, report=print)
+
+    assert (choice.dist, choice.why) == (Path("/built"), "WEB_DIST is set")
+    assert choice.env == {"WEB_DIST": "/built"}
+
+
+async def test_who_wants_no_page_gets_none(capsys: pytest.CaptureFixture[str]) -> None:
+    choice = await choose_web({}, wanted=False, report=print)
+
+    assert (choice.dist, choice.why, choice.env) == (None, "EVERTURN_WEB=off", {})
+    assert not capsys.readouterr().out
+
+
+def test_the_client_of_this_checkout_is_worked_on_with_our_node() -> None:
+    assert open_web_client(print).node.program.is_file()
