@@ -7,6 +7,9 @@ afterEach(cleanup);
 // A busy machine is no failure.
 configure({ asyncUtilTimeout: 20_000 });
 
-// jsdom has no media queries; here none matches.
-window.matchMedia = (media: string): MediaQueryList =>
-  Object.assign(new EventTarget(), { media, matches: false, onchange: null, addListener: () => undefined, removeListener: () => undefined });
+function matchNothing(media: string): MediaQueryList {
+  return Object.assign(new EventTarget(), { media, matches: false, onchange: null, addListener: () => undefined, removeListener: () => undefined });
+}
+
+// jsdom has no media queries; here none matches. Tests of what needs no page run without a window.
+if ("window" in globalThis) window.matchMedia = matchNothing;

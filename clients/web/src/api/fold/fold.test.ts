@@ -41,7 +41,7 @@ const DELTA = { channel: "answer", instance: 0, index: 0, completed: false, mark
 
 describe("folding events", () => {
   it("gives after every event what the server's own fold gives", ({ skip }) => {
-    const file = env["FOLD_STREAMS"];
+    const file = env.FOLD_STREAMS;
     if (file === undefined) return skip("tests/web_client/test_fold.py runs it with the server's stories");
     const stories = JSON.parse(readFileSync(file, "utf8")) as readonly Told[];
 
