@@ -10,7 +10,7 @@ from architecture_rules.sources import ROOT, Module, Violation
 EDGES: Mapping[str, frozenset[str]] = {
     "HTTP handler": frozenset(
         {
-            "services/ingress/src/ingress/admission/edge.py:__call__",
+            "services/ingress/src/ingress/admission/edge.py:_serve",
             "services/ingress/src/ingress/sockets/server.py:_run",
         }
     ),

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import httpx2
 import pytest
 from pydantic import SecretStr
 from turn_bench.programs import build_parts
@@ -9,9 +10,7 @@ from chat_proc.agent.race import Stragglers
 from chat_proc.bootstrap import (
     Readiness,
     build_compactor,
-    build_decision_limits,
     build_embedder,
-    build_limits,
     build_loop,
     build_model,
     choose_execution,
@@ -31,6 +30,7 @@ from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.recall.conversation_reader import MemoryConversationReader
 from everturn.testing.turns.platform import MemoryPlatform
 from everturn.testing.turns.timelines import MemoryTimelines
+from everturn_local.ports import load_free_port
 
 TOOL_PORTS = ToolPorts(
     MemoryObjects(),
@@ -60,6 +60,19 @@ async def test_a_worker_is_put_together_and_says_what_it_chose(settings: WorkerS
     assert told["model"]
     assert told["why"] == "EVERTURN_MODEL=offline"
     assert told["sandbox"] == "none"
+
+
+async def test_a_worker_says_at_its_port_what_it_lacks(settings: WorkerSettings) -> None:
+    port = load_free_port()
+
+    async with open_worker(settings.model_copy(update={"metrics_port": port})), httpx2.AsyncClient() as http:
+        ready = await http.get(f"http://127.0.0.1:{port}/readyz")
+        alive = await http.get(f"http://127.0.0.1:{port}/livez")
+
+    parts = ready.json()["parts"]
+    assert (ready.status_code, ready.json()["status"], alive.status_code) == (503, "unready", 200)
+    assert [name for name, part in parts.items() if part["ok"]] == ["objects"]
+    assert "It starts." in parts["claims"]["detail"]
 
 
 async def test_a_model_that_can_not_be_had_stops_the_start(settings: WorkerSettings) -> None:
@@ -110,29 +123,6 @@ def test_the_encoder_of_the_configuration_file_outweighs_that_of_the_environment
     embedder, _ = build_embedder(settings.model_copy(update={"embedder": "auto"}), config)
 
     assert embedder.name == "hashed-ngrams"
-
-
-def test_the_limits_of_a_turn_come_from_the_environment_and_the_configuration_file(settings: WorkerSettings) -> None:
-    config = OperatorConfig.model_validate({"bundles": {"b": {"react": {"max_iterations": 3}}}})
-
-    limits = build_limits(settings.model_copy(update={"max_iterations": 9}), config)
-
-    assert (limits.rounds, limits.rounds_of_bundle) == (9, {"b": 3})
-
-
-def test_what_a_reply_may_hold_follows_the_version_and_the_offered_tools(settings: WorkerSettings) -> None:
-    tools = offer_tools(TOOL_PORTS, SandboxUnavailable("none here"), build_parts()).registry.specs
-
-    off = build_decision_limits(settings, tools)
-    older = build_decision_limits(settings.model_copy(update={"agent_version": "v2"}), tools)
-    several = build_decision_limits(settings.model_copy(update={"multi_action": "safe_fanout"}), tools)
-
-    assert (off.fanout, off.one_thinking, older.one_thinking) == (None, False, True)
-    assert several.fanout is not None
-    assert several.fanout.strategies["react.read"] == "exploration"
-    assert several.fanout.strategies["react.write"] == "exploitation"
-    assert several.fanout.strategies["react.plan"] == "neutral"
-    assert "unknown" not in several.fanout.strategies.values()
 
 
 async def test_a_wrong_configuration_file_stops_the_start(settings: WorkerSettings, tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
     show.add_argument("conversation", metavar="ID", help="a conversation's id")
     show.add_argument("--json", action="store_true", dest="as_json", help="print the state as JSON")
 
+    commands.add_parser("doctor", parents=[shared], help="tell what is wrong with a server, and what to do about it")
+
     download = commands.add_parser("download", parents=[shared], help="download a file")
     download.add_argument("artifact", metavar="ARTIFACT", help="the file's id (art_…)")
     download.add_argument("-o", "--output", type=Path, default=Path(), help="file or folder to write to (this folder)")

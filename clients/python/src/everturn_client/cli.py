@@ -26,6 +26,7 @@ from everturn_client.terminal.commands import (
     run_show,
     run_signal,
 )
+from everturn_client.terminal.doctor import run_doctor
 from everturn_client.terminal.last_conversation import LastConversations
 from everturn_client.terminal.lines import LineReader
 from everturn_client.terminal.prompt import Prompt
@@ -93,6 +94,8 @@ async def _run(arguments: argparse.Namespace, settings: ClientSettings, screen: 
                 await run_conversations(client, screen, limit=arguments.limit)
             case "show":
                 await run_show(client, screen, arguments.conversation, as_json=arguments.as_json, command=command)
+            case "doctor":
+                return FAILED if await run_doctor(client, screen) else DONE
             case "download":
                 await run_download(client, screen, arguments.artifact, arguments.output)
             case _:

@@ -83,8 +83,8 @@ class EverturnClient:
         self._scope = f"{quote(tenant, safe='')}/{quote(project, safe='')}"
         self._timings = timings or Timings()
         self._random = random
-        self._requests = Requests(base_url, token=token, dev_user=dev_user, timings=self._timings, random=random)
-        self.signals = SentSignals(self._requests, self._path)
+        self.requests = Requests(base_url, token=token, dev_user=dev_user, timings=self._timings, random=random)
+        self.signals = SentSignals(self.requests, self._path)
         """Receipts of signals, and changing or taking back what was not applied yet."""
 
     async def __aenter__(self) -> Self:
@@ -97,32 +97,32 @@ class EverturnClient:
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._requests.aclose()
+        await self.requests.aclose()
 
     async def create_conversation(self, title: str = "", *, bundle_id: str | None = None) -> ConversationView:
         """Begin a conversation. `send_message` to "new" does so too."""
         body = _without_none({"title": title, "bundle_id": bundle_id})
-        return parse_answer(ConversationView, await self._requests.send("POST", self._path(), json=body))
+        return parse_answer(ConversationView, await self.requests.send("POST", self._path(), json=body))
 
     async def list_conversations(
         self, *, limit: int = 50, cursor: str | None = None, search: str | None = None
     ) -> ConversationPage:
         """One page, newest activity first."""
         params = _without_none({"limit": limit, "cursor": cursor, "q": search})
-        return parse_answer(ConversationPage, await self._requests.send("GET", self._path(), params=params))
+        return parse_answer(ConversationPage, await self.requests.send("GET", self._path(), params=params))
 
     async def get_conversation(self, conversation_id: str) -> ConversationNow:
         """Title, state and times; while it waits, its position."""
-        return parse_answer(ConversationNow, await self._requests.send("GET", self._path(conversation_id)))
+        return parse_answer(ConversationNow, await self.requests.send("GET", self._path(conversation_id)))
 
     async def rename_conversation(self, conversation_id: str, title: str) -> ConversationView:
         """Give it another title."""
-        body = await self._requests.send("PATCH", self._path(conversation_id), json={"title": title})
+        body = await self.requests.send("PATCH", self._path(conversation_id), json={"title": title})
         return parse_answer(ConversationView, body)
 
     async def delete_conversation(self, conversation_id: str) -> Erased:
         """Erase the conversation with all that belongs to it."""
-        return parse_answer(Erased, await self._requests.send("DELETE", self._path(conversation_id)))
+        return parse_answer(Erased, await self.requests.send("DELETE", self._path(conversation_id)))
 
     async def send_message(
         self,
@@ -186,7 +186,7 @@ class EverturnClient:
         named = None if turn_ids is None else list(turn_ids)
         body = _without_none({"conversation_id": conversation_id, "turn_ids": named, "cursor": cursor})
         return parse_answer(
-            StateView, await self._requests.send("POST", self._path("fetch"), json=body, is_repeatable=True)
+            StateView, await self.requests.send("POST", self._path("fetch"), json=body, is_repeatable=True)
         )
 
     async def feedback(
@@ -194,7 +194,7 @@ class EverturnClient:
     ) -> None:
         """Judge a turn; a second judgement replaces the first, None clears it."""
         path = self._path(conversation_id, "turns", turn_id, "feedback")
-        await self._requests.send("POST", path, json={"reaction": reaction, "text": text}, is_repeatable=True)
+        await self.requests.send("POST", path, json={"reaction": reaction, "text": text}, is_repeatable=True)
 
     async def download(self, artifact_id: str, destination: Path, *, max_bytes: int = MAX_DOWNLOAD_BYTES) -> Path:
         """Save a file; returns its path. A folder as destination takes it under a free name; a file is replaced.
@@ -202,7 +202,7 @@ class EverturnClient:
         A download that breaks off leaves nothing behind. Raises OSError when it can't be written.
         """
         path = f"/files/{self._scope}/{quote(artifact_id, safe='')}"
-        async with self._requests.stream("GET", path, params={"download": "1"}) as response:
+        async with self.requests.stream("GET", path, params={"download": "1"}) as response:
             name = try_read_filename(response) or artifact_id
             destination = await asyncio.to_thread(_choose_path, destination, name)
             await _save_stream(response, destination, max_bytes)
@@ -214,7 +214,7 @@ class EverturnClient:
         Reconnects by itself. Close the generator (`contextlib.aclosing`) when you leave it early.
         """
         path = self._path(conversation_id, "events")
-        return EventStream(self._requests.http, path, after=after, timings=self._timings, random=self._random).run()
+        return EventStream(self.requests.http, path, after=after, timings=self._timings, random=self._random).run()
 
     async def follow_turn(
         self, conversation_id: str, turn_id: str, *, limit_s: float = TURN_LIMIT_S
@@ -246,10 +246,10 @@ class EverturnClient:
     async def _submit(self, path: str, fields: Mapping[str, Any], uploads: Sequence[Upload]) -> bytes:
         key = str(uuid.uuid4())
         if not uploads:
-            return await self._requests.send("POST", path, json=fields, key=key)
+            return await self.requests.send("POST", path, json=fields, key=key)
         message = (None, json.dumps(fields).encode(), "application/json")
         parts = [("files", (upload.filename, upload.data, upload.mime)) for upload in uploads]
-        return await self._requests.send("POST", path, parts=[("message", message), *parts], key=key)
+        return await self.requests.send("POST", path, parts=[("message", message), *parts], key=key)
 
     def _path(self, *parts: str) -> str:
         return "/".join(["/conversations", self._scope, *(quote(part, safe="") for part in parts)])

@@ -85,6 +85,14 @@ class Requests:
             await asyncio.sleep(backoff.next_delay_s(asked_s))
         raise Unreachable("No attempt is allowed.")
 
+    async def load_any(self, path: str) -> bytes:
+        """The body of one GET, whatever its status says. Raises Unreachable."""
+        try:
+            async with self.http.stream("GET", path) as response:
+                return await read_body(response)
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
+
     @asynccontextmanager
     async def stream(
         self, method: str, path: str, *, params: Mapping[str, Any]

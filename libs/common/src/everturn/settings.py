@@ -38,6 +38,13 @@ class CommonSettings(BaseSettings):
     log_format: Literal["json", "console"] = Field(
         default="json", validation_alias="LOG_FORMAT", description="json for machines, console for people."
     )
+    otlp_endpoint: str = Field(
+        default="",
+        pattern=r"^(|https?://[^\s]+)$",
+        validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT",
+        description="OpenTelemetry collector that gets traces over OTLP/HTTP, such as http://collector:4318; empty is "
+        "none. The SDK's other OTEL_ variables, for headers, sampling and queue, hold as well.",
+    )
     failpoint: str = Field(
         default="",
         validation_alias="FAILPOINT",

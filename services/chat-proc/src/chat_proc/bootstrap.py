@@ -17,15 +17,12 @@ from chat_proc.agent.compaction.compacting import Compactor
 from chat_proc.agent.compaction.summarizing import SUMMARY_ROLE
 from chat_proc.agent.execution import ToolRunner
 from chat_proc.agent.generation import Generator
-from chat_proc.agent.limits import TurnLimits
 from chat_proc.agent.long_results import ResultKeeper
 from chat_proc.agent.loop import AgentLoop
 from chat_proc.agent.prompt.system import build_system_prompt, load_topic
 from chat_proc.agent.prompting import PromptBuilder
 from chat_proc.agent.race import Stragglers
 from chat_proc.agent.round import RoundRunner
-from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.fanout.rules import FanoutRules
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
 from chat_proc.models.choice import ModelChoice
@@ -48,6 +45,7 @@ from chat_proc.tools.offered import OfferedTools, ToolPorts, offer_tools
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.runner import RunnerParts, TurnRunner
 from chat_proc.turn.titling import TitleCalls
+from chat_proc.worker.configured import build_decision_limits, build_limits
 from chat_proc.worker.drain import Worker
 from chat_proc.worker.health_server import build_live_page, build_metrics_page, open_health_server
 from chat_proc.worker.heartbeat import Heartbeat
@@ -56,6 +54,7 @@ from chat_proc.worker.orphans import OrphanSweep
 from chat_proc.worker.pace import Pace
 from chat_proc.worker.presence import PresenceTask
 from chat_proc.worker.readiness import Readiness
+from chat_proc.worker.ready_page import ReadyPage
 from chat_proc.worker.retention import RetentionJob
 from chat_proc.worker.slots import Slots
 from chat_proc.worker.sweeper import Sweeper
@@ -69,7 +68,8 @@ from everturn.ports.life.orphans import SweepParts
 from everturn.ports.memory.embedder import Embedder
 from everturn.ports.memory.user_memories import UserMemories
 from everturn.ports.objects import Objects
-from everturn.ports.tool import Tool, ToolSpec
+from everturn.ports.sandbox import SandboxUnavailable
+from everturn.ports.tool import Tool
 from everturn.postgres.artifacts import PostgresArtifacts
 from everturn.postgres.conversation_reader import PostgresConversationReader
 from everturn.postgres.database import Database, open_database
@@ -86,7 +86,10 @@ from everturn.postgres.timelines import PostgresTimelines
 from everturn.postgres.turns import PostgresTurns
 from everturn.redis.wire import Wire, open_wire
 from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.parts import CHECK_TIMEOUT_S, Part
 from everturn.telemetry.redaction import Redactor
+from everturn.telemetry.tracing.opening import open_tracing
+from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.tools.described.loading import load_tools, open_tool_threads
 from everturn.tools.web.offered import WebAccess, build_web_tools
 from everturn.wire.execution import RunLimits
@@ -118,6 +121,7 @@ class Drivers:
     embedder: Embedder
     presence: PresenceTask
     pace: Pace
+    tracing: Tracing
 
 
 @asynccontextmanager
@@ -137,6 +141,7 @@ async def open_worker(
         )
         wire = await stack.enter_async_context(open_wire(settings.redis_url, name=f"chat-proc:{owner}"))
         objects = open_objects(settings.objects_url)
+        tracing = await stack.enter_async_context(open_tracing("everturn-worker", settings.otlp_endpoint))
         opened = await stack.enter_async_context(open_sandbox(choose_execution(settings)))
         if settings.execution_gate == "battery":
             opened = await pass_gate(opened, settings.battery_report)
@@ -144,27 +149,47 @@ async def open_worker(
         memories = PostgresUserMemories(database) if settings.user_memory == "on" else None
         described = load_tools(config.tools, stack.enter_context(open_tool_threads()))
         more = (*build_memory_tools(database, embedder, memories), *choose_web_tools(settings), *described, *tools)
-        sandbox = opened.sandbox if isinstance(opened, OpenedSandbox) else opened
+        sandbox = opened.sandbox.with_tracing(tracing) if isinstance(opened, OpenedSandbox) else opened
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, STRAGGLERS_S)
         leftovers = Stragglers(grace_s=PROGRAM_GRACE_S)
         stack.push_async_callback(leftovers.close, STRAGGLERS_S)
         programs = build_program_parts(settings, database, leftovers)
         offered = offer_tools(build_tool_ports(database, objects), sandbox, programs, more=more)
-        loop = build_loop(settings, config, models, offered, stragglers, objects=objects, memories=memories)
+        loop = build_loop(
+            settings, config, models, offered, stragglers, objects=objects, memories=memories, tracing=tracing
+        )
         titles = TitleCalls(models.try_model("title"), load_topic("title"))
         pace = Pace()
         own = build_presence(secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots)
         presence = PresenceTask(wire.presences, own, pace)
-        drivers = Drivers(database, wire, objects, embedder, presence, pace)
+        drivers = Drivers(database, wire, objects, embedder, presence, pace, tracing)
         worker = build_worker(settings, owner, drivers, loop, titles)
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
         search = embedder.name, embedder_why, embedder.lexical_only
         sandbox_why = f"{opened.why}; {offered.sandbox_why}" if isinstance(opened, OpenedSandbox) else str(opened)
         if settings.metrics_port:
-            pages = {"/metrics": build_metrics_page, "/livez": build_live_page}
+            ready = ReadyPage(build_parts(worker, drivers, opened), open_clock(settings.clock_steps).monotonic)
+            pages = {"/metrics": build_metrics_page, "/livez": build_live_page, "/readyz": ready.build}
             await stack.enter_async_context(open_health_server(settings.metrics_host, settings.metrics_port, pages))
         yield worker, Readiness(name, why, offered.sandbox, sandbox_why, *search)
+
+
+def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | SandboxUnavailable) -> dict[str, Part]:
+    """What readiness looks at. Without a sandbox turns run, and programs don't."""
+
+    async def check_sandbox() -> None:
+        if isinstance(opened, SandboxUnavailable):
+            raise opened
+
+    note = opened.sandbox.posture.launcher if isinstance(opened, OpenedSandbox) else ""
+    return {
+        "claims": Part(worker.check_claims),
+        "postgres": Part(drivers.database.check),
+        "redis": Part(partial(drivers.wire.doorbells.check, limit_s=CHECK_TIMEOUT_S)),
+        "objects": Part(drivers.objects.check, note=drivers.objects.kind),
+        "sandbox": Part(check_sandbox, required=False, note=note),
+    }
 
 
 def build_program_parts(settings: WorkerSettings, database: Database, leftovers: Stragglers) -> ProgramParts:
@@ -234,30 +259,6 @@ def build_model(choice: ModelChoice, settings: WorkerSettings) -> LanguageModel:
     return RetryingModel(factory(choice.name))
 
 
-def build_limits(settings: WorkerSettings, config: OperatorConfig) -> TurnLimits:
-    """The caps of a turn, with the rounds of the bundles that have their own."""
-    otherwise = settings.max_iterations
-    return TurnLimits(
-        rounds=config.max_iterations(None, otherwise),
-        rounds_of_bundle={bundle_id: config.max_iterations(bundle_id, otherwise) for bundle_id in config.bundles},
-        wall_time_s=settings.turn_wall_time_s,
-        tokens=settings.turn_tokens,
-        cost_usd=settings.turn_cost_usd,
-        max_output_tokens=settings.max_output_tokens,
-    )
-
-
-def build_decision_limits(settings: WorkerSettings, tools: Sequence[ToolSpec]) -> DecisionLimits:
-    """What a reply may hold, by the agent's version and by the tools there are."""
-    code_tools = frozenset(spec.tool_id for spec in tools if spec.takes_code)
-    fanout = FanoutRules({spec.tool_id: spec.strategy for spec in tools}, code_tools)
-    return DecisionLimits(
-        code_tools=code_tools,
-        one_thinking=settings.agent_version == "v2",
-        fanout=fanout if settings.multi_action == "safe_fanout" else None,
-    )
-
-
 def build_loop(
     settings: WorkerSettings,
     config: OperatorConfig,
@@ -267,6 +268,7 @@ def build_loop(
     *,
     objects: Objects,
     memories: UserMemories | None = None,
+    tracing: Tracing = NO_TRACING,
 ) -> AgentLoop:
     """The agent loop over its models and tools; `stragglers` owns the calls that don't end when they should."""
     failpoints = Failpoints(settings.failpoint)
@@ -274,7 +276,7 @@ def build_loop(
     limits = build_limits(settings, config)
     model, fallback = models.model(DECISION), models.fallback
     decisions, ratios = build_decision_limits(settings, tools.registry.specs), LearnedRatios()
-    generator = Generator(model, failpoints, fallback=fallback, limits=decisions, ratios=ratios)
+    generator = Generator(model, failpoints, fallback=fallback, limits=decisions, ratios=ratios, tracing=tracing)
     compactor = build_compactor(settings, models, failpoints)
     gate = ApprovalGate(tools.registry, timeout_s=settings.approval_timeout_s, redactor=redactor)
     return AgentLoop(
@@ -300,12 +302,20 @@ def build_loop(
             failpoints=failpoints,
         ),
         closing=ClosingCall(generator),
-        tools=ToolRunner(tools.registry, failpoints, ResultKeeper(objects), stragglers=stragglers, redactor=redactor),
+        tools=build_tool_runner(settings, tools, stragglers, objects, tracing),
         gate=gate,
         limits=limits,
         next_turn_id=ids.turn,
         failpoints=failpoints,
     )
+
+
+def build_tool_runner(
+    settings: WorkerSettings, tools: OfferedTools, stragglers: Stragglers, objects: Objects, tracing: Tracing
+) -> ToolRunner:
+    """What runs the tools that are offered."""
+    failpoints, keeper, redactor = Failpoints(settings.failpoint), ResultKeeper(objects), Redactor(settings.secrets)
+    return ToolRunner(tools.registry, failpoints, keeper, stragglers=stragglers, redactor=redactor, tracing=tracing)
 
 
 def build_compactor(settings: WorkerSettings, models: ModelRoles, failpoints: Failpoints) -> Compactor:
@@ -348,6 +358,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         clock=clock,
         failpoints=failpoints,
         pruning=PrunePolicy(ttl_s=settings.cache_ttl_s),
+        tracing=drivers.tracing,
     )
     indexer = build_indexer(drivers, failpoints)
     heartbeat = Heartbeat(leases, clock, lease_s=settings.lease_s)

@@ -89,7 +89,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         ge=0,
         le=65_535,
         validation_alias="METRICS_PORT",
-        description="Port of this worker's /metrics and /livez; 0 is none. Each worker of a machine needs its own.",
+        description="Port of this worker's /metrics, /livez and /readyz; 0 is none. Each of a machine needs its own.",
     )
     metrics_host: str = Field(
         default="127.0.0.1",

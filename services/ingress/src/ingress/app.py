@@ -30,6 +30,8 @@ from everturn.ports.memory.user_memories import MemoryBook
 from everturn.ports.objects import Objects
 from everturn.ports.runs.presences import Presences
 from everturn.ports.turns import Turns
+from everturn.telemetry.parts import CHECK_TIMEOUT_S, Part
+from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from ingress.admission.edge import Edge
 from ingress.admission.examples import add_examples
 from ingress.admission.limits.front import build_front
@@ -60,7 +62,6 @@ from ingress.guests import endpoints as guests
 from ingress.health import docs
 from ingress.health import endpoints as health
 from ingress.health.queue_watch import QueueWatch
-from ingress.health.readiness import CHECK_TIMEOUT_S, Part
 from ingress.life import endpoints as life
 from ingress.life.exporting import ExportService
 from ingress.life.forking import ForkService
@@ -125,6 +126,7 @@ class Parts:
     rooms: WaitingRooms
     queue: Queue
     web: Bundle | None
+    tracing: Tracing = NO_TRACING
 
 
 def build_app(parts: Parts) -> FastAPI:
@@ -133,7 +135,7 @@ def build_app(parts: Parts) -> FastAPI:
     _add_services(app, parts)
     app.mount("/socket.io", app.state.sockets)
     _add_error_handlers(app)
-    app.add_middleware(Edge, metrics=parts.metrics, monotonic=parts.clock.monotonic)
+    app.add_middleware(Edge, metrics=parts.metrics, monotonic=parts.clock.monotonic, tracing=parts.tracing)
     app.add_middleware(Cors, origins=parts.auth.origins)
     return app
 
@@ -232,6 +234,7 @@ def _build_chat(parts: Parts) -> ChatService:
         clock=parts.clock,
         metrics=parts.metrics,
         event_kinds=settings.taken_events,
+        tracing=parts.tracing,
     )
 
 

@@ -16,6 +16,7 @@ from everturn.ports.clock import Clock, SystemClock, now_ms, open_clock
 from everturn.ports.life.orphans import SweepParts
 from everturn.ports.life.remains import Remains, find_remains
 from everturn.ports.memory.embedder import Embedder
+from everturn.telemetry.tracing.opening import open_tracing
 from ingress.admission.metrics import IngressMetrics
 from ingress.app import Parts
 from ingress.attachments.antivirus import Antivirus, choose_antivirus
@@ -71,6 +72,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
         load_driver("database")(settings.database_url, pool_size=POOL_SIZE, application_name="ingress") as database,
         load_driver("wire")(settings.redis_url, name=process) as wire,
         open_checks() as structure,
+        open_tracing("everturn-ingress", settings.otlp_endpoint) as tracing,
     ):
         yield Parts(
             settings=settings,
@@ -100,6 +102,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             rooms=wire.waiting_rooms,
             queue=load_driver("queue")(database),
             web=load_bundle(settings.web_dist) if settings.web_dist else None,
+            tracing=tracing,
         )
 
 

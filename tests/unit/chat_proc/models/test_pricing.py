@@ -42,6 +42,6 @@ def test_the_default_models_are_in_the_table() -> None:
 
 
 def test_an_unknown_model_gets_cautious_traits() -> None:
-    traits = build_traits("my-local-model", unknown_reads_media=False)
+    traits = build_traits("my-local-model", provider="openai", unknown_reads_media=False)
 
     assert (traits.context_tokens, traits.images, traits.documents) == (UNKNOWN_CONTEXT_TOKENS, False, False)

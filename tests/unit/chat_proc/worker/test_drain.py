@@ -2,7 +2,10 @@ import asyncio
 import os
 import signal
 
+import pytest
+
 from chat_proc.worker.drain import Worker
+from everturn.errors import Unavailable
 
 
 class Part:
@@ -97,3 +100,18 @@ async def test_a_sigterm_begins_the_drain() -> None:
     await desk.run(lambda: os.kill(os.getpid(), signal.SIGTERM))
 
     assert "drain" in desk.claiming.told
+
+
+async def test_turns_are_claimed_from_the_start_until_the_drain() -> None:
+    desk = Desk()
+
+    with pytest.raises(Unavailable, match="starts"):
+        await desk.worker.check_claims()
+    running = asyncio.create_task(desk.worker.run(desk.ready.set))
+    await desk.ready.wait()
+    await desk.worker.check_claims()
+    desk.worker.stop()
+    with pytest.raises(Unavailable, match="drains"):
+        await desk.worker.check_claims()
+
+    await running

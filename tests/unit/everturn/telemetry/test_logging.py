@@ -75,4 +75,22 @@ def test_what_libraries_log_is_hidden_as_well() -> None:
 
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
 
-    assert ran.stderr == "INFO server.access GET /events?ticket=***\n"
+    line = json.loads(ran.stderr)
+    assert (line["event"], line["level"], line["logger"]) == ("GET /events?ticket=***", "info", "server.access")
+
+
+def test_lines_of_libraries_name_what_is_bound_and_show_no_secret_of_an_exception() -> None:
+    program = (
+        "import logging, structlog; from everturn.telemetry.logging import configure_logging;"
+        " from everturn.telemetry.redaction import Redactor;"
+        " configure_logging('info', 'json', Redactor(['a-configured-secret']));"
+        " structlog.contextvars.bind_contextvars(turn_id='turn_1');"
+        " logging.getLogger('library').error('it broke', exc_info=ValueError('a-configured-secret'))"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+
+    line = json.loads(ran.stderr)
+    assert line["turn_id"] == "turn_1"
+    assert "ValueError" in line["exception"]
+    assert "a-configured-secret" not in ran.stderr

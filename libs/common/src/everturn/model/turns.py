@@ -65,6 +65,8 @@ class TurnRequest:
     attachments: tuple[Artifact, ...] = ()
     bundle_id: str | None = None
     events: tuple[RequestEvent, ...] = ()
+    trace: str | None = None
+    """The span that asked, as a `traceparent`; kept with the request, so that whoever works on it can name it."""
 
 
 @dataclass(frozen=True, slots=True)

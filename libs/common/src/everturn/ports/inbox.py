@@ -37,7 +37,7 @@ class IncomingMessage:
 
     `create` makes the conversation (the message went to `new`). `kind` matters for a busy one only. A target that has
     ended in a conversation at rest makes the message the next turn, as it does with what comes a moment too late.
-    `turn_id` and `signal_id` are fresh ids, of which one will be used.
+    `turn_id` and `signal_id` are fresh ids, of which one will be used. `trace` is kept with a turn of its own.
     """
 
     conversation_id: ConversationId
@@ -49,6 +49,7 @@ class IncomingMessage:
     kind: SignalKind | None = None
     target_turn_id: TurnId | None = None
     bundle_id: str | None = None
+    trace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ class IncomingSignal:
     """A followup, steer or cancel said on purpose, an external event, or the answer to an approval.
 
     `signal_id` and `turn_id` are fresh ids; the second is for the turn that a reactive event opens, and for the paths
-    of the files of an event that waits for a turn. Only events need it. `approval_id` is there for answers only.
+    of the files of an event that waits for a turn. Only events need it. `approval_id` is there for answers only, and
+    `trace` is kept with a turn that the event opens.
     """
 
     signal_id: SignalId
@@ -67,6 +69,7 @@ class IncomingSignal:
     event: ExternalEvent | None = None
     turn_id: TurnId | None = None
     approval_id: ApprovalId | None = None
+    trace: str | None = None
 
 
 MAX_OPEN_SIGNALS = 64

@@ -61,6 +61,8 @@ class ModelTraits:
     context_tokens: int
     images: bool
     documents: bool
+    provider: str = "everturn"
+    """As OpenTelemetry names providers; ours is that of the stand-ins."""
 
 
 class ModelFailed(EverturnError):

@@ -155,7 +155,8 @@ class PostgresInbox:
     ) -> Receipt:
         place = UploadPlace(principal, message.conversation_id, message.turn_id)
         attachments = build_attachments(message.uploads, place)
-        request = TurnRequest(message.text, attachments, message.bundle_id or conversation["bundle_id"])
+        bundle_id = message.bundle_id or conversation["bundle_id"]
+        request = TurnRequest(message.text, attachments, bundle_id, trace=message.trace)
         await append_artifacts(transaction, principal, message.conversation_id, attachments)
         return await self._open_turn(transaction, principal, message.conversation_id, message.turn_id, request=request)
 
@@ -174,7 +175,7 @@ class PostgresInbox:
         attachments = build_attachments(signal.uploads, place)
         if signal.event.reactive:
             event = RequestEvent(signal.signal_id, signal.text, signal.event, attachments)
-            request = TurnRequest("", (), conversation["bundle_id"], (event,))
+            request = TurnRequest("", (), conversation["bundle_id"], (event,), signal.trace)
             receipt = await self._open_turn(transaction, principal, conversation_id, signal.turn_id, request=request)
         else:
             if await transaction.fetchval(_COUNT_PARKED, conversation_id) >= MAX_OPEN_SIGNALS:

@@ -33,17 +33,6 @@ def _hide(text: str) -> str:
     return _OUR_CREDENTIAL.sub(r"\1\2***", _SECRET_TEXT.sub(r"\1***", text))
 
 
-class HidingFormatter(logging.Formatter):
-    """Writes what libraries log through the standard library, with the same things hidden."""
-
-    def __init__(self, redactor: Redactor) -> None:
-        super().__init__("%(levelname)s %(name)s %(message)s")
-        self._redactor = redactor
-
-    def format(self, record: logging.LogRecord) -> str:
-        return self._redactor.redact(_hide(super().format(record)))
-
-
 def build_hiding(redactor: Redactor) -> Processor:
     """A processor that takes known secrets out of every text of an event, wherever they come from."""
 
@@ -56,21 +45,26 @@ def build_hiding(redactor: Redactor) -> Processor:
 def configure_logging(level: str, form: Literal["json", "console"], redactor: Redactor | None = None) -> None:
     """Set up structlog and the standard library's logging for this process; `redactor` knows what is never logged."""
     renderer = structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer()
+    bound: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+    ]
+    # Last, so that what was put in on the way is seen as well.
+    shown: list[Processor] = [redact_secrets, build_hiding(redactor or Redactor()), renderer]
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.StackInfoRenderer(),
-            structlog.processors.format_exc_info,
-            redact_secrets,
-            build_hiding(redactor or Redactor()),
-            renderer,
-        ],
+        processors=[*bound, *shown],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(HidingFormatter(redactor or Redactor()))
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *bound],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *shown],
+        )
+    )
     logging.basicConfig(level=level.upper(), handlers=[handler])

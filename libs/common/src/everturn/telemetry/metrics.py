@@ -67,6 +67,11 @@ SANDBOX_RUN_SECONDS = Histogram(
 TURNS_TAKEN_OVER = Counter(
     "everturn_turns_taken_over", "Turns claimed again because their worker was gone since their last commit."
 )
+TRACE_SPANS = Counter(
+    "everturn_trace_spans",
+    "Spans that ended, and of these the exported and those the collector did not take; others wait or were dropped.",
+    ["result"],
+)
 SWEEPS = Counter("everturn_sweeps", "Looks for work that nobody does, by result.", ["result"])
 WORKER_SLOTS = Gauge("everturn_worker_slots", "Turns that this worker runs at once at most.")
 WORKER_TURNS = Gauge("everturn_worker_turns", "Turns that this worker runs now.")

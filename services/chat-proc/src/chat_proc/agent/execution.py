@@ -26,6 +26,7 @@ from everturn.ports.tool import PREVIEW_CHARS, Record, ToolCall, ToolContext, To
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import NO_TOOL, TOOL_CALLS, TOOL_SECONDS
 from everturn.telemetry.redaction import Redactor
+from everturn.telemetry.tracing.spans import NO_TRACING, Attributes, Tracing
 from everturn.timeline.next_step import PendingCall
 from everturn.timeline.turn_events import build_step_event
 from everturn.timeline.view_parts import build_ended_step, build_started_step
@@ -75,7 +76,9 @@ class ToolRunner:
         stragglers: Stragglers | None = None,
         redactor: Redactor | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
+        self._tracing = tracing
         self._catalog = catalog
         self._failpoints = failpoints
         self._keeper = keeper
@@ -89,12 +92,17 @@ class ToolRunner:
         """Run a pending call, which a person has `approved` or none need. A `resumed` one may have begun before: it is
         repeated only if that does no harm, and not if its tool asks now and nobody was asked then."""
         started = self._monotonic()
-        outcome = await self._find_outcome(turn, pending, resumed=resumed, approved=approved)
-        duration_s = self._monotonic() - started
-        result = _build_result(pending.body, outcome, self._effect(pending.body), int(duration_s * 1000))
+        label = self._label(pending.body)
+        with self._tracing.span(f"execute_tool {label}", _describe_call(turn, pending, label)) as span:
+            outcome = await self._find_outcome(turn, pending, resumed=resumed, approved=approved)
+            duration_s = self._monotonic() - started
+            result = _build_result(pending.body, outcome, self._effect(pending.body), int(duration_s * 1000))
+            span.note({"everturn.tool.status": result.status})
+            if result.status in ("error", "ambiguous"):
+                span.fail(result.status)
         result = self._redact(result)
-        TOOL_CALLS.labels(self._label(pending.body), result.status).inc()
-        TOOL_SECONDS.labels(self._label(pending.body), result.status).observe(duration_s)
+        TOOL_CALLS.labels(label, result.status).inc()
+        TOOL_SECONDS.labels(label, result.status).observe(duration_s)
         kept = await self._keeper.keep(turn, pending.block.call_id or CallId(""), result, self._cap(pending.body))
         writing = self._build_writing(turn, pending, place.at(turn.now()), kept.body, outcome)
         return writing.plus(Writing(artifacts=kept.rows))
@@ -219,6 +227,19 @@ async def _wait_for_stop(turn: OpenTurn, spec: ToolSpec, stop: asyncio.Event) ->
         if not limit.expired():
             raise
     return _NoOutcome(f"{spec.tool_id} did not end within {spec.timeout_s:g} s.")
+
+
+def _describe_call(turn: OpenTurn, pending: PendingCall, label: str) -> Attributes:
+    """A call as OpenTelemetry's conventions for generative AI name it. Nothing of its parameters or its result."""
+    return {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": label,
+        "gen_ai.tool.type": "function",
+        "gen_ai.tool.call.id": pending.block.call_id or "",
+        "gen_ai.conversation.id": turn.lease.conversation_id,
+        "everturn.turn.id": turn.turn_id,
+        "everturn.round": pending.block.round,
+    }
 
 
 def _records_of(outcome: _Outcome) -> tuple[Record, ...]:

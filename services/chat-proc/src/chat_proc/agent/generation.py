@@ -30,6 +30,7 @@ from everturn.ports.language_model import (
 )
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import MODEL_CALL_SECONDS, MODEL_CALLS_FAILED
+from everturn.telemetry.tracing.spans import NO_TRACING, Attributes, Tracing
 from everturn.timeline.view_parts import format_of_path
 
 _log = structlog.get_logger(__name__)
@@ -63,7 +64,9 @@ class Generator:
         limits: DecisionLimits | None = None,
         max_broken_replies: int = 2,
         ratios: LearnedRatios | None = None,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
+        self._tracing = tracing
         self._models = (model,) if fallback is None else (model, fallback)
         self._failpoints = failpoints
         self._limits = limits or DecisionLimits()
@@ -106,11 +109,16 @@ class Generator:
         turn = call.turn
         reply = _Reply(turn, call.round, DecisionStream(sources=turn.pool.rows, limits=call.limits))
         self._failpoints.hit("turn.before_first_token")
+        traits = call.model.traits
         try:
-            with MODEL_CALL_SECONDS.labels(call.model.traits.name).time():
+            with (
+                MODEL_CALL_SECONDS.labels(traits.name).time(),
+                self._tracing.span(f"chat {traits.name}", describe_call(call), kind="client") as span,
+            ):
                 ran = await run_until(turn.inbox.wait_for_control(), self._stream(call, reply))
+                span.note(describe_usage(self._usage(call, reply)))
         except ModelFailed:
-            MODEL_CALLS_FAILED.labels(call.model.traits.name).inc()
+            MODEL_CALLS_FAILED.labels(traits.name).inc()
             if reply.chars:
                 turn.book(self._usage(call, reply))
             raise
@@ -156,6 +164,33 @@ class _Call:
     request: ModelRequest
     round: int
     limits: DecisionLimits
+
+
+def describe_call(call: _Call) -> Attributes:
+    """A call as OpenTelemetry's conventions for generative AI name it. Nothing of what is asked."""
+    traits = call.model.traits
+    return {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": traits.provider,
+        "gen_ai.request.model": traits.name,
+        "gen_ai.request.max_tokens": call.request.max_output_tokens,
+        "gen_ai.conversation.id": call.turn.lease.conversation_id,
+        "everturn.turn.id": call.turn.turn_id,
+        "everturn.round": call.round,
+    }
+
+
+def describe_usage(usage: UsageEvent) -> Attributes:
+    """What a call used."""
+    told: dict[str, str | int | float | bool] = {
+        "gen_ai.response.model": usage.model,
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cache_read_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
+        "everturn.usage.estimated": usage.estimated,
+    }
+    return {**told, "everturn.usage.cost_usd": usage.cost_usd} if usage.cost_known else told
 
 
 class _Reply:

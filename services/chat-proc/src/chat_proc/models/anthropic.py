@@ -31,7 +31,9 @@ _IMAGE_MIMES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 def build_model(name: str) -> "AnthropicModel":
     """The model of this name; key and base URL come from the SDK's own environment variables."""
-    return AnthropicModel(AsyncAnthropic(max_retries=0), build_traits(name, unknown_reads_media=True))
+    return AnthropicModel(
+        AsyncAnthropic(max_retries=0), build_traits(name, provider="anthropic", unknown_reads_media=True)
+    )
 
 
 class AnthropicModel:

@@ -38,7 +38,8 @@ _OFFICIAL_HOST = "api.openai.com"
 def build_model(name: str) -> "OpenAIModel":
     """The model of this name; key and base URL come from the SDK's own environment variables."""
     client = AsyncOpenAI(max_retries=0)
-    return OpenAIModel(client, build_traits(name, unknown_reads_media=client.base_url.host == _OFFICIAL_HOST))
+    is_official = client.base_url.host == _OFFICIAL_HOST
+    return OpenAIModel(client, build_traits(name, provider="openai", unknown_reads_media=is_official))
 
 
 class OpenAIModel:

@@ -61,12 +61,13 @@ def find_card(name: str) -> ModelCard | None:
     return next((card for known, card in cards.items() if _is_dated(name, known)), None)
 
 
-def build_traits(name: str, *, unknown_reads_media: bool) -> ModelTraits:
+def build_traits(name: str, *, provider: str, unknown_reads_media: bool) -> ModelTraits:
     """What the model of this name can take. One outside the table may be a small local one or a newer one."""
     card = find_card(name)
     if card is None:
-        return ModelTraits(name, UNKNOWN_CONTEXT_TOKENS, images=unknown_reads_media, documents=unknown_reads_media)
-    return ModelTraits(name, card.context_tokens, images=True, documents=card.documents)
+        reads = unknown_reads_media
+        return ModelTraits(name, UNKNOWN_CONTEXT_TOKENS, images=reads, documents=reads, provider=provider)
+    return ModelTraits(name, card.context_tokens, images=True, documents=card.documents, provider=provider)
 
 
 @cache

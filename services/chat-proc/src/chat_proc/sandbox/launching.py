@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -16,7 +16,8 @@ from chat_proc.sandbox.results import build_broken, build_refused, build_result
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed, run_supervised
 from everturn.ports.sandbox import FileHash, RunError, RunRequest, RunResult, ToolCaller
 from everturn.telemetry.metrics import SANDBOX_BOOT_SECONDS, SANDBOX_RUN_SECONDS
-from everturn.wire.execution import Launch, Posture, RunLimits
+from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
+from everturn.wire.execution import Launch, Posture, RunLimits, Verdict
 
 TRIAL: Final = "trial"
 """The name of a run that only shows that a launcher works."""
@@ -43,11 +44,20 @@ class SupervisedSandbox:
     `image` is the executor's, as an engine names it; empty where there is none.
     """
 
-    def __init__(self, launcher: Launcher, posture: Posture, limits: RunLimits, image: str = "") -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        posture: Posture,
+        limits: RunLimits,
+        image: str = "",
+        *,
+        tracing: Tracing = NO_TRACING,
+    ) -> None:
         self._launcher = launcher
         self._posture = posture
         self._limits = limits
         self.image = image
+        self._tracing = tracing
 
     @property
     def posture(self) -> Posture:
@@ -63,7 +73,11 @@ class SupervisedSandbox:
 
     def with_launcher(self, launcher: Launcher) -> "SupervisedSandbox":
         """The same sandbox over a launcher that takes its supervisors from this one's."""
-        return SupervisedSandbox(launcher, self._posture, self._limits, self.image)
+        return SupervisedSandbox(launcher, self._posture, self._limits, self.image, tracing=self._tracing)
+
+    def with_tracing(self, tracing: Tracing) -> "SupervisedSandbox":
+        """The same sandbox, which tells of its runs."""
+        return SupervisedSandbox(self._launcher, self._posture, self._limits, self.image, tracing=tracing)
 
     async def run(self, request: RunRequest, call_tool: ToolCaller, *, stop: asyncio.Event | None = None) -> RunResult:
         if problem := find_problem(request):
@@ -71,7 +85,11 @@ class SupervisedSandbox:
         build_failed = build_refused
         try:
             async with contextlib.AsyncExitStack() as owned:
-                with SANDBOX_BOOT_SECONDS.labels(self._posture.launcher).time():
+                about = {"everturn.sandbox.launcher": self._posture.launcher, "everturn.run": name_run(request)}
+                with (
+                    SANDBOX_BOOT_SECONDS.labels(self._posture.launcher).time(),
+                    self._tracing.span("sandbox.boot", about),
+                ):
                     taking = self._launcher.take(request.profile, name_run(request))
                     supervisor = await owned.enter_async_context(taking)
                 if excess := find_excess(request, supervisor.limits):
@@ -86,23 +104,40 @@ class SupervisedSandbox:
         self, supervisor: BootedSupervisor, request: RunRequest, call_tool: ToolCaller, stop: asyncio.Event
     ) -> RunResult:
         began, ok = time.monotonic(), False
+        about = {"everturn.sandbox.launcher": self._posture.launcher, "everturn.run": name_run(request)}
         try:
-            result = await _run_on(supervisor, request, call_tool, stop)
-            ok = result.ok
-            return result
+            with self._tracing.span("sandbox.run", about) as span:
+                done = await _run_on(supervisor, request, call_tool, stop)
+                # The supervisor has no way out by design, so what it found is told for it.
+                found = {"everturn.run.verdict": done.verdict, "everturn.run.calls": done.calls}
+                self._tracing.tell("supervisor.run", found, lasted_s=done.result.duration_ms / 1000)
+                ok = done.result.ok
+                if done.result.error:
+                    span.fail(done.result.error.code)
+            return done.result
         finally:
             SANDBOX_RUN_SECONDS.labels(self._posture.launcher, str(ok).lower()).observe(time.monotonic() - began)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """A result, and what the supervisor found about the run."""
+
+    result: RunResult
+    verdict: Verdict
+    calls: int
+
+
 async def _run_on(
     supervisor: BootedSupervisor, request: RunRequest, call_tool: ToolCaller, stop: asyncio.Event
-) -> RunResult:
+) -> _Ran:
     input_hashes, pieces = await _load_inputs(request.inputs)
     launch = build_launch(request, supervisor.limits)
     done = await run_supervised(supervisor, launch, pieces, call_tool, stop)
     outputs = unpack_outputs(done.tar, launch.outputs)
     result = build_result(request, supervisor.limits, done.finished, outputs, input_hashes)
-    return replace(result, receipt=replace(result.receipt, image=supervisor.image))
+    result = replace(result, receipt=replace(result.receipt, image=supervisor.image))
+    return _Ran(result, done.finished.verdict, len(done.finished.calls))
 
 
 async def _load_inputs(inputs: Mapping[str, bytes | Path]) -> tuple[tuple[FileHash, ...], Sequence[bytes]]:

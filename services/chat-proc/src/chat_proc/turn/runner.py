@@ -19,6 +19,7 @@ from chat_proc.turn.inbox import LeasedInbox
 from chat_proc.turn.manifests import ManifestKeeper
 from chat_proc.turn.opening import add_prune_notice, draft_opening, load_previews
 from chat_proc.turn.patience import Patience
+from chat_proc.turn.span import TurnLeft, run_in_span
 from chat_proc.turn.titling import TitleCalls
 from everturn.errors import EverturnError, NotFound, StaleFence, Unavailable
 from everturn.model.ids import TurnId
@@ -34,6 +35,7 @@ from everturn.ports.runs.approvals import Approvals
 from everturn.ports.timelines import Timelines
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED
+from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.timeline.turn_events import build_start_event
 from everturn.wire.events import ConvStatus
 
@@ -68,6 +70,7 @@ class RunnerParts:
     failpoints: Failpoints
     patience: Patience = field(default_factory=Patience)
     pruning: PrunePolicy = field(default_factory=PrunePolicy)
+    tracing: Tracing = NO_TRACING
 
 
 class _Result(Enum):
@@ -270,10 +273,11 @@ class ClaimedTurn:
             return EventCursor(lease.fence, 0)
         return max(cursor, last or cursor)
 
-    async def _work(
-        self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper
-    ) -> TurnEnd | HandedOver | Parked:
+    async def _work(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> TurnLeft:
         turn = await self._load(turn_id, emitter, manifests)
+        return await run_in_span(self._parts.tracing, self._claim, turn, self._go_on(turn, emitter))
+
+    async def _go_on(self, turn: LeasedTurn, emitter: Emitter) -> TurnLeft:
         given_up = self._claim.attempt >= MAX_ATTEMPTS
         if self._blocks_unreadable:
             return await self._parts.loop.close(turn, _given_up())
@@ -285,7 +289,7 @@ class ClaimedTurn:
             return await self._parts.loop.close(turn, end)
         if given_up:
             return await self._parts.loop.close(turn, _given_up())
-        turn.emit(ConvStatus(state="running", turn_id=turn_id))
+        turn.emit(ConvStatus(state="running", turn_id=turn.turn_id))
         async with self._parts.titles.beside(turn):
             return await self._parts.loop.run(turn, takeovers=self._claim.attempt)
 

@@ -12,6 +12,7 @@ from chat_proc.worker.loop import ClaimLoop
 from chat_proc.worker.presence import PresenceTask
 from chat_proc.worker.retention import RetentionJob
 from chat_proc.worker.sweeper import Sweeper
+from everturn.errors import Unavailable
 
 _log = structlog.get_logger(__name__)
 
@@ -45,9 +46,16 @@ class Worker:
         self._deadline_s = deadline_s
         self._margin_s = margin_s
         self._stopping = asyncio.Event()
+        self._claims = False
+
+    async def check_claims(self) -> None:
+        """Raise Unavailable unless turns are being claimed."""
+        if not self._claims:
+            raise Unavailable("It drains, and takes no more turns." if self._stopping.is_set() else "It starts.")
 
     def stop(self) -> None:
         """Begin the drain."""
+        self._claims = False
         self._stopping.set()
 
     async def run(self, on_ready: Callable[[], None]) -> None:
@@ -62,6 +70,7 @@ class Worker:
             expiring = tasks.create_task(self._retention.run())
             telling = tasks.create_task(self._presence.run())
             claiming = tasks.create_task(self._claim_loop.run())
+            self._claims = not self._stopping.is_set()
             on_ready()
             await self._stopping.wait()
             _log.info("draining", deadline_s=self._deadline_s)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from chat_proc.agent.race import Stopped, run_until
 from chat_proc.worker.heartbeat import Heartbeat, HeldTurn
@@ -172,6 +173,8 @@ class ClaimLoop:
 
     async def _run(self, claim: Claim, turn: RunningTurn) -> None:
         conversation_id = claim.lease.conversation_id
+        # This task's own context: every line that the turn writes names it.
+        bind_contextvars(conversation_id=conversation_id, turn_id=claim.turn_id, tenant=claim.lease.principal.tenant)
         self._heartbeat.hold(conversation_id, turn)
         try:
             if claim.attempt >= SUSPECT_ATTEMPTS:

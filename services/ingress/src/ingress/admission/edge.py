@@ -5,10 +5,13 @@ from collections.abc import Callable
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
+from structlog.contextvars import bound_contextvars
 
 from everturn.model.problems import problem
+from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from ingress.admission.limits.front import load_drawn
 from ingress.admission.metrics import IngressMetrics
+from ingress.admission.request_span import find_log_names, name_method, open_span, tell_answer, try_caller
 from ingress.errors import ProblemError, headers_too_large, malformed, problem_response
 
 MAX_HEADER_BYTES = 32_768
@@ -22,10 +25,18 @@ _log = structlog.get_logger(__name__)
 class Edge:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, *, metrics: IngressMetrics, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        metrics: IngressMetrics,
+        monotonic: Callable[[], float],
+        tracing: Tracing = NO_TRACING,
+    ) -> None:
         self._app = app
         self._metrics = metrics
         self._monotonic = monotonic
+        self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -34,7 +45,14 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        watch = _Watch(scope, send, self._metrics, self._monotonic)
+        with open_span(self._tracing, scope) as span:
+            trace = self._tracing.current() or try_caller(scope)
+            with bound_contextvars(**find_log_names(scope, trace)):
+                watch = _Watch(scope, send, self._metrics, self._monotonic)
+                await self._serve(scope, receive, watch)
+                tell_answer(span, method=name_method(scope), route=watch.route(), status=watch.status)
+
+    async def _serve(self, scope: Scope, receive: Receive, watch: "_Watch") -> None:
         refusal = try_refuse_headers(scope)
         try:
             if refusal:
@@ -47,7 +65,7 @@ class Edge:
         except Exception:
             self._metrics.unhandled.inc()
             _log.exception("unhandled error", route=watch.route())
-            if watch.begun:
+            if watch.status:
                 raise
             await problem_response(internal_error())(scope, receive, watch.send)
 
@@ -87,7 +105,8 @@ class _Watch:
     """Sees the response of one request begin, and counts it."""
 
     def __init__(self, scope: Scope, send: Send, metrics: IngressMetrics, monotonic: Callable[[], float]) -> None:
-        self.begun = False
+        self.status = 0
+        """Of the response; 0 before it begins."""
         self._scope = scope
         self._send = send
         self._metrics = metrics
@@ -102,10 +121,10 @@ class _Watch:
     async def send(self, message: Message) -> None:
         """Pass a message of the response on."""
         if message["type"] == "http.response.start":
-            self.begun = True
+            self.status = message["status"]
             await self._settle(message)
-            route, status = self.route(), str(message["status"])
-            self._metrics.requests.labels(method=_method(self._scope), route=route, status=status).inc()
+            route, status = self.route(), str(self.status)
+            self._metrics.requests.labels(method=name_method(self._scope), route=route, status=status).inc()
             self._metrics.seconds.labels(route=route).observe(self._monotonic() - self._start)
         await self._send(message)
 
@@ -114,8 +133,3 @@ class _Watch:
         if drawn is not None:
             await drawn.settle(message["status"])
             message["headers"] = [*message.get("headers", ()), *drawn.fields]
-
-
-def _method(scope: Scope) -> str:
-    method = scope["method"]
-    return method if method in {"GET", "POST", "PATCH", "DELETE", "PUT", "HEAD", "OPTIONS"} else "other"

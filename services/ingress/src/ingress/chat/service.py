@@ -10,6 +10,7 @@ from typing import Any, cast
 import structlog
 from fastapi import Request
 from starlette.datastructures import Headers
+from structlog.contextvars import bind_contextvars
 
 from everturn.errors import EverturnError, NotFound, Unavailable
 from everturn.model.identity import Principal
@@ -27,6 +28,7 @@ from everturn.ports.inbox import (
     TenantFull,
 )
 from everturn.telemetry.metrics import MESSAGES_ACCEPTED
+from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.waiting import answered_within
 from ingress.admission.idempotency import build_key
 from ingress.admission.metrics import IngressMetrics
@@ -68,6 +70,7 @@ class ChatService:
         clock: Clock,
         metrics: IngressMetrics,
         event_kinds: frozenset[str],
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         self._inbox = inbox
         self._event_kinds = event_kinds
@@ -78,6 +81,7 @@ class ChatService:
         self._clock = clock
         self._metrics = metrics
         self._twins = Twins()
+        self._tracing = tracing
 
     async def accept_message(
         self, principal: Principal, conversation: str, submission: Submission[MessageIn], headers: Headers
@@ -101,6 +105,7 @@ class ChatService:
                 kind=SignalKind(form.kind) if form.kind else None,
                 target_turn_id=target,
                 bundle_id=form.bundle_id,
+                trace=self._load_trace(),
             )
             commit = partial(self._inbox.accept_message, principal, message, key)
             return await self._accept(admission, saved, commit)
@@ -132,6 +137,7 @@ class ChatService:
                 event=event,
                 turn_id=self._ids.turn(),
                 approval_id=approval_id,
+                trace=self._load_trace(),
             )
             commit = partial(self._inbox.accept_signal, principal, conversation_id, signal, key)
             return await self._accept(admission, saved, commit)
@@ -170,6 +176,10 @@ class ChatService:
         except (TimeoutError, Unavailable) as error:
             _log.warning("kept answer not read", error=str(error))
             return None
+
+    def _load_trace(self) -> str | None:
+        current = self._tracing.current()
+        return str(current) if current else None
 
     def _read_event(self, form: SignalIn) -> ExternalEvent | None:
         """Raises a 422 naming the field, or a 413, unless there is an event exactly when the kind says so."""
@@ -211,7 +221,11 @@ class ChatService:
             # The first request has stored files of its own.
             await self._intake.discard(saved)
             return receipt
-        MESSAGES_ACCEPTED.labels(as_="signal" if receipt.signal_id else "turn").inc()
+        as_what = "signal" if receipt.signal_id else "turn"
+        MESSAGES_ACCEPTED.labels(as_=as_what).inc()
+        # A new conversation has its name only now.
+        bind_contextvars(conversation_id=receipt.conversation_id, turn_id=receipt.turn_id)
+        _log.info("message_accepted", as_=as_what, lane=receipt.lane.value)
         await self._ring(receipt)
         return receipt
 

@@ -9,9 +9,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 from pydantic import BaseModel, ConfigDict
 
 from everturn.ports.runs.presences import Presences
+from everturn.telemetry.parts import Part
 from ingress.admission.metrics import IngressMetrics
 from ingress.health.queue_watch import QueueWatch
-from ingress.health.readiness import Part, ReadyOut, check_parts
+from ingress.health.readiness import ReadyOut, check_parts
 
 router = APIRouter(tags=["health"])
 _METRICS: dict[str, Any] = {

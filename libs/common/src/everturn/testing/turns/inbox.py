@@ -115,7 +115,7 @@ class MemoryInbox:
     def _open_turn_of_message(self, row: ConversationRow, principal: Principal, message: IncomingMessage) -> Receipt:
         attachments = build_attachments(message.uploads, UploadPlace(principal, row.id, message.turn_id))
         row.artifacts.extend(attachments)
-        request = TurnRequest(message.text, attachments, message.bundle_id or row.bundle_id)
+        request = TurnRequest(message.text, attachments, message.bundle_id or row.bundle_id, trace=message.trace)
         return self._open_turn(row, principal, message.turn_id, request)
 
     def _accept_event(self, row: ConversationRow, principal: Principal, incoming: IncomingSignal) -> Receipt:
@@ -126,7 +126,8 @@ class MemoryInbox:
         if incoming.event.reactive:
             row.artifacts.extend(attachments)
             event = RequestEvent(incoming.signal_id, incoming.text, incoming.event, attachments)
-            return self._open_turn(row, principal, incoming.turn_id, TurnRequest("", (), row.bundle_id, (event,)))
+            request = TurnRequest("", (), row.bundle_id, (event,), incoming.trace)
+            return self._open_turn(row, principal, incoming.turn_id, request)
         if len(self._parked(row)) >= MAX_OPEN_SIGNALS:
             raise InboxFull(f"{MAX_OPEN_SIGNALS} wait already.")
         row.artifacts.extend(attachments)

@@ -59,6 +59,7 @@ class Stage:
         key: IdempotencyKey | None = None,
         kind: SignalKind | None = None,
         uploads: tuple[Upload, ...] = (),
+        trace: str | None = None,
     ) -> Receipt:
         """A message; to a new conversation unless one is named."""
         message = IncomingMessage(
@@ -69,6 +70,7 @@ class Stage:
             turn_id=self.ids.turn(),
             signal_id=self.ids.signal(),
             kind=kind,
+            trace=trace,
         )
         return await self.inbox.accept_message(self.principal, message, key)
 

@@ -1,0 +1,43 @@
+"""`everturn doctor`: asks a server, wherever it is, what is wrong with it, and says what to do."""
+
+from everturn_client.answers import parse_answer
+from everturn_client.client import EverturnClient
+from everturn_client.errors import BadAnswer, ProblemError
+from everturn_client.readiness import Finding, ServerState, find_facts
+from everturn_client.terminal.screen import Screen, Tone
+
+NAME_CHARS = 12
+
+
+async def run_doctor(client: EverturnClient, screen: Screen) -> int:
+    """Prints a line for each fact; the number of problems. Raises Unreachable."""
+    findings = [*await _look_at_server(client), await _look_at_credential(client)]
+    for finding in findings:
+        is_bad = bool(finding.remedy)
+        screen.say(f"{'PROBLEM' if is_bad else 'ok':<8} {finding.name:<{NAME_CHARS}} {finding.fact}", _tone(is_bad))
+        if is_bad:
+            screen.say(f"{'':<8} {'':<{NAME_CHARS}} -> {finding.remedy}", "info")
+    return sum(1 for finding in findings if finding.remedy)
+
+
+async def _look_at_server(client: EverturnClient) -> list[Finding]:
+    try:
+        state = parse_answer(ServerState, await client.requests.load_any("/readyz"))
+    except BadAnswer:
+        remedy = "check the address; behind a proxy, have it pass /readyz on to the ingress"
+        return [Finding("server", f"{client.base_url} answers, and not as an Everturn ingress does", remedy)]
+    return [Finding("server", f"{client.base_url} answers and says: {state.status}"), *find_facts(state)]
+
+
+async def _look_at_credential(client: EverturnClient) -> Finding:
+    try:
+        await client.list_conversations(limit=1)
+    except ProblemError as error:
+        if error.problem.status in (401, 403):
+            return Finding("credential", str(error), "give a token that is good with --token or EVERTURN_TOKEN")
+        return Finding("credential", f"could not be tried: {error}", "see the problems above")
+    return Finding("credential", "is taken")
+
+
+def _tone(is_bad: bool) -> Tone:
+    return "bad" if is_bad else "good"

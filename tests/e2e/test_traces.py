@@ -1,0 +1,211 @@
+"""One message through real processes, as an operator sees it: its trace at a collector, its log lines, its metrics."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+from parts.collector import Collector, Told
+from prometheus_client.parser import text_string_to_metric_families
+
+from everturn.telemetry.tracing.context import TraceContext, build_turn_context
+from everturn_local.ports import load_free_port
+from everturn_local.supervision.platform import Platform
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+CALLER = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
+LEASE_S = "2"
+QUESTION = "script:traced the-persons-words"
+
+
+@pytest.fixture(scope="module")
+def collector() -> Iterator[Collector]:
+    with Collector() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(
+    tmp_path_factory: pytest.TempPathFactory, make_stage: Callable[[Platform], Any], collector: Collector
+) -> AsyncIterator[Any]:
+    """An ingress and two workers that tell of themselves."""
+    env = {
+        "EVERTURN_MODEL": f"scripted:{Path(__file__).with_name('traced_script.toml')}",
+        "LEASE_S": LEASE_S,
+        "EXECUTION_MODE": "bubblewrap",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+        "OTEL_BSP_SCHEDULE_DELAY": "100",
+    }
+    async with Platform(tmp_path_factory.mktemp("traced"), workers=2, env=env, durable=False) as platform:
+        opened = make_stage(platform)
+        yield opened
+        await opened.quit()
+
+
+async def send(stage: Any, *, trace: TraceContext) -> tuple[str, str]:
+    """The ids of the conversation and the turn."""
+    async with httpx2.AsyncClient(base_url=stage.platform.urls[0]) as http:
+        answer = await http.post(
+            "/conversations/default/default/new/messages",
+            json={"text": QUESTION},
+            headers={"traceparent": str(trace)},
+        )
+    assert answer.status_code == 202, answer.text
+    body = answer.json()
+    return body["conversation_id"], body["turn_id"]
+
+
+def named(spans: list[Told], name: str, trace: TraceContext) -> list[Told]:
+    return [span for span in spans if span.name == name and span.trace_id == trace.trace_id]
+
+
+def load_lines(stage: Any, name: str) -> list[dict[str, Any]]:
+    text = (stage.platform.home.logs / f"{name}.log").read_text()
+    return [json.loads(line) for line in text.splitlines() if line]
+
+
+async def test_a_trace_goes_from_the_caller_through_the_queue_to_the_model_the_tool_and_its_sandbox(
+    stage: Any, collector: Collector
+) -> None:
+    conversation_id, turn_id = await send(stage, trace=CALLER)
+    watcher = stage.watch(conversation_id)
+    turn = await watcher.wait_ended(turn_id)
+
+    await asyncio.to_thread(collector.wait_for, lambda spans: named(spans, "invoke_agent everturn", CALLER))
+    spans = [span for span in collector.spans if span.trace_id == CALLER.trace_id]
+    (request,) = [span for span in spans if span.service == "everturn-ingress" and span.parent == CALLER.span_id]
+    (work,) = named(spans, "invoke_agent everturn", CALLER)
+    first, second = sorted(named(spans, "chat scripted", CALLER), key=lambda span: span.attributes["everturn.round"])
+    (tool,) = [span for span in spans if span.name.startswith("execute_tool ")]
+    boot, run = named(spans, "sandbox.boot", CALLER)[0], named(spans, "sandbox.run", CALLER)[0]
+    (supervisor,) = named(spans, "supervisor.run", CALLER)
+
+    assert turn.status == "completed"
+    assert request.name == "POST /conversations/{tenant}/{project}/{conversation_id}/messages"
+    assert request.attributes["http.response.status_code"] == 202
+    assert (work.service, work.parent, work.links) == ("everturn-worker", request.span_id, ())
+    assert work.attributes["gen_ai.conversation.id"] == conversation_id
+    assert work.attributes["everturn.turn.outcome"] == "completed"
+    assert (first.parent, second.parent, tool.parent) == (work.span_id, work.span_id, work.span_id)
+    assert first.attributes["gen_ai.operation.name"] == "chat"
+    assert first.attributes["gen_ai.usage.input_tokens"] > first.attributes["gen_ai.usage.output_tokens"] > 0
+    assert tool.attributes["gen_ai.tool.name"] == "exec_tools.execute_code_python"
+    assert (boot.parent, run.parent, supervisor.parent) == (tool.span_id, tool.span_id, run.span_id)
+    assert not any(span.is_error for span in spans)
+    said = b"".join(span.raw for span in spans)
+    assert b"the-persons-words" not in said
+    assert b"the-programs-words" not in said
+    assert b"seventeen" not in said
+    await stage.check_history(conversation_id, watcher)
+    await stage.close()
+
+
+async def test_a_turn_that_is_taken_over_is_a_new_span_linked_to_that_of_the_killed_worker(
+    stage: Any, collector: Collector
+) -> None:
+    caller = TraceContext("a" * 31 + "1", "b" * 16)
+    conversation_id, turn_id = await send(stage, trace=caller)
+    watcher = stage.watch(conversation_id)
+    (tool,) = await asyncio.to_thread(
+        collector.wait_for, lambda spans: named(spans, "execute_tool exec_tools.execute_code_python", caller)
+    )
+    await watcher.wait_text(turn_id, "answer")
+
+    os.kill(int(tool.instance.rpartition(":")[2]), signal.SIGKILL)
+    turn = await watcher.wait_ended(turn_id)
+
+    (after,) = await asyncio.to_thread(collector.wait_for, lambda spans: named(spans, "invoke_agent everturn", caller))
+    assert turn.status == "completed"
+    assert after.instance != tool.instance
+    assert after.attributes["everturn.turn.attempt"] == 1
+    assert after.links == ((caller.trace_id, tool.parent),)
+    assert tool.parent == build_turn_context(turn_id, 1, caller).span_id
+    assert after.span_id == build_turn_context(turn_id, 2, caller).span_id
+    await stage.check_history(conversation_id, watcher)
+    await stage.close()
+
+
+async def test_every_line_of_a_request_and_of_a_turn_names_them_and_shows_nothing_said(stage: Any) -> None:
+    caller = TraceContext("c" * 32, "d" * 16)
+    conversation_id, turn_id = await send(stage, trace=caller)
+    await stage.watch(conversation_id).wait_ended(turn_id)
+
+    names = {
+        "trace_id": caller.trace_id,
+        "tenant": "default",
+        "conversation_id": conversation_id,
+        "turn_id": turn_id,
+    }
+    (accepted,) = [line for line in load_lines(stage, "ingress-1") if line.get("trace_id") == caller.trace_id]
+    assert accepted["event"] == "message_accepted"
+    assert accepted == accepted | names
+    workers = [line for name in ("worker-1", "worker-2") for line in load_lines(stage, name)]
+    own = [line for line in workers if line.get("turn_id") == turn_id]
+    assert "turn_left" in [line["event"] for line in own]
+    for line in own:
+        assert line == line | names
+    assert "the-persons-words" not in json.dumps([accepted, *own])
+    await stage.close()
+
+
+async def test_a_worker_tells_prometheus_what_it_did(stage: Any) -> None:
+    port = load_free_port()
+    await stage.platform.stop_part("worker-1")
+    await stage.platform.restart("worker-2", extra_env={"METRICS_PORT": str(port)})
+    conversation_id, turn_id = await send(stage, trace=TraceContext("e" * 32, "f" * 16))
+    await stage.watch(conversation_id).wait_ended(turn_id)
+
+    async with httpx2.AsyncClient() as http:
+        page = (await http.get(f"http://127.0.0.1:{port}/metrics")).text
+        ready = await http.get(f"http://127.0.0.1:{port}/readyz")
+        lane = (await http.get(f"{stage.platform.urls[0]}/metrics")).text
+
+    figures = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+    assert figures["everturn_turns_ended_total", "completed"] == 1
+    assert sum(value for key, value in figures.items() if key[0] == "everturn_turn_queue_seconds_count") == 1
+    assert figures["everturn_turn_first_token_seconds_count",] == 1
+    assert figures["everturn_turn_first_answer_seconds_count",] == 1
+    assert figures["everturn_round_seconds_count",] == 2
+    assert figures["everturn_tool_seconds_count", "exec_tools.execute_code_python", "ok"] == 1
+    assert figures["everturn_sandbox_boot_seconds_count", "bubblewrap"] == 1
+    assert figures["everturn_sandbox_run_seconds_count", "bubblewrap", "true"] == 1
+    assert 0 < figures["everturn_turn_first_token_seconds_sum",] <= figures["everturn_turn_seconds_sum", "completed"]
+    assert 'everturn_queued_turns{lane="privileged"} 0.0' in lane
+    assert "ingress_stream_lag_seconds_count" in lane
+    assert (ready.status_code, ready.json()["status"]) == (200, "ready")
+    await stage.close()
+
+
+async def test_a_doctor_elsewhere_says_what_is_wrong_with_the_platform(stage: Any) -> None:
+    url = stage.platform.urls[0]
+    well = await ask_doctor(url)
+
+    await stage.platform.stop_part("redis")
+    ill = await ask_doctor(url)
+    await stage.platform.restart("redis")
+
+    assert (well[0], "PROBLEM" in well[1]) == (0, False), well[1]
+    assert "runs programs in bubblewrap" in well[1]
+    assert ill[0] == 1
+    assert "PROBLEM  redis" in ill[1]
+    assert "-> look at the Redis server" in ill[1]
+
+
+async def ask_doctor(url: str) -> tuple[int, str]:
+    """Its exit status, and what it said."""
+    command = [sys.executable, "-P", "-m", "everturn_client.cli", "--url", url, "doctor"]
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    _, said = await process.communicate()
+    return process.returncode or 0, said.decode()

@@ -1,0 +1,117 @@
+"""Spans as a real collector gets them, and what a dead one costs."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+from parts.collector import Collector
+from prometheus_client import REGISTRY
+
+from everturn.telemetry.tracing.context import TraceContext
+from everturn.telemetry.tracing.opening import open_tracing
+from everturn.telemetry.tracing.spans import SpanPlace
+
+CALLER = TraceContext("a" * 32, "b" * 16)
+OWN = TraceContext("c" * 32, "d" * 16)
+BEFORE = TraceContext("a" * 32, "e" * 16)
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with Collector() as running:
+        yield running
+
+
+def count(result: str) -> float:
+    return REGISTRY.get_sample_value("everturn_trace_spans_total", {"result": result}) or 0.0
+
+
+async def test_spans_nest_also_through_tasks_and_arrive_when_the_process_ends(collector: Collector) -> None:
+    async with open_tracing("service", collector.url) as tracing:
+
+        async def work() -> None:
+            with tracing.span("inner", {"n": 1}):
+                tracing.tell("told", {}, lasted_s=2.0)
+
+        with tracing.span("outer", {}, kind="server", place=SpanPlace(parent=CALLER)) as outer:
+            await asyncio.create_task(work())
+            outer.note({"route": "/x"})
+            outer.rename("GET /x")
+            current = tracing.current()
+
+    told, inner, outer_span = collector.spans
+    assert [told.name, inner.name, outer_span.name] == ["told", "inner", "GET /x"]
+    assert (outer_span.trace_id, outer_span.parent) == (CALLER.trace_id, CALLER.span_id)
+    assert (inner.parent, told.parent) == (outer_span.span_id, inner.span_id)
+    assert current == TraceContext(outer_span.trace_id, outer_span.span_id)
+    assert (outer_span.attributes, inner.attributes) == ({"route": "/x"}, {"n": 1})
+    assert told.lasted_ns == 2_000_000_000
+    assert outer_span.service == "service"
+    assert tracing.current() is None
+
+
+async def test_a_span_may_have_ids_of_its_own_and_a_link(collector: Collector) -> None:
+    async with open_tracing("service", collector.url) as tracing:
+        with tracing.span("root", {}, place=SpanPlace(own=OWN)), tracing.span("child", {}):
+            pass
+        with tracing.span("below", {}, place=SpanPlace(parent=CALLER, own=OWN, link=BEFORE)):
+            pass
+
+    child, root, below = collector.spans
+    assert (root.trace_id, root.span_id, root.parent) == (OWN.trace_id, OWN.span_id, "")
+    assert (child.trace_id, child.parent) == (OWN.trace_id, OWN.span_id)
+    assert child.span_id != OWN.span_id
+    assert (below.trace_id, below.span_id, below.parent) == (CALLER.trace_id, OWN.span_id, CALLER.span_id)
+    assert below.links == ((BEFORE.trace_id, BEFORE.span_id),)
+
+
+async def test_a_failure_is_told_by_its_kind_and_never_by_its_text(collector: Collector) -> None:
+    async with open_tracing("service", collector.url) as tracing:
+        with pytest.raises(ValueError), tracing.span("broken", {}):
+            raise ValueError("what somebody wrote")
+
+    (broken,) = collector.spans
+    assert broken.is_error
+    assert broken.attributes == {"error.type": "ValueError"}
+    assert b"wrote" not in broken.raw
+
+
+async def test_a_caller_who_is_not_sampled_is_not_told_of(collector: Collector) -> None:
+    async with open_tracing("service", collector.url) as tracing:
+        unsampled = TraceContext("a" * 32, "b" * 16, sampled=False)
+        with tracing.span("quiet", {}, place=SpanPlace(parent=unsampled)):
+            current = tracing.current()
+
+    assert collector.spans == []
+    assert current is not None
+    assert (current.trace_id, current.sampled) == (unsampled.trace_id, False)
+
+
+async def test_a_collector_that_refuses_costs_a_counter_and_no_request(collector: Collector) -> None:
+    collector.status = 400
+    before = count("ended"), count("failed"), count("exported")
+
+    async with open_tracing("service", collector.url) as tracing:
+        for _ in range(3):
+            with tracing.span("lost", {}):
+                pass
+
+    assert (count("ended"), count("failed"), count("exported")) == (before[0] + 3, before[1] + 3, before[2])
+
+
+async def test_a_collector_that_is_away_holds_no_end_up_and_a_queue_that_is_full_no_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "512")
+    before = count("ended"), count("exported")
+
+    async with asyncio.timeout(30), open_tracing("service", "http://127.0.0.1:9") as tracing:
+        for _ in range(5_000):
+            with tracing.span("lost", {}):
+                pass
+        began = time.monotonic()
+    took_s = time.monotonic() - began
+
+    assert (count("ended"), count("exported")) == (before[0] + 5_000, before[1])
+    assert took_s < 20, "the SDK alone waits half a minute and more"

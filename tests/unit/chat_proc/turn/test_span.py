@@ -1,0 +1,113 @@
+"""A turn's span stands in the trace of its request, and work that goes on names the claim before it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from structlog.contextvars import get_contextvars
+
+from chat_proc.agent.loop import HandedOver, Parked
+from chat_proc.agent.open_turn import TurnEnd
+from chat_proc.turn.span import open_turn_span, tell_end
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId, TurnId
+from everturn.model.leases import ORIGIN, Claim, Lease
+from everturn.model.problems import problem
+from everturn.model.turns import Outcome, Turn, TurnRequest, TurnStatus
+from everturn.telemetry.tracing.context import TraceContext, build_turn_context
+from everturn.telemetry.tracing.spans import Attributes, NoTracing, Span, SpanKind, SpanPlace
+from everturn.testing.fixed_clock import FixedClock
+
+CALLER = TraceContext("a" * 32, "b" * 16)
+CLAIM = Claim(
+    lease=Lease(ConversationId("conv_1"), Principal("acme", "support", "ann"), "worker", 5),
+    turn_id=TurnId("turn_1"),
+    attempt=0,
+    next_seq=1,
+    last_hash="",
+    cursor=ORIGIN,
+    inbox_seq=0,
+)
+TURN = Turn(
+    id=TurnId("turn_1"),
+    conversation_id=ConversationId("conv_1"),
+    ordinal=1,
+    status=TurnStatus.RUNNING,
+    attempt=0,
+    request=TurnRequest("A secret question.", trace=str(CALLER)),
+    created_at=FixedClock().now(),
+)
+
+
+class Kept:
+    """A span that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.attributes: dict[str, object] = {}
+        self.failed = ""
+
+    def note(self, attributes: Attributes) -> None:
+        self.attributes.update(attributes)
+
+    def rename(self, name: str) -> None: ...
+
+    def fail(self, why: str) -> None:
+        self.failed = why
+
+
+class Tracing(NoTracing):
+    """Keeps the spans that were begun."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[str, Attributes, SpanPlace]] = []
+
+    @contextmanager
+    def span(
+        self, name: str, attributes: Attributes, *, kind: SpanKind = "internal", place: SpanPlace | None = None
+    ) -> Iterator[Span]:
+        self.begun.append((name, attributes, place or SpanPlace()))
+        yield Kept()
+
+
+def test_a_new_turn_is_a_child_of_its_request_and_its_log_lines_name_the_trace() -> None:
+    tracing = Tracing()
+
+    with open_turn_span(tracing, CLAIM, TURN, is_resumed=False):
+        bound = get_contextvars()
+
+    ((name, attributes, place),) = tracing.begun
+    assert name == "invoke_agent everturn"
+    assert (place.parent, place.own, place.link) == (CALLER, build_turn_context("turn_1", 5, CALLER), None)
+    assert attributes["gen_ai.conversation.id"] == "conv_1"
+    assert "secret" not in str(attributes)
+    assert bound["trace_id"] == CALLER.trace_id
+    assert "trace_id" not in get_contextvars()
+
+
+def test_work_that_goes_on_is_linked_to_the_claim_before() -> None:
+    tracing = Tracing()
+
+    with open_turn_span(tracing, replace(CLAIM, attempt=1), TURN, is_resumed=True):
+        pass
+
+    ((_, attributes, place),) = tracing.begun
+    assert place.link == build_turn_context("turn_1", 4, CALLER)
+    assert attributes["everturn.turn.attempt"] == 1
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome", "failed"),
+    [
+        (TurnEnd(Outcome.CAPPED), "capped", ""),
+        (TurnEnd(None, problem("x", "X", 503, "")), "failed", "urn:everturn:problem:x"),
+        (HandedOver(), "handed_over", ""),
+        (Parked(), "waits_for_a_person", ""),
+    ],
+)
+def test_the_span_says_how_far_the_turn_came(end: TurnEnd | HandedOver | Parked, outcome: str, failed: str) -> None:
+    span = Kept()
+
+    tell_end(span, end)
+
+    assert (span.attributes["everturn.turn.outcome"], span.failed) == (outcome, failed)

@@ -1,0 +1,79 @@
+"""What a request is in traces and in logs."""
+
+import pytest
+from starlette.types import Scope
+
+from everturn.model.ids import RandomIds
+from everturn.telemetry.tracing.context import TraceContext
+from everturn.telemetry.tracing.spans import NO_TRACING
+from ingress.admission.request_span import find_log_names, name_method, open_span, tell_answer, try_caller
+
+HEADER = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+CONVERSATION = RandomIds(lambda: 0).conversation()
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.name, self.failed = "", ""
+        self.attributes: dict[str, object] = {}
+
+    def note(self, attributes: dict[str, object]) -> None:
+        self.attributes.update(attributes)
+
+    def rename(self, name: str) -> None:
+        self.name = name
+
+    def fail(self, why: str) -> None:
+        self.failed = why
+
+
+def ask(path: str, *headers: tuple[bytes, bytes], method: str = "POST") -> Scope:
+    return {"type": "http", "method": method, "path": path, "headers": list(headers)}
+
+
+def test_the_callers_span_is_named_once_or_not_at_all() -> None:
+    assert try_caller(ask("/x", (b"traceparent", HEADER))) is not None
+    assert try_caller(ask("/x", (b"traceparent", HEADER), (b"traceparent", HEADER))) is None
+    assert try_caller(ask("/x", (b"traceparent", b"\xff"))) is None
+    assert try_caller(ask("/x")) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "passed_on"),
+    [
+        ("/conversations/a/b/new/messages", True),
+        ("/metrics", False),
+        ("/readyz", False),
+        ("/conversations/a/b/c/events", False),
+    ],
+)
+def test_probes_and_streams_are_no_spans(path: str, passed_on: bool) -> None:
+    with open_span(NO_TRACING, ask(path, (b"traceparent", HEADER))):
+        assert (NO_TRACING.current() is not None) is passed_on
+
+
+def test_an_answer_is_told_by_its_route_and_a_servers_error_fails() -> None:
+    fine, broken = Kept(), Kept()
+
+    tell_answer(fine, method="POST", route="/x/{id}", status=404)
+    tell_answer(broken, method="GET", route="/y", status=503)
+
+    assert (fine.name, fine.failed) == ("POST /x/{id}", "")
+    assert fine.attributes == {"http.route": "/x/{id}", "http.response.status_code": 404}
+    assert broken.failed == "503"
+
+
+def test_log_lines_name_the_tenant_the_conversation_and_the_trace() -> None:
+    trace = TraceContext("a" * 32, "b" * 16)
+
+    assert find_log_names(ask(f"/conversations/acme/main/{CONVERSATION}/messages"), trace) == {
+        "trace_id": "a" * 32,
+        "tenant": "acme",
+        "conversation_id": CONVERSATION,
+    }
+    assert find_log_names(ask("/conversations/acme/main/new/messages"), None) == {"tenant": "acme"}
+    assert find_log_names(ask("/other"), None) == {}
+
+
+def test_methods_are_few() -> None:
+    assert [name_method(ask("/x", method=each)) for each in ("GET", "BREW")] == ["GET", "other"]
