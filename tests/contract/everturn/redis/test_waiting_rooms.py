@@ -1,5 +1,7 @@
 """The script in Redis keeps the contract of WaitingRooms; without a server, or with a full one, nobody is let in."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from everturn.errors import Unavailable
@@ -7,13 +9,18 @@ from everturn.model.limits.waiting_room import RoomLoad, Visitor
 from everturn.redis.calls import build_client
 from everturn.redis.waiting_rooms import RedisWaitingRooms
 from everturn.redis.wire import Wire, open_wire
-from everturn.testing.limits.waiting_rooms_contract import WaitingRoomsContract
+from everturn.testing.limits.waiting_rooms_contract import SharedRoomsContract, WaitingRoomsContract
 
 
-class TestRedisWaitingRooms(WaitingRoomsContract):
+class TestRedisWaitingRooms(WaitingRoomsContract, SharedRoomsContract):
     @pytest.fixture
     def rooms(self, wire: Wire) -> RedisWaitingRooms:
         return wire.waiting_rooms
+
+    @pytest.fixture
+    async def twin(self, redis_url: str) -> AsyncIterator[RedisWaitingRooms]:
+        async with open_wire(redis_url, name="test") as opened:
+            yield opened.waiting_rooms
 
 
 async def test_without_a_server_nobody_is_let_in() -> None:

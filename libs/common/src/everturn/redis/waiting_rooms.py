@@ -7,6 +7,7 @@ from redis.asyncio import Redis
 from everturn.model.limits.token_bucket import SECOND_US
 from everturn.model.limits.waiting_room import (
     GRACE_US,
+    MAX_AGE_US,
     MAX_PLACES,
     MAX_WAIT_US,
     NEAR_US,
@@ -14,6 +15,7 @@ from everturn.model.limits.waiting_room import (
     PLACES_EACH,
     SLACK_US,
     SPACING,
+    STORING_US,
     Entry,
     RoomLoad,
     Visitor,
@@ -56,6 +58,15 @@ for _, key in ipairs({{room, mine}}) do redis.call('ZREMRANGEBYSCORE', key, '-in
 """
 _ENTER = f"""{_ROOM}
 local depth, most, interval = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local age, entered = tonumber(ARGV[6]), {{}}
+if age >= 0 then
+  local since = math.min(age, {MAX_AGE_US}) + {STORING_US}
+  entered = {{room .. ':entered', room .. ':entered:' .. ARGV[7]}}
+  for sign, key in ipairs(entered) do
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', text(now - {MAX_AGE_US + STORING_US}))
+    depth = depth + (3 - 2 * sign) * redis.call('ZCOUNT', key, text(now - since), '+inf')
+  end
+end
 local name, told_at = request, nil
 if request ~= '' then
   told_at = tonumber(redis.call('ZSCORE', mine, request) or nil)
@@ -72,7 +83,13 @@ local near = redis.call('ZCOUNT', room, '-inf', text(now + {NEAR_US}))
 local admitted = depth + near < most or (due and depth < math.floor(most * {OVER_ROOM}))
 if known and request ~= '' and not (admitted or due) then return {{0, text(known - now)}} end
 if due or request ~= '' then forget(name) end
-if admitted then return {{1, '0'}} end
+if admitted then
+  for _, key in ipairs(entered) do
+    redis.call('ZADD', key, text(now), text(now) .. ':' .. ARGV[7])
+    redis.call('PEXPIRE', key, {(MAX_AGE_US + STORING_US) // 1000})
+  end
+  return {{1, '0'}}
+end
 local apart = math.floor(interval * {SPACING})
 local last = redis.call('ZREVRANGE', room, 0, 0, 'WITHSCORES')
 local at = math.max(now + math.max(1, depth + 1 - most) * apart, (tonumber(last[2]) or 0) + apart)
@@ -87,20 +104,27 @@ end
 
 
 class RedisWaitingRooms:
-    """`room:{<room>}` and `room:{<room>}:<caller>` expire when nobody in them is to come any more."""
+    """`room:{<room>}` and `room:{<room>}:<caller>` expire when nobody in them is to come any more.
 
-    def __init__(self, client: Redis) -> None:
+    `room:{<room>}:entered` has who was let in within the last seconds, `room:{<room>}:entered:<process>` those that one
+    process let in; `process` is a name that no other one has.
+    """
+
+    def __init__(self, client: Redis, *, process: str) -> None:
+        self._process = process
         self._enter: Any = client.register_script(_ENTER)
         self._keep: Any = client.register_script(_KEEP)
 
     async def enter(self, room: str, visitor: Visitor, load: RoomLoad) -> Entry:
-        admitted, told = await self._run(self._enter, room, visitor, load.depth, load.room, load.interval_us)
+        age_us = -1 if load.age_us is None else load.age_us
+        numbers = (load.depth, load.room, load.interval_us, age_us, self._process)
+        admitted, told = await self._run(self._enter, room, visitor, *numbers)
         return Entry(bool(admitted), int(told) / SECOND_US)
 
     async def keep(self, room: str, visitor: Visitor, wait_s: float) -> None:
         await self._run(self._keep, room, visitor, int(wait_s * SECOND_US))
 
-    async def _run(self, script: Any, room: str, visitor: Visitor, *numbers: int) -> Any:
+    async def _run(self, script: Any, room: str, visitor: Visitor, *more: int | str) -> Any:
         key = f"room:{{{room}}}"
         async with limited(CALL_LIMIT_S):
-            return await script(keys=[key, f"{key}:{visitor.caller}"], args=[visitor.caller, visitor.request, *numbers])
+            return await script(keys=[key, f"{key}:{visitor.caller}"], args=[visitor.caller, visitor.request, *more])

@@ -33,17 +33,17 @@ class Wire:
 async def open_wire(url: str, *, name: str) -> AsyncGenerator[Wire]:
     """Drivers that connect when they are first used; `url` is `redis://:password@host:port/0`, `name` the process's."""
     client = build_client(url, name=name)
-    reader_name = f"{name}:{secrets.token_hex(8)}"
+    process = f"{name}:{secrets.token_hex(8)}"
     try:
         yield Wire(
             doorbells=RedisDoorbells(client),
             event_writer=RedisEventWriter(client),
-            event_reader=RedisEventReader(client, name=reader_name),
+            event_reader=RedisEventReader(client, name=process),
             hints=RedisHints(client),
             inbox_bells=RedisInboxBells(client),
             presences=RedisPresences(client),
             token_buckets=RedisTokenBuckets(client),
-            waiting_rooms=RedisWaitingRooms(client),
+            waiting_rooms=RedisWaitingRooms(client, process=process),
         )
     finally:
         await client.aclose()

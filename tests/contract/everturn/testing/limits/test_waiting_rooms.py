@@ -5,13 +5,17 @@ import pytest
 from everturn.errors import Unavailable
 from everturn.model.limits.waiting_room import RoomLoad, Visitor
 from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
-from everturn.testing.limits.waiting_rooms_contract import WaitingRoomsContract
+from everturn.testing.limits.waiting_rooms_contract import SharedRoomsContract, WaitingRoomsContract
 
 
-class TestMemoryWaitingRooms(WaitingRoomsContract):
+class TestMemoryWaitingRooms(WaitingRoomsContract, SharedRoomsContract):
     @pytest.fixture
     def rooms(self) -> MemoryWaitingRooms:
         return MemoryWaitingRooms()
+
+    @pytest.fixture
+    def twin(self, rooms: MemoryWaitingRooms) -> MemoryWaitingRooms:
+        return MemoryWaitingRooms(beside=rooms)
 
 
 async def test_while_down_nobody_is_let_in() -> None:

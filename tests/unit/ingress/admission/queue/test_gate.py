@@ -41,14 +41,16 @@ class Rooms(MemoryWaitingRooms):
 class World:
     """A gate before a queue of a given depth. If nothing is said 100 turns may wait, 20 unattended, 40 of a tenant."""
 
-    def __init__(self, waiting: int = 0, of_tenant: int = 0, *, caps: QueueCaps = CAPS) -> None:
+    def __init__(
+        self, waiting: int = 0, of_tenant: int = 0, *, caps: QueueCaps = CAPS, beside: "World | None" = None
+    ) -> None:
         self.depth: QueueDepth | None = QueueDepth(waiting, of_tenant, 2)
         self.counted = 0
         self.clock = FixedClock()
         self.metrics = IngressMetrics()
         self.doorbells = MemoryDoorbells()
         self.presences = MemoryPresences(monotonic=self.clock.monotonic)
-        self.rooms = Rooms(monotonic=self.clock.monotonic)
+        self.rooms = Rooms(monotonic=self.clock.monotonic, beside=beside.rooms if beside else None)
         world: Any = self
         self.gate = WorkGate(
             doorbells=self.doorbells,
@@ -114,6 +116,20 @@ async def test_many_at_once_are_not_all_let_in_by_one_count() -> None:
 
     assert (await world.refuse())[0] == 503
     assert world.counted == 1
+
+
+async def test_processes_together_let_in_no_more_than_there_is_room_for() -> None:
+    one = await World(waiting=90).attend()
+    processes = [one, *[await World(waiting=90, beside=one).attend() for _ in range(2)]]
+    let_in = 0
+
+    with pytest.raises(ProblemError) as refused:
+        for n in range(100):
+            await processes[n % 3].gate.admit(Principal("t", "p", str(n)), None, new_work=True)
+            let_in += 1
+
+    assert let_in == 10
+    assert refused.value.status_code == 503
 
 
 async def test_without_workers_fewer_are_taken_and_told_that_nobody_is_there() -> None:

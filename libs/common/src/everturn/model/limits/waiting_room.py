@@ -20,6 +20,10 @@ NEAR_US: Final = 5 * SECOND_US
 """Places due within this time are kept free: turns don't end as evenly as they are told to."""
 SLACK_US: Final = SECOND_US // 2
 """So much earlier than told counts as told."""
+STORING_US: Final = SECOND_US // 2
+"""How long it takes to store what was let in: when it was let in so much before a count, that may not have seen it."""
+MAX_AGE_US: Final = 5 * SECOND_US
+"""No count is older."""
 MAX_WAIT_US: Final = 600 * SECOND_US
 SPACING: Final = 1.1
 """Places are told this much further apart than turns are thought to end. Ends come unevenly: at the exact pace half of
@@ -43,11 +47,16 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class RoomLoad:
-    """How many wait in the queue, how many may, and how long it takes until one more can (microseconds)."""
+    """How many wait in the queue, how many may, and how long it takes until one more can (microseconds).
+
+    The depth was counted `age_us` ago, and what the asking process let in since is in it. What others let in since is
+    added to it. None where nobody need know of others.
+    """
 
     depth: int
     room: int
     interval_us: int
+    age_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,22 @@
-"""The contract of WaitingRooms as tests; a subclass or its module defines the fixture `rooms`."""
+"""The contracts of WaitingRooms as tests; a subclass or its module defines the fixtures `rooms` and `twin`.
+
+`twin` are the same rooms as another process has them.
+"""
 
 import asyncio
 
 import pytest
 
 from everturn.model.limits.token_bucket import SECOND_US
-from everturn.model.limits.waiting_room import MAX_WAIT_US, PLACES_EACH, SPACING, RoomLoad, Visitor
+from everturn.model.limits.waiting_room import (
+    MAX_AGE_US,
+    MAX_WAIT_US,
+    PLACES_EACH,
+    SPACING,
+    STORING_US,
+    RoomLoad,
+    Visitor,
+)
 from everturn.ports.limits.waiting_rooms import WaitingRooms
 
 _FULL = RoomLoad(depth=12, room=10, interval_us=20 * SECOND_US)
@@ -138,3 +149,33 @@ class WaitingRoomsContract:
         load = RoomLoad(10, 10, 20 * SECOND_US)
         assert not (await rooms.enter("r", Visitor("c", str(PLACES_EACH)), load)).admitted
         assert (await rooms.enter("r", Visitor("c", "0"), load)).admitted
+
+
+class SharedRoomsContract:
+    """What they keep between processes."""
+
+    async def test_processes_that_counted_at_the_same_time_fill_a_room_once(
+        self, rooms: WaitingRooms, twin: WaitingRooms
+    ) -> None:
+        async def fill(process: WaitingRooms, name: str) -> int:
+            own = 0
+            for n in range(8):
+                load = RoomLoad(4 + own, 10, SECOND_US, age_us=4 * SECOND_US)
+                own += (await process.enter("r", Visitor(f"{name}{n}"), load)).admitted
+            return own
+
+        let_in = await asyncio.gather(fill(rooms, "a"), fill(twin, "b"))
+
+        assert sum(let_in) == 6
+
+    async def test_what_others_let_in_before_a_count_is_in_it_when_there_was_time_to_store_it(
+        self, rooms: WaitingRooms, twin: WaitingRooms
+    ) -> None:
+        for n in range(6):
+            assert (await twin.enter("r", Visitor(f"b{n}"), RoomLoad(4 + n, 10, SECOND_US, age_us=0))).admitted
+        at_once = await rooms.enter("r", Visitor("a"), RoomLoad(9, 10, SECOND_US // 100, age_us=0))
+        await asyncio.sleep((STORING_US + MAX_AGE_US // 20) / SECOND_US)
+
+        later = await rooms.enter("r", Visitor("a"), RoomLoad(9, 10, SECOND_US // 100, age_us=0))
+
+        assert (at_once.admitted, later.admitted) == (False, True)

@@ -22,7 +22,7 @@ from ingress.admission.limits.defaults import strongest_role
 from ingress.admission.limits.rates import hash_key
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue.fleet import Fleet, FleetWatch
-from ingress.admission.queue.places import Places, QueueKey
+from ingress.admission.queue.places import Places, QueueKey, QueueView
 from ingress.errors import ProblemError, too_many, unavailable
 
 CHECK_LIMIT_S = 0.5
@@ -97,23 +97,23 @@ class WorkGate:
         principal = admission.principal
         try:
             async with answered_within(ASK_LIMIT_S):
-                fleet, depth = await self._load(principal)
-                own = self._tenant_load(fleet, depth)
+                fleet, view = await self._load(principal)
+                own = self._tenant_load(fleet, view.depth)
                 # Only the transaction counts what other processes let in a moment ago: the room is as full as can be.
                 full = replace(own, depth=max(own.depth, most_of(own.room)))
                 entry = await self._rooms.enter(_room_of(principal), admission.visitor, full)
         except (Unavailable, TimeoutError):
             return 1
-        await self._tell_other(ALL, self._total_load(fleet, depth), admission.visitor, entry)
+        await self._tell_other(ALL, self._total_load(fleet, view), admission.visitor, entry)
         return _whole(entry.wait_s)
 
     async def _enter(self, principal: Principal, visitor: Visitor) -> "Admission":
         async with answered_within(ASK_LIMIT_S):
-            fleet, depth = await self._load(principal)
+            fleet, view = await self._load(principal)
             # Counted before the rooms are asked: many that come at once must not all be let in by one count.
             admission = Admission(self._places, principal, visitor)
             try:
-                refusal = await self._ask_rooms(principal, visitor, fleet, depth)
+                refusal = await self._ask_rooms(principal, visitor, fleet, view)
             except BaseException:
                 admission.leave()
                 raise
@@ -123,13 +123,13 @@ class WorkGate:
         await self._tell_other(refusal.other_room, refusal.other_load, visitor, refusal.entry)
         raise self._refused(principal, refusal.reason, refusal.problem)
 
-    async def _load(self, principal: Principal) -> tuple[Fleet, QueueDepth]:
+    async def _load(self, principal: Principal) -> tuple[Fleet, QueueView]:
         return await self._fleet.load(), await self._places.load(_key_of(principal))
 
     async def _ask_rooms(
-        self, principal: Principal, visitor: Visitor, fleet: Fleet, depth: QueueDepth
+        self, principal: Principal, visitor: Visitor, fleet: Fleet, view: QueueView
     ) -> _Refusal | None:
-        own, total = self._tenant_load(fleet, depth), self._total_load(fleet, depth)
+        own, total = self._tenant_load(fleet, view.depth), self._total_load(fleet, view)
         if _is_crowded(own):
             entry = await self._rooms.enter(_room_of(principal), visitor, own)
             if not entry.admitted:
@@ -139,7 +139,7 @@ class WorkGate:
         entry = await self._rooms.enter(ALL, visitor, total)
         if entry.admitted:
             return None
-        text = f"{depth.waiting} turns are waiting already{'' if fleet.slots else ', and no worker is there'}."
+        text = f"{view.depth.waiting} turns are waiting already{'' if fleet.slots else ', and no worker is there'}."
         problem = unavailable(text, retry_after_s=_whole(entry.wait_s))
         return _Refusal("queue" if fleet.slots else "unattended", problem, entry, _room_of(principal), own)
 
@@ -150,9 +150,9 @@ class WorkGate:
             if _is_crowded(load) and entry.wait_s < MAX_WAIT_US / SECOND_US:
                 await self._rooms.keep(room, visitor, entry.wait_s)
 
-    def _total_load(self, fleet: Fleet, depth: QueueDepth) -> RoomLoad:
+    def _total_load(self, fleet: Fleet, view: QueueView) -> RoomLoad:
         room = self._caps.total if fleet.slots else min(self._caps.total, self._caps.unattended)
-        return RoomLoad(depth.waiting, room, _interval_us(fleet))
+        return RoomLoad(view.depth.waiting, room, _interval_us(fleet), view.age_us)
 
     def _tenant_load(self, fleet: Fleet, depth: QueueDepth) -> RoomLoad:
         # Doorbells of tenants with a full share alternate, so a tenant's queue drains as a part of all.

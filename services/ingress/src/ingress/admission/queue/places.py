@@ -1,4 +1,7 @@
-"""How deep the queue is for a tenant on a lane: what was counted a moment ago, and what this process let in since."""
+"""How deep the queue is for a tenant on a lane: what was counted a moment ago, and what this process let in since.
+
+What others let in since is added by the waiting room.
+"""
 
 import asyncio
 import math
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 
 from everturn.errors import Unavailable
 from everturn.model.identity import Lane
+from everturn.model.limits.token_bucket import SECOND_US
 from everturn.ports.limits.queue import Queue, QueueDepth
 from everturn.waiting import answered_within
 
@@ -15,6 +19,15 @@ KEEP_S = 0.25
 """How old a counted depth may be."""
 COUNT_LIMIT_S = 1.0
 MAX_COUNTED = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """A depth, and how long ago its count began."""
+
+    depth: QueueDepth
+    age_us: int
+
 
 QueueKey = tuple[str, Lane]
 """A tenant and a lane."""
@@ -42,7 +55,7 @@ class Places:
         self._entered: Counter[QueueKey] = Counter()
         self._settled: deque[tuple[float, QueueKey]] = deque()
 
-    async def load(self, key: QueueKey) -> QueueDepth:
+    async def load(self, key: QueueKey) -> QueueView:
         """Of many requests at once one counts for all. Raises Unavailable after at most a second."""
         try:
             async with answered_within(COUNT_LIMIT_S), self._counting:
@@ -51,7 +64,8 @@ class Places:
                     self._keep(key, _Counted(began_at, await self._queue.load_depth(*key)))
         except TimeoutError as error:
             raise Unavailable("The queue is not counted in time.") from error
-        return self._with_own(key)
+        age_s = self._monotonic() - self._counted.get(key, _NEVER).began_at
+        return QueueView(self._with_own(key), int(age_s * SECOND_US))
 
     def enter(self, key: QueueKey) -> None:
         """One more is let in, and will be stored or not: the next one must not find its place free."""
