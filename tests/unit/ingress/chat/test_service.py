@@ -47,6 +47,7 @@ class World:
         self.objects: dict[str, bytes] = {}
         self._depth = depth
         self._wire_down = wire_down
+        self.store_silent = False
         self.metrics = metrics = IngressMetrics()
         world: Any = self
         intake = Intake(
@@ -116,6 +117,8 @@ class World:
         self.objects[key] = data
 
     async def delete(self, keys: tuple[str, ...]) -> int:
+        if self.store_silent:
+            await asyncio.Event().wait()
         return sum(self.objects.pop(key, None) is not None for key in keys)
 
     async def accept(self, *files: IncomingFile) -> Receipt:
@@ -259,6 +262,21 @@ def test_a_target_must_be_a_turns_id() -> None:
     assert parse_turn_id(None) is None
     with pytest.raises(ProblemError):
         refusing("turn_x")
+
+
+async def test_a_store_that_deletes_nothing_keeps_no_certain_answer_back() -> None:
+    accepted, full, unknown = World(REPLAY), World(TenantFull("10 turns wait.")), World(NotFound("x"))
+    for world in (accepted, full, unknown):
+        world.store_silent = True
+
+    async with asyncio.timeout(30):
+        assert await accepted.accept(CSV) == REPLAY
+        with pytest.raises(ProblemError) as refused:
+            await full.accept(CSV)
+        with pytest.raises(NotFound):
+            await unknown.accept(CSV)
+
+    assert refused.value.status_code == 429
 
 
 async def test_a_tenant_whose_part_filled_meanwhile_is_told_when_to_come_and_leaves_nothing() -> None:

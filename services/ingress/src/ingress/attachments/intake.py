@@ -13,6 +13,7 @@ from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, Ids
 from everturn.model.uploads import Upload
 from everturn.ports.objects import Objects
+from everturn.waiting import answered_within
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.slots import OpenSlots
 from ingress.attachments.antivirus import Antivirus, Infected
@@ -25,6 +26,9 @@ from ingress.errors import ProblemError, too_large
 CHECKED_AT_ONCE, CHECKED_AT_ONCE_OF_USER = 64, 8
 """Messages whose files are looked into or wait for it. The checkers and clamd take a few and let 32 wait, each for a
 file of one message: with a few of these one user can't keep them from everybody else."""
+
+DISCARD_LIMIT_S = 1.0
+"""How long an answer that is certain waits for a store to delete files that nobody will have."""
 
 _log = structlog.get_logger(__name__)
 
@@ -154,14 +158,18 @@ class Intake:
         )
 
     async def discard(self, saved: "SavedFiles") -> None:
-        """Delete the objects of files whose rows will never be. They are nobody else's: their keys say whose."""
+        """Delete the objects of files whose rows will never be. They are nobody else's: their keys say whose.
+
+        Takes at most a second: the answer is certain by now, and workers delete what a slow store still has.
+        """
         if not (keys := saved.keys()):
             return
         try:
-            await self._objects.delete(keys)
-        except EverturnError as error:
-            # The refusal that brought us here is what the client must hear; the sweeper of objects finds these.
-            _log.warning("objects of a refused message were not deleted", keys=keys, error=str(error))
+            async with answered_within(DISCARD_LIMIT_S):
+                await self._objects.delete(keys)
+        except (EverturnError, TimeoutError) as error:
+            # The answer that brought us here is what the client must hear; the sweeper of objects finds these.
+            _log.warning("objects of a message were not deleted", keys=keys, error=str(error) or "no answer in time")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Accepting messages and signals: checks, files, one transaction, and then the bells, which may fail."""
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -208,8 +209,10 @@ class ChatService:
             opened = receipt.signal_id is None and not receipt.replayed
             admission.settle() if opened else admission.leave()
         except TenantFull as error:
-            await self._intake.discard(saved)
-            raise too_many(str(error), retry_after_s=await self._gate.keep_tenant_place(admission)) from error
+            place = self._gate.keep_tenant_place(admission)
+            # Together: a store and a wire that are slow must not keep the client waiting one after the other.
+            retry_after_s, _ = await asyncio.gather(place, self._intake.discard(saved))
+            raise too_many(str(error), retry_after_s=retry_after_s) from error
         except Unavailable:
             # Nobody knows whether this was committed. If no row names these objects, workers delete them later.
             _log.warning("message may have been stored", objects=saved.keys())
