@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from everturn.errors import Unavailable
+from everturn.errors import Invalid, Unavailable
 from ingress.attachments.clamd import ask, parse_address
 
 Address = tuple[str, int]
@@ -43,9 +43,23 @@ async def serve() -> AsyncIterator[Callable[..., object]]:
         yield start
 
 
-@pytest.mark.parametrize("url", ["http://x", "tcp://", "tcp://host", "unix://host/x", "unix:", "/run/clamd", ""])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://x",
+        "tcp://",
+        "tcp://host",
+        "tcp://host:99999",
+        "tcp://host:a",
+        "tcp://[x:1",
+        "unix://host/x",
+        "unix:",
+        "/run/clamd",
+        "",
+    ],
+)
 def test_an_address_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="CLAMD_URL"):
+    with pytest.raises(Invalid, match="CLAMD_URL"):
         parse_address(url)
 
 

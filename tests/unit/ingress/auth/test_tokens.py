@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key as generate_rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from everturn.errors import Invalid
 from everturn.model.identity import Role
 from ingress.auth.tokens import StaticKey, TokenVerifier, read_claims
 from ingress.errors import ProblemError
@@ -154,5 +155,5 @@ def test_a_time_that_is_none_is_refused(claim: str, time: float) -> None:
 
 
 def test_a_key_of_no_known_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match="PEM"):
+    with pytest.raises(Invalid, match="AUTH_PUBLIC_KEY"):
         StaticKey.from_pem("no key")

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import clamd
 
-from everturn.errors import Unavailable
+from everturn.errors import Invalid, Unavailable
 
 CONNECT_TIMEOUT_S = 2.0
 _CHUNK_BYTES = 2**16
@@ -20,13 +20,14 @@ Address = tuple[str, int] | str
 
 
 def parse_address(url: str) -> Address:
-    """`unix:///path` is a path, `tcp://host:port` a pair. Raises ValueError for anything else."""
-    parts = urlsplit(url)
-    if parts.scheme == "unix" and parts.path and not parts.netloc:
-        return parts.path
-    if parts.scheme == "tcp" and parts.hostname and parts.port:
-        return parts.hostname, parts.port
-    raise ValueError("CLAMD_URL must be tcp://host:port or unix:///path.")
+    """`unix:///path` is a path, `tcp://host:port` a pair. Raises Invalid for anything else."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.scheme == "unix" and parts.path and not parts.netloc:
+            return parts.path
+        if parts.scheme == "tcp" and parts.hostname and parts.port:
+            return parts.hostname, parts.port
+    raise Invalid("CLAMD_URL must be tcp://host:port or unix:///path.")
 
 
 async def ask(address: Address, command: str, *, timeout_s: float, stream: bytes | None = None) -> str:

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import jwt
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
+from everturn.errors import Invalid
 from everturn.model.identity import Role
 from ingress.auth.names import is_user_name
 from ingress.errors import unauthorized
@@ -18,6 +20,7 @@ LEEWAY_S = 60
 MAX_TOKEN_CHARS = 8192
 MAX_TIME_S = 2**53
 """No time of a token is later; JSON numbers may have more digits than a float can hold."""
+_NO_KEY = "AUTH_PUBLIC_KEY must be an RSA, EC or Ed25519 public key in PEM."
 _FAMILIES = {"HS": "oct", "RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
@@ -49,15 +52,18 @@ class StaticKey:
 
     @classmethod
     def from_pem(cls, pem: str) -> "StaticKey":
-        """A public key; its kind decides which algorithms it may verify. Raises ValueError for anything else."""
-        key = load_pem_public_key(pem.encode())
+        """A public key; its kind decides which algorithms it may verify. Raises Invalid for anything else."""
+        try:
+            key = load_pem_public_key(pem.encode())
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise Invalid(_NO_KEY) from error
         if isinstance(key, RSAPublicKey):
             return cls(key, key_type="RSA")
         if isinstance(key, EllipticCurvePublicKey):
             return cls(key, key_type="EC")
         if isinstance(key, Ed25519PublicKey):
             return cls(key, key_type="OKP")
-        raise ValueError("AUTH_PUBLIC_KEY must be an RSA, EC or Ed25519 public key.")
+        raise Invalid(_NO_KEY)
 
     async def load_key(self, token: str) -> tuple[str, Any]:
         return self._type, self._key
