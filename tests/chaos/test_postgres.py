@@ -54,9 +54,11 @@ async def fill(chaos: Chaos) -> None:
     limits = "".join(f"ALTER ROLE {role} CONNECTION LIMIT 0;" for role in (INGRESS, WORKER))
     ended = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename IN ({roles});"
     await asyncio.to_thread(chaos.platform.postgres.run_sql, limits + ended, database=DATABASE)
-    assert await ask(chaos, "new") == 503
-    freed = "".join(f"ALTER ROLE {role} CONNECTION LIMIT -1;" for role in (INGRESS, WORKER))
-    await asyncio.to_thread(chaos.platform.postgres.run_sql, freed, database=DATABASE)
+    try:
+        assert await ask(chaos, "new") == 503
+    finally:
+        freed = "".join(f"ALTER ROLE {role} CONNECTION LIMIT -1;" for role in (INGRESS, WORKER))
+        await asyncio.to_thread(chaos.platform.postgres.run_sql, freed, database=DATABASE)
 
 
 async def ask(chaos: Chaos, conversation_id: str) -> int:

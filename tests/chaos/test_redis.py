@@ -13,6 +13,8 @@ pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytes
 
 REFUSED_WITHIN_S = 2.0
 """What is promised; deadlines in tests get three times that."""
+STALL_S = 10.0
+"""Longer than a lease lasts here."""
 
 
 async def test_a_restart_with_its_file_is_a_pause(chaos: Chaos) -> None:
@@ -84,6 +86,39 @@ async def test_a_stalled_redis_is_told_in_time_and_nothing_is_half_accepted(chao
     await chaos.stage.close()
 
 
+async def test_a_redis_that_stalls_for_ten_seconds_refuses_each_message_in_time_and_the_running_turn_goes_on(
+    chaos: Chaos,
+) -> None:
+    sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
+    watchers = [chaos.stage.watch(sent.conversation_id, ingress=n) for n in range(2)]
+    await watchers[0].wait_text(sent.turn_id, "thinking")
+
+    answers: list[tuple[httpx2.Response, float]] = []
+    chaos.platform.kill("redis", signal.SIGSTOP)
+    stalled_until = time.monotonic() + STALL_S
+    try:
+        async with httpx2.AsyncClient(trust_env=False, timeout=20) as http:
+            while time.monotonic() < stalled_until:
+                began, url = time.monotonic(), chaos.links.urls[len(answers) % 2]
+                path = f"/conversations/default/default/{sent.conversation_id}/messages"
+                answer = await http.post(f"{url}{path}", json={"text": "script:plain please"})
+                answers.append((answer, time.monotonic() - began))
+    finally:
+        chaos.platform.kill("redis", signal.SIGCONT)
+
+    assert {answer.status_code for answer, _ in answers} == {503}
+    assert all(int(answer.headers["retry-after"]) >= 1 for answer, _ in answers)
+    assert max(took_s for _, took_s in answers) < 3 * REFUSED_WITHIN_S
+    for watcher in watchers:
+        assert (await watcher.wait_ended(sent.turn_id)).status == "completed"
+        await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
+    later = await chaos.stage.clients[0].send_message(sent.conversation_id, "script:plain please")
+    await watchers[1].wait_ended(later.turn_id)
+    state = await chaos.stage.check_history(sent.conversation_id, *watchers)
+    assert [turn.turn_id for turn in state.turns] == [sent.turn_id, later.turn_id]
+    await chaos.stage.close()
+
+
 async def test_a_full_redis_refuses_new_messages_and_delays_what_was_accepted(chaos: Chaos) -> None:
     sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
     watcher = chaos.stage.watch(sent.conversation_id)
@@ -100,6 +135,7 @@ async def test_a_full_redis_refuses_new_messages_and_delays_what_was_accepted(ch
     turn = await watcher.wait_ended(sent.turn_id)
 
     assert refused.status_code == 503
+    assert int(refused.headers["retry-after"]) >= 1
     assert turn.status == "completed"
     state = await chaos.stage.check_history(sent.conversation_id, watcher)
     assert [turn.turn_id for turn in state.turns] == [sent.turn_id]

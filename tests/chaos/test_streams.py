@@ -1,10 +1,14 @@
 """F3, F8, F9, F10 and F25: ingresses that die or drain with many streams, clients that are cut or never read."""
 
 import asyncio
+import json
+import signal
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx2
 import pytest
 from faults.chaos import Chaos
 from parts.waiting import wait_until
@@ -16,6 +20,8 @@ pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytes
 STREAMS = 45
 CUTS = 50
 SILENT = 40
+LIMIT_S = 30.0
+MESSAGE = {"text": "script:plain please"}
 MAX_SILENT_KIB = 200
 """What a client that never reads may cost in the process. About 45 were measured, with all else that grew meanwhile."""
 
@@ -51,24 +57,60 @@ async def test_a_draining_ingress_sends_its_clients_away_and_refuses_nobody_with
     sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
     watchers = await follow_all(chaos, [sent.conversation_id], 10)
     await watchers[0].wait_text(sent.turn_id, "thinking")
+    finish = await begin_message(chaos, sent.conversation_id)
+    chaos.platform.auto_restart = False
 
     # What balances the load sends new connections elsewhere; open ones are let go by the ingress itself.
     with chaos.links.front["ingress-1"].aimed_at(chaos.links.front["ingress-2"].target):
-        draining = asyncio.create_task(chaos.platform.restart("ingress-1"))
-        said = [
-            chaos.stage.clients[n % 2].send_message(sent.conversation_id, f"script:plain please, number {n}")
-            for n in range(8)
-        ]
-        accepted = await asyncio.gather(*said)
-        await asyncio.wait_for(draining, 90)
+        chaos.platform.kill("ingress-1", signal.SIGTERM)
+        exiting = asyncio.create_task(chaos.platform.wait_exit("ingress-1"))
+        for watcher in watchers:
+            await watcher.wait_until(lambda w: "server.shutdown" in {envelope.type for envelope in w.seen})
+        async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
+            answers = await asyncio.gather(
+                *(http.post(messages_url(chaos, n, sent.conversation_id), json=MESSAGE) for n in range(8))
+            )
+        begun = await finish()
+        assert await asyncio.wait_for(exiting, 90) == 0
+        await chaos.platform.restart("ingress-1")
 
+    assert (begun, [answer.status_code for answer in answers]) == (202, [202] * 8)
     for watcher in watchers:
         await watcher.wait_ended(sent.turn_id)
-        for each in accepted:
-            await watcher.wait_ended(each.turn_id)
+        for each in answers:
+            await watcher.wait_ended(each.json()["turn_id"])
         await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
     await chaos.stage.check_history(sent.conversation_id, *watchers[:4])
     await chaos.stage.close()
+
+
+def messages_url(chaos: Chaos, n: int, conversation_id: str) -> str:
+    """By way of the proxies, in turn."""
+    return f"{chaos.links.urls[n % 2]}/conversations/default/default/{conversation_id}/messages"
+
+
+async def begin_message(chaos: Chaos, conversation_id: str) -> Callable[[], Awaitable[int]]:
+    """Half of a message, which the first ingress itself has begun to read; the rest is sent by what is returned, with
+    the status of the answer."""
+    target = chaos.links.front["ingress-1"].target
+    assert target is not None
+    body = json.dumps(MESSAGE).encode()
+    reader, writer = await asyncio.open_connection(*target)
+    path = f"/conversations/default/default/{conversation_id}/messages"
+    fields = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nExpect: 100-continue\r\n"
+    writer.write(f"POST {path} HTTP/1.1\r\nHost: {target[0]}\r\n{fields}\r\n".encode())
+    async with asyncio.timeout(LIMIT_S):
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
+    writer.write(body[:5])
+
+    async def finish() -> int:
+        writer.write(body[5:])
+        async with asyncio.timeout(LIMIT_S):
+            head = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        return int(head.split()[1])
+
+    return finish
 
 
 async def test_fifty_cuts_later_a_client_has_the_same_as_one_that_was_never_cut(chaos: Chaos) -> None:
