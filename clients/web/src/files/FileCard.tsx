@@ -23,7 +23,7 @@ export function FileCard({ file }: { file: FileView }): JSX.Element {
       <button type="button" className={styles.open} aria-label={`Open ${file.filename}`} onClick={() => { open({ kind: "file", file }); }}>
         <Icon aria-hidden />
         <span className={styles.name}>{file.filename}</span>
-        <span className={styles.size}>{sayBytes(file.size)}</span>
+        <span className={styles.size} aria-hidden>{sayBytes(file.size)}</span>
       </button>
       <DownloadButton file={file} />
     </div>

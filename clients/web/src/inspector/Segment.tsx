@@ -17,8 +17,8 @@ export function Segment({ segment }: { segment: ContextSegment }): JSX.Element {
         <>
           <span className={`${styles.dot ?? ""} ${styles[segment.cache] ?? ""}`} aria-hidden />
           <span className={styles.name}>{name}</span>
-          {segment.cache_point && <span className={styles.point}>cache point</span>}
-          <span className={styles.tokens}>{segment.tokens.toLocaleString("en")}</span>
+          {segment.cache_point && <span className={styles.point} aria-hidden>cache point</span>}
+          <span className={styles.tokens} aria-hidden>{segment.tokens.toLocaleString("en")}</span>
         </>
       }
     >

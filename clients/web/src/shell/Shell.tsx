@@ -78,21 +78,21 @@ function SkipLink({ to }: { to: { current: HTMLElement | null } }): JSX.Element 
 
 function Top({ onNew, onClose }: { onNew: () => void; onClose: () => void }): JSX.Element {
   return (
-    <div className={styles.top}>
+    <header className={styles.top}>
       <span className={styles.brand}>Everturn</span>
       <Button onClick={onNew}><SquarePen aria-hidden /> New chat</Button>
       <span className={styles.closer}><IconButton label="Hide conversations" icon={<PanelLeftClose aria-hidden />} onClick={onClose} /></span>
-    </div>
+    </header>
   );
 }
 
 function Bottom(): JSX.Element {
   const { isSignedIn, scope, signOut } = useSession();
   return (
-    <div className={styles.bottom}>
+    <footer className={styles.bottom}>
       <span className={styles.scope}>{scope.tenant} / {scope.project}</span>
       <ThemeSwitch />
       {isSignedIn && <IconButton label="Sign out" icon={<LogOut aria-hidden />} onClick={signOut} />}
-    </div>
+    </footer>
   );
 }

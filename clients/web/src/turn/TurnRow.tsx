@@ -32,6 +32,7 @@ export const TurnRow = memo(function TurnRow({ turn, isLast }: TurnRowProps): JS
   return (
     <ReferencesContext value={references}>
       <article className={styles.turn} aria-label={`Turn ${turn.ordinal}`} aria-busy={goesOn}>
+        <h2 className="visually-hidden">Turn {turn.ordinal}</h2>
         <PersonMessage text={turn.text} files={turn.attachments} />
         <div className={styles.reply} role="group" aria-label="Reply">
           {turn.plans.map((plan) => <PlanCard key={plan.plan_id} plan={plan} isLive={goesOn} />)}

@@ -28,8 +28,8 @@ export function StepCard({ step }: { step: StepView }): JSX.Element {
         <>
           <StatusIcon status={step.status} />
           <span className={styles.title}>{step.title}</span>
-          <span className={styles.teaser}>{step.status === "started" ? oneLine(progress?.progress ?? "") : ""}</span>
-          <span className={styles.took}>{took}</span>
+          <span className={styles.teaser} aria-hidden>{step.status === "started" ? oneLine(progress?.progress ?? "") : ""}</span>
+          <span className={styles.took} aria-hidden>{took}</span>
         </>
       }
     >

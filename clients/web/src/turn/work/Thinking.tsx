@@ -19,7 +19,7 @@ export function Thinking({ text, isGrowing }: { text: string; isGrowing: boolean
         <>
           <Lightbulb className={styles.icon} aria-hidden />
           <span>{said}</span>
-          <span className={styles.teaser}>{oneLine(text.slice(isGrowing ? -TEASER_CHARS : 0), TEASER_CHARS)}</span>
+          <span className={styles.teaser} aria-hidden>{oneLine(text.slice(isGrowing ? -TEASER_CHARS : 0), TEASER_CHARS)}</span>
         </>
       }
     >

@@ -26,7 +26,7 @@ export function WrittenCard({ text, turnId, isGrowing }: WrittenCardProps): JSX.
     >
       <FilePen className={styles.icon} aria-hidden />
       <span className={styles.title}>{name}</span>
-      <span className={styles.took}>{isGrowing ? "writing…" : sayCount(text.text.length, "character")}</span>
+      <span className={styles.took} aria-hidden>{isGrowing ? "writing…" : sayCount(text.text.length, "character")}</span>
     </button>
   );
 }
