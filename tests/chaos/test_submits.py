@@ -65,7 +65,7 @@ async def test_two_messages_at_once_are_one_turn_and_a_followup_or_two_turns_in_
 
 
 @pytest.mark.parametrize("said", [["cancel", "cancel"], ["steer", "cancel"], ["followup", "cancel", "steer"]])
-async def test_whatever_is_said_at_once_with_a_cancel_the_turn_is_cancelled_once(stage: Any, said: list[str]) -> None:
+async def test_whatever_is_said_with_an_accepted_cancel_the_turn_is_cancelled_once(stage: Any, said: list[str]) -> None:
     sent = await stage.clients[0].send_message("new", "script:slow please")
     watchers = [stage.watch(sent.conversation_id, ingress=n) for n in range(2)]
     await watchers[0].wait_text(sent.turn_id, "answer")
@@ -77,8 +77,13 @@ async def test_whatever_is_said_at_once_with_a_cancel_the_turn_is_cancelled_once
     ]
     told = await asyncio.gather(*signals, return_exceptions=True)
 
+    # A steer may end the turn before the cancel comes, which is refused then.
+    is_cancelled = any(
+        kind == "cancel" and not isinstance(each, Exception) for kind, each in zip(said, told, strict=True)
+    )
     for watcher in watchers:
-        assert (await watcher.wait_ended(sent.turn_id)).outcome == "cancelled"
+        outcome = (await watcher.wait_ended(sent.turn_id)).outcome
+        assert outcome == ("cancelled" if is_cancelled else "completed")
         await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
     # Whoever came after the end is told so.
     assert all(
