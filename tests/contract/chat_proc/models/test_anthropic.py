@@ -329,7 +329,8 @@ def test_the_model_is_built_from_the_sdks_own_variables(monkeypatch: pytest.Monk
 
     model = build_model("claude-sonnet-5-5")
 
-    assert model.traits == ModelTraits("claude-sonnet-5-5", 1_000_000, images=True, documents=True)
+    told = ModelTraits("claude-sonnet-5-5", 1_000_000, images=True, documents=True, provider="anthropic")
+    assert model.traits == told
 
 
 async def test_a_character_that_the_network_cuts_arrives_whole(provider: WireProvider, model: AnthropicModel) -> None:
