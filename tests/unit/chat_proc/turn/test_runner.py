@@ -3,6 +3,7 @@ from typing import cast
 
 import pytest
 from prometheus_client import Counter
+from structlog.testing import capture_logs
 from turn_bench.bench import ANN, Bench, until
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer
@@ -133,9 +134,27 @@ async def test_what_a_turn_saved_after_its_conversation_was_erased_is_removed() 
     del bench.platform.conversations[bench.conversation_id]
     go_on.set()
 
-    with pytest.raises(StaleFence):
-        await running
+    with capture_logs() as told:
+        assert not await running
     assert list(bench.objects.stored) == ["conv_other/kept"]
+    assert [(line["event"], line["log_level"]) for line in told] == [("conversation_erased", "info")]
+
+
+async def test_a_conversation_that_is_erased_between_claim_and_load_is_a_normal_end_that_leaves_nothing() -> None:
+    bench = Bench()
+    await bench.say("Hello.")
+    worker = bench.hire()
+    claim = await worker.leases.try_claim(bench.conversation_id)
+    assert claim is not None
+    bench.objects.stored |= {f"{bench.conversation_id}/late": b"late", "conv_other/kept": b"kept"}
+
+    del bench.platform.conversations[bench.conversation_id]
+    with capture_logs() as told:
+        ended = await worker.runner.hold(claim).run()
+
+    assert not ended
+    assert list(bench.objects.stored) == ["conv_other/kept"]
+    assert [(line["event"], line["log_level"]) for line in told] == [("conversation_erased", "info")]
 
 
 async def test_a_drain_after_the_loss_of_the_lease_writes_nothing_either() -> None:

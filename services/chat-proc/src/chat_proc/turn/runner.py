@@ -148,8 +148,10 @@ class ClaimedTurn:
         self._end_work(StopReason.CUT)
 
     async def run(self) -> bool:
-        """Whether the turn has ended. Raises StaleFence when the lease was lost on the way; then nothing more was
-        written."""
+        """Whether the turn has ended; it has not where its conversation was erased.
+
+        Raises StaleFence when another worker has the lease; then nothing more was written.
+        """
         cursor, told = await self._find_cursor(), True
         for ended_id in self._ends_to_tell():
             cursor, sent = await self._try_announce(ended_id, cursor)
@@ -158,7 +160,8 @@ class ClaimedTurn:
         if self._claim.turn_id is not None:
             result = await self._run_turn(self._claim.turn_id, cursor)
         if result is _Result.LOST:
-            await self._clear_erased()
+            if await _clear_erased(self._parts, self._claim.lease):
+                return False
             raise StaleFence(self._claim.lease.conversation_id)
         # An end that can't be told is left to the sweeper, which waits longer each time; our own bell would not wait.
         is_news = told or self._claim.turn_id is not None
@@ -179,25 +182,6 @@ class ClaimedTurn:
         if self._claim.turn_id is None or self._claim.attempt == 0:
             return self._claim.unannounced[:MAX_ENDS_TOLD]
         return ()
-
-    async def _clear_erased(self) -> None:
-        """An erasure takes the lease, and removes rows, then objects: what this turn saved after that would stay."""
-        lease = self._claim.lease
-        try:
-            async with asyncio.timeout(CLEAR_S):
-                await self._parts.timelines.load_title(lease.principal, lease.conversation_id)
-        except NotFound:
-            await self._clear_objects(lease)
-        except (EverturnError, TimeoutError) as error:
-            _log.warning("lost_lease_unexplained", conversation_id=lease.conversation_id, error=str(error))
-
-    async def _clear_objects(self, lease: Lease) -> None:
-        artifacts, objects = self._parts.artifacts, self._parts.objects
-        try:
-            async with asyncio.timeout(CLEAR_S):
-                await delete_erased_objects(artifacts, objects, lease.principal, lease.conversation_id)
-        except (EverturnError, TimeoutError) as error:
-            _log.error("objects_left_behind", conversation_id=lease.conversation_id, error=str(error))
 
     async def _try_announce(self, ended_id: TurnId, cursor: EventCursor) -> tuple[EventCursor, bool]:
         """The cursor then, and whether it went well: what can't be told of an ended turn never holds up an open one."""
@@ -295,7 +279,11 @@ class ClaimedTurn:
 
     async def _load(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> LeasedTurn:
         timelines, lease, ask = self._parts.timelines, self._claim.lease, self._parts.patience.call
-        row = await ask(lambda: timelines.load_turn(lease.principal, turn_id))
+        try:
+            row = await ask(lambda: timelines.load_turn(lease.principal, turn_id))
+        except NotFound as error:
+            # Only an erasure of the conversation takes a turn's row away, and the lease with it.
+            raise StaleFence(lease.conversation_id) from error
         if not row.status.is_open:
             # This worker was frozen since its claim, and another one has ended the turn.
             raise StaleFence(lease.conversation_id)
@@ -349,6 +337,31 @@ class ClaimedTurn:
         if await emitter.flush(FLUSH_S):
             await self._parts.announcer.save_announced(self._claim.lease, turn_id, emitter.cursor)
         self._parts.failpoints.hit("turn.announced")
+
+
+async def _clear_erased(parts: RunnerParts, lease: Lease) -> bool:
+    """Whether the lease was lost because the conversation is erased, which is no fault of anybody's.
+
+    An erasure takes the lease, and removes rows, then objects: what this turn saved after that would stay.
+    """
+    try:
+        async with asyncio.timeout(CLEAR_S):
+            await parts.timelines.load_title(lease.principal, lease.conversation_id)
+    except NotFound:
+        await _clear_objects(parts, lease)
+        _log.info("conversation_erased", conversation_id=lease.conversation_id)
+        return True
+    except (EverturnError, TimeoutError) as error:
+        _log.warning("lost_lease_unexplained", conversation_id=lease.conversation_id, error=str(error))
+    return False
+
+
+async def _clear_objects(parts: RunnerParts, lease: Lease) -> None:
+    try:
+        async with asyncio.timeout(CLEAR_S):
+            await delete_erased_objects(parts.artifacts, parts.objects, lease.principal, lease.conversation_id)
+    except (EverturnError, TimeoutError) as error:
+        _log.error("objects_left_behind", conversation_id=lease.conversation_id, error=str(error))
 
 
 def _given_up() -> TurnEnd:
