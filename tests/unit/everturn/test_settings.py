@@ -32,6 +32,39 @@ def test_a_value_that_means_nothing_is_refused(changes: dict[str, str], monkeypa
         load(monkeypatch, **changes)
 
 
+@pytest.mark.parametrize(
+    ("name", "urls", "form"),
+    [
+        ("REDIS_URL", ["http://x", "foo", "", "redis://h:a", "redis://h:99999", "redis://[x"], "redis://:"),
+        ("DATABASE_URL", ["http://x", "foo", "", "postgresql://h:a/x", "postgresql://[x/y"], "postgresql://role:"),
+    ],
+)
+def test_an_address_that_is_none_is_told_in_one_sentence(
+    name: str, urls: list[str], form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for url in urls:
+        with pytest.raises(ValidationError) as refused:
+            load(monkeypatch, **{name: url})
+
+        (line,) = explain_errors(refused.value)
+        assert line.startswith(f"{name}: Write it as {form}")
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("REDIS_URL", "rediss://:p@[::1]:6380/1"),
+        ("REDIS_URL", "unix:///run/redis.sock"),
+        ("DATABASE_URL", "postgres://u:p%40@h1:1,h2:2/name"),
+        ("DATABASE_URL", "postgresql:///name?host=/run/postgresql"),
+    ],
+)
+def test_every_form_of_an_address_is_taken(name: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load(monkeypatch, **{name: url})
+
+    assert url in (settings.redis_url, settings.database_url)
+
+
 def test_what_has_no_default_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in REQUIRED:
         monkeypatch.delenv(name, raising=False)

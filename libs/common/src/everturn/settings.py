@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from typing import Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -57,6 +58,18 @@ class CommonSettings(BaseSettings):
         "3600@1,-3600@40.",
     )
 
+    @field_validator("database_url")
+    @classmethod
+    def check_database_url(cls, url: str) -> str:
+        """Refuse what is no address of a database."""
+        return _check_address(url, ("postgresql", "postgres"), "postgresql://role:password@host:port/name")
+
+    @field_validator("redis_url")
+    @classmethod
+    def check_redis_url(cls, url: str) -> str:
+        """Refuse what is no address of a Redis."""
+        return _check_address(url, ("redis", "rediss", "unix"), "redis://:password@host:port/0")
+
     @model_validator(mode="after")
     def check_faults(self) -> Self:
         """Refuse to run outside development with a fault that a test asked for."""
@@ -64,6 +77,18 @@ class CommonSettings(BaseSettings):
             if asked and self.mode != "development":
                 raise ValueError(f"{name} is for tests and needs EVERTURN_MODE=development; unset it.")
         return self
+
+
+def _check_address(url: str, schemes: Sequence[str], form: str) -> str:
+    try:
+        parts = urlsplit(url)
+        # A database may have several hosts, each with a port.
+        _ = [urlsplit(f"//{host}").port for host in parts.netloc.rpartition("@")[2].split(",")]
+    except ValueError:
+        parts = None
+    if parts is None or parts.scheme not in schemes:
+        raise ValueError(f"Write it as {form}, with special characters of the password as %XX.")
+    return url
 
 
 def explain_errors(error: ValidationError) -> list[str]:

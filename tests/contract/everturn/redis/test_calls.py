@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from everturn.errors import Unavailable
+from everturn.errors import Invalid, Unavailable
 from everturn.model.limits.token_bucket import Limit
 from everturn.model.limits.waiting_room import RoomLoad, Visitor
 from everturn.redis.calls import CALL_LIMIT_S, build_client, limited
@@ -24,6 +24,14 @@ async def test_a_call_over_its_limit_is_unavailable_and_the_client_recovers(redi
 
     await client.aclose()
     await client.connection_pool.disconnect()
+
+
+@pytest.mark.parametrize("url", ["http://x", "redis://h:a", "redis://:pass/word@h", "redis://h?socket_timeout=soon"])
+def test_an_address_that_is_none_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(Invalid, match="REDIS_URL must be") as refused:
+        build_client(url, name="test")
+    assert url not in str(refused.value)
+    assert "pass" not in str(refused.value).replace(":password@", "")
 
 
 async def test_a_refused_command_is_unavailable_with_its_reason(redis_url: str) -> None:

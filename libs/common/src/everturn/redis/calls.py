@@ -8,7 +8,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from everturn.errors import Unavailable
+from everturn.errors import Invalid, Unavailable
 from everturn.waiting import answered_within
 
 CALL_LIMIT_S = 0.25
@@ -25,17 +25,21 @@ POOL_SIZE = 32
 
 def build_client(url: str, *, name: str, pool_size: int = POOL_SIZE) -> Redis:
     """A client without retries and without a read limit of its own: `limited` sets one for each call, in which the wait
-    for one of its connections is counted too."""
-    pool = BlockingConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType] its options have no types
-        url,
-        max_connections=pool_size,
-        timeout=GRACE_S,
-        socket_timeout=None,
-        socket_connect_timeout=PUBLISH_LIMIT_S,
-        retry=Retry(NoBackoff(), 0),
-        client_name=name,
-        protocol=2,
-    )
+    for one of its connections is counted too. Raises Invalid for an address or an option of it that can't be read."""
+    try:
+        pool = BlockingConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType] its options have no types
+            url,
+            max_connections=pool_size,
+            timeout=GRACE_S,
+            socket_timeout=None,
+            socket_connect_timeout=PUBLISH_LIMIT_S,
+            retry=Retry(NoBackoff(), 0),
+            client_name=name,
+            protocol=2,
+        )
+    except ValueError as error:
+        # What the library says may hold a part of the password.
+        raise Invalid("REDIS_URL must be redis://:password@host:port/0.") from error
     return Redis.from_pool(pool)
 
 
