@@ -38,6 +38,36 @@ def test_tokens_are_verified_when_there_is_a_key() -> None:
     assert build_verifier(settings(**TOKENS | {"AUTH_SECRET": None, "AUTH_JWKS_URL": "https://issuer/keys"}))
 
 
+PUBLIC = TOKENS | {"AUTH_SECRET": None, "AUTH_JWKS_URL": "https://issuer/keys"}
+DEVELOPMENT = {"EVERTURN_MODE": "development"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "algorithms"),
+    [
+        *[
+            (keys, names)
+            for keys in (TOKENS, PUBLIC, DEVELOPMENT)
+            for names in ("none", "RS257", "", ",", "HS256,none")
+        ],
+        (TOKENS, "RS256"),
+        (TOKENS, "HS256,RS256"),
+        (PUBLIC, "HS256"),
+        (PUBLIC | {"AUTH_SECRET": SECRET}, "HS256"),
+        (DEVELOPMENT, "HS256"),
+        (DEVELOPMENT, "RS256"),
+    ],
+)
+def test_algorithms_that_no_key_can_verify_are_refused(keys: dict[str, Any], algorithms: str) -> None:
+    with pytest.raises(Invalid, match="AUTH_ALGORITHMS"):
+        build_verifier(settings(**keys, AUTH_ALGORITHMS=algorithms))
+
+
+@pytest.mark.parametrize(("keys", "algorithms"), [(TOKENS, "HS256, HS512"), (PUBLIC, "RS256,PS512,ES384,ES256K,EdDSA")])
+def test_algorithms_of_the_keys_are_taken(keys: dict[str, Any], algorithms: str) -> None:
+    assert build_verifier(settings(**keys, AUTH_ALGORITHMS=algorithms))
+
+
 @pytest.mark.parametrize("changes", [{"EVERTURN_MODE": "development"}, TOKENS | {"ANONYMOUS": "1"}])
 def test_a_gate_is_built_with_what_the_settings_allow(changes: dict[str, Any]) -> None:
     clock = FixedClock()

@@ -9,6 +9,7 @@ from typing import Any
 
 from everturn.embeddings.choice import choose_embedder
 from everturn.embeddings.opening import is_minilm_installed, open_embedder
+from everturn.errors import Invalid
 from everturn.model.ids import ConversationId, RandomIds
 from everturn.model.limits.waiting_room import most_of
 from everturn.ports.access.credentials import CredentialAdmin, Credentials
@@ -29,7 +30,7 @@ from ingress.auth.origins import Origins
 from ingress.auth.seals import MIN_SECRET_BYTES, Seals
 from ingress.auth.standing import MAX_AGE_S, Standing
 from ingress.auth.tickets import Tickets
-from ingress.auth.tokens import KeySource, StaticKey, TokenVerifier
+from ingress.auth.tokens import KeySource, StaticKey, TokenVerifier, check_algorithms
 from ingress.chat.service import Wires
 from ingress.settings import IngressSettings, load_operator_url, read_origins
 from ingress.web.bundle import load_bundle
@@ -173,15 +174,30 @@ def build_embedder(settings: IngressSettings) -> Embedder:
 
 
 def build_verifier(settings: IngressSettings) -> TokenVerifier | None:
-    """The verifier of bearer tokens; None where no keys are set, which only development mode allows."""
+    """The verifier of bearer tokens; None where no keys are set, which only development mode allows.
+
+    Raises Invalid for algorithms that the keys can't verify.
+    """
+    algorithms = _choose_algorithms(settings)
     if not (settings.has_keys and settings.auth_issuer and settings.auth_audience):
         return None
     return TokenVerifier(
         _build_keys(settings),
         issuer=settings.auth_issuer,
         audience=settings.auth_audience,
-        algorithms=("HS256",) if settings.auth_secret else settings.algorithms,
+        algorithms=algorithms,
     )
+
+
+def _choose_algorithms(settings: IngressSettings) -> tuple[str, ...]:
+    shared = settings.auth_secret is not None and not (settings.auth_jwks_url or settings.auth_public_key)
+    named = "auth_algorithms" in settings.model_fields_set
+    if shared and not named:
+        return ("HS256",)
+    check_algorithms(settings.algorithms, shared=shared)
+    if named and not settings.has_keys:
+        raise Invalid("AUTH_ALGORITHMS needs AUTH_JWKS_URL or AUTH_PUBLIC_KEY.")
+    return settings.algorithms
 
 
 def _build_keys(settings: IngressSettings) -> KeySource:

@@ -230,7 +230,9 @@ class IngressSettings(LimitSettings):
         default=None, validation_alias="AUTH_AUDIENCE", description="Audience of accepted tokens."
     )
     auth_algorithms: str = Field(
-        default="RS256,ES256,EdDSA", validation_alias="AUTH_ALGORITHMS", description="Accepted signature algorithms."
+        default="RS256,ES256,EdDSA",
+        validation_alias="AUTH_ALGORITHMS",
+        description="Accepted signature algorithms; HS256 where only AUTH_SECRET is set.",
     )
     auth_jwks_url: str | None = Field(
         default=None, validation_alias="AUTH_JWKS_URL", description="Where the keys of the issuer are."

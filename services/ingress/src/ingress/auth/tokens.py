@@ -22,6 +22,8 @@ MAX_TIME_S = 2**53
 """No time of a token is later; JSON numbers may have more digits than a float can hold."""
 _NO_KEY = "AUTH_PUBLIC_KEY must be an RSA, EC or Ed25519 public key in PEM."
 _FAMILIES = {"HS": "oct", "RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+SHARED_ALGORITHMS = ("HS256", "HS384", "HS512")
+PUBLIC_ALGORITHMS = (*(f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)), "ES256K", "EdDSA")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,17 @@ class TokenVerifier:
             raise unauthorized("The token can't be read.") from error
         if algorithm not in self._algorithms:
             raise unauthorized("The token's algorithm is not accepted.")
+
+
+def check_algorithms(names: Sequence[str], *, shared: bool) -> None:
+    """Raises Invalid for a list that a shared secret, or else public keys, can't verify every name of."""
+    known = (*SHARED_ALGORITHMS, *PUBLIC_ALGORITHMS)
+    if not names or not frozenset(names) <= frozenset(known):
+        raise Invalid(f"AUTH_ALGORITHMS must be names of {', '.join(known)}, separated by commas.")
+    if shared and not frozenset(names) <= frozenset(SHARED_ALGORITHMS):
+        raise Invalid("AUTH_ALGORITHMS with public keys needs AUTH_JWKS_URL or AUTH_PUBLIC_KEY, not AUTH_SECRET.")
+    if not shared and not frozenset(names) <= frozenset(PUBLIC_ALGORITHMS):
+        raise Invalid("AUTH_ALGORITHMS with HS256, HS384 or HS512 needs AUTH_SECRET alone, without public keys.")
 
 
 def read_claims(payload: dict[str, Any]) -> Claims:
