@@ -6,14 +6,15 @@ import pytest
 
 from everturn.model.identity import Principal
 from everturn.ports.inbox import IdempotencyKey, KeyBusy
-from ingress.admission.twins import Twins
+from everturn.testing.fixed_clock import FixedClock
+from ingress.admission.twins import TWIN_WAIT_S, Twins, wait_for_twin
 
 ME = Principal("t", "p", "me")
 KEY = IdempotencyKey("messages", "k", "hash")
 
 
 async def test_twins_come_one_after_another_also_when_the_first_fails() -> None:
-    twins = Twins()
+    twins = Twins(FixedClock())
     inside: list[int] = []
     most = 0
 
@@ -38,19 +39,45 @@ async def test_twins_come_one_after_another_also_when_the_first_fails() -> None:
     [(ME, None), (ME, IdempotencyKey("signals", "k", "hash")), (Principal("t", "p", "you"), KEY)],
 )
 async def test_other_requests_wait_for_nobody(principal: Principal, key: IdempotencyKey | None) -> None:
-    twins = Twins(wait_s=0)
+    twins = Twins(FixedClock(), wait_s=0)
 
     async with twins.alone(ME, KEY), twins.alone(principal, key):
         pass
 
 
 async def test_a_twin_that_waits_too_long_is_told_so_and_the_next_one_comes_in() -> None:
-    twins = Twins(wait_s=0)
+    twins = Twins(FixedClock(), wait_s=0)
 
     async with twins.alone(ME, KEY):
         with pytest.raises(KeyBusy):
             async with twins.alone(ME, KEY):
                 pass
 
-    async with Twins().alone(ME, KEY), twins.alone(ME, None):
+    async with Twins(FixedClock()).alone(ME, KEY), twins.alone(ME, None):
         pass
+
+
+async def test_who_waited_for_a_twin_here_waits_less_for_one_elsewhere() -> None:
+    clock = FixedClock()
+    twins = Twins(clock)
+    waited, asks = asyncio.Event(), 0
+
+    async def commit() -> None:
+        nonlocal asks
+        asks += 1
+        clock.advance(1)
+        raise KeyBusy
+
+    async def come() -> None:
+        waited.set()
+        async with twins.alone(ME, KEY) as left_s:
+            await wait_for_twin(commit, clock, wait_s=left_s)
+
+    async with twins.alone(ME, KEY) as left_s:
+        coming = asyncio.create_task(come())
+        await waited.wait()
+        clock.advance(TWIN_WAIT_S - 2)
+
+    with pytest.raises(KeyBusy):
+        await coming
+    assert (left_s, asks) == (TWIN_WAIT_S, 2)

@@ -20,24 +20,27 @@ Answer = TypeVar("Answer")
 class Twins:
     """Holds a lock for each key in use. A twin in another process is waited for by the transaction."""
 
-    def __init__(self, *, wait_s: float = TWIN_WAIT_S) -> None:
+    def __init__(self, clock: Clock, *, wait_s: float = TWIN_WAIT_S) -> None:
+        self._clock = clock
         self._wait_s = wait_s
         self._locks: dict[tuple[str, ...], asyncio.Lock] = {}
         self._users: dict[tuple[str, ...], int] = {}
 
     @asynccontextmanager
-    async def alone(self, principal: Principal, key: IdempotencyKey | None) -> AsyncGenerator[None]:
-        """Raises KeyBusy where a twin takes too long."""
+    async def alone(self, principal: Principal, key: IdempotencyKey | None) -> AsyncGenerator[float]:
+        """Gives the seconds that are left to wait for a twin in another process. Raises KeyBusy where one of this
+        process takes too long."""
         if key is None:
-            yield
+            yield self._wait_s
             return
+        began = self._clock.monotonic()
         name = (*principal.owner, key.route, key.key)
         lock = self._locks.setdefault(name, asyncio.Lock())
         self._users[name] = self._users.get(name, 0) + 1
         try:
             await self._acquire(lock)
             try:
-                yield
+                yield max(0.0, self._wait_s - (self._clock.monotonic() - began))
             finally:
                 lock.release()
         finally:
@@ -53,9 +56,12 @@ class Twins:
             raise KeyBusy() from error
 
 
-async def wait_for_twin(commit: Callable[[], Awaitable[Answer]], clock: Clock) -> Answer:
-    """What `commit` returns, tried again while a twin in another process holds the key. Raises KeyBusy after 5 s."""
-    give_up = clock.monotonic() + TWIN_WAIT_S
+async def wait_for_twin(
+    commit: Callable[[], Awaitable[Answer]], clock: Clock, *, wait_s: float = TWIN_WAIT_S
+) -> Answer:
+    """What `commit` returns, tried again while a twin in another process holds the key. Raises KeyBusy after
+    `wait_s`."""
+    give_up = clock.monotonic() + wait_s
     while True:
         try:
             return await commit()

@@ -81,7 +81,7 @@ class ChatService:
         self._ids = ids
         self._clock = clock
         self._metrics = metrics
-        self._twins = Twins()
+        self._twins = Twins(clock)
         self._tracing = tracing
 
     async def accept_message(
@@ -93,7 +93,7 @@ class ChatService:
         target = parse_turn_id(form.target_turn_id)
         key = build_key(headers, route=_route(principal, conversation, "messages"), content=_content(submission))
 
-        async def store(admission: Admission) -> Receipt:
+        async def store(admission: Admission, wait_s: float) -> Receipt:
             conversation_id = self._ids.conversation() if conversation == NEW else load_conversation_id(conversation)
             saved = await self._take_files(principal, conversation_id, submission.files)
             message = IncomingMessage(
@@ -109,7 +109,7 @@ class ChatService:
                 trace=self._load_trace(),
             )
             commit = partial(self._inbox.accept_message, principal, message, key)
-            return await self._accept(admission, saved, commit)
+            return await self._accept(admission, saved, commit, wait_s=wait_s)
 
         return await self._run_admitted(principal, key, store, new_work=True)
 
@@ -127,7 +127,7 @@ class ChatService:
         target = parse_turn_id(form.target_turn_id)
         key = build_key(headers, route=_route(principal, conversation_id, "signals"), content=_content(submission))
 
-        async def store(admission: Admission) -> Receipt:
+        async def store(admission: Admission, wait_s: float) -> Receipt:
             saved = await self._take_files(principal, conversation_id, submission.files)
             signal = IncomingSignal(
                 signal_id=self._ids.signal(),
@@ -141,7 +141,7 @@ class ChatService:
                 trace=self._load_trace(),
             )
             commit = partial(self._inbox.accept_signal, principal, conversation_id, signal, key)
-            return await self._accept(admission, saved, commit)
+            return await self._accept(admission, saved, commit, wait_s=wait_s)
 
         return await self._run_admitted(principal, key, store, new_work=event is not None and event.reactive)
 
@@ -149,17 +149,17 @@ class ChatService:
         self,
         principal: Principal,
         key: IdempotencyKey | None,
-        store: Callable[[Admission], Awaitable[Receipt]],
+        store: Callable[[Admission, float], Awaitable[Receipt]],
         *,
         new_work: bool,
     ) -> Receipt:
         """What was accepted already is answered as it was, also where it would be refused now: the queue is full, the
         antivirus or the store is away, or has learned something about a file."""
-        async with self._twins.alone(principal, key):
+        async with self._twins.alone(principal, key) as wait_s:
             try:
                 admission = await self._gate.admit(principal, key, new_work=new_work)
                 try:
-                    return await store(admission)
+                    return await store(admission, wait_s)
                 finally:
                     admission.leave()
             except (ProblemError, Unavailable):
@@ -202,10 +202,10 @@ class ChatService:
         return await self._intake.save_files(conversation_id, await self._intake.check_files(principal, files))
 
     async def _accept(
-        self, admission: Admission, saved: SavedFiles, commit: Callable[[], Awaitable[Receipt]]
+        self, admission: Admission, saved: SavedFiles, commit: Callable[[], Awaitable[Receipt]], *, wait_s: float
     ) -> Receipt:
         try:
-            receipt = await wait_for_twin(commit, self._clock)
+            receipt = await wait_for_twin(commit, self._clock, wait_s=wait_s)
             opened = receipt.signal_id is None and not receipt.replayed
             admission.settle() if opened else admission.leave()
         except TenantFull as error:
