@@ -108,6 +108,19 @@ async def test_a_killed_service_tells_its_signal(home: Home, make_spec: SpecMake
     await service.stop()
 
 
+async def test_a_service_that_is_killed_while_it_starts_tells_its_signal(home: Home, make_spec: SpecMaker):
+    service = ServiceProcess(make_spec("w", "time.sleep(60)"), records=home.processes)
+    starting = asyncio.create_task(service.start())
+    await asyncio.sleep(0)
+    assert service.pid is not None
+
+    service.send(signal.SIGKILL)
+
+    with pytest.raises(ServiceStartError, match="ended before it was ready"):
+        await starting
+    assert await service.wait_exit() == -signal.SIGKILL
+
+
 async def test_a_service_can_be_started_again(home: Home, make_spec: SpecMaker):
     service = ServiceProcess(make_spec("w", POLITE), records=home.processes)
     await service.start()

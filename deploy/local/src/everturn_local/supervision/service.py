@@ -50,6 +50,7 @@ class ServiceProcess:
         self._records = records
         self._spawn_process = spawn
         self._child: Process | None = None
+        self._last_exit = 0
         self._log_start = 0
 
     @property
@@ -78,9 +79,9 @@ class ServiceProcess:
         return self.report
 
     async def wait_exit(self) -> int:
-        """Exit code of the running process, negative for a signal; 0 when none was started."""
+        """Exit code of the running process or else of the last one, negative for a signal; 0 when none was started."""
         if self._child is None:
-            return 0
+            return self._last_exit
         code = await self._child.wait_exit()
         kill_group(self._child.pid)
         return code
@@ -94,7 +95,7 @@ class ServiceProcess:
         with suppress(TimeoutError):
             await asyncio.wait_for(child.wait_exit(), limit_s or KILLED_LIMIT_S)
         kill_group(child.pid)
-        await asyncio.wait_for(child.wait_exit(), KILLED_LIMIT_S)
+        self._last_exit = await asyncio.wait_for(child.wait_exit(), KILLED_LIMIT_S)
         remove_record(self._records, self.name)
         self._child = None
 
