@@ -72,9 +72,15 @@ def test_a_selector_can_wait_for_it(line):
 
 def test_a_socket_that_is_not_there_yet_is_waited_for(tmp_path):
     channels: list[Channel] = []
-    connecting = threading.Thread(target=lambda: channels.append(Channel.connect(str(tmp_path / "s"))))
+    tried = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        tried.set()
+        time.sleep(seconds)
+
+    connecting = threading.Thread(target=lambda: channels.append(Channel.connect(str(tmp_path / "s"), sleep=sleep)))
     connecting.start()
-    time.sleep(0.05)
+    assert tried.wait(10)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen()

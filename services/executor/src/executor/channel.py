@@ -3,6 +3,7 @@
 import os
 import socket
 import time
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from everturn.wire.execution import EXECUTOR_FRAME_BYTES, PIPE_FRAME_BYTES
@@ -39,13 +40,18 @@ class Channel:
         return cls(read_fd, write_fd)
 
     @classmethod
-    def connect(cls, path: str, *, timeout_s: float = _CONNECT_TIMEOUT_S) -> "Channel":
-        """Take the line at the socket `path`, which is there once the supervisor listens. Raises LineCut."""
+    def connect(
+        cls, path: str, *, timeout_s: float = _CONNECT_TIMEOUT_S, sleep: Callable[[float], None] = time.sleep
+    ) -> "Channel":
+        """Take the line at the socket `path`, which is there once the supervisor listens. Raises LineCut.
+
+        `sleep` passes so many seconds between two tries.
+        """
         deadline = time.monotonic() + timeout_s
         while (line := _try_connect(path)) is None:
             if time.monotonic() > deadline:
                 raise LineCut(f"no supervisor listens at {path}")
-            time.sleep(_TRY_EVERY_S)
+            sleep(_TRY_EVERY_S)
         return cls(os.dup(line.fileno()), line.detach())
 
     def fileno(self) -> int:

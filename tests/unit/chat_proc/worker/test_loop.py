@@ -125,10 +125,28 @@ class QuickDoorbells(MemoryDoorbells):
     def __init__(self) -> None:
         super().__init__()
         self.orders: list[tuple[Lane, ...]] = []
+        self.waiting = 0
 
     async def next_ring(self, lanes: Sequence[Lane], *, timeout_s: float) -> ConversationId | None:
         self.orders.append(tuple(lanes))
-        return await super().next_ring(lanes, timeout_s=0.02)
+        self.waiting += 1
+        try:
+            return await super().next_ring(lanes, timeout_s=0.02)
+        finally:
+            self.waiting -= 1
+
+
+class WatchedSlots(Slots):
+    """Tells whether somebody waits for a slot."""
+
+    waiting = 0
+
+    async def wait_free(self) -> None:
+        self.waiting += 1
+        try:
+            await super().wait_free()
+        finally:
+            self.waiting -= 1
 
 
 class Desk:
@@ -139,7 +157,7 @@ class Desk:
         self.doorbells = QuickDoorbells()
         self.bells = Bells()
         self.runner = Runner()
-        self.slots = Slots(slots)
+        self.slots = WatchedSlots(slots)
         self.pace = Pace()
         self.indexer_rung = asyncio.Event()
         self.loop = ClaimLoop(
@@ -284,7 +302,7 @@ async def test_a_suspect_turn_runs_alone(desk: Desk) -> None:
     desk.runner.turns[0].ends.set()
     await desk.until(lambda: [turn.claim.attempt for turn in desk.runner.running] == [2])
     await desk.ring(3)
-    await asyncio.sleep(0.05)
+    await desk.until(lambda: desk.slots.waiting == 1)
 
     assert len(desk.runner.running) == 1
     desk.runner.turns[1].ends.set()
@@ -314,8 +332,8 @@ async def test_a_drain_waits_for_its_turns_and_cuts_them_short_in_the_end() -> N
     turn.request_handover = lambda: None  # type: ignore[method-assign]
 
     desk.loop.drain()
-    await asyncio.sleep(0.1)
-    assert not task.done()
+    await desk.until(lambda: desk.doorbells.waiting == desk.slots.waiting == 0)
+    assert (task.done(), turn.running, turn.told) == (False, True, [])
     desk.loop.cut_short()
 
     await asyncio.wait_for(task, 5)

@@ -25,9 +25,11 @@ class Engine:
         self.answers = answers or {}
         self.removed: list[str] = []
         self.changed = asyncio.Event()
+        self.listed = asyncio.Event()
 
     async def load_leftovers(self, label: str) -> list[Leftover]:
         assert label == "everturn.broker"
+        self.listed.set()
         if error := self.answers.get("list"):
             raise error
         return self.found
@@ -108,7 +110,8 @@ async def test_an_engine_that_is_away_is_told_to_the_caller():
 async def test_an_engine_that_comes_back_is_looked_at_without_waiting_for_the_next_round():
     engine, connected = Engine([]), asyncio.Event()
     running = asyncio.create_task(reaper(engine, Live(), connected).run())
-    await asyncio.sleep(0.01)
+    async with asyncio.timeout(10):
+        await engine.listed.wait()
 
     engine.found = [leftover("c1")]
     connected.set()
