@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import os
+import re
 import subprocess
 import sys
 import time
@@ -88,6 +89,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}/export"): None,
     ("POST", "/conversations/{tenant}/{project}/{conversation_id}/fork"): {},
     ("GET", "/files/{tenant}/{project}/{artifact_id}"): None,
+    ("HEAD", "/files/{tenant}/{project}/{artifact_id}"): None,
     ("POST", "/by-rn"): {"rn": "{rn}"},
     ("POST", "/conversations/{tenant}/{project}/search"): {"query": "secret"},
     ("POST", "/conversations/{tenant}/{project}/feedback/conversations-in-period"): {
@@ -138,6 +140,7 @@ def production(start_ingress: Any) -> Any:
         STREAM_HEARTBEAT_S="0.2",
         RATE_LIMITS_WRITES="off",
         BAD_CREDENTIALS="off",
+        MESSAGE_MAX_FILES="3",
     )
 
 
@@ -198,8 +201,14 @@ async def test_every_route_has_a_case_for_strangers(client: httpx2.AsyncClient) 
     document = (await client.get("/openapi.json")).json()
 
     routes = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
+    heads: set[tuple[str, str]] = set()
+    async with httpx2.AsyncClient(base_url=client.base_url, timeout=20) as http:
+        # The document leaves HEAD out, so the server is asked where it is served.
+        for path in {path for method, path in routes if method == "GET"}:
+            if (await http.head(re.sub(r"\{\w+\}", "1", path))).status_code != 405:
+                heads.add(("HEAD", path))
 
-    assert {route for route in routes if route[1] not in PUBLIC} == set(BODIES)
+    assert {route for route in routes | heads if route[1] not in PUBLIC} == set(BODIES)
 
 
 @pytest.mark.parametrize("stranger", [*sorted(STRANGERS), "a revoked key of ann's", "a guest"])
@@ -217,9 +226,13 @@ async def test_a_stranger_gets_nothing_from_any_route_and_changes_nothing(
 
     for route, answer in answers.items():
         assert answer.status_code == status, route
+        assert "secret" not in str(answer.headers)
+        if route[0] == "HEAD":
+            assert answer.content == b""
+            continue
         body = refused(answer, status)
         assert "secret" not in str(body)
-    assert len({answer.text for answer in answers.values()}) <= 2
+    assert len({answer.text for route, answer in answers.items() if route[0] != "HEAD"}) <= 2
     assert await owned.state() == before
 
 
@@ -299,6 +312,30 @@ async def test_the_document_is_openapi_31_with_problems_and_examples(client: htt
     page = await client.get("/docs")
     assert page.status_code == 200
     assert "/conversations/{tenant}/{project}" in page.text
+
+
+async def test_the_document_says_how_many_files_the_settings_allow(production: Any) -> None:
+    async with httpx2.AsyncClient(base_url=production.url, timeout=20) as http:
+        document = (await http.get("/openapi.json")).json()
+
+    for end in ("messages", "signals"):
+        operation = document["paths"][f"/conversations/{{tenant}}/{{project}}/{{conversation_id}}/{end}"]["post"]
+        form = operation["requestBody"]["content"]["multipart/form-data"]["schema"]
+        assert form["properties"]["files"]["maxItems"] == 3
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/", "/socket.io", "/conversations/default/default"])
+async def test_an_upgrade_to_a_websocket_elsewhere_is_a_problem(
+    client: httpx2.AsyncClient, refused: Refused, path: str
+) -> None:
+    handshake = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": base64.b64encode(bytes(16)).decode(),
+    }
+
+    refused(await client.get(path, headers=handshake), 404)
 
 
 async def test_absent_routes_and_methods_are_problems(client: httpx2.AsyncClient, refused: Refused) -> None:

@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import WebSocketRoute
 
 from everturn.errors import EverturnError
 from everturn.model.ids import Ids
@@ -74,7 +75,7 @@ from ingress.search import endpoints as search
 from ingress.search.service import SearchService
 from ingress.settings import IngressSettings
 from ingress.sockets.calls import ChatCalls
-from ingress.sockets.server import SocketParts, SocketServer
+from ingress.sockets.server import SocketParts, SocketServer, refuse_elsewhere
 from ingress.stream import sse, tickets
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
@@ -131,16 +132,17 @@ class Parts:
 
 def build_app(parts: Parts) -> FastAPI:
     """The application. `app.state.hub` is a hub that somebody has to run while the application serves."""
-    app = build_routes()
+    app = build_routes(max_files=parts.settings.max_files)
     _add_services(app, parts)
     app.mount("/socket.io", app.state.sockets)
+    app.router.routes.append(WebSocketRoute("/{path:path}", refuse_elsewhere))
     _add_error_handlers(app)
     app.add_middleware(Edge, metrics=parts.metrics, monotonic=parts.clock.monotonic, tracing=parts.tracing)
     app.add_middleware(Cors, origins=parts.auth.origins)
     return app
 
 
-def build_routes() -> FastAPI:
+def build_routes(*, max_files: int = IngressSettings.model_fields["max_files"].default) -> FastAPI:
     """The routes of the rooms without what serves them, from which the OpenAPI document is made."""
     app = FastAPI(title=TITLE, version="0.1.0", redirect_slashes=False, redoc_url=None, docs_url=None)
     for router in (
@@ -163,7 +165,7 @@ def build_routes() -> FastAPI:
         web.router,
     ):
         app.include_router(router)
-    app.openapi = _OpenApi(app, app.openapi).build
+    app.openapi = _OpenApi(app, app.openapi, max_files=max_files).build
     return app
 
 
@@ -270,7 +272,7 @@ def _build_streams(parts: Parts) -> sse.StreamEdge:
     feed = Feed(hub, heartbeat_s=settings.heartbeat_s, unix_now=lambda: parts.clock.now().timestamp())
     slots = OpenSlots(max_total=settings.streams_max, max_per_user=settings.streams_max_per_user)
     recheck = Recheck(parts.auth.recheck, every_s=settings.reauthorize_s, monotonic=parts.clock.monotonic)
-    return sse.StreamEdge(hub=hub, feed=feed, slots=slots, recheck=recheck)
+    return sse.StreamEdge(hub=hub, feed=feed, slots=slots, recheck=recheck, send_timeout_s=settings.send_timeout_s)
 
 
 def _build_sockets(app: FastAPI, parts: Parts) -> SocketServer:
@@ -289,6 +291,7 @@ def _build_sockets(app: FastAPI, parts: Parts) -> SocketServer:
             message_bytes=settings.message_max_bytes,
             calls_per_s=settings.socket_events_per_s,
             joining_per_address=settings.sockets_joining_per_address,
+            send_timeout_s=settings.send_timeout_s,
             recheck=streams.recheck,
         )
     )
@@ -324,7 +327,8 @@ async def _answer_everturn(_: Request, error: Exception) -> Response:
 class _OpenApi:
     """Adds to FastAPI's document what its generator can't know."""
 
-    def __init__(self, app: FastAPI, generate: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, app: FastAPI, generate: Callable[[], dict[str, Any]], *, max_files: int) -> None:
+        self._max_files = max_files
         self._app = app
         self._generate = generate
 
@@ -341,5 +345,6 @@ class _OpenApi:
             components["securitySchemes"] = SECURITY_SCHEMES
             document["security"] = [{"bearer": []}, {}]
             add_examples(document)
+            chat.add_file_cap(document, self._max_files)
             self._app.openapi_schema = document
         return self._app.openapi_schema

@@ -74,12 +74,18 @@ def admit(draw: Callable[[str | None], Awaitable[Drawn | ProblemError | None]] =
     return Admitted(caller, STANDING, {"user_id": "u"}, BUDGET.open(caller.principal), draw)
 
 
-def connect(*, joined: bool = True) -> tuple[Wire, Connection]:
+def connect(*, phase: Phase = Phase.JOINED, send_timeout_s: float = 60) -> tuple[Wire, Connection]:
     wire = Wire()
     guard = SocketGuard(SocketCaps(1000, 2, 10, frozenset({"m"})), lambda: 0.0)
-    guard.phase = Phase.JOINED if joined else Phase.JOINING
+    guard.phase = phase
     connection = Connection(
-        wire.incoming.get, wire.send, line=wire, guard=guard, metrics=IngressMetrics(), max_bytes=5000
+        wire.incoming.get,
+        wire.send,
+        line=wire,
+        guard=guard,
+        metrics=IngressMetrics(),
+        max_bytes=5000,
+        send_timeout_s=send_timeout_s,
     )
     return wire, connection
 
@@ -94,6 +100,28 @@ async def test_the_library_gets_only_what_the_guard_lets_through() -> None:
     answer, refused = wire.texts()
     assert answer.startswith('431[{"status":404')
     assert refused.startswith("44/x,")
+
+
+async def test_a_client_that_takes_nothing_for_the_time_that_is_set_is_cut_off() -> None:
+    wire, connection = connect(send_timeout_s=0.01)
+    wire.reads.clear()
+
+    async with asyncio.timeout(10):
+        with pytest.raises(ConnectionAbortedError, match="takes nothing"):
+            await connection.send_text("42[]")
+
+    assert wire.aborted.is_set()
+
+
+async def test_a_join_that_can_not_be_read_is_refused_and_the_next_one_reaches_the_library() -> None:
+    wire, connection = connect(phase=Phase.NEW)
+    wire.client_says("40{", '40{"token":"t"}')
+
+    message = await connection.receive()
+
+    (refused,) = wire.texts()
+    assert refused.startswith('44{"message"')
+    assert message["text"] == '40{"token":"t"}'
 
 
 async def test_a_malformed_packet_closes_the_socket_with_its_reason() -> None:
@@ -111,7 +139,7 @@ async def test_a_malformed_packet_closes_the_socket_with_its_reason() -> None:
 
 
 async def test_the_session_info_follows_the_connection_and_messages_may_be_larger_now() -> None:
-    wire, connection = connect(joined=False)
+    wire, connection = connect(phase=Phase.JOINING)
     connection.admitted = admit()
 
     await connection.send({"type": "websocket.send", "text": '40{"sid":"s"}'})
@@ -123,7 +151,7 @@ async def test_the_session_info_follows_the_connection_and_messages_may_be_large
 
 
 async def test_a_refused_connection_is_closed_after_it_was_told() -> None:
-    wire, connection = connect(joined=False)
+    wire, connection = connect(phase=Phase.JOINING)
 
     await connection.send({"type": "websocket.send", "text": '44{"message":"no"}'})
 

@@ -64,7 +64,7 @@ async def test_a_feed_that_ends_is_sent_whole_and_its_end_is_told() -> None:
     feed, line = Feed(b"a", b"b"), Line()
 
     async with asyncio.timeout(LIMIT_S):
-        await EventStreamResponse(feed.run())(SCOPE, line.receive, line.send)
+        await EventStreamResponse(feed.run(), send_timeout_s=LIMIT_S)(SCOPE, line.receive, line.send)
 
     head, *_, last = line.sent
     assert head["status"] == 200
@@ -78,7 +78,9 @@ async def test_a_feed_that_ends_is_sent_whole_and_its_end_is_told() -> None:
 
 async def test_a_client_that_leaves_ends_a_feed_that_waits() -> None:
     feed, line = Feed(b"a", endless=True), Line()
-    answering = asyncio.create_task(EventStreamResponse(feed.run())(SCOPE, line.receive, line.send))
+    answering = asyncio.create_task(
+        EventStreamResponse(feed.run(), send_timeout_s=LIMIT_S)(SCOPE, line.receive, line.send)
+    )
     await asyncio.wait_for(feed.waiting.wait(), LIMIT_S)
 
     line.left.set()
@@ -103,14 +105,16 @@ async def test_a_feed_that_fails_is_an_error_of_the_server() -> None:
 
     with pytest.raises(ExceptionGroup) as failed:
         async with asyncio.timeout(LIMIT_S):
-            await EventStreamResponse(feed.run())(SCOPE, line.receive, line.send)
+            await EventStreamResponse(feed.run(), send_timeout_s=LIMIT_S)(SCOPE, line.receive, line.send)
 
     assert failed.group_contains(TimeoutError, match="of the feed")
 
 
 async def test_a_response_that_is_cancelled_closes_its_feed() -> None:
     feed, line = Feed(endless=True), Line()
-    answering = asyncio.create_task(EventStreamResponse(feed.run())(SCOPE, line.receive, line.send))
+    answering = asyncio.create_task(
+        EventStreamResponse(feed.run(), send_timeout_s=LIMIT_S)(SCOPE, line.receive, line.send)
+    )
     await asyncio.wait_for(feed.waiting.wait(), LIMIT_S)
 
     answering.cancel()

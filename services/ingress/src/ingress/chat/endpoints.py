@@ -34,7 +34,6 @@ def describe_submission(form: type[MessageIn] | type[SignalIn], **examples: dict
     schema.pop("$defs", None)
     files = {
         "type": "array",
-        "maxItems": 20,
         "items": {"type": "string", "contentMediaType": "application/octet-stream"},
     }
     parts = {"type": "object", "required": ["message"], "properties": {"message": schema, "files": files}}
@@ -53,6 +52,15 @@ def describe_submission(form: type[MessageIn] | type[SignalIn], **examples: dict
         "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
     }
     return {"requestBody": {"required": True, "content": content}, "parameters": [key]}
+
+
+def add_file_cap(document: dict[str, Any], max_files: int) -> None:
+    """Say in an OpenAPI document how many files a submission may have, which is a setting."""
+    for path in document["paths"].values():
+        for operation in path.values():
+            multipart = operation.get("requestBody", {}).get("content", {}).get("multipart/form-data")
+            if multipart is not None:
+                multipart["schema"]["properties"]["files"]["maxItems"] = max_files
 
 
 @router.post(

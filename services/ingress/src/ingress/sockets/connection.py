@@ -28,8 +28,6 @@ from ingress.sockets.packets import (
 from ingress.sockets.websocket import COUNTED_KEY, REFUSAL_KEY, Line
 from ingress.stream.recheck import CallerStanding
 
-SEND_TIMEOUT_S = 60
-"""How long a client may take nothing before its connection is cut; it goes on by its last event id."""
 CLOSE_TIMEOUT_S = 5
 POLICY = 1008
 
@@ -82,10 +80,19 @@ class Connection:
 
     Events are written here, not through the library's queue, which has no bound: who reads slowly holds up only its
     own feeds, and those resync. The library sends nothing but its pings and the answers to calls, which are counted.
+    A client that takes nothing for `send_timeout_s` is cut off; it goes on by its last event id.
     """
 
     def __init__(
-        self, receive: Receive, send: Send, *, line: Line, guard: SocketGuard, metrics: IngressMetrics, max_bytes: int
+        self,
+        receive: Receive,
+        send: Send,
+        *,
+        line: Line,
+        guard: SocketGuard,
+        metrics: IngressMetrics,
+        max_bytes: int,
+        send_timeout_s: float,
     ) -> None:
         self.admitted: Admitted | None = None
         self.closed = False
@@ -95,6 +102,7 @@ class Connection:
         self._guard = guard
         self._metrics = metrics
         self._max_bytes = max_bytes
+        self._send_timeout_s = send_timeout_s
         self._writing = asyncio.Lock()
         self._upload = _Upload()
         self._ready: deque[Message] = deque()
@@ -255,7 +263,7 @@ class Connection:
         if self.closed:
             raise ConnectionAbortedError("The socket is closed.")
         try:
-            async with asyncio.timeout(SEND_TIMEOUT_S), self._writing:
+            async with asyncio.timeout(self._send_timeout_s), self._writing:
                 await self._send(message)
         except TimeoutError as error:
             self._metrics.socket_refusals.labels(cause="stuck").inc()

@@ -24,6 +24,7 @@ from ingress.admission.slots import OpenSlots
 from ingress.auth.gate import AuthGate, Caller
 from ingress.errors import (
     ProblemError,
+    absent,
     malformed,
     problem_response,
     too_many,
@@ -77,6 +78,7 @@ class SocketParts:
     message_bytes: int
     calls_per_s: float
     joining_per_address: int
+    send_timeout_s: float
     recheck: Recheck
 
 
@@ -105,6 +107,11 @@ class _Session:
     def dismiss(self, refusal: ProblemError) -> None:
         """End it for a reason that the client is told."""
         self.end(self.connection.dismiss(build_refusal(refusal)))
+
+
+async def refuse_elsewhere(socket: WebSocket) -> None:
+    """A handshake anywhere but at /socket.io/: 404, as a request there gets."""
+    await socket.send_denial_response(problem_response(absent("WebSockets are served at /socket.io/ only.")))
 
 
 class SocketServer:
@@ -164,6 +171,7 @@ class SocketServer:
             guard=guard,
             metrics=self._parts.metrics,
             max_bytes=self._parts.message_bytes,
+            send_timeout_s=self._parts.send_timeout_s,
         )
         async with asyncio.TaskGroup() as group:
             following = Subscriptions(connection, hub=self._parts.hub, feed=self._parts.feed, group=group)

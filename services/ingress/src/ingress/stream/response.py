@@ -2,15 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Final
 
 import structlog
 from sse_starlette import EventSourceResponse
 from sse_starlette.sse import SendTimeoutError
 from starlette.types import Receive, Scope, Send
-
-SEND_TIMEOUT_S: Final = 60.0
-"""How long a client may take nothing before its connection is closed; it resumes by its last id."""
 
 _log = structlog.get_logger(__name__)
 
@@ -19,9 +15,10 @@ class EventStreamResponse(EventSourceResponse):
     """The library's answer with one task beside the request's own instead of three, since thousands are open and idle.
 
     Its ping and its farewell at a shutdown are left out: the feed fills silences itself, and the hub says farewell.
+    A client that takes nothing for `send_timeout_s` is let go; it resumes by its last id.
     """
 
-    def __init__(self, chunks: AsyncGenerator[bytes], *, send_timeout_s: float = SEND_TIMEOUT_S) -> None:
+    def __init__(self, chunks: AsyncGenerator[bytes], *, send_timeout_s: float) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType] its content is partly untyped
             chunks, ping=0, sep="\n", send_timeout=send_timeout_s
         )

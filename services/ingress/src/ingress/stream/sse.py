@@ -33,11 +33,12 @@ _STREAM: dict[str, Any] = {
 class StreamEdge:
     """Opens and closes streams over HTTP."""
 
-    def __init__(self, *, hub: Hub, feed: Feed, slots: OpenSlots, recheck: Recheck) -> None:
+    def __init__(self, *, hub: Hub, feed: Feed, slots: OpenSlots, recheck: Recheck, send_timeout_s: float) -> None:
         self.hub = hub
         self.feed = feed
         self.slots = slots
         self.recheck = recheck
+        self.send_timeout_s = send_timeout_s
 
     def follow(self, client: Subscription, caller: Caller, view: View) -> AsyncGenerator[bytes]:
         """The frames of a stream, as long as its caller would be let in."""
@@ -54,7 +55,7 @@ class StreamResponse(EventStreamResponse):
     """An event stream that gives back its slot however it ends."""
 
     def __init__(self, edge: StreamEdge, client: Subscription, caller: Caller, view: View) -> None:
-        super().__init__(edge.follow(client, caller, view))
+        super().__init__(edge.follow(client, caller, view), send_timeout_s=edge.send_timeout_s)
         self._edge = edge
         self._client = client
 
