@@ -45,6 +45,18 @@ async def test_a_sound_link_carries_what_is_said(proxy: FaultProxy):
     ends[1].close()
 
 
+async def test_a_link_tells_when_expected_words_have_gone_to_the_server_and_of_no_others(proxy: FaultProxy):
+    ends = await connect(proxy)
+    expected, other = proxy.expect(b"file"), proxy.expect(b"nothing")
+
+    await ask(ends, b"hello")
+    assert not expected.is_set()
+    await ask(ends, b"a file of hello")
+
+    assert (expected.is_set(), other.is_set()) == (True, False)
+    ends[1].close()
+
+
 async def test_what_waited_in_a_silent_link_comes_when_it_is_healed(proxy: FaultProxy):
     ends = await connect(proxy)
     proxy.silence()

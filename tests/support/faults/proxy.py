@@ -48,6 +48,7 @@ class FaultProxy:
         """Connections so far."""
         self._weather = Weather()
         self._flips: dict[Direction, int] = {"up": 0, "down": 0}
+        self._expected: dict[bytes, asyncio.Event] = {}
         self._carried: set[_Carried] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -108,12 +109,17 @@ class FaultProxy:
         """Change one byte in the middle of each of the next pieces."""
         self._flips[direction] += pieces
 
+    def expect(self, words: bytes) -> asyncio.Event:
+        """Set once these words are on their way to the server, in one piece."""
+        return self._expected.setdefault(words, asyncio.Event())
+
     def heal(self, *, cut: bool = False) -> None:
         """Carry everything as it is. What waited comes now, or with `cut` never."""
         if cut:
             self.cut()
         self._weather = Weather()
         self._flips = {"up": 0, "down": 0}
+        self._expected = {}
         self._flowing.set()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -152,7 +158,14 @@ class FaultProxy:
                 async for piece in self._pieces(self._bend(data, direction)):
                     await self._flowing.wait()
                     writer.write(piece)
+                    self._notice(piece, direction)
                     await writer.drain()
+
+    def _notice(self, piece: bytes, direction: Direction) -> None:
+        if direction == "up":
+            for words, gone in self._expected.items():
+                if words in piece:
+                    gone.set()
 
     async def _pieces(self, data: bytes) -> AsyncIterator[bytes]:
         if self._weather.delay_s:
