@@ -1,8 +1,9 @@
-"""The history checker knows rest from a turn that got lost, also where a turn waits for a person."""
+"""The history checker knows rest from a turn that got lost, and an event that a client should not have seen."""
 
 import pytest
-from stages.history import check_state
+from stages.history import check_seen, check_state
 
+from everturn.wire.events import Envelope, parse_envelope
 from everturn.wire.views import StateView
 
 STATES = [
@@ -47,3 +48,19 @@ def test_a_turn_that_waits_for_a_person_is_rest_where_that_is_said_and_hides_no_
     else:
         with pytest.raises(AssertionError):
             check_state(state, parked=parked)
+
+
+def tell(conversation: str) -> Envelope:
+    """A snapshot of an idle conversation, as one of this id is told it."""
+    state = build("idle", ["completed"], "approved").model_dump_json()
+    return parse_envelope(
+        f'{{"type": "stream.snapshot", "ts": "", "conversation_id": "{conversation}", "data": {{"state": {state}}}}}'
+    )
+
+
+def test_an_event_of_another_conversation_is_noticed() -> None:
+    state = build("idle", ["completed"], "approved")
+
+    check_seen([tell("conv_1")], state, state)
+    with pytest.raises(AssertionError):
+        check_seen([tell("conv_1"), tell("conv_2")], state, state)

@@ -26,6 +26,22 @@ HAVING (t.usage::json ->> 'input_tokens')::bigint <> COALESCE(sum(u.input_tokens
     OR (t.usage::json ->> 'output_tokens')::bigint <> COALESCE(sum(u.output_tokens), 0)
 """
 
+_OWNED = ("turn", "block", "signal", "artifact", "source", "tool_effect", "usage_event", "snippet", "lease", "approval")
+_FOREIGN = " UNION ALL ".join(
+    f"""SELECT DISTINCT '{table} of ' || o.tenant || '/' || o.project || '/' || o.user_id
+    FROM {table} o JOIN conversation c ON c.id = o.conversation_id
+    WHERE c.id = '{{conversation_id}}' AND (o.tenant, o.project, o.user_id) <> (c.tenant, c.project, c.user_id)"""
+    for table in _OWNED
+)
+_REPEATED = """
+SELECT e.tool_id || ' ' || e.call_id || ' is ' || e.state || ', with ' || string_agg(b.body::json ->> 'status', ', ')
+  FROM tool_effect e JOIN block b ON b.conversation_id = e.conversation_id AND b.turn_id = e.turn_id
+   AND b.call_id = e.call_id AND b.type = 'react.tool.result'
+ WHERE e.conversation_id = '{conversation_id}' AND e.effect = 'irreversible'
+ GROUP BY e.turn_id, e.call_id, e.tool_id, e.state
+HAVING count(*) > 1 OR (e.state = 'committed') <> bool_or(b.body::json ->> 'status' = 'ok')
+"""
+
 
 def check_state(state: StateView, *, parked: bool = False) -> None:
     """I1: nothing is open any more, and no signal of an ended turn still waits for an answer.
@@ -64,12 +80,23 @@ def check_ledger(postgres: EmbeddedPostgres, conversation_id: str) -> None:
     assert postgres.run_sql(_LEDGER.format(conversation_id=conversation_id), database=DATABASE) == ""
 
 
+def check_effects(postgres: EmbeddedPostgres, conversation_id: str) -> None:
+    """I4: an irreversible call has one result, which says of it what the ledger says."""
+    assert postgres.run_sql(_REPEATED.format(conversation_id=conversation_id), database=DATABASE) == ""
+
+
+def check_owner(postgres: EmbeddedPostgres, conversation_id: str) -> None:
+    """I5: all rows of a conversation belong to who owns it."""
+    assert postgres.run_sql(_FOREIGN.format(conversation_id=conversation_id), database=DATABASE) == ""
+
+
 def check_seen(seen: Sequence[Envelope], folded: StateView | None, truth: StateView) -> None:
-    """I3: what a client has seen folds to the truth; ids increase; every turn ended once.
+    """I3 and I5: what a client has seen is of this conversation and folds to the truth; every turn ended once.
 
     A snapshot replaces all that a client has, so behind one an end may be told that the snapshot shows already.
     """
     assert folded is not None
+    assert {envelope.conversation_id for envelope in seen} <= {truth.conversation.conversation_id}
     assert differences(comparable_state(folded).model_dump(), comparable_state(truth).model_dump()) == []
     for run in runs_of(seen):
         ids = [cursor for envelope in run if envelope.id and (cursor := try_parse_cursor(envelope.id))]

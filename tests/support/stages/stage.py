@@ -10,7 +10,15 @@ from everturn.wire.views import StateView
 from everturn_client.backoff import Timings
 from everturn_client.client import EverturnClient
 from everturn_local.supervision.platform import Platform
-from stages.history import check_blocks, check_ledger, check_seen, check_state, differences
+from stages.history import (
+    check_blocks,
+    check_effects,
+    check_ledger,
+    check_owner,
+    check_seen,
+    check_state,
+    differences,
+)
 from stages.leftovers import check_nothing_left
 from stages.watcher import Watcher
 
@@ -64,7 +72,8 @@ class Stage:
         state = states[0]
         check_state(state, parked=parked)
         await check_blocks(self.platform.database, self._tenant, conversation_id, state)
-        await asyncio.to_thread(check_ledger, self.platform.postgres, conversation_id)
+        for check in (check_ledger, check_effects, check_owner):
+            await asyncio.to_thread(check, self.platform.postgres, conversation_id)
         for watcher in watchers:
             await self._check_watcher(watcher, state)
         await check_nothing_left(self.platform, conversation_id)
