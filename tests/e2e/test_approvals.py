@@ -73,6 +73,22 @@ async def kill_worker(platform: Any) -> None:
     assert await platform.wait_exit(WORKER) == -signal.SIGKILL
 
 
+async def approve_and_kill(asking: Any, failpoint: str) -> Any:
+    """The turn in the end, whose worker was killed there after a person had approved, with its history checked."""
+    stage, platform, _ = asking
+    accepted, watcher, approval_id = await ask(stage)
+    await platform.restart(WORKER, extra_env={"FAILPOINT": f"{failpoint}:1:kill"})
+
+    await stage.clients[0].answer_approval(accepted.conversation_id, approval_id, "approve")
+    assert await platform.wait_exit(WORKER) == -signal.SIGKILL
+    await platform.restart(WORKER)
+    turn = await watcher.wait_ended(accepted.turn_id)
+
+    assert (turn.answer, turn.approvals[0].state) == ("That is settled.", "approved")
+    await stage.check_history(accepted.conversation_id, watcher)
+    return turn
+
+
 def mails(sent: Path) -> int:
     return len(sent.read_text().splitlines()) if sent.exists() else 0
 
@@ -99,25 +115,33 @@ async def test_an_answer_that_nobody_was_alive_for_is_found_and_the_call_made_on
     await stage.close()
 
 
-@pytest.mark.parametrize(("failpoint", "sent_once"), [("turn.approved", False), ("turn.before_c2", True)])
+@pytest.mark.parametrize(
+    ("failpoint", "sent_once"), [("turn.approved", False), ("turn.in_tool", False), ("turn.before_c2", True)]
+)
 async def test_a_worker_killed_after_the_answer_leaves_a_call_that_is_not_made_again(
     asking: Any, failpoint: str, *, sent_once: bool
 ) -> None:
-    """Before the tool runs, and after it ran but before its result is stored: nobody can tell these two apart."""
-    stage, platform, sent = asking
+    """Before the tool runs, and after it ran but before its result is stored: nobody can tell these apart."""
+    stage, _, sent = asking
     before = mails(sent)
-    accepted, watcher, approval_id = await ask(stage)
-    await platform.restart(WORKER, extra_env={"FAILPOINT": f"{failpoint}:1:kill"})
 
-    await stage.clients[0].answer_approval(accepted.conversation_id, approval_id, "approve")
-    assert await platform.wait_exit(WORKER) == -signal.SIGKILL
-    await platform.restart(WORKER)
-    turn = await watcher.wait_ended(accepted.turn_id)
+    turn = await approve_and_kill(asking, failpoint)
 
     assert mails(sent) == before + sent_once
-    assert (turn.answer, turn.approvals[0].state) == ("That is settled.", "approved")
     assert [(step.status, step.error) for step in turn.steps] == [("error", "ambiguous")]
-    await stage.check_history(accepted.conversation_id, watcher)
+    await stage.close()
+
+
+async def test_a_worker_killed_after_it_stored_what_an_approved_call_gave_leaves_one_call_and_its_result(
+    asking: Any,
+) -> None:
+    stage, _, sent = asking
+    before = mails(sent)
+
+    turn = await approve_and_kill(asking, "turn.after_c2")
+
+    assert mails(sent) == before + 1
+    assert [(step.status, step.error) for step in turn.steps] == [("completed", None)]
     await stage.close()
 
 
