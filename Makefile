@@ -8,7 +8,7 @@ LOCAL := $(BIN)/python -P -m everturn_local
 SOURCES := libs services clients deploy tests migrations bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run fuzz test chaos load check fmt migrate operate doctor clean lock bench images
+.PHONY: help setup run fuzz test browser chaos load check fmt migrate operate doctor clean lock bench images
 
 help: ## List the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ images: setup ## Make the images of container runs; does nothing when they are t
 
 test: setup ## Run all tests, in groups side by side; TESTS=tests/unit ARGS='-k name -x' narrow it
 	@$(if $(strip $(TESTS)$(ARGS)),$(BIN)/pytest -q --durations=10 $(ARGS) $(TESTS),exec $(BIN)/python -P -m everturn_local.suite $(if $(LIMIT_S),--limit-s $(LIMIT_S)) $(if $(MAX_UNSTEADY),--max-unsteady $(MAX_UNSTEADY)))
+
+browser: setup ## Use the web client in a real Chromium against the whole platform; CHROMIUM names the program
+	@$(BIN)/pytest -q --durations=5 $(ARGS) tests/browser
 
 chaos: setup ## Play seeded schedules of faults against the whole platform; SEEDS=50 is how many, SEEDS=7,19 plays these again
 	@CHAOS_SEEDS="$(or $(SEEDS),50)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_schedules.py

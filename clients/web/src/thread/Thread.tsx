@@ -1,9 +1,9 @@
 /** The turns of a conversation. Only those near the view are in the page; it follows the end while the person is there. */
 import { ArrowDown } from "lucide-react";
-import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { useEffect, useMemo } from "react";
 import type { JSX, Ref } from "react";
 import { Virtuoso } from "react-virtuoso";
-import type { ScrollerProps, VirtuosoHandle } from "react-virtuoso";
+import type { ScrollerProps } from "react-virtuoso";
 
 import type { TurnView } from "../api";
 import { PersonMessage } from "../turn/PersonMessage";
@@ -12,6 +12,7 @@ import { TurnRow } from "../turn/TurnRow";
 import { Button } from "../ui/Button";
 import type { Pending } from "./pending";
 import styles from "./thread.module.css";
+import { useFollowing } from "./useFollowing";
 
 interface ThreadProps {
   turns: readonly TurnView[];
@@ -28,21 +29,18 @@ type Row = { kind: "turn"; turn: TurnView } | { kind: "pending"; pending: Pendin
 
 /** Pixels that are drawn above and below the view. */
 const AROUND = { top: 600, bottom: 600 } as const;
-const NEAR_END_PX = 60;
 const COMPONENTS = { Scroller, Header, Footer };
 
 export function Thread({ turns, pending, hasOlder, olderProblem, loadOlder, sentCount }: ThreadProps): JSX.Element {
-  const list = useRef<VirtuosoHandle>(null);
-  const [isAtEnd, setAtEnd] = useState(true);
+  const { isThere, watch, follow } = useFollowing();
   const rows = useMemo(() => buildRows(turns, pending), [turns, pending]);
-  const toEnd = useCallback(() => { list.current?.scrollToIndex({ index: "LAST", align: "end" }); }, []);
   useEffect(() => {
-    if (sentCount > 0) toEnd();
-  }, [sentCount, toEnd]);
+    if (sentCount > 0) follow();
+  }, [sentCount, follow]);
   return (
     <div className={styles.thread}>
       <Virtuoso<Row, OlderState>
-        ref={list}
+        scrollerRef={watch}
         data={rows}
         context={{ hasOlder, olderProblem, loadOlder }}
         components={COMPONENTS}
@@ -52,13 +50,10 @@ export function Thread({ turns, pending, hasOlder, olderProblem, loadOlder, sent
         computeItemKey={(_, row) => (row.kind === "turn" ? row.turn.turn_id : row.pending.key)}
         itemContent={(_, row) => <RowView row={row} isLast={row === rows.at(-1)} />}
         increaseViewportBy={AROUND}
-        atBottomThreshold={NEAR_END_PX}
-        atBottomStateChange={setAtEnd}
-        followOutput={(isThere) => (isThere ? "auto" : false)}
         startReached={loadOlder}
       />
-      {!isAtEnd && (
-        <Button className={styles.toEnd} onClick={toEnd}>
+      {!isThere && (
+        <Button className={styles.toEnd} onClick={follow}>
           <ArrowDown aria-hidden /> Go to the latest
         </Button>
       )}

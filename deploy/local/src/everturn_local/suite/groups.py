@@ -49,6 +49,9 @@ GROUPS = (
 Alone is the battery: an attempt that a busy machine kept from ending in time doesn't count as denied.
 """
 
+ON_REQUEST = ("tests/browser",)
+"""Tests that only their own command runs, because they need a program that few machines have."""
+
 
 def check_every_test_has_a_group(files: Iterable[str], groups: Sequence[Group] = GROUPS) -> None:
     """`files` are paths from the top of the repository. Raises TestsWithoutGroup."""
@@ -71,5 +74,6 @@ def build_selection(group: Group, groups: Sequence[Group] = GROUPS) -> list[str]
 
 
 def load_test_files(root: Path) -> list[str]:
-    """All files that pytest would collect, as paths from `root`."""
-    return sorted(file.relative_to(root).as_posix() for file in (root / TESTS).rglob("test_*.py"))
+    """All files that pytest would collect, as paths from `root`, but for those that run on request."""
+    files = (file.relative_to(root).as_posix() for file in (root / TESTS).rglob("test_*.py"))
+    return sorted(file for file in files if not file.startswith(tuple(f"{folder}/" for folder in ON_REQUEST)))

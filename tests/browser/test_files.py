@@ -1,0 +1,73 @@
+"""Files that go into a message and come out of a turn, with the offline model, which reads tables and draws charts."""
+
+from typing import Any
+
+import pytest
+from browsing.person import Person
+from playwright.async_api import expect
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+EXTRA_ENV = {"EVERTURN_MODEL": "offline", "OFFLINE_DELAY_MS": "40"}
+SALES = b"month,region,revenue\n2024-01,North,1200\n2024-01,South,600\n2024-02,North,900\n2024-02,West,1500\n"
+
+
+async def test_a_table_becomes_a_chart_and_a_reload_in_the_middle_loses_nothing(person: Person, stage: Any) -> None:
+    await person.attach("sales.csv", SALES)
+    await person.send("What is the total revenue by region?")
+    await expect(person.button("Stop")).to_be_visible()
+    conversation_id = await person.read_conversation_id()
+    await expect(person.turns).to_have_attribute("aria-label", "Turn 1")
+
+    await person.page.reload()
+
+    await expect(person.button("Send")).to_be_visible()
+    chart = person.reply.get_by_role("img", name="sales.png").first
+    await expect(chart).to_be_visible()
+    assert await chart.evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
+    state = await stage.clients[0].fetch(conversation_id)
+    (turn,) = state.turns
+    assert [file.filename for file in turn.attachments] == ["sales.csv"]
+    await expect(person.turns).to_have_count(1)
+    await expect(person.page.get_by_role("button", name="Open sales.png", exact=True)).not_to_have_count(0)
+    assert (await person.turns.inner_text()).count("What is the total revenue by region?") == 1
+
+
+async def test_the_end_stays_in_view_when_the_chart_loads_late_and_when_the_conversation_is_opened(
+    person: Person,
+) -> None:
+    await person.page.set_viewport_size({"width": 900, "height": 600})
+    await person.attach("sales.csv", SALES)
+    await person.send("What is the total revenue by region?")
+    await expect(person.reply.get_by_role("img", name="sales.png").first).to_be_visible()
+    await expect(person.button("Send")).to_be_visible()
+    await check_at_end(person)
+
+    await person.page.reload()
+
+    await expect(person.reply.get_by_role("img", name="sales.png").first).to_be_visible()
+    await check_at_end(person)
+    await person.messages.hover()
+    await person.page.mouse.wheel(0, -400)
+    await expect(person.button("Go to the latest")).to_be_visible()
+
+
+async def check_at_end(person: Person) -> None:
+    """When all images are drawn, nothing is left below, and nobody is asked to go there."""
+    await person.page.wait_for_function("[...document.images].every(image => image.complete)")
+    await person.page.wait_for_function(
+        "() => { const e = document.getElementById('messages');"
+        " return e.scrollHeight > e.clientHeight && e.scrollHeight - e.scrollTop - e.clientHeight <= 2; }"
+    )
+    await expect(person.button("Go to the latest")).to_have_count(0)
+
+
+async def test_a_refused_file_is_named_with_the_reason_and_the_message_stays(person: Person) -> None:
+    await person.attach("holiday.png", b"This is no picture.", "image/png")
+
+    await person.send("Look at this.")
+
+    alert = person.page.get_by_role("alert")
+    await expect(alert).to_contain_text("holiday.png")
+    await expect(person.page.get_by_role("list", name="Files to send")).to_contain_text("refused")
+    await expect(person.field).to_have_value("Look at this.")
