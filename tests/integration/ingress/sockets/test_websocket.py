@@ -81,7 +81,7 @@ async def test_other_websockets_and_large_headers_are_refused(web: aiohttp.Clien
     with pytest.raises(aiohttp.WSServerHandshakeError) as large:
         await web.ws_connect(ROUTE, headers={"x-large": "x" * 40_000})
 
-    assert (elsewhere.value.status, large.value.status) == (403, 431)
+    assert (elsewhere.value.status, large.value.status) == (404, 431)
 
 
 async def test_an_address_has_a_share_of_the_sockets_that_are_joining(start_ingress: Any) -> None:
