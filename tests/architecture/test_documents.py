@@ -1,7 +1,7 @@
 """Documents, tests and the repository agree with the code, and the checks find what they should."""
 
 import pytest
-from architecture_rules.documents import check_has_test, check_named_functions, check_no_machine
+from architecture_rules.documents import check_has_test, check_links, check_named_functions, check_no_machine
 from architecture_rules.sources import ROOT, Module, load_modules, load_repository_texts, render
 
 
@@ -22,6 +22,16 @@ def test_every_function_that_the_architecture_names_exists():
     document = "ARCHITECTURE.md"
 
     violations = list(check_named_functions(document, (ROOT / document).read_text(), find_module))
+
+    assert not violations, render(violations)
+
+
+def test_every_link_of_a_document_leads_somewhere():
+    texts = ((path, text) for path, text in load_repository_texts() if path.endswith(".md"))
+
+    violations = [
+        found for path, text in texts for found in check_links(path, text, lambda place: (ROOT / place).exists())
+    ]
 
     assert not violations, render(violations)
 
@@ -70,6 +80,23 @@ def test_a_named_function_exists(text: str, found: int):
     modules = {"a/b.py": module}
 
     assert len(list(check_named_functions("D.md", text, modules.get))) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[here](there.md) and [up](../README.md#top)", 0),
+        ("[a page](https://example.org/gone.md), [below](#below)", 0),
+        ("[folder](how-to/)", 0),
+        ("[gone](gone.md)", 1),
+        ("[one](there.md) [gone](../there.md)", 1),
+        ("![picture](images/gone.png)", 1),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_found(text: str, found: int):
+    places = {"docs/there.md", "README.md", "docs/how-to"}
+
+    assert len(list(check_links("docs/page.md", text, places.__contains__))) == found
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,15 @@
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from os.path import normpath
+from pathlib import Path, PurePosixPath
 
 from architecture_rules.sources import ROOT, Module, Violation
 
 TEST_KINDS = ("unit", "contract", "integration", "sandbox", "e2e", "chaos")
 WITHOUT_TESTS = ("__init__", "__main__")
 NAMED_FUNCTION = re.compile(r"`([\w./-]+\.py):([\w.]+)`")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # Put together from parts, so that this file passes its own check.
 REGISTRIES = [
     "py" + "pi.org",
@@ -43,6 +45,15 @@ def check_named_functions(document: str, text: str, find: Callable[[str], Module
                 yield Violation(document, number, f"names {path}, which does not exist")
             elif name not in collect_names(module.tree.body):
                 yield Violation(document, number, f"names {name}, which {path} does not have")
+
+
+def check_links(document: str, text: str, exists: Callable[[str], bool]) -> Iterator[Violation]:
+    """Every link of a Markdown document to a place beside it leads somewhere. `exists` as in `check_has_test`."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for target in LINK.findall(line):
+            place = target.partition("#")[0]
+            if place and "://" not in place and not exists(normpath(PurePosixPath(document).parent / place)):
+                yield Violation(document, number, f"links to {target}, which does not exist")
 
 
 def collect_names(body: Iterable[ast.stmt], prefix: str = "") -> set[str]:

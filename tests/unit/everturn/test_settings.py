@@ -1,17 +1,13 @@
-"""What every service reads from its environment, and the example file made from it."""
+"""What every service reads from its environment."""
 
 from typing import Any
 
 import pytest
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from everturn.settings import CommonSettings, explain_errors, render_env_example
+from everturn.settings import CommonSettings, explain_errors
 
 REQUIRED = {"DATABASE_URL": "postgresql://x", "REDIS_URL": "redis://x", "OBJECTS_URL": "file:///x"}
-
-
-class OwnSettings(CommonSettings):
-    slots: int = Field(default=4, validation_alias="WORKER_SLOTS", description="Turns at once.")
 
 
 def load(monkeypatch: pytest.MonkeyPatch, **changes: str) -> CommonSettings:
@@ -95,12 +91,3 @@ def test_what_is_wrong_is_told_by_name_and_without_its_value(monkeypatch: pytest
     told = explain_errors(refused.value)
     assert [line.partition(":")[0] for line in told] == ["READY_FD", "LOG_LEVEL"]
     assert "secret" not in str(told)
-
-
-def test_the_example_names_every_setting_once_with_its_description() -> None:
-    text = render_env_example([("All services", CommonSettings), ("Worker", OwnSettings)])
-
-    lines = text.splitlines()
-    assert lines.count("DATABASE_URL=") == 1
-    assert lines[lines.index("# WORKER_SLOTS=4") - 1] == "# Turns at once."
-    assert lines.index("# --- Worker ---") > lines.index("# LOG_LEVEL=info")

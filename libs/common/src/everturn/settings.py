@@ -1,11 +1,20 @@
-"""Settings that every service shares, and the example file made from the settings' own descriptions."""
+"""Settings that every service shares, and the mark of those that hold a secret."""
 
 from collections.abc import Sequence
-from typing import Literal, Self
+from enum import StrEnum
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Secrecy(StrEnum):
+    """What of a setting is secret: a mark in its annotation. A SecretStr needs none."""
+
+    VALUE = "yes"
+    PASSWORD = "the password in it"  # noqa: S105 - it names what is secret
+    FILE = "the file"
 
 
 class CommonSettings(BaseSettings):
@@ -18,10 +27,12 @@ class CommonSettings(BaseSettings):
         validation_alias="EVERTURN_MODE",
         description="development trusts this machine's user without a token, and listens on loopback only.",
     )
-    database_url: str = Field(
+    database_url: Annotated[str, Secrecy.PASSWORD] = Field(
         validation_alias="DATABASE_URL", description="postgresql://role:password@host:port/name of this service's role."
     )
-    redis_url: str = Field(validation_alias="REDIS_URL", description="redis://:password@host:port/0")
+    redis_url: Annotated[str, Secrecy.PASSWORD] = Field(
+        validation_alias="REDIS_URL", description="redis://:password@host:port/0"
+    )
     objects_url: str = Field(
         validation_alias="OBJECTS_URL",
         description="Where files are kept: file:///folder, or s3://bucket/prefix?endpoint=...&region=..., "
@@ -98,23 +109,3 @@ def explain_errors(error: ValidationError) -> list[str]:
         place, said = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
         lines.append(f"{place}: {said}" if place else said)
     return lines
-
-
-def render_env_example(settings: Sequence[tuple[str, type[BaseSettings]]]) -> str:
-    """The text of `.env.example`: for each (title, class) its settings with description and default.
-
-    What an earlier class has said in the same words is not repeated.
-    """
-    lines = ["# Every setting, with its default. Made from the code; a test keeps it so.", ""]
-    seen: set[tuple[str, str]] = set()
-    for title, kind in settings:
-        lines.append(f"# --- {title} ---")
-        for name, field in kind.model_fields.items():
-            alias = str(field.validation_alias or name.upper())
-            default = "" if field.is_required() or field.default is None else field.default
-            if (alias, str(default)) in seen:
-                continue
-            seen.add((alias, str(default)))
-            lines += [f"# {field.description}", f"{'' if field.is_required() else '# '}{alias}={default}"]
-        lines.append("")
-    return "\n".join(lines)

@@ -4,13 +4,13 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from everturn.errors import Invalid
-from everturn.settings import CommonSettings
+from everturn.settings import CommonSettings, Secrecy
 from everturn.telemetry.redaction import find_named_secrets, find_url_secrets
 from everturn.tools.described.descriptor import ToolModule
 
@@ -43,7 +43,7 @@ class ExecutionSettings(BaseSettings):
         validation_alias="BROKER_CLIENT_CERT",
         description="With tls://: PEM file of this worker's certificate.",
     )
-    broker_client_key: Path | None = Field(
+    broker_client_key: Annotated[Path | None, Secrecy.FILE] = Field(
         default=None, validation_alias="BROKER_CLIENT_KEY", description="With tls://: PEM file of that one's key."
     )
     sandbox_python: Path | None = Field(

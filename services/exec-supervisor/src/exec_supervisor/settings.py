@@ -1,10 +1,12 @@
 """Settings of the broker, from the environment. The supervisors themselves read none: they are told on their line."""
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from everturn.settings import Secrecy
 
 
 class BrokerSettings(BaseSettings):
@@ -37,7 +39,7 @@ class BrokerSettings(BaseSettings):
     tls_cert: Path | None = Field(
         default=None, validation_alias="BROKER_TLS_CERT", description="The broker's certificate chain in PEM."
     )
-    tls_key: Path | None = Field(
+    tls_key: Annotated[Path | None, Secrecy.FILE] = Field(
         default=None, validation_alias="BROKER_TLS_KEY", description="The key of that certificate in PEM."
     )
     tls_client_ca: Path | None = Field(
@@ -53,7 +55,7 @@ class BrokerSettings(BaseSettings):
     profiles: str = Field(
         default="",
         validation_alias="EXECUTION_PROFILES",
-        description="What sandboxed runs may use, by profile: JSON, or the path of a JSON file.",
+        description="What a program may use, by name: JSON, or the path of a JSON file; `default` is always there.",
     )
     max_pairs: int = Field(
         default=16,

@@ -1,0 +1,63 @@
+"""`.env.example` and `docs/configuration.md` list every setting of every process, made from their own descriptions."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from chat_proc.settings import WorkerSettings
+from everturn.setting_page import (
+    LIBRARY_VARIABLES,
+    SettingGroup,
+    list_settings,
+    render_env_example,
+    render_setting_page,
+)
+from everturn.settings import CommonSettings
+from everturn.telemetry.redaction import find_named_secrets
+from everturn_local.settings import LocalSettings
+from exec_supervisor.settings import BrokerSettings
+from ingress.settings import IngressSettings, OperatorSettings
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+EXAMPLE = REPOSITORY / ".env.example"
+PAGE = REPOSITORY / "docs" / "configuration.md"
+GROUPS = (
+    SettingGroup("ingress and worker", CommonSettings),
+    SettingGroup("ingress", IngressSettings, reader="ingress"),
+    SettingGroup("commands of an operator; the serving process needs none of it", OperatorSettings, reader="commands"),
+    SettingGroup("worker", WorkerSettings, reader="worker"),
+    SettingGroup("broker", BrokerSettings, reader="broker"),
+    SettingGroup("`make run`", LocalSettings, reader="make run"),
+)
+NO_SECRETS = {"AUTH_PUBLIC_KEY"}
+"""Their names end as those of secrets do."""
+
+
+def test_the_example_file_lists_every_setting() -> None:
+    text = render_env_example(GROUPS, REPOSITORY)
+    if os.environ.get("UPDATE_GOLDEN") == "1":
+        EXAMPLE.write_text(text)
+
+    assert EXAMPLE.read_text() == text, "rewrite it with UPDATE_GOLDEN=1 make test TESTS=tests/architecture"
+
+
+def test_the_page_lists_every_setting() -> None:
+    text = render_setting_page(GROUPS, REPOSITORY)
+    if os.environ.get("UPDATE_GOLDEN") == "1":
+        PAGE.write_text(text)
+
+    assert PAGE.read_text() == text, "rewrite it with UPDATE_GOLDEN=1 make test TESTS=tests/architecture"
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.reader or "shared")
+def test_every_setting_says_what_it_means_and_whether_it_is_secret(group: SettingGroup) -> None:
+    for line in list_settings(group, REPOSITORY):
+        assert line.meaning, line.name
+        secret_by_name = bool(find_named_secrets({line.name: "x"})) and line.name not in NO_SECRETS
+        assert line.secrecy or not secret_by_name, f"{line.name}: mark it with Secrecy"
+
+
+def test_variables_of_libraries_are_secret_where_their_names_say_so() -> None:
+    for variable in LIBRARY_VARIABLES:
+        assert bool(variable.secrecy) is bool(find_named_secrets({variable.name: "x"})), variable.name
