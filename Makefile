@@ -31,8 +31,9 @@ browser: setup ## Use the web client in a real Chromium against the whole platfo
 chaos: setup ## Play seeded schedules of faults against the whole platform; SEEDS=50 is how many, SEEDS=7,19 plays these again
 	@CHAOS_SEEDS="$(or $(SEEDS),50)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_schedules.py
 
-load: setup ## A thousand streams and two hundred sockets on one ingress get the same ordered events; shows time and memory
+load: setup ## A thousand streams and two hundred sockets get the same ordered events; a thousand outlive the ingress they are on
 	@FOLLOWERS="$(or $(FOLLOWERS),1000/200)" $(BIN)/pytest -q -s $(ARGS) tests/integration/ingress/sockets/test_many_followers.py
+	@RETURNING="$(or $(RETURNING),1000)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_streams.py -k killed_ingress
 
 check: setup ## Lint, format check, types, layers, architecture rules; of the web client too
 	@failed=; types=$$(mktemp); web=$$(mktemp); $(BIN)/pyright --warnings >"$$types" 2>&1 & pyright=$$!; \

@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 from faults.chaos import Chaos
 from faults.links import open_links
+from parts.followers import allow_files
 from parts.forks import ForkingSpawn
 from parts.homes import copy_home
 from stages.stage import Stage
@@ -20,7 +21,7 @@ ENVIRONMENT = {
     "LEASE_S": "3",
     "STREAM_HEARTBEAT_S": "1",
     "DRAIN_TIMEOUT_S": "10",
-    "STREAMS_MAX_PER_USER": "200",
+    "STREAMS_MAX_PER_USER": "2000",
     "RATE_LIMITS_READS": "registered=off,privileged=off",
     "RATE_LIMITS_WRITES": "registered=off,privileged=off",
 }
@@ -34,6 +35,7 @@ async def chaos(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
     A module may say in `EXTRA_ENV` what its services are told besides.
     """
+    allow_files(8192)
     home = copy_home(tmp_path_factory.mktemp("chaos"))
     env = {**ENVIRONMENT, **getattr(request.module, "EXTRA_ENV", {})}
     async with (

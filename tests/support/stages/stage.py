@@ -22,6 +22,8 @@ from stages.history import (
 from stages.leftovers import check_nothing_left
 from stages.watcher import Watcher
 
+WATCHERS_PER_CLIENT = 50
+
 
 class Stage:
     """`urls` are where clients reach the ingresses, if not directly; they are all of one tenant."""
@@ -35,16 +37,35 @@ class Stage:
         tenant: str = "default",
     ) -> None:
         self.platform = platform
-        self.clients = [EverturnClient(url, tenant=tenant, timings=timings) for url in urls or platform.urls]
+        self._urls = urls or platform.urls
         self._tenant = tenant
+        self.clients = [self._new_client(url, timings) for url in self._urls]
+        self._crowd: list[EverturnClient] = []
         self._watching: list[asyncio.Task[None]] = []
+
+    def _new_client(self, url: str, timings: Timings | None) -> EverturnClient:
+        return EverturnClient(url, tenant=self._tenant, timings=timings)
 
     def watch(
         self, conversation_id: str, *, ingress: int = 0, cuts: int | None = None, after: str | None = None
     ) -> Watcher:
         """Follow a conversation from now on, or after an event id; `cuts` seeds random disconnects."""
         dice = random.Random(cuts) if cuts is not None else None
-        watcher = Watcher(self.clients[ingress], conversation_id, dice, after)
+        return self._follow(Watcher(self.clients[ingress], conversation_id, dice, after))
+
+    def watch_all(self, conversation_ids: Sequence[str], count: int) -> list[Watcher]:
+        """So many on the first ingress, the conversations in turn, with the patience of any client.
+
+        One client has few connections, so it takes several.
+        """
+        crowd = [self._new_client(self._urls[0], None) for _ in range(0, count, WATCHERS_PER_CLIENT)]
+        self._crowd += crowd
+        return [
+            self._follow(Watcher(crowd[n // WATCHERS_PER_CLIENT], conversation_ids[n % len(conversation_ids)]))
+            for n in range(count)
+        ]
+
+    def _follow(self, watcher: Watcher) -> Watcher:
         self._watching.append(asyncio.create_task(watcher.run()))
         return watcher
 
@@ -57,7 +78,7 @@ class Stage:
 
     async def quit(self) -> None:
         await self.close()
-        for client in self.clients:
+        for client in (*self.clients, *self._crowd):
             await client.aclose()
 
     async def check_history(self, conversation_id: str, *watchers: Watcher, parked: bool = False) -> StateView:
