@@ -5,11 +5,16 @@ Two die at a time, each in a turn of its own, because what takes long is the wai
 
 import asyncio
 import signal
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from stages.stage import Stage
 
+from everturn.model.blocks import BlockType
+from everturn.wire.events import ChatCompaction
 from everturn.wire.views import TurnView
+from everturn_local.servers.databases import DATABASE
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -17,6 +22,9 @@ EXTRA_ENV = {"LEASE_S": "4", "WORKER_SLOTS": "1"}
 """One turn at a time: a worker that is to die has no other turn that dies with it. The lease lasts longer than in the
 other tests, since two workers start at once, and one that can't renew in time counts as one more that died."""
 WORKERS = ("worker-1", "worker-2")
+TURNS = 12
+LONG_TALK = "script:plain " + "word " * 24_000
+SUMMARY = "## Active request\n- write a note\n## Done\n- a long talk\n"
 BORDERS = [
     ("turn.claimed:1", "turn.opened:1"),
     ("turn.before_first_token:1", "turn.mid_stream:7"),
@@ -27,21 +35,21 @@ BORDERS = [
 ]
 
 
-async def arm(stage: Stage, *failpoints: str) -> None:
-    """Each worker dies at its failpoint, and is not started again by itself."""
+async def arm(stage: Stage, *failpoints: str, env: Mapping[str, str] | None = None) -> None:
+    """Each worker dies at its failpoint, and is not started again by itself. `env` is what they are told besides."""
     stage.platform.auto_restart = False
     starts = [
-        stage.platform.restart(worker, extra_env={"FAILPOINT": f"{failpoint}:kill"})
+        stage.platform.restart(worker, extra_env={**(env or {}), "FAILPOINT": f"{failpoint}:kill"})
         for worker, failpoint in zip(WORKERS, failpoints, strict=True)
     ]
     await asyncio.gather(*starts)
 
 
-async def take_over(stage: Stage) -> None:
+async def take_over(stage: Stage, env: Mapping[str, str] | None = None) -> None:
     """Once both have been killed, others take their places."""
     for worker in WORKERS:
         assert await stage.platform.wait_exit(worker) == -signal.SIGKILL
-    await asyncio.gather(*map(stage.platform.restart, WORKERS))
+    await asyncio.gather(*(stage.platform.restart(worker, extra_env=env) for worker in WORKERS))
 
 
 async def run_killed(stage: Stage, text: str) -> list[TurnView]:
@@ -82,3 +90,61 @@ async def test_workers_killed_while_a_program_calls_a_tool_run_the_program_again
         assert (turn.status, turn.outcome) == ("completed", "completed")
         assert turn.answer == "The program has looked."
         assert {step.status for step in turn.steps} == {"completed"}
+
+
+async def test_more_turns_than_slots_all_end_once_in_a_fleet_of_which_one_dies(stage: Stage) -> None:
+    """Two slots, twelve turns in as many conversations, taken by both ingresses at once."""
+    await arm(stage, "turn.after_c2:2", "turn.after_c2:1000")
+    sent = await asyncio.gather(
+        *(stage.clients[n % 2].send_message("new", "script:write please") for n in range(TURNS))
+    )
+    watchers = [stage.watch(each.conversation_id, ingress=n % 2) for n, each in enumerate(sent)]
+
+    assert await stage.platform.wait_exit(WORKERS[0]) == -signal.SIGKILL
+    ended = [await watcher.wait_ended(each.turn_id) for each, watcher in zip(sent, watchers, strict=True)]
+
+    assert [(turn.status, turn.answer) for turn in ended] == [("completed", "The note is in outputs/note.md.")] * TURNS
+    for each, watcher in zip(sent, watchers, strict=True):
+        state = await stage.check_history(each.conversation_id, watcher)
+        assert [turn.turn_id for turn in state.turns] == [each.turn_id]
+    await stage.close()
+    await stage.platform.restart(WORKERS[0])
+
+
+async def test_workers_killed_in_a_summary_leave_one_summary_and_one_answer(stage: Stage, tmp_path: Path) -> None:
+    """Both turns need the summary before their first round: the talk before them is longer than a request may be."""
+    env = save_summaries(tmp_path)
+    first = await asyncio.gather(*(stage.clients[n].send_message("new", LONG_TALK) for n in range(2)))
+    watchers = [stage.watch(each.conversation_id, ingress=n) for n, each in enumerate(first)]
+    for each, watcher in zip(first, watchers, strict=True):
+        await watcher.wait_ended(each.turn_id)
+        await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
+    await arm(stage, "turn.in_compaction:1", "turn.in_compaction:1", env=env)
+
+    sent = [await stage.clients[n].send_message(each.conversation_id, "script:write") for n, each in enumerate(first)]
+    await take_over(stage, env)
+
+    for each, watcher in zip(sent, watchers, strict=True):
+        turn = await watcher.wait_ended(each.turn_id)
+        assert (turn.status, turn.answer) == ("completed", "The note is in outputs/note.md.")
+        told = [envelope.data.status for envelope in watcher.seen if isinstance(envelope.data, ChatCompaction)]
+        assert (told[-1], told.count("completed")) == ("completed", 1)
+        assert await load_writers(stage, each.conversation_id) == ["model"]
+        await stage.check_history(each.conversation_id, watcher)
+    await stage.close()
+    await asyncio.gather(*map(stage.platform.restart, WORKERS))
+
+
+def save_summaries(folder: Path) -> dict[str, str]:
+    """What makes a worker have its summaries written by a model, early."""
+    script, config = folder / "summaries.toml", folder / "everturn.toml"
+    script.write_text(f"[[scripts]]\nwhen = ''\n[[scripts.rounds]]\nreply = '''{SUMMARY}'''\n")
+    config.write_text(f'[models.roles]\nsummary = "scripted:{script}"\n')
+    return {"EVERTURN_CONFIG": str(config), "CONTEXT_MAX_TOKENS": "24000"}
+
+
+async def load_writers(stage: Stage, conversation_id: str) -> list[str]:
+    """Who wrote each summary of the conversation: a model or rules."""
+    query = f"""SELECT body::json ->> 'by' FROM block
+        WHERE conversation_id = '{conversation_id}' AND type = '{BlockType.RANGE_SUMMARY}'"""
+    return (await asyncio.to_thread(stage.platform.postgres.run_sql, query, database=DATABASE)).split()
