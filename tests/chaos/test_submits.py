@@ -21,6 +21,7 @@ from everturn_local.supervision.platform import Platform
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 TWIN_WAIT_S = 5.0
+TRIES = 5
 TABLES = ("turn", "block", "signal", "artifact", "source", "tool_effect", "usage_event", "snippet", "lease")
 
 
@@ -28,14 +29,24 @@ def messages_url(stage: Any, n: int, conversation: str = "new") -> str:
     return f"{stage.clients[n % 2].base_url}/conversations/default/default/{conversation}/messages"
 
 
+async def send(http: httpx2.AsyncClient, url: str, text: str, headers: dict[str, str]) -> httpx2.Response:
+    """As a client does it: a part that did not answer in time, on a busy machine, is asked again when it says."""
+    answer = await http.post(url, json={"text": text}, headers=headers)
+    for _ in range(TRIES):
+        if answer.status_code != 503:
+            break
+        await asyncio.sleep(int(answer.headers["retry-after"]))
+        answer = await http.post(url, json={"text": text}, headers=headers)
+    return answer
+
+
 async def test_the_same_submit_twenty_times_in_parallel_is_one_turn(stage: Any) -> None:
     headers = {"Idempotency-Key": str(uuid.uuid4())}
     async with httpx2.AsyncClient(timeout=30) as http:
-        sends = [
-            http.post(messages_url(stage, n), json={"text": "script:plain please"}, headers=headers) for n in range(20)
-        ]
-        answers = await asyncio.gather(*sends)
-        other = await http.post(messages_url(stage, 0), json={"text": "something else"}, headers=headers)
+        answers = await asyncio.gather(
+            *(send(http, messages_url(stage, n), "script:plain please", headers) for n in range(20))
+        )
+        other = await send(http, messages_url(stage, 0), "something else", headers)
 
     assert {answer.status_code for answer in answers} <= {202, 409}
     # A twin is refused only when it has waited as long as it may.

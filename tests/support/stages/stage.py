@@ -12,9 +12,7 @@ from everturn_client.client import EverturnClient
 from everturn_local.supervision.platform import Platform
 from stages.history import (
     check_blocks,
-    check_effects,
-    check_ledger,
-    check_owner,
+    check_rows,
     check_seen,
     check_state,
     differences,
@@ -93,8 +91,7 @@ class Stage:
         state = states[0]
         check_state(state, parked=parked)
         await check_blocks(self.platform.database, self._tenant, conversation_id, state)
-        for check in (check_ledger, check_effects, check_owner):
-            await asyncio.to_thread(check, self.platform.postgres, conversation_id)
+        await asyncio.to_thread(check_rows, self.platform.postgres, conversation_id)
         for watcher in watchers:
             await self._check_watcher(watcher, state)
         await check_nothing_left(self.platform, conversation_id)
