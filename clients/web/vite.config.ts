@@ -18,6 +18,9 @@ export default defineConfig({
     include: ["src/**/*.test.{ts,tsx}"],
     setupFiles: ["src/testing/setup.ts"],
     restoreMocks: true,
+    unstubGlobals: true,
+    // A page of its own for each file takes three quarters of the time; what a test changes, `restoreMocks` and the setup undo.
+    isolate: false,
     // A busy machine is no failure.
     testTimeout: 60_000,
   },

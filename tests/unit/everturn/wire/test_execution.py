@@ -117,7 +117,11 @@ def test_another_shape_is_not_taken_for_a_message(frame, kind):
         parse_message(frame, kind)
 
 
-@given(st.dictionaries(st.text(max_size=9), st.recursive(st.none() | st.integers() | st.text(), st.lists), max_size=5))
+@given(
+    st.dictionaries(
+        st.text(max_size=9), st.recursive(st.none() | st.integers() | st.text(), st.lists, max_leaves=12), max_size=5
+    )
+)
 def test_no_object_does_worse_than_a_bad_message(frame):
     for kind in {type(message) for message in MESSAGES}:
         try:
