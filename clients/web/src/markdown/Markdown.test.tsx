@@ -66,6 +66,21 @@ test("a text that grows keeps the elements of its finished blocks", () => {
   expect(screen.getByRole("listitem")).toHaveTextContent("third");
 });
 
+test.each([">".repeat(20_000), "- ".repeat(10_000), "> 1. ".repeat(5_000)])("a block that nests too deep is shown as it was written: %.10s", (deep) => {
+  const { container } = render(<Markdown text={`**before**\n\n${deep}x`} />);
+
+  expect(container.querySelector("strong")).toBeVisible();
+  expect(container.querySelector("blockquote, ul, ol")).toBeNull();
+  expect(container).toHaveTextContent(`${deep}x`.trim());
+});
+
+test("a block that is too long to be parsed is shown as it was written", () => {
+  const { container } = render(<Markdown text={`**${"x".repeat(200_000)}**`} />);
+
+  expect(container.querySelector("strong")).toBeNull();
+  expect(container).toHaveTextContent(/^\*\*x+\*\*$/);
+});
+
 test("headings of an answer stand below those of the page", () => {
   render(<Markdown text="# Title" />);
 

@@ -59,6 +59,24 @@ test("a definition at the end serves the links of earlier blocks", () => {
   expect(first).toContain("[1]: https://example.org");
 });
 
+test("a block is given the definitions that it names, and no others", () => {
+  const versions = Array.from({ length: 300 }, (_, at) => at);
+  const addresses = versions.map((at) => `[1.${at}]: https://example.org/project/compare/v1.${at}...v1.${at + 1}`).join("\n");
+  const text = `${versions.map((at) => `## [1.${at}]\n\n- [Fixed  IT]\n`).join("\n")}\n${addresses}\n[fixed it]: https://example.org/it\n`;
+  const blocks = splitBlocks(text);
+
+  expect(blocks[0]).toContain("\n\n[1.0]: https://example.org/project/compare/v1.0...v1.1");
+  expect(blocks[0]).not.toContain("[1.1]:");
+  expect(blocks[1]).toContain("[fixed it]: https://example.org/it");
+  expect(blocks.join("").length).toBeLessThan(3 * text.length);
+});
+
+test("a text whose blocks all name one long address is parsed once and not as often as it is named", () => {
+  const text = `${"[a]\n\n".repeat(2_000)}[a]: https://example.org/${"x".repeat(10_000)}\n`;
+
+  expect(splitBlocks(text)).toEqual([text]);
+});
+
 test("a text with footnotes is not split, because they are numbered through", () => {
   expect(splitBlocks("a[^1]\n\nb\n\n[^1]: note")).toHaveLength(1);
 });

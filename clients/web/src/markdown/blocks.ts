@@ -10,9 +10,12 @@ const LIST_ITEM = /^(?:[-*+]|\d{1,9}[.)])(?:\s|$)/;
 const HEADING = /^#{1,6}(?:\s|$)/;
 const INDENTED = /^(?: {2,}|\t)/;
 const FOOTNOTE = /^ {0,3}\[\^[^\]\n]+\]:/m;
-const DEFINITION = /^ {0,3}\[[^\]\n^][^\]\n]*\]:[ \t]*\S.*$/gm;
+const DEFINITION = /^ {0,3}\[([^\]\n^][^\]\n]*)\]:[ \t]*\S.*$/gm;
+const LABEL = /\[([^[\]]{1,999})\]/g;
 /** From here on a list is cut between two items of its first level. */
 const LONG_CHARS = 8_000;
+/** By how much definitions that several blocks name may make the text longer. */
+const MAX_GROWTH = 3;
 
 interface Scan {
   blocks: string[];
@@ -70,11 +73,39 @@ function closesFence(line: string, fence: string): boolean {
   return closing.length >= fence.length && closing === (fence[0] ?? "").repeat(closing.length);
 }
 
-/** Links such as `[text][1]` find their address in every block. */
+/** Links such as `[text][1]` find their address in their block, which is given the definitions that it names. */
 function withDefinitions(text: string, blocks: readonly string[]): readonly string[] {
-  if (!text.includes("]:")) return blocks;
-  const definitions = text.match(DEFINITION);
-  if (definitions === null) return blocks;
-  const shared = `\n\n${definitions.join("\n")}`;
-  return blocks.map((block) => (block.includes("[") && FENCE.exec(block) === null ? block + shared : block));
+  const definitions = findDefinitions(text);
+  if (definitions.size === 0) return blocks;
+  const whole = blocks.map((block) => (FENCE.exec(block) === null ? withNamed(block, definitions) : block));
+  // Where most blocks name long addresses, one block is less to parse than all of those are.
+  return sumChars(whole) > MAX_GROWTH * text.length + LONG_CHARS ? [text] : whole;
+}
+
+/** By label as Markdown compares it; of several with one label the first counts. */
+function findDefinitions(text: string): ReadonlyMap<string, string> {
+  const found = new Map<string, string>();
+  if (!text.includes("]:")) return found;
+  for (const [definition, label = ""] of text.matchAll(DEFINITION)) {
+    const name = normalizeLabel(label);
+    if (!found.has(name)) found.set(name, definition);
+  }
+  return found;
+}
+
+function withNamed(block: string, definitions: ReadonlyMap<string, string>): string {
+  const named = new Set<string>();
+  for (const [, label = ""] of block.matchAll(LABEL)) {
+    const definition = definitions.get(normalizeLabel(label));
+    if (definition !== undefined) named.add(definition);
+  }
+  return named.size === 0 ? block : `${block}\n\n${[...named].join("\n")}`;
+}
+
+function normalizeLabel(label: string): string {
+  return label.trim().replace(/\s+/g, " ").toLowerCase();
+}
+
+function sumChars(blocks: readonly string[]): number {
+  return blocks.reduce((sum, block) => sum + block.length, 0);
 }
