@@ -1,4 +1,4 @@
-import { screen } from "@testing-library/react";
+import { screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { beforeEach, expect, test, vi } from "vitest";
 
@@ -17,7 +17,7 @@ beforeEach(() => {
   onStop.mockClear();
 });
 
-function show(isBusy: boolean, answer: (asked: Asked) => Answer = () => ({ status: 202, body: ACCEPTED })): Page {
+function show(isBusy: boolean, answer: (asked: Asked) => Answer | Promise<Answer> = () => ({ status: 202, body: ACCEPTED })): Page {
   return renderInPage(<Composer conversationId="conv_1" isBusy={isBusy} isStopping={false} onAccepted={onAccepted} onStop={onStop} />, answer);
 }
 
@@ -27,8 +27,8 @@ test("Enter sends, Shift and Enter break the line", async () => {
   await userEvent.type(screen.getByLabelText("Your message"), "one{Shift>}{Enter}{/Shift}two{Enter}");
 
   expect(asked).toMatchObject([{ method: "POST", path: "/conv_1/messages", body: { text: "one\ntwo" } }]);
+  await waitFor(() => { expect(screen.getByLabelText("Your message")).toHaveValue(""); });
   expect(onAccepted).toHaveBeenCalledOnce();
-  expect(screen.getByLabelText("Your message")).toHaveValue("");
   expect(screen.getByLabelText("Your message")).toHaveFocus();
 });
 
@@ -94,9 +94,26 @@ test("a file is attached by picking and by pasting, and can be removed", async (
 
   await userEvent.upload(screen.getByLabelText("Files to attach"), file);
   await userEvent.click(screen.getByLabelText("Your message"));
-  await userEvent.paste({ files: [new File(["x"], "image.png", { type: "image/png" })], getData: () => "" } as unknown as DataTransfer);
+  await userEvent.paste(clipboardOf(new File(["x"], "image.png", { type: "image/png" })));
   expect(screen.getAllByRole("listitem").map((item) => item.textContent)).toEqual(["data.csv3 bytes", "pasted-2.png1 byte"]);
   await userEvent.click(screen.getByRole("button", { name: "Remove data.csv" }));
 
   expect(screen.getAllByRole("listitem")).toHaveLength(1);
 });
+
+test("a file that is pasted while the message is on its way is for the next one", async () => {
+  const way: ((answer: Answer) => void)[] = [];
+  show(false, () => new Promise((resolve) => { way.push(resolve); }));
+  const field = screen.getByLabelText("Your message");
+
+  await userEvent.type(field, "hello{Enter}");
+  await userEvent.paste(clipboardOf(new File(["a,b"], "late.csv", { type: "text/csv" })));
+  way[0]?.({ status: 202, body: ACCEPTED });
+  await waitFor(() => { expect(field).toHaveValue(""); });
+
+  expect(screen.getByRole("listitem")).toHaveTextContent("late.csv");
+});
+
+function clipboardOf(...files: readonly File[]): DataTransfer {
+  return { files, getData: () => "" } as unknown as DataTransfer;
+}

@@ -3,6 +3,7 @@ import { useCallback, useEffect, useRef, useState } from "react";
 import type { ClipboardEvent, JSX, KeyboardEvent } from "react";
 
 import type { Accepted } from "../api";
+import { useSession } from "../session/context";
 import { AttachmentTray } from "./AttachmentTray";
 import { ComposerButtons } from "./ComposerButtons";
 import styles from "./composer.module.css";
@@ -23,24 +24,27 @@ interface ComposerProps {
 }
 
 export function Composer({ conversationId, isBusy, isStopping, onAccepted, onStop }: ComposerProps): JSX.Element {
-  const [text, setText] = useState(() => loadDraft(sessionStorage, conversationId));
+  const { scope } = useSession();
+  const [text, setText] = useState(() => loadDraft(sessionStorage, scope, conversationId));
   const attachments = useAttachments();
   const sending = useSending(conversationId, onAccepted);
   const field = useRef<HTMLTextAreaElement>(null);
   const canSend = (text.trim() !== "" || attachments.items.length > 0) && !sending.isSending;
-  useEffect(() => { saveDraft(sessionStorage, conversationId, text); }, [conversationId, text]);
+  useEffect(() => { saveDraft(sessionStorage, scope, conversationId, text); }, [scope, conversationId, text]);
   useEffect(() => { field.current?.focus({ preventScroll: true }); }, []);
   const { refuse } = attachments;
   useEffect(() => { refuse(sending.problem); }, [sending.problem, refuse]);
 
   const submit = async (kind?: "followup" | "steer"): Promise<void> => {
     if (!canSend) return;
-    const files = attachments.items.map((item) => item.file);
+    const sent = attachments.items;
+    const files = sent.map((item) => item.file);
     if (await sending.send({ text, files, ...(kind === undefined ? {} : { kind }) })) {
       setText("");
       // The page may go on to the new conversation before this is drawn.
-      saveDraft(sessionStorage, conversationId, "");
-      attachments.clear();
+      saveDraft(sessionStorage, scope, conversationId, "");
+      // What was dropped or pasted meanwhile is for the next message.
+      attachments.remove(sent.map((item) => item.id));
     }
     field.current?.focus({ preventScroll: true });
   };
@@ -57,7 +61,7 @@ export function Composer({ conversationId, isBusy, isStopping, onAccepted, onSto
       <DropZone onDrop={attach} />
       {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
       <div className={styles.box}>
-        <AttachmentTray items={attachments.items} isSending={sending.isSending} progress={sending.progress} onRemove={attachments.remove} />
+        <AttachmentTray items={attachments.items} isSending={sending.isSending} progress={sending.progress} onRemove={(id) => { attachments.remove([id]); }} />
         <textarea
           ref={field}
           className={styles.field}

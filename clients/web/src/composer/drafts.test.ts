@@ -1,25 +1,40 @@
 import { beforeEach, expect, test } from "vitest";
 
-import { loadDraft, saveDraft } from "./drafts";
+import { forgetDrafts, loadDraft, saveDraft } from "./drafts";
+
+const scope = { tenant: "acme", project: "one" };
+const elsewhere = { tenant: "acme", project: "one/two" };
 
 beforeEach(() => { sessionStorage.clear(); });
 
-test("each conversation has a draft of its own", () => {
-  saveDraft(sessionStorage, "a", "first");
-  saveDraft(sessionStorage, "b", "second");
+test("each conversation has a draft of its own, and so has each project for its next one", () => {
+  saveDraft(sessionStorage, scope, "a", "first");
+  saveDraft(sessionStorage, scope, "b", "second");
 
-  expect([loadDraft(sessionStorage, "a"), loadDraft(sessionStorage, "b"), loadDraft(sessionStorage, "c")]).toEqual(["first", "second", ""]);
+  expect(["a", "b", "c"].map((id) => loadDraft(sessionStorage, scope, id))).toEqual(["first", "second", ""]);
+  expect(loadDraft(sessionStorage, elsewhere, "a")).toBe("");
 });
 
 test("an empty draft leaves nothing behind", () => {
-  saveDraft(sessionStorage, "a", "first");
-  saveDraft(sessionStorage, "a", "");
+  saveDraft(sessionStorage, scope, "a", "first");
+  saveDraft(sessionStorage, scope, "a", "");
 
   expect(sessionStorage).toHaveLength(0);
 });
 
 test("a draft that the storage has no room for is not kept, and nothing breaks", () => {
-  saveDraft(sessionStorage, "a", "x".repeat(200_001));
+  saveDraft(sessionStorage, scope, "a", "x".repeat(200_001));
 
-  expect(loadDraft(sessionStorage, "a")).toBe("");
+  expect(loadDraft(sessionStorage, scope, "a")).toBe("");
+});
+
+test("all drafts of a project are forgotten, and nothing else", () => {
+  sessionStorage.setItem("else", "kept");
+  for (const id of ["a", "b", "c"]) saveDraft(sessionStorage, scope, id, "text");
+  saveDraft(sessionStorage, elsewhere, "a", "other");
+
+  forgetDrafts(sessionStorage, scope);
+
+  expect(sessionStorage).toHaveLength(2);
+  expect(loadDraft(sessionStorage, elsewhere, "a")).toBe("other");
 });

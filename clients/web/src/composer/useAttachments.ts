@@ -8,9 +8,8 @@ export interface Attachments {
   items: readonly Attachment[];
   problem: string;
   add: (files: readonly File[]) => void;
-  remove: (id: string) => void;
+  remove: (ids: readonly string[]) => void;
   refuse: (message: string) => void;
-  clear: () => void;
 }
 
 interface Chosen {
@@ -30,12 +29,11 @@ export function useAttachments(): Attachments {
       return { items: attachments, problem };
     });
   }, []);
-  const remove = useCallback((id: string) => {
-    setChosen((before) => ({ items: before.items.filter((item) => item.id !== id), problem: "" }));
+  const remove = useCallback((ids: readonly string[]) => {
+    setChosen((before) => ({ items: before.items.filter((item) => !ids.includes(item.id)), problem: "" }));
   }, []);
   const refuse = useCallback((message: string) => {
     setChosen((before) => ({ ...before, items: markRefused(before.items, message) }));
   }, []);
-  const clear = useCallback(() => { setChosen(NOTHING); }, []);
-  return { ...chosen, add, remove, refuse, clear };
+  return { ...chosen, add, remove, refuse };
 }

@@ -1,4 +1,4 @@
-import { render, screen } from "@testing-library/react";
+import { render, screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { beforeEach, expect, test, vi } from "vitest";
 
@@ -15,6 +15,7 @@ const answer = (_: RequestInfo | URL, init?: RequestInit): Promise<Response> => 
 
 beforeEach(() => {
   sessionStorage.clear();
+  window.location.hash = "";
   vi.stubGlobal("fetch", answer);
 });
 
@@ -38,4 +39,46 @@ test("signing out forgets the credential and asks for one", async () => {
 
   expect(await screen.findByLabelText("Token or API key")).toBeVisible();
   expect(sessionStorage.getItem("everturn.credential.default/default")).toBeNull();
+});
+
+test("going from one conversation to another draws nothing else anew, in every tenant", async () => {
+  sessionStorage.setItem("everturn.credential.acme/one", "evk_good");
+  window.location.hash = "#/acme/one";
+  render(<App />);
+  const search = await screen.findByLabelText("Search conversations");
+  await userEvent.type(search, "sal");
+
+  window.location.hash = "#/acme/one/conv_1";
+  await screen.findByRole("heading", { level: 1, name: "New conversation" });
+
+  expect(screen.getByLabelText("Search conversations")).toBe(search);
+  expect(search).toHaveValue("sal");
+});
+
+test("a new conversation is not opened when the person has gone elsewhere while its message was sent", async () => {
+  sessionStorage.setItem("everturn.credential.default/default", "evk_good");
+  const way: ((response: Response) => void)[] = [];
+  const accepted = { conversation_id: "conv_2", turn_id: "turn_1", receipt: { state: "queued" }, events_url: "/" };
+  vi.stubGlobal("fetch", (address: RequestInfo | URL, init?: RequestInit) =>
+    init?.method === "POST" ? new Promise((resolve) => { way.push(resolve); }) : answer(address, init));
+  render(<App />);
+  await userEvent.type(await screen.findByLabelText("Your message"), "hello{Enter}");
+
+  window.location.hash = "#/conv_1";
+  await screen.findByRole("heading", { level: 1, name: "New conversation" });
+  way[0]?.(new Response(JSON.stringify(accepted), { status: 202, headers: { "content-type": "application/json" } }));
+  await waitFor(() => { expect(JSON.stringify(sessionStorage)).not.toContain("hello"); });
+
+  expect(window.location.hash).toBe("#/conv_1");
+});
+
+test("signing out forgets what was written and not sent, for whoever signs in next", async () => {
+  sessionStorage.setItem("everturn.credential.default/default", "evk_good");
+  render(<App />);
+  await userEvent.type(await screen.findByLabelText("Your message"), "between us");
+
+  await userEvent.click(screen.getByRole("button", { name: "Sign out" }));
+  await screen.findByLabelText("Token or API key");
+
+  expect(JSON.stringify(sessionStorage)).not.toContain("between us");
 });

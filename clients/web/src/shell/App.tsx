@@ -1,5 +1,5 @@
 /** The whole page: where it is, who is signed in, and what is shown. */
-import { useCallback } from "react";
+import { useCallback, useMemo } from "react";
 import type { JSX } from "react";
 
 import type { Scope } from "../api";
@@ -12,13 +12,16 @@ import { useRoute } from "./useRoute";
 
 export function App(): JSX.Element {
   const [route, go] = useRoute();
-  const { scope, conversationId } = route;
+  const { conversationId } = route;
+  const { tenant, project } = route.scope;
+  // The same object as long as it names the same: another one would be another session, with everything drawn anew.
+  const scope = useMemo(() => ({ tenant, project }), [tenant, project]);
   const onScope = useCallback((wanted: Scope) => { go({ scope: wanted, conversationId: null }); }, [go]);
   const onSelect = useCallback((id: string | null) => { go({ scope, conversationId: id }); }, [go, scope]);
   return (
     <ErrorBoundary>
       <AnnouncerProvider>
-        <SessionProvider key={`${scope.tenant}/${scope.project}`} scope={scope} onScope={onScope}>
+        <SessionProvider key={JSON.stringify([tenant, project])} scope={scope} onScope={onScope}>
           <Queries>
             <Shell conversationId={conversationId} onSelect={onSelect} />
           </Queries>

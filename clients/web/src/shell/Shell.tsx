@@ -1,8 +1,9 @@
 /** The list of conversations beside the one that is open; where there is little room, as a drawer over it. */
 import { LogOut, Menu, PanelLeftClose, SquarePen } from "lucide-react";
-import { useCallback, useRef, useState } from "react";
+import { useCallback, useEffect, useRef, useState } from "react";
 import type { JSX } from "react";
 
+import { forgetDrafts } from "../composer/drafts";
 import { ConversationList } from "../conversations/ConversationList";
 import { useRefreshConversations } from "../conversations/useConversationList";
 import { useSession } from "../session/context";
@@ -34,9 +35,12 @@ export function Shell({ conversationId, onSelect }: ShellProps): JSX.Element {
     close();
     onSelect(id);
   }, [close, onSelect]);
+  const place = useRef(conversationId);
+  useEffect(() => { place.current = conversationId; }, [conversationId]);
   const begin = useCallback((id: string, first: Pending | null) => {
     setBegun({ conversationId: id, first });
-    onSelect(id);
+    // Who has gone elsewhere while it was sent stays there.
+    if (place.current === null) onSelect(id);
     refresh();
   }, [onSelect, refresh]);
   return (
@@ -88,11 +92,15 @@ function Top({ onNew, onClose }: { onNew: () => void; onClose: () => void }): JS
 
 function Bottom(): JSX.Element {
   const { isSignedIn, scope, signOut } = useSession();
+  const leave = (): void => {
+    forgetDrafts(sessionStorage, scope);
+    signOut();
+  };
   return (
     <footer className={styles.bottom}>
       <span className={styles.scope}>{scope.tenant} / {scope.project}</span>
       <ThemeSwitch />
-      {isSignedIn && <IconButton label="Sign out" icon={<LogOut aria-hidden />} onClick={signOut} />}
+      {isSignedIn && <IconButton label="Sign out" icon={<LogOut aria-hidden />} onClick={leave} />}
     </footer>
   );
 }

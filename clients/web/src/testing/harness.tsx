@@ -30,17 +30,17 @@ export interface Page extends RenderResult {
 const PREFIX = "/conversations/default/default";
 
 /** `answer` is given what is asked, with the path below the project's. */
-export function renderInPage(children: ReactNode, answer: (asked: Asked) => Answer = () => ({ status: 200, body: {} })): Page {
+export function renderInPage(children: ReactNode, answer: (asked: Asked) => Answer | Promise<Answer> = () => ({ status: 200, body: {} })): Page {
   const asked: Asked[] = [];
   const opened: ArtifactTarget[] = [];
   const backend = new EverturnClient({
     tenant: "default",
     project: "default",
-    fetch: (address, init) => {
+    fetch: async (address, init) => {
       const call = readCall(address, init);
       asked.push(call);
-      const { status, body } = answer(call);
-      return Promise.resolve(new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json" } }));
+      const { status, body } = await answer(call);
+      return new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json" } });
     },
   });
   const session = { backend, scope: { tenant: "default", project: "default" }, isSignedIn: false, signOut: doNothing, expire: doNothing };

@@ -46,12 +46,13 @@ export function ConversationScreen({ conversationId, first, onFork, onChanged }:
     setAccepted((before) => [...before, buildPending(answer.turn_id ?? "", draft)]);
   }, []);
   const actions = useConversationActions({ conversationId, onFork, onAccepted, refreshTurn });
-  const stopping = useStopping(conversationId, openTurn);
+  const stopping = useStopping(conversationId, openTurn?.turn_id ?? pending[0]?.turnId);
   useAnnouncedTurn(last);
   const state = conversation?.state;
   const title = conversation?.title;
   useEffect(() => { onChanged(); }, [state, title, onChanged]);
   useEffect(() => { document.title = title === undefined || title === "" ? "Everturn" : `${title} · Everturn`; }, [title]);
+  useEffect(() => () => { document.title = "Everturn"; }, []);
   return (
     <TurnActionsContext value={actions}>
       <ToolProgressContext value={live.toolProgress}>

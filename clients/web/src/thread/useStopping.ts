@@ -1,7 +1,6 @@
 /** Stopping the turn that goes on: first with what there is, and a second time at once. Escape does it too. */
 import { useCallback, useEffect, useState } from "react";
 
-import type { TurnView } from "../api";
 import { useBackend } from "../session/context";
 import { sayError } from "../ui/wording";
 
@@ -11,11 +10,11 @@ interface Stopping {
   stop: () => void;
 }
 
-export function useStopping(conversationId: string, openTurn: TurnView | undefined): Stopping {
+/** `turnId` is the turn that goes on or was accepted, undefined where there is none. */
+export function useStopping(conversationId: string, turnId: string | undefined): Stopping {
   const backend = useBackend();
   const [asked, setAsked] = useState<string | null>(null);
   const [problem, setProblem] = useState("");
-  const turnId = openTurn?.turn_id;
   const isStopping = turnId !== undefined && asked === turnId;
   const stop = useCallback(() => {
     if (turnId === undefined) return;
@@ -29,12 +28,18 @@ export function useStopping(conversationId: string, openTurn: TurnView | undefin
   useEffect(() => {
     if (turnId === undefined || isStopping) return;
     const onKey = (event: KeyboardEvent): void => {
-      if (event.key === "Escape" && !event.defaultPrevented && !isSomethingOpen()) stop();
+      if (event.key !== "Escape" || event.defaultPrevented || event.isComposing) return;
+      if (!isElsewhere(event.target) && !isSomethingOpen()) stop();
     };
     window.addEventListener("keydown", onKey);
     return () => { window.removeEventListener("keydown", onKey); };
   }, [turnId, isStopping, stop]);
   return { isStopping, problem, stop };
+}
+
+/** In a field but that of the message, Escape is about what is written there. */
+function isElsewhere(target: EventTarget | null): boolean {
+  return target instanceof Element && target.closest("input, select") !== null;
 }
 
 /** Escape closes what lies over the page first. */

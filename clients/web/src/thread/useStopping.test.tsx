@@ -1,0 +1,66 @@
+import { fireEvent, screen } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import type { JSX } from "react";
+import { expect, test } from "vitest";
+
+import { refuse, renderInPage } from "../testing/harness";
+import type { Answer, Page } from "../testing/harness";
+import { useStopping } from "./useStopping";
+
+function Stopper({ turnId }: { turnId: string | undefined }): JSX.Element {
+  const { isStopping, problem, stop } = useStopping("conv_1", turnId);
+  return (
+    <>
+      <textarea aria-label="Your message" />
+      <input aria-label="Search" />
+      <button type="button" onClick={stop}>{isStopping ? "Cancel now" : "Stop"}</button>
+      <p>{problem}</p>
+    </>
+  );
+}
+
+const ACCEPTED: Answer = { status: 202, body: { conversation_id: "conv_1", receipt: { state: "accepted" }, events_url: "/" } };
+
+function show(turnId: string | undefined, answer: Answer = ACCEPTED): Page {
+  return renderInPage(<Stopper turnId={turnId} />, () => answer);
+}
+
+test("the first stop asks for what there is, the second one cancels", async () => {
+  const { asked } = show("turn_1");
+
+  await userEvent.click(screen.getByRole("button", { name: "Stop" }));
+  await userEvent.click(screen.getByRole("button", { name: "Cancel now" }));
+
+  expect(asked.map(({ path, body }) => [path, body])).toEqual([
+    ["/conv_1/signals", { kind: "steer", text: "" }],
+    ["/conv_1/signals", { kind: "cancel", text: "" }],
+  ]);
+});
+
+test("a stop that was refused can be tried again", async () => {
+  show("turn_1", refuse(409, "The turn has ended."));
+
+  await userEvent.click(screen.getByRole("button", { name: "Stop" }));
+
+  expect(await screen.findByText("The turn has ended.")).toBeVisible();
+  expect(screen.getByRole("button", { name: "Stop" })).toBeVisible();
+});
+
+test("Escape stops from the field of the message, and from nowhere that it means something else", async () => {
+  const { asked } = show("turn_1");
+
+  await userEvent.type(screen.getByLabelText("Search"), "{Escape}");
+  fireEvent.keyDown(screen.getByLabelText("Your message"), { key: "Escape", isComposing: true });
+  expect(asked).toEqual([]);
+  await userEvent.type(screen.getByLabelText("Your message"), "{Escape}");
+
+  expect(asked).toHaveLength(1);
+});
+
+test("without a turn there is nothing to stop", async () => {
+  const { asked } = show(undefined);
+
+  await userEvent.click(screen.getByRole("button", { name: "Stop" }));
+
+  expect(asked).toEqual([]);
+});
