@@ -1,11 +1,10 @@
 // Single requests: credentials, limits of time and size, and repeating what may be repeated.
+import { type Answer, readAnswer, readContent, readProblem } from "./answers";
 import { Backoff, type Timings, pause } from "./backoff";
-import { BadAnswer, ProblemError, Unreachable, buildProblem } from "./errors";
+import { ProblemError, Unreachable, buildProblem } from "./errors";
 import { parseJson } from "./json";
 import { sendUpload } from "./upload";
 
-export const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
-export const MAX_FILE_BYTES = 512 * 1024 * 1024;
 const AGAIN_LATER = new Set([429, 502, 503, 504]);
 
 export interface RequestsOptions {
@@ -37,12 +36,6 @@ export interface Call {
   readonly abort?: AbortSignal | undefined;
 }
 
-export interface Answer {
-  readonly status: number;
-  readonly text: string;
-  readonly retryAfter: string | null;
-}
-
 /** Raises ProblemError for refusals, Unreachable for no answer, BadAnswer for an unreadable one. */
 export class Requests {
   private readonly options: RequestsOptions;
@@ -72,8 +65,7 @@ export class Requests {
     const signal = abort === undefined ? limit : AbortSignal.any([limit, abort]);
     const response = await this.ask({ method: "GET", path }, signal);
     if (!response.ok) throw await readProblem(response);
-    const parts = await readParts(response, MAX_FILE_BYTES);
-    return new Blob(parts, { type: response.headers.get("content-type") ?? "" });
+    return readContent(response);
   }
 
   /** An answer whose body is still to be read; its limits are the caller's. */
@@ -103,9 +95,7 @@ export class Requests {
   private async fetchAnswer(call: Call): Promise<Answer> {
     const limit = AbortSignal.timeout(this.options.timings.answerMs);
     const signal = call.abort === undefined ? limit : AbortSignal.any([limit, call.abort]);
-    const response = await this.ask(call, signal);
-    const text = await new Blob(await readParts(response, MAX_ANSWER_BYTES)).text();
-    return { status: response.status, text, retryAfter: response.headers.get("retry-after") };
+    return readAnswer(await this.ask(call, signal));
   }
 
   private sendForm(call: Call, upload: Upload): Promise<Answer> {
@@ -149,40 +139,5 @@ export class Requests {
     // A repeated call meets its own first try, still at work, as a conflict.
     if (failure.status === 409) return call.key !== undefined && attempt > 1;
     return AGAIN_LATER.has(failure.status) && (failure.retryAfterS ?? 0) * 1000 <= this.options.timings.maxAskedMs;
-  }
-}
-
-export async function readProblem(response: Response): Promise<ProblemError> {
-  const text = await new Blob(await readParts(response, MAX_ANSWER_BYTES)).text();
-  return buildProblem(response.status, text, response.headers.get("retry-after"));
-}
-
-/** The body's bytes as they came. Raises BadAnswer above `maxBytes`. */
-async function readParts(response: Response, maxBytes: number): Promise<BlobPart[]> {
-  const parts: BlobPart[] = [];
-  let taken = 0;
-  const reader = response.body?.getReader();
-  while (reader !== undefined) {
-    const { done, value } = await readOrFail(reader);
-    if (done) break;
-    taken += value.byteLength;
-    if (taken > maxBytes) {
-      await reader.cancel();
-      throw new BadAnswer(`it has more than ${maxBytes} bytes`);
-    }
-    parts.push(value);
-  }
-  return parts;
-}
-
-type Read = Awaited<ReturnType<ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>["read"]>>;
-
-/** A connection that breaks off in the body is as good as none. */
-export async function readOrFail(reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>): Promise<Read> {
-  try {
-    return await reader.read();
-  } catch (error) {
-    if (error instanceof DOMException) throw error;
-    throw new Unreachable(error);
   }
 }

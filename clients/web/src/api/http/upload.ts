@@ -1,6 +1,6 @@
 // Sending a form with files. Only XMLHttpRequest tells how much of a body has left.
+import type { Answer } from "./answers";
 import { Unreachable } from "./errors";
-import type { Answer } from "./requests";
 
 export interface UploadRequest {
   readonly url: string;

@@ -1,8 +1,9 @@
 // One conversation's events as one endless sequence, over as many connections as it takes.
 import { ORIGIN, isAfter, tryParseCursor } from "../fold/cursor";
+import { readOrFail, readProblem } from "../http/answers";
 import { Backoff, type Timings, pause } from "../http/backoff";
 import { BadAnswer, ProblemError, Unreachable } from "../http/errors";
-import { type Requests, readOrFail, readProblem } from "../http/requests";
+import type { Requests } from "../http/requests";
 import type { StreamEvent } from "../types";
 import { tryParseEvent } from "./events";
 import type { Network } from "./network";
