@@ -1,5 +1,6 @@
 // Everything that the screens ask of the server, one method each.
 import { TIMINGS, type Timings } from "./http/backoff";
+import { makeKey } from "./http/keys";
 import { type Call, Requests } from "./http/requests";
 import type {
   Accepted,
@@ -123,7 +124,7 @@ export class EverturnClient {
   }
 
   /** A new conversation with everything up to the end of a turn, of the last ended one without. */
-  forkConversation(conversationId: string, turnId?: string, key: string = crypto.randomUUID()): Promise<Forked> {
+  forkConversation(conversationId: string, turnId?: string, key: string = makeKey()): Promise<Forked> {
     const json = turnId === undefined ? {} : { turn_id: turnId };
     return this.requests.send({ method: "POST", path: this.path(conversationId, "fork"), json, key });
   }
@@ -141,7 +142,7 @@ export class EverturnClient {
 
   /** Say something to the running turn, or answer an approval. A blank steer stops it, a cancel ends it. */
   sendSignal(conversationId: string, signal: Signalled): Promise<Accepted> {
-    const { kind, text = "", approvalId, files, key = crypto.randomUUID() } = signal;
+    const { kind, text = "", approvalId, files, key = makeKey() } = signal;
     const fields = { kind, text, ...(approvalId === undefined ? {} : { approval_id: approvalId }) };
     return this.submit({ path: this.path(conversationId, "signals"), key }, fields, files ?? []);
   }

@@ -1,6 +1,7 @@
 /** The files of the message that is being written. */
 import { useCallback, useState } from "react";
 
+import { makeKey } from "../api";
 import { addFiles, markRefused, namePasted } from "./attachments";
 import type { Attachment } from "./attachments";
 
@@ -25,7 +26,7 @@ export function useAttachments(): Attachments {
     if (files.length === 0) return;
     setChosen((before) => {
       const named = files.map((file, at) => namePasted(file, before.items.length + at + 1));
-      const { attachments, problem } = addFiles(before.items, named, () => crypto.randomUUID());
+      const { attachments, problem } = addFiles(before.items, named, makeKey);
       return { items: attachments, problem };
     });
   }, []);

@@ -1,6 +1,7 @@
 /** Sending what is written. Text and files stay where they are until the server has accepted them. */
 import { useCallback, useRef, useState } from "react";
 
+import { makeKey } from "../api";
 import type { Accepted } from "../api";
 import { useBackend } from "../session/context";
 import { sayError } from "../ui/wording";
@@ -36,7 +37,7 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
       setProgress(0);
       setProblem("");
       // The same message, sent again after an unclear failure, has the same key and is taken once.
-      const key = attempt.current !== null && isSame(attempt.current.draft, draft) ? attempt.current.key : crypto.randomUUID();
+      const key = attempt.current !== null && isSame(attempt.current.draft, draft) ? attempt.current.key : makeKey();
       attempt.current = { draft, key };
       try {
         const accepted = await backend.sendMessage(conversationId, { ...draft, key, onProgress: setProgress, abort: abort.current.signal });

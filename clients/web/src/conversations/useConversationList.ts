@@ -39,13 +39,20 @@ export function useConversationList(search: string, isArchived: boolean): Listed
   return { conversations, isLoading: isPending, error, hasMore: hasNextPage, loadMore };
 }
 
-/** Says that conversations changed: here, and in the other tabs. */
-export function useRefreshConversations(): () => void {
+export interface Refreshing {
+  /** Conversations changed, as the stream told: the list of this tab. */
+  refresh: () => void;
+  /** The person changed them: the lists of all tabs. */
+  refreshAll: () => void;
+}
+
+export function useRefreshConversations(): Refreshing {
   const queries = useQueryClient();
   const refresh = useCallback(() => { void queries.invalidateQueries({ queryKey: [KEY] }); }, [queries]);
   useEffect(() => hearTabs((news) => { if (news.kind === "conversations") refresh(); }), [refresh]);
-  return useCallback(() => {
+  const refreshAll = useCallback(() => {
     refresh();
     tellTabs({ kind: "conversations" });
   }, [refresh]);
+  return { refresh, refreshAll };
 }

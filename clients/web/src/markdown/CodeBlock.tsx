@@ -39,9 +39,10 @@ function useHighlighted(code: string, language: string): ReactElement | null {
     if (language === "" || code.length > MAX_COLOURED_CHARS) return;
     let isWanted = true;
     const timer = setTimeout(() => {
-      void import("./highlighter").then(({ highlight }) => {
-        if (isWanted) setDone({ code, element: highlight(code, language) });
-      });
+      import("./highlighter").then(
+        ({ highlight }) => { if (isWanted) setDone({ code, element: highlight(code, language) }); },
+        () => undefined, // the network is away: it is the same code without colours
+      );
     }, REST_MS);
     return () => {
       isWanted = false;
@@ -58,11 +59,14 @@ export function CopyButton({ text, label = "Copy code" }: { text: string; label?
     const timer = setTimeout(() => { setState("idle"); }, COPIED_MS);
     return () => { clearTimeout(timer); };
   }, [state]);
-  const copy = (): void => {
-    navigator.clipboard.writeText(text).then(
-      () => { setState("copied"); },
-      () => { setState("failed"); },
-    );
+  const copy = async (): Promise<void> => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setState("copied");
+    } catch {
+      // Refused, or there is no clipboard in a page that came without TLS.
+      setState("failed");
+    }
   };
   const said = { idle: label, copied: "Copied", failed: "The browser did not allow copying" }[state];
   return <IconButton label={said} icon={state === "copied" ? <Check aria-hidden /> : <Copy aria-hidden />} onClick={copy} />;

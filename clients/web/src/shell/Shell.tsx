@@ -26,7 +26,7 @@ interface Begun {
 }
 
 export function Shell({ conversationId, onSelect }: ShellProps): JSX.Element {
-  const refresh = useRefreshConversations();
+  const { refresh, refreshAll } = useRefreshConversations();
   const [begun, setBegun] = useState<Begun | null>(null);
   const main = useRef<HTMLElement>(null);
   const panel = useRef<HTMLDivElement>(null);
@@ -41,14 +41,14 @@ export function Shell({ conversationId, onSelect }: ShellProps): JSX.Element {
     setBegun({ conversationId: id, first });
     // Who has gone elsewhere while it was sent stays there.
     if (place.current === null) onSelect(id);
-    refresh();
-  }, [onSelect, refresh]);
+    refreshAll();
+  }, [onSelect, refreshAll]);
   return (
     <div className={styles.shell}>
       <SkipLink to={main} />
       <div ref={panel} className={isOpen ? styles.openDrawer : styles.drawer} inert={isInert}>
         <Top onNew={() => { select(null); }} onClose={close} />
-        <ConversationList selected={conversationId} onSelect={select} onChanged={refresh} />
+        <ConversationList selected={conversationId} onSelect={select} onChanged={refreshAll} />
         <Bottom />
       </div>
       {isOpen && <button type="button" className={styles.scrim} aria-label="Close the list" onClick={close} />}

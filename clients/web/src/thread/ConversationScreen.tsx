@@ -2,11 +2,11 @@
 import { useCallback, useEffect, useMemo, useState } from "react";
 import type { JSX } from "react";
 
+import { isOpen } from "../api";
 import type { Accepted, TurnView } from "../api";
 import { Composer } from "../composer/Composer";
 import type { Draft } from "../composer/useSending";
 import { ToolProgressContext, TurnActionsContext } from "../turn/actions";
-import { isOpen } from "../turn/parts";
 import { QueuePlaceContext } from "../turn/queue";
 import { ConversationHeader } from "./ConversationHeader";
 import { stillPending } from "./pending";

@@ -5,6 +5,7 @@ import type { JSX, ReactNode } from "react";
 import type { TurnView } from "../api";
 import { ArtifactsContext } from "../artifacts/context";
 import type { ArtifactTarget } from "../artifacts/context";
+import { PanelBoundary } from "./PanelBoundary";
 import styles from "./thread.module.css";
 
 const ArtifactPanel = lazy(() => import("../artifacts/ArtifactPanel"));
@@ -38,13 +39,15 @@ export function SidePanel({ conversationId, turns, children }: SidePanelProps): 
       <div className={target === null ? styles.alone : styles.split}>
         {children}
         {target !== null && (
-          <Suspense fallback={<aside className={styles.panelWaiting} aria-busy />}>
-            {target.kind === "context" ? (
-              <InspectorPanel key={target.turnId} conversationId={conversationId} turnId={target.turnId} rounds={target.rounds} onClose={close} />
-            ) : (
-              <ArtifactPanel target={target} turns={turns} onClose={close} />
-            )}
-          </Suspense>
+          <PanelBoundary key={JSON.stringify(target)} onClose={close}>
+            <Suspense fallback={<aside className={styles.panelWaiting} aria-busy />}>
+              {target.kind === "context" ? (
+                <InspectorPanel conversationId={conversationId} turnId={target.turnId} rounds={target.rounds} onClose={close} />
+              ) : (
+                <ArtifactPanel target={target} turns={turns} onClose={close} />
+              )}
+            </Suspense>
+          </PanelBoundary>
         )}
       </div>
     </ArtifactsContext>

@@ -1,6 +1,7 @@
 /** What a screen reader is told while a turn goes on: its landmarks, and not each word that arrives. */
+import { isOpen } from "../api";
 import type { TurnView } from "../api";
-import { isOpen, lastAnswer } from "../turn/parts";
+import { lastAnswer } from "../turn/parts";
 import { oneLine } from "../ui/wording";
 
 const MAX_ANSWER_CHARS = 600;

@@ -5,6 +5,7 @@ import { ConversationStream, ProblemError } from "../api";
 import type { ConversationSnapshot } from "../api";
 import { useBackend, useSession } from "../session/context";
 import { hearTabs } from "../session/tabs";
+import { useAnnounce } from "../ui/announcer";
 import { sayError } from "../ui/wording";
 
 export interface Conversation {
@@ -19,6 +20,7 @@ export interface Conversation {
 export function useConversation(conversationId: string): Conversation {
   const backend = useBackend();
   const { expire } = useSession();
+  const announce = useAnnounce();
   const stream = useMemo(() => new ConversationStream(backend, conversationId), [backend, conversationId]);
   const live = useSyncExternalStore(stream.subscribe, stream.getSnapshot);
   const isUnknown = live.connection === "refused" && live.problem instanceof ProblemError && live.problem.status === 401;
@@ -32,9 +34,10 @@ export function useConversation(conversationId: string): Conversation {
   useEffect(
     () =>
       hearTabs((news) => {
-        if (news.kind === "judged" && news.conversationId === conversationId) void refreshTurn(news.turnId);
+        if (news.kind !== "judged" || news.conversationId !== conversationId) return;
+        refreshTurn(news.turnId).catch((error: unknown) => { announce(sayError(error), "problem"); });
       }),
-    [conversationId, refreshTurn],
+    [conversationId, refreshTurn, announce],
   );
   return { live, refreshTurn, ...useOlder(stream, live.state?.next_cursor !== undefined) };
 }

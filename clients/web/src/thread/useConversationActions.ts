@@ -1,6 +1,7 @@
 /** What the person does with turns of one conversation, told to the server. */
 import { useMemo } from "react";
 
+import { makeKey } from "../api";
 import type { Accepted } from "../api";
 import type { Draft } from "../composer/useSending";
 import { useBackend } from "../session/context";
@@ -23,7 +24,7 @@ export function useConversationActions({ conversationId, onFork, onAccepted, ref
     () => ({
       ask: (text) => {
         const draft: Draft = { text, files: [] };
-        backend.sendMessage(conversationId, { ...draft, key: crypto.randomUUID() }).then(
+        backend.sendMessage(conversationId, { ...draft, key: makeKey() }).then(
           (accepted) => { onAccepted(accepted, draft); },
           (error: unknown) => { announce(sayError(error), "problem"); },
         );

@@ -2,13 +2,14 @@
 import { memo, useMemo } from "react";
 import type { JSX } from "react";
 
+import { isOpen } from "../api";
 import type { TurnView } from "../api";
 import { FileCard } from "../files/FileCard";
 import { FileImage } from "../files/FileImage";
 import { kindOf } from "../files/kinds";
 import { ReferencesContext, buildReferences } from "../markdown/references";
 import { PartView } from "./PartView";
-import { buildParts, isOpen } from "./parts";
+import { buildParts } from "./parts";
 import type { Part } from "./parts";
 import { PersonMessage } from "./PersonMessage";
 import { Sources } from "./Sources";

@@ -8,13 +8,7 @@ export type Part =
   | { kind: "approval"; key: string; approval: ApprovalView }
   | { kind: "signal"; key: string; signal: SignalView };
 
-const OPEN_STATUSES: readonly TurnView["status"][] = ["queued", "running", "waiting"];
 const OPEN_SIGNALS: readonly SignalView["state"][] = ["accepted", "queued"];
-
-/** Whether the turn goes on. */
-export function isOpen(turn: TurnView): boolean {
-  return OPEN_STATUSES.includes(turn.status);
-}
 
 /** Whether what was said can still be changed or taken back. */
 export function isChangeable(signal: SignalView): boolean {

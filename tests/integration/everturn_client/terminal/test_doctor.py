@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from everturn_client.backoff import Timings
@@ -86,6 +86,22 @@ async def test_a_credential_that_is_refused_is_told_apart() -> None:
 
     assert problems == 2
     assert "EVERTURN_TOKEN" in said
+
+
+@pytest.mark.parametrize("broken", ["unreadable", "cut"])
+async def test_what_the_server_says_is_told_also_when_the_next_answer_is_none(broken: str) -> None:
+    listing = PlainTextResponse("welcome") if broken == "unreadable" else StreamingResponse(break_off())
+    async with serving(JSONResponse(AWAY, status_code=503), listing) as url:
+        problems, said = await examine(url)
+
+    assert problems == 3
+    assert "PROBLEM  postgres     down" in said
+    assert "PROBLEM  credential   could not be tried" in said
+
+
+async def break_off() -> AsyncIterator[bytes]:
+    yield b"{"
+    raise OSError("The connection breaks.")
 
 
 async def test_another_server_at_that_address_is_told_as_such() -> None:

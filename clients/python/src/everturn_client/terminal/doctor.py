@@ -1,8 +1,10 @@
 """`everturn doctor`: asks a server, wherever it is, what is wrong with it, and says what to do."""
 
+from collections.abc import Sequence
+
 from everturn_client.answers import parse_answer
 from everturn_client.client import EverturnClient
-from everturn_client.errors import BadAnswer, ProblemError
+from everturn_client.errors import BadAnswer, ProblemError, Unreachable
 from everturn_client.readiness import Finding, ServerState, find_facts
 from everturn_client.terminal.screen import Screen, Tone
 
@@ -10,8 +12,14 @@ NAME_CHARS = 12
 
 
 async def run_doctor(client: EverturnClient, screen: Screen) -> int:
-    """Prints a line for each fact; the number of problems. Raises Unreachable."""
-    findings = [*await _look_at_server(client), await _look_at_credential(client)]
+    """Prints a line for each fact; the number of problems. Raises Unreachable where nothing answers."""
+    # What the server says of itself is told before the next question, which a server that is ill may not answer.
+    problems = tell(screen, await _look_at_server(client))
+    return problems + tell(screen, [await _look_at_credential(client)])
+
+
+def tell(screen: Screen, findings: Sequence[Finding]) -> int:
+    """Print them; how many are problems."""
     for finding in findings:
         is_bad = bool(finding.remedy)
         screen.say(f"{'PROBLEM' if is_bad else 'ok':<8} {finding.name:<{NAME_CHARS}} {finding.fact}", _tone(is_bad))
@@ -36,6 +44,8 @@ async def _look_at_credential(client: EverturnClient) -> Finding:
         if error.problem.status in (401, 403):
             return Finding("credential", str(error), "give a token that is good with --token or EVERTURN_TOKEN")
         return Finding("credential", f"could not be tried: {error}", "see the problems above")
+    except (BadAnswer, Unreachable) as error:
+        return Finding("credential", f"could not be tried: {error}", "see the problems above, and the ingress's log")
     return Finding("credential", "is taken")
 
 

@@ -5,6 +5,7 @@ import { afterEach, describe, expect, it } from "vitest";
 
 import { EverturnClient } from "../client";
 import { TIMINGS } from "../http/backoff";
+import { BadAnswer } from "../http/errors";
 import { type Reply, TestServer, breakOff, json, problem } from "../testing/server";
 import { type ConversationSnapshot, ConversationStream } from "./conversationStream";
 import type { Frames } from "./frames";
@@ -225,6 +226,19 @@ describe("following a conversation", () => {
     expect(watch.now.state?.turns.map((each) => each.ordinal)).toEqual([1, 2, 3, 4]);
     expect(watch.now.state).not.toHaveProperty("next_cursor");
     expect(server.asked).toHaveLength(3);
+  });
+
+  it("ends where an event can't be folded, and does not go on without it", async () => {
+    const server = await TestServer.start(
+      stream([READY, snapshot([turn(1, "running")]), delta("1-2", "On"), frame("chat.files", {}, "1-3"), delta("1-4", "e")]),
+    );
+
+    const watch = new Watch(server);
+    await watch.until(({ connection }) => connection === "refused");
+
+    expect(watch.now.problem).toBeInstanceOf(BadAnswer);
+    expect(watch.answer).not.toBe("One");
+    expect(server.asked).toHaveLength(1);
   });
 
   it("gives the same snapshot until something changes, and draws once for all that came together", async () => {

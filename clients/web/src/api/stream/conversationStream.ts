@@ -2,6 +2,7 @@
 import type { EverturnClient } from "../client";
 import { foldEvent } from "../fold/fold";
 import { NOTHING, type Transient, foldTransient } from "../fold/transient";
+import { BadAnswer } from "../http/errors";
 import type { StateView, StreamEvent, TurnView } from "../types";
 import { type ConnectionStatus, EventStream } from "./eventStream";
 import { type Frames, browserFrames } from "./frames";
@@ -112,6 +113,14 @@ export class ConversationStream {
     this.takeBack = undefined;
     const events = this.waiting;
     this.waiting = [];
+    try {
+      this.fold(events);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  private fold(events: readonly StreamEvent[]): void {
     let { state, seen } = { state: this.snapshot.state, seen: transientOf(this.snapshot) };
     for (const event of events) {
       if (event.type === "stream.snapshot") state = keepOlder(state, event.data.state);
@@ -119,6 +128,14 @@ export class ConversationStream {
       seen = foldTransient(seen, event);
     }
     this.set({ state, ...this.status, ...seen });
+  }
+
+  /** What can't be folded would be missing in all that follows, so nothing follows, and the person is told. */
+  private fail(error: unknown): void {
+    this.running?.abort();
+    this.running = undefined;
+    this.status = { connection: "refused", problem: new BadAnswer("an event could not be taken in", error) };
+    this.set({ ...this.snapshot, ...this.status });
   }
 
   private async fetchOlder(): Promise<void> {

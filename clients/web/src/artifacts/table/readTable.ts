@@ -4,20 +4,22 @@ import Papa from "papaparse";
 export interface TableData {
   readonly columns: readonly string[];
   readonly rows: readonly (readonly string[])[];
-  /** Whether there are more rows than are read. */
+  /** Whether there are more rows or columns than are read. */
   readonly isCut: boolean;
 }
 
 export const MAX_ROWS = 50_000;
+export const MAX_COLUMNS = 200;
 
 /** The first line names the columns; short rows are filled up. */
 export function readTable(text: string): TableData {
   const parsed = Papa.parse<string[]>(text.replace(/^\uFEFF/, ""), { skipEmptyLines: "greedy", preview: MAX_ROWS + 2 });
   const [head = [], ...body] = parsed.data;
   const width = body.reduce((most, row) => Math.max(most, row.length), head.length);
-  const fill = (row: readonly string[]): string[] => Array.from({ length: width }, (_, at) => row[at] ?? "");
+  const shown = Math.min(width, MAX_COLUMNS);
+  const fill = (row: readonly string[]): string[] => Array.from({ length: shown }, (_, at) => row[at] ?? "");
   const columns = fill(head).map((name, at) => (name.trim() === "" ? `Column ${at + 1}` : name.trim()));
-  return { columns, rows: body.slice(0, MAX_ROWS).map(fill), isCut: body.length > MAX_ROWS };
+  return { columns, rows: body.slice(0, MAX_ROWS).map(fill), isCut: body.length > MAX_ROWS || width > shown };
 }
 
 /** Numbers before words, and as numbers; words by the rules of the person's language. */
