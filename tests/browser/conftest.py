@@ -1,4 +1,7 @@
-"""A real Chromium before the whole platform, with the built web client and a fault proxy between the two."""
+"""A real Chromium before the whole platform, with the built web client and a fault proxy between the two.
+
+All these tests share one platform and one browser; each person comes with a browser profile of their own.
+"""
 
 import os
 import shutil
@@ -8,7 +11,12 @@ from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
+from browsing import operator_tools
+from browsing.crowd import Crowd
+from browsing.hostile_page import build_hostile_page
 from browsing.person import Person
+from browsing.replies import build_scripts
+from browsing.stranger import Stranger
 from faults.proxy import FaultProxy
 from parts.forks import ForkingSpawn
 from parts.homes import copy_home
@@ -18,7 +26,6 @@ from stages.stage import Stage
 from everturn_local.supervision.platform import Platform
 from everturn_local.web.choice import open_web_client
 
-SCRIPTS = Path(__file__).with_name("scripts.toml")
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 # The first four for machines without a screen or with root only; the others keep it from asking its maker for things.
 ARGUMENTS = (
@@ -30,24 +37,39 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-SEEN_LIMIT_MS = 60_000
+SEEN_LIMIT_MS = 120_000
 """Until something is seen; a busy machine is no failure."""
+SMALL_CONTEXT_TOKENS = "24000"
+"""So that a few long messages are more than a model takes at once."""
+CONFIG = """
+[[tools]]
+alias = "mail"
+file = {file!r}
+[tools.tools.send]
+requires_approval = true
+
+[[tools]]
+alias = "gate"
+file = {file!r}
+[tools.tools.wait]
+effect = "pure"
+timeout_s = 300
+"""
 
 expect.set_options(timeout=SEEN_LIMIT_MS)
 
 
 def find_chromium() -> str:
-    """The program. Fails the tests without one."""
+    """The program. Without one the tests are skipped; they fail in CI, or where CHROMIUM names one."""
     named = os.environ.get("CHROMIUM")
     found = shutil.which(named) if named else next(filter(None, map(shutil.which, PROGRAMS)), None)
     if found is None:
-        pytest.fail(
-            f"There is no Chromium here{f' at {named}' if named else ''}: apt-get install chromium.", pytrace=False
-        )
+        refuse = pytest.fail if named or os.environ.get("CI") else pytest.skip
+        refuse(f"There is no Chromium here{f' at {named}' if named else ''}: apt-get install chromium.")
     return found
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def chromium() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=find_chromium(), args=list(ARGUMENTS))
@@ -55,17 +77,37 @@ async def chromium() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def stranger() -> AsyncIterator[Stranger]:
+    """A server somewhere else, which nothing on the page may reach."""
+    async with Stranger() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def gates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file in this folder lets the turn go on that waits at the gate of its name."""
+    return tmp_path_factory.mktemp("gates")
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def stage(
-    chromium: Browser, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    chromium: Browser, stranger: Stranger, gates: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Stage]:
-    """One ingress that serves the page, and two workers. A module may say in `EXTRA_ENV` what they are told besides."""
+    """One ingress that serves the page and lets guests in, and two workers with the scripted model."""
     dist = await open_web_client(print).save_build()
+    folder = tmp_path_factory.mktemp("browser")
+    scripts, config = folder / "scripts.toml", folder / "everturn.toml"
+    scripts.write_text(build_scripts(build_hostile_page(stranger.url, stranger.port)))
+    config.write_text(CONFIG.format(file=str(Path(operator_tools.__file__))))
     env = {
-        "EVERTURN_MODEL": f"scripted:{SCRIPTS}",
+        "EVERTURN_MODEL": f"scripted:{scripts}",
+        "EVERTURN_CONFIG": str(config),
+        "CONTEXT_MAX_TOKENS": SMALL_CONTEXT_TOKENS,
         "WEB_DIST": str(dist),
         "STREAM_HEARTBEAT_S": "1",
-        **getattr(request.module, "EXTRA_ENV", {}),
+        "ANONYMOUS": "1",
+        operator_tools.GATES: str(gates),
     }
     home = copy_home(tmp_path_factory.mktemp("platform"))
     async with Platform(home, ingresses=1, workers=2, env=env, durable=False, spawn=ForkingSpawn()) as platform:
@@ -74,7 +116,7 @@ async def stage(
         await opened.quit()
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def link(stage: Stage) -> AsyncIterator[FaultProxy]:
     """What lies between the browser and the ingress."""
     address = urlsplit(stage.platform.urls[0])
@@ -86,14 +128,16 @@ async def link(stage: Stage) -> AsyncIterator[FaultProxy]:
     await proxy.stop()
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def person(chromium: Browser, link: FaultProxy) -> AsyncIterator[Person]:
-    """With the page open where a conversation begins; afterwards nothing must have gone wrong in it."""
-    context = await chromium.new_context()
-    context.set_default_timeout(SEEN_LIMIT_MS)
-    opened = Person(await context.new_page(), f"http://127.0.0.1:{link.port}/")
-    opened.watch()
-    await opened.open()
+@pytest_asyncio.fixture(loop_scope="session")
+async def crowd(chromium: Browser, link: FaultProxy) -> AsyncIterator[Crowd]:
+    """Lets people in; afterwards nothing must have gone wrong before any of them."""
+    opened = Crowd(chromium, f"http://127.0.0.1:{link.port}/", SEEN_LIMIT_MS)
     yield opened
-    await context.close()
+    await opened.leave()
     assert opened.alarms == []
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def person(crowd: Crowd) -> Person:
+    """With the page open where a conversation begins."""
+    return await crowd.come()

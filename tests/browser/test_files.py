@@ -1,15 +1,13 @@
-"""Files that go into a message and come out of a turn, with the offline model, which reads tables and draws charts."""
+"""Files that go into a message and come out of a turn."""
 
 from typing import Any
 
 import pytest
 from browsing.person import Person
+from browsing.replies import SALES
 from playwright.async_api import expect
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
-
-EXTRA_ENV = {"EVERTURN_MODEL": "offline", "OFFLINE_DELAY_MS": "40"}
-SALES = b"month,region,revenue\n2024-01,North,1200\n2024-01,South,600\n2024-02,North,900\n2024-02,West,1500\n"
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def test_a_table_becomes_a_chart_and_a_reload_in_the_middle_loses_nothing(person: Person, stage: Any) -> None:
@@ -65,7 +63,7 @@ async def check_at_end(person: Person) -> None:
 async def test_a_refused_file_is_named_with_the_reason_and_the_message_stays(person: Person) -> None:
     await person.attach("holiday.png", b"This is no picture.", "image/png")
 
-    await person.send("Look at this.")
+    await person.offer("Look at this.")
 
     alert = person.page.get_by_role("alert")
     await expect(alert).to_contain_text("holiday.png")

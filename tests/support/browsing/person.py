@@ -3,7 +3,9 @@
 import re
 from dataclasses import dataclass, field
 
-from playwright.async_api import Dialog, Locator, Page
+from playwright.async_api import Dialog, Locator, Page, expect
+
+MAX_TABS = 80
 
 
 @dataclass
@@ -24,13 +26,42 @@ class Person:
         await self.page.goto(self.url)
         await self.field.wait_for()
 
+    async def open_tab(self) -> "Person":
+        """The same person in another tab, at the same address."""
+        other = Person(await self.page.context.new_page(), self.page.url, self.alarms)
+        other.watch()
+        await other.open()
+        return other
+
+    async def look(self) -> None:
+        """At this tab: a browser draws no other."""
+        await self.page.bring_to_front()
+
     async def send(self, text: str) -> None:
+        """Until the server has accepted it."""
+        await self.offer(text)
+        await expect(self.field).to_have_value("")
+
+    async def offer(self, text: str) -> None:
+        """Sends what may be refused."""
         await self.field.fill(text)
         await self.field.press("Enter")
 
     async def attach(self, name: str, data: bytes, mime: str = "text/csv") -> None:
         chosen = {"name": name, "mimeType": mime, "buffer": data}
         await self.page.get_by_label("Files to attach").set_input_files(files=[chosen])
+
+    async def finish(self) -> None:
+        """Waits until nothing goes on any more."""
+        await expect(self.button("Send")).to_be_visible()
+
+    async def tab_to(self, target: Locator) -> None:
+        """By the Tab key alone. Fails when the key doesn't come there."""
+        for _ in range(MAX_TABS):
+            if await target.count() == 1 and await target.evaluate("element => element === document.activeElement"):
+                return
+            await self.page.keyboard.press("Tab")
+        raise AssertionError(f"{MAX_TABS} presses of Tab do not come to {target}")
 
     async def read_conversation_id(self) -> str:
         """Waits until the address names the conversation."""

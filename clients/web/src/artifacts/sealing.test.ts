@@ -15,6 +15,13 @@ test.each(["<p>Hello</p>", "<!DOCTYPE html><html><head><title>x</title></head><b
   },
 );
 
+test("what would make a tree that nobody can look into is no attribute of a sealed page any more", () => {
+  const sealed = new DOMParser().parseFromString(sealHtml('<div><template ShadowRootMode="closed"><iframe></iframe></template></div>'), "text/html");
+
+  expect(sealed.querySelector("template")?.getAttributeNames()).toEqual(["data-mode"]);
+  expect(sealed.head.querySelector("script")?.textContent).toContain("RTC");
+});
+
 test("the policy lets no address be fetched", () => {
   expect(policyOf("")?.getAttribute("content")).not.toMatch(/https?:|\*|'self'/);
 });

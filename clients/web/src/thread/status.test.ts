@@ -17,6 +17,10 @@ test("a broken connection and being offline are told apart", () => {
   expect(describeConnection(snapshot({ connection: "offline" }))).toMatch(/offline/);
 });
 
+test("a window that waits for others says so", () => {
+  expect(describeConnection(snapshot({ connection: "waiting" }))).toMatch(/Other windows/);
+});
+
 test("a refusal is told in the server's words", () => {
   const problem = new ProblemError({ type: "urn:everturn:problem:not-found", title: "Not found", status: 404, detail: "There is no such conversation." });
 

@@ -8,6 +8,8 @@ export function describeConnection({ connection, problem, state }: ConversationS
     case "connecting":
     case "live":
       return "";
+    case "waiting":
+      return "Other windows of this browser follow as many conversations as it can. This one goes on when one of them is closed or hidden.";
     case "reconnecting":
       return state === null ? "Connecting again…" : "The connection broke. Connecting again; nothing is lost.";
     case "offline":

@@ -1,7 +1,7 @@
 // @vitest-environment node
 import type { ServerResponse } from "node:http";
 
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 
 import { EverturnClient } from "../client";
 import { TIMINGS } from "../http/backoff";
@@ -10,10 +10,13 @@ import { type Reply, TestServer, breakOff, json, problem } from "../testing/serv
 import { type ConversationSnapshot, ConversationStream } from "./conversationStream";
 import type { Frames } from "./frames";
 import type { Network } from "./network";
+import type { Places } from "./places";
 
 const FAST = { ...TIMINGS, silenceMs: 2_000, firstDelayMs: 1, maxDelayMs: 2 };
 const LIMIT_MS = 4_000;
-const ONLINE: Network = { isOnline: () => true, onReturn: () => () => undefined };
+const leaveNothing = () => () => undefined;
+const ONLINE: Network = { isOnline: () => true, onReturn: leaveNothing, isLookedAt: () => true, onLook: leaveNothing };
+const PLACES: Places = { run: (work) => work() };
 const AT_ONCE: Frames = {
   request: (draw) => {
     const timer = setTimeout(draw, 0);
@@ -66,9 +69,9 @@ class Watch {
   readonly stream: ConversationStream;
   readonly seen: ConversationSnapshot[] = [];
 
-  constructor(server: TestServer, options: { network?: Network; timings?: typeof FAST } = {}) {
+  constructor(server: TestServer, options: { network?: Network; timings?: typeof FAST; places?: Places } = {}) {
     const client = new EverturnClient({ baseUrl: server.url, tenant: "a", project: "b", timings: options.timings ?? FAST });
-    this.stream = new ConversationStream(client, "conv_1", options.network ?? ONLINE, AT_ONCE);
+    this.stream = new ConversationStream(client, "conv_1", options.network ?? ONLINE, AT_ONCE, options.places ?? PLACES);
     followed.push(this.stream.subscribe(() => this.seen.push(this.stream.getSnapshot())));
   }
 
@@ -185,6 +188,7 @@ describe("following a conversation", () => {
     let isOnline = true;
     let comeBack = () => undefined as unknown;
     const network: Network = {
+      ...ONLINE,
       isOnline: () => isOnline,
       onReturn: (listener) => {
         comeBack = listener;
@@ -206,6 +210,59 @@ describe("following a conversation", () => {
     comeBack();
 
     await watch.untilAnswer("Back");
+  });
+
+  it("lets go of its connection while nobody looks, and goes on where it was when somebody does", async () => {
+    let isLookedAt = true;
+    let look = () => undefined as unknown;
+    const network: Network = {
+      ...ONLINE,
+      isLookedAt: () => isLookedAt,
+      onLook: (listener) => {
+        look = listener;
+        return () => undefined;
+      },
+    };
+    let hasLeft = false;
+    const server = await TestServer.start(
+      (response, asked) => {
+        response.on("close", () => { hasLeft = true; });
+        stream([READY, snapshot([turn(1, "running")]), delta("1-2", "On")])(response, asked);
+      },
+      stream([READY, delta("1-3", "e")]),
+    );
+    const watch = new Watch(server, { network });
+    await watch.untilAnswer("On");
+
+    isLookedAt = false;
+    look();
+    await vi.waitFor(() => { expect(hasLeft).toBe(true); });
+    look();
+    expect(server.asked).toHaveLength(1);
+    isLookedAt = true;
+    look();
+
+    await watch.untilAnswer("One");
+    expect(server.asked.map((asked) => asked.headers["last-event-id"])).toEqual([undefined, "1-2"]);
+  });
+
+  it("says that it waits for other tabs, and follows when there is a place", async () => {
+    let begin = () => Promise.resolve();
+    const places: Places = {
+      run: (work, _, onWait) => {
+        begin = work;
+        onWait();
+        return Promise.resolve();
+      },
+    };
+    const server = await TestServer.start(stream([READY, snapshot([turn(1, "running")]), delta("1-2", "On")]));
+    const watch = new Watch(server, { places });
+
+    await watch.until(({ connection }) => connection === "waiting");
+    expect(server.asked).toHaveLength(0);
+    void begin();
+
+    await watch.untilAnswer("On");
   });
 
   it("keeps older turns that were fetched when a snapshot follows on them", async () => {

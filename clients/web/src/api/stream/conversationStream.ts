@@ -8,6 +8,7 @@ import { type ConnectionStatus, EventStream } from "./eventStream";
 import { type Frames, browserFrames } from "./frames";
 import { addOlder, keepOlder, replaceTurn } from "./history";
 import { type Network, browserNetwork } from "./network";
+import { type Places, browserPlaces } from "./places";
 
 /** What a screen shows. `state` is null until the first snapshot. */
 export interface ConversationSnapshot extends ConnectionStatus, Transient {
@@ -18,34 +19,44 @@ export interface ConversationSnapshot extends ConnectionStatus, Transient {
 const MAX_WAITING = 500;
 const BEGINNING: ConversationSnapshot = { state: null, connection: "connecting", ...NOTHING };
 
-/** Owns one connection while somebody is subscribed. What is known outlives it, so that coming back resumes. */
+/**
+ * Owns one connection while somebody is subscribed and looks at this tab. What is known outlives it, so that coming back
+ * resumes.
+ */
 export class ConversationStream {
   private readonly client: EverturnClient;
   private readonly conversationId: string;
   private readonly network: Network;
   private readonly frames: Frames;
+  private readonly places: Places;
   private readonly listeners = new Set<() => void>();
   private snapshot: ConversationSnapshot = BEGINNING;
   private waiting: StreamEvent[] = [];
   private status: ConnectionStatus = BEGINNING;
   private takeBack: (() => void) | undefined;
   private running: AbortController | undefined;
+  private forgetLook: (() => void) | undefined;
   private loading: Promise<void> | undefined;
 
-  constructor(client: EverturnClient, conversationId: string, network = browserNetwork, frames = browserFrames) {
+  constructor(client: EverturnClient, conversationId: string, network = browserNetwork, frames = browserFrames, places = browserPlaces) {
     this.client = client;
     this.conversationId = conversationId;
     this.network = network;
     this.frames = frames;
+    this.places = places;
   }
 
   /** The first listener opens the connection, the last one that leaves closes it. */
   readonly subscribe = (listener: () => void): (() => void) => {
     this.listeners.add(listener);
-    if (this.running === undefined) this.open();
+    this.forgetLook ??= this.network.onLook(this.follow);
+    this.follow();
     return () => {
       this.listeners.delete(listener);
-      if (this.listeners.size === 0) this.close();
+      this.follow();
+      if (this.listeners.size > 0) return;
+      this.forgetLook?.();
+      this.forgetLook = undefined;
     };
   };
 
@@ -54,7 +65,7 @@ export class ConversationStream {
   /** Open a new connection, such as with a new credential after the old one was refused. */
   reopen(): void {
     this.close();
-    if (this.listeners.size > 0) this.open();
+    this.follow();
   }
 
   /** Put the page of turns before the oldest one in front. Calls that overlap share one request. */
@@ -71,20 +82,25 @@ export class ConversationStream {
     this.publish((state) => replaceTurn(state, turn));
   }
 
+  /** A tab that nobody sees lets go of its connection: a browser has only so many for all tabs. */
+  private readonly follow = (): void => {
+    const isWanted = this.listeners.size > 0 && this.network.isLookedAt();
+    if (isWanted && this.running === undefined) this.open();
+    else if (!isWanted && this.running !== undefined) this.close();
+  };
+
   private open(): void {
     const running = new AbortController();
     this.running = running;
     const { requests, timings, random } = this.client;
     const path = this.client.eventsPath(this.conversationId);
     const isCurrent = () => this.running === running;
+    const onStatus = (status: ConnectionStatus): void => { if (isCurrent()) this.takeStatus(status); };
     const stream = new EventStream(
       { requests, path, timings, random, network: this.network, after: this.snapshot.state?.cursor },
-      {
-        onEvents: (events) => { if (isCurrent()) this.take(events); },
-        onStatus: (status) => { if (isCurrent()) this.takeStatus(status); },
-      },
+      { onEvents: (events) => { if (isCurrent()) this.take(events); }, onStatus },
     );
-    void stream.run(running.signal);
+    void this.places.run(() => stream.run(running.signal), running.signal, () => { onStatus({ connection: "waiting" }); });
   }
 
   private close(): void {

@@ -9,8 +9,11 @@ import { tryParseEvent } from "./events";
 import type { Network } from "./network";
 import { SseParser } from "./sse";
 
-/** `refused` is the end: only a new credential or another conversation helps. */
-export type Connection = "connecting" | "live" | "reconnecting" | "offline" | "refused";
+/**
+ * `refused` is the end: only a new credential or another conversation helps. `waiting` is for other tabs, which follow as
+ * many conversations as a browser can.
+ */
+export type Connection = "connecting" | "waiting" | "live" | "reconnecting" | "offline" | "refused";
 
 /** Where the connection stands; `problem` is why it is not live. */
 export interface ConnectionStatus {

@@ -4,6 +4,10 @@ export interface Network {
   isOnline(): boolean;
   /** Calls when the network is back or the page is looked at again. Returns how to stop that. */
   onReturn(listener: () => void): () => void;
+  /** Whether anybody can see this tab. */
+  isLookedAt(): boolean;
+  /** Calls when that changes. Returns how to stop that. */
+  onLook(listener: () => void): () => void;
 }
 
 export const browserNetwork: Network = {
@@ -18,5 +22,10 @@ export const browserNetwork: Network = {
       window.removeEventListener("online", listener);
       document.removeEventListener("visibilitychange", look);
     };
+  },
+  isLookedAt: () => document.visibilityState === "visible",
+  onLook: (listener) => {
+    document.addEventListener("visibilitychange", listener);
+    return () => { document.removeEventListener("visibilitychange", listener); };
   },
 };

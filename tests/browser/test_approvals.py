@@ -1,0 +1,75 @@
+"""A call that waits for the person's word: asked with all that matters, answered once, in all tabs."""
+
+from typing import Any
+
+import pytest
+from browsing.person import Person
+from playwright.async_api import Locator, expect
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+
+def find_question(person: Person) -> Locator:
+    return person.page.get_by_role("region", name="Approval of mail.send")
+
+
+async def ask(person: Person) -> Locator:
+    """The question of a turn that waits for an answer."""
+    await person.send("script:mail please")
+    question = find_question(person)
+    await expect(question).to_contain_text("ann@example.org")
+    await expect(person.reply).to_contain_text("The turn waits for your word.")
+    return question
+
+
+async def test_a_call_is_made_when_the_person_approves_it(person: Person, stage: Any) -> None:
+    question = await ask(person)
+
+    await question.get_by_role("button", name="Approve").click()
+
+    await expect(person.reply).to_contain_text("That is settled.")
+    await expect(question).to_have_count(0)
+    await expect(person.reply).to_contain_text("mail.send was approved.")
+    await person.reply.get_by_role("button", name="Step mail.send, done").click()
+    await expect(person.reply).to_contain_text("characters to ann@example.org")
+    (turn,) = (await stage.clients[0].fetch(await person.read_conversation_id())).turns
+    assert [(approval.state, turn.answer) for approval in turn.approvals] == [("approved", "That is settled.")]
+
+
+async def test_a_call_is_not_made_when_the_person_denies_it_and_the_reason_is_shown(person: Person, stage: Any) -> None:
+    question = await ask(person)
+
+    await question.get_by_label("Reason (optional)").fill("Not today.")
+    await question.get_by_role("button", name="Deny").click()
+
+    await expect(person.reply).to_contain_text("mail.send was denied: Not today.")
+    await expect(person.reply).to_contain_text("That is settled.")
+    await expect(person.reply.get_by_role("button", name="Step mail.send, done")).to_have_count(0)
+    (turn,) = (await stage.clients[0].fetch(await person.read_conversation_id())).turns
+    assert [(approval.state, approval.reason) for approval in turn.approvals] == [("denied", "Not today.")]
+
+
+async def test_a_question_that_is_answered_in_one_tab_is_answered_in_the_other(person: Person) -> None:
+    await ask(person)
+    other = await person.open_tab()
+    await expect(find_question(other)).to_contain_text("ann@example.org")
+
+    await find_question(other).get_by_role("button", name="Approve").click()
+
+    for each in (other, person):
+        await each.look()
+        await expect(each.reply).to_contain_text("mail.send was approved.")
+        await expect(each.reply).to_contain_text("That is settled.")
+        await expect(find_question(each)).to_have_count(0)
+
+
+async def test_a_question_is_still_there_after_a_reload_and_its_markup_is_text(person: Person) -> None:
+    await ask(person)
+
+    await person.page.reload()
+
+    question = find_question(person)
+    await expect(question).to_contain_text("<img src=x onerror=window.hurt=1>")
+    await question.get_by_role("button", name="Deny").click()
+    await expect(person.reply).to_contain_text("That is settled.")
+    assert await person.page.evaluate("window.hurt") is None

@@ -1,0 +1,83 @@
+"""What a person says to a turn that goes on: stop, add, redirect, change their mind."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing.person import Person
+from playwright.async_api import expect
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+BEGIN = "One two three"
+
+
+async def begin_waiting(person: Person) -> None:
+    """A turn whose tool waits at the gate, and tells so."""
+    await person.send("script:gate please")
+    await expect(person.reply).to_contain_text("before the gate first")
+
+
+async def test_a_turn_is_stopped_while_it_runs(person: Person, stage: Any) -> None:
+    await person.send("script:endless please")
+    await expect(person.reply).to_contain_text(BEGIN)
+
+    await person.button("Stop").click()
+
+    await person.finish()
+    await expect(person.reply.get_by_text("The turn was stopped; this is what there was.")).to_be_visible()
+    state = await stage.clients[0].fetch(await person.read_conversation_id())
+    assert [turn.outcome for turn in state.turns] == ["stopped"]
+
+
+async def test_what_is_added_while_a_turn_runs_gets_its_receipt(person: Person, stage: Any, gates: Path) -> None:
+    await begin_waiting(person)
+
+    await person.send("And mind the south.")
+
+    receipt = person.page.get_by_role("group", name="You added", exact=True)
+    await expect(receipt).to_contain_text("And mind the south.")
+    await expect(receipt).to_contain_text("You added · waits to be taken up")
+    (gates / "first").touch()
+    await expect(receipt).to_contain_text("You added · taken up in round 2")
+    await expect(person.reply).to_contain_text("It heeds what was added.")
+    state = await stage.clients[0].fetch(await person.read_conversation_id())
+    assert [signal.state for turn in state.turns for signal in turn.signals] == ["applied"]
+
+
+async def test_a_turn_is_redirected_and_leaves_what_it_did(person: Person, stage: Any) -> None:
+    await person.send("script:endless please")
+    await expect(person.reply).to_contain_text(BEGIN)
+
+    await person.field.fill("Only the south, in short.")
+    await person.button("Redirect").click()
+
+    receipt = person.page.get_by_role("group", name="You redirected", exact=True)
+    await expect(receipt).to_contain_text("Only the south, in short.")
+    await expect(person.reply).to_contain_text("Left it.")
+    state = await stage.clients[0].fetch(await person.read_conversation_id())
+    assert [(signal.kind, signal.state) for turn in state.turns for signal in turn.signals] == [("steer", "applied")]
+
+
+async def test_what_was_added_is_changed_and_taken_back_before_it_is_taken_up(
+    person: Person, stage: Any, gates: Path
+) -> None:
+    await begin_waiting(person)
+    await person.send("And mind the south.")
+    added = person.page.get_by_role("group", name="You added", exact=True)
+    await expect(added).to_have_count(1)
+    await person.send("And be brief.")
+    await expect(added).to_have_count(2)
+
+    await added.first.get_by_role("button", name="Change what you said").click()
+    await person.page.get_by_role("textbox", name="What you said").fill("And mind the north.")
+    await person.button("Save").click()
+    await expect(added.first).to_contain_text("And mind the north.")
+    await added.last.get_by_role("button", name="Take it back").click()
+    await expect(added.last).to_contain_text("You added · taken back")
+    (gates / "first").touch()
+
+    await person.finish()
+    state = await stage.clients[0].fetch(await person.read_conversation_id())
+    said = [(signal.text, signal.state) for turn in state.turns for signal in turn.signals]
+    assert said == [("And mind the north.", "applied"), ("And be brief.", "retracted")]

@@ -1,0 +1,70 @@
+"""Many tabs of one browser, which has six connections to a server for all of them together."""
+
+from typing import Any
+
+import pytest
+from browsing.person import Person
+from faults.proxy import FaultProxy
+from playwright.async_api import Page, expect
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+TABS = 8
+PLACES = 4
+WAITS = "Other windows of this browser follow as many conversations as it can."
+# Playwright shows all tabs at once; this is what a browser does with those behind the one that is looked at.
+LOOK = """is_looked_at => {
+    const state = is_looked_at ? "visible" : "hidden";
+    Object.defineProperty(document, "visibilityState", { configurable: true, get: () => state });
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+async def show(page: Page, *, looked_at: bool) -> None:
+    await page.evaluate(LOOK, looked_at)
+
+
+async def test_with_eight_windows_every_one_can_still_ask_and_those_without_a_place_say_so(
+    person: Person, stage: Any
+) -> None:
+    await person.send("script:plain please")
+    await person.finish()
+    tabs = [person, *[await person.open_tab() for _ in range(TABS - 1)]]
+
+    for tab in tabs[PLACES:]:
+        await tab.look()
+        await expect(tab.page.get_by_text(WAITS)).to_be_visible()
+    await tabs[-1].send("script:plain again")
+    await person.look()
+    await expect(person.turns).to_have_count(2)
+    await tabs[0].page.close()
+    await tabs[1].page.close()
+
+    for tab in tabs[PLACES : PLACES + 2]:
+        await tab.look()
+        await expect(tab.turns).to_have_count(2)
+        await expect(tab.page.get_by_text(WAITS)).to_have_count(0)
+    state = await stage.clients[0].fetch(await tabs[2].read_conversation_id())
+    assert [turn.status for turn in state.turns] == ["completed", "completed"]
+
+
+async def test_a_tab_that_nobody_sees_lets_go_of_its_stream_and_misses_nothing(
+    person: Person, stage: Any, link: FaultProxy
+) -> None:
+    await person.send("script:plain please")
+    await person.finish()
+    conversation_id = await person.read_conversation_id()
+    streams = link.expect(f"{conversation_id}/events".encode())
+    streams.clear()
+
+    await show(person.page, looked_at=False)
+    sent = await stage.clients[0].send_message(conversation_id, "script:plain again")
+    await stage.watch(conversation_id).wait_ended(sent.turn_id)
+    await stage.close()
+    assert not streams.is_set()
+    await expect(person.turns).to_have_count(1)
+    await show(person.page, looked_at=True)
+
+    await expect(person.turns).to_have_count(2)
+    await expect(person.reply).to_contain_text("A plain answer.")
+    assert streams.is_set()
