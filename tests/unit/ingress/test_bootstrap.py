@@ -53,7 +53,6 @@ DEVELOPMENT = {"EVERTURN_MODE": "development"}
         (TOKENS, "RS256"),
         (TOKENS, "HS256,RS256"),
         (PUBLIC, "HS256"),
-        (PUBLIC | {"AUTH_SECRET": SECRET}, "HS256"),
         (DEVELOPMENT, "HS256"),
         (DEVELOPMENT, "RS256"),
     ],

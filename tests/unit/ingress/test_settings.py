@@ -60,6 +60,23 @@ def test_unsafe_settings_are_refused(monkeypatch: pytest.MonkeyPatch, env: dict[
         build(monkeypatch, **env)
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"AUTH_JWKS_URL": "https://issuer/keys", "AUTH_PUBLIC_KEY": "pem"},
+        {"AUTH_PUBLIC_KEY": "pem", "AUTH_SECRET": "fedcba9876543210" * 4},
+        {"AUTH_JWKS_URL": "https://issuer/keys", "AUTH_SECRET": "fedcba9876543210" * 4},
+    ],
+    ids=" and ".join,
+)
+@pytest.mark.parametrize("mode", ["development", "production"])
+def test_of_two_kinds_of_keys_none_is_ignored_in_silence(
+    monkeypatch: pytest.MonkeyPatch, keys: dict[str, str], mode: str
+) -> None:
+    with pytest.raises(ValidationError, match="Set only one of AUTH_JWKS_URL, AUTH_PUBLIC_KEY and AUTH_SECRET"):
+        build(monkeypatch, **TOKENS | {"AUTH_JWKS_URL": "", "EVERTURN_MODE": mode} | keys)
+
+
 def test_a_secret_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "a secret that is long enough for HS256"
 

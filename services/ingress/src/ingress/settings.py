@@ -350,6 +350,8 @@ class IngressSettings(LimitSettings):
             return
         if not (self.auth_issuer and self.auth_audience):
             raise ValueError("Tokens need AUTH_ISSUER and AUTH_AUDIENCE.")
+        if sum(map(bool, (self.auth_jwks_url, self.auth_public_key, self.auth_secret))) > 1:
+            raise ValueError("Set only one of AUTH_JWKS_URL, AUTH_PUBLIC_KEY and AUTH_SECRET.")
         url = self.auth_jwks_url or ""
         if url and not url.startswith("https://") and not self.development:
             raise ValueError("AUTH_JWKS_URL must begin with https:// outside development.")
