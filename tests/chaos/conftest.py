@@ -19,6 +19,7 @@ SCRIPTS = Path(__file__).with_name("scripts.toml")
 ENVIRONMENT = {
     "EVERTURN_MODEL": f"scripted:{SCRIPTS}",
     "LEASE_S": "3",
+    "ORPHANS_AFTER_S": "4",
     "STREAM_HEARTBEAT_S": "1",
     "DRAIN_TIMEOUT_S": "10",
     "STREAMS_MAX_PER_USER": "2000",

@@ -12,6 +12,7 @@ from clamd_server import EICAR
 from faults.outside import PREFIX, Outside, open_outside
 from parts.provider import Answer, build_openai_events
 from parts.s3 import BUCKET
+from parts.waiting import wait_until
 from stages.watcher import Watcher
 
 from everturn_local.servers.databases import DATABASE
@@ -197,6 +198,9 @@ async def test_no_row_is_kept_of_a_file_that_the_store_did_not_take(
 
     assert answers[-1].status_code == 202
     await check_files(outside, answers)
+    # What the store took although nobody heard of it is deleted by a worker.
+    named = {key for key, _ in await load_rows(outside)}
+    await wait_until(lambda: {key for key in load_keys(outside) if "/manifests/" not in key} == named)
 
 
 async def test_a_turn_whose_file_can_not_be_stored_ends_and_says_so(outside: Outside) -> None:

@@ -57,6 +57,7 @@ async def open_outside(folder: Path, fallback: Path) -> AsyncGenerator[Outside]:
             "APP_AV_SCAN": "1",
             "OBJECTS_URL": s3.url(PREFIX, endpoint=f"http://{LOOPBACK}:{to_s3.port}", timeout="3"),
             "LEASE_S": "3",
+            "ORPHANS_AFTER_S": "4",
             **KEYS,
         }
         platform = Platform(

@@ -172,7 +172,8 @@ class Bench:
         key = f"conv/{hashlib.sha256(data).hexdigest()}"
         self.objects.stored[key] = data
         digest = hashlib.sha256(data).hexdigest()
-        return Upload(self.ids.artifact(), filename, "text/csv", len(data), digest, key, "not scanned")
+        now = self.clock.now()
+        return Upload(self.ids.artifact(), filename, "text/csv", len(data), digest, key, "not scanned", now)
 
     def hire(self, *, dies_at: int | None = None, failpoint: str = "") -> "BenchWorker":
         """One more worker; `dies_at` counts its calls to the outside, a `failpoint` that raises makes it crash."""

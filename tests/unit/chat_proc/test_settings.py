@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from chat_proc.settings import BadConfig, OperatorConfig, WorkerSettings, load_config
+from chat_proc.settings import MIN_ORPHANS_AFTER_S, BadConfig, OperatorConfig, WorkerSettings, load_config
+from everturn.ports.inbox import UPLOAD_LIMIT
 
 NEEDED = {"DATABASE_URL": "postgresql://w@h/d", "REDIS_URL": "redis://h:1/0", "OBJECTS_URL": "file:///objects"}
 
@@ -56,6 +57,16 @@ def test_the_choice_of_the_model_sees_the_keys_of_the_providers(monkeypatch: pyt
     assert environment["EVERTURN_MODEL"] == "offline"
     assert environment["EVERTURN_MODE"] == "development"
     assert environment["SOME_KEY"] == "x"
+
+
+def test_orphans_are_waited_for_longer_than_an_upload_may_take_outside_development(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load(monkeypatch, {"ORPHANS_AFTER_S": "2", "EVERTURN_MODE": "development"})
+
+    with pytest.raises(ValidationError, match="ORPHANS_AFTER_S is at least 300"):
+        load(monkeypatch, {"ORPHANS_AFTER_S": "299", "EVERTURN_MODE": "production"})
+    assert UPLOAD_LIMIT.total_seconds() < MIN_ORPHANS_AFTER_S
 
 
 def test_fan_out_is_refused_in_the_version_that_has_one_action_a_round(monkeypatch: pytest.MonkeyPatch) -> None:

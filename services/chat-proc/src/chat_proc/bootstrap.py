@@ -393,5 +393,5 @@ def build_retention(settings: WorkerSettings, drivers: Drivers) -> RetentionJob:
     database, days = drivers.database, settings.retention_days
     retention, artifacts = PostgresRetention(database), PostgresArtifacts(database)
     parts = SweepParts(drivers.objects, PostgresObjectRows(database), open_clock(settings.clock_steps))
-    orphans = OrphanSweep(parts) if settings.orphans == "delete" else None
+    orphans = OrphanSweep(parts, after_s=settings.orphans_after_s) if settings.orphans == "delete" else None
     return RetentionJob(retention, drivers.wire.event_writer, artifacts, drivers.objects, days=days, orphans=orphans)

@@ -16,6 +16,8 @@ from everturn.tools.described.descriptor import ToolModule
 
 MAX_ROUNDS = 200
 MAX_CONFIG_BYTES = 1024 * 1024
+MIN_ORPHANS_AFTER_S = 300
+"""Two minutes from the beginning of an upload to its commit (UPLOAD_LIMIT), and three for the commit itself."""
 MIN_CONTEXT_TOKENS = 24_000
 """The system text with all tools and ANNOUNCE take about 8,000, one round with its program and result as much again."""
 
@@ -171,6 +173,14 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         validation_alias="ORPHANS",
         description="What becomes of stored objects that no row names; keep leaves them to `sweep-objects`.",
     )
+    orphans_after_s: float = Field(
+        default=300.0,
+        ge=1,
+        le=86_400,
+        validation_alias="ORPHANS_AFTER_S",
+        description="Seconds between the two passes over the store that must find an object without a row before it "
+        "goes; less than 300 only in development mode.",
+    )
     web_fetch: bool = Field(
         default=True, validation_alias="WEB_FETCH", description="Whether public web pages may be read."
     )
@@ -210,6 +220,14 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
     def model_environment(self) -> Mapping[str, str]:
         """The variables that decide about the model; the providers' own SDKs read their keys by themselves."""
         return {**os.environ, "EVERTURN_MODEL": self.model, "EVERTURN_MODE": self.mode}
+
+    @model_validator(mode="after")
+    def _check_orphans(self) -> Self:
+        if self.orphans_after_s < MIN_ORPHANS_AFTER_S and self.mode != "development":
+            raise ValueError(
+                f"ORPHANS_AFTER_S is at least {MIN_ORPHANS_AFTER_S}: an upload may take so long to commit."
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_version(self) -> Self:

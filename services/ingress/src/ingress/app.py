@@ -31,6 +31,7 @@ from everturn.ports.memory.user_memories import MemoryBook
 from everturn.ports.objects import Objects
 from everturn.ports.runs.presences import Presences
 from everturn.ports.turns import Turns
+from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.parts import CHECK_TIMEOUT_S, Part
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from ingress.admission.edge import Edge
@@ -236,6 +237,7 @@ def _build_chat(parts: Parts) -> ChatService:
         clock=parts.clock,
         metrics=parts.metrics,
         event_kinds=settings.taken_events,
+        failpoints=Failpoints(settings.failpoint),
         tracing=parts.tracing,
     )
 

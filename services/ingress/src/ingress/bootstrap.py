@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 from everturn.embeddings.choice import choose_embedder
@@ -81,7 +82,11 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             antivirus=build_antivirus(settings),
             structure=structure,
             conversations=load_driver("conversations")(database),
-            inbox=load_driver("inbox")(database, tenant_max=most_of(settings.tenant_queued_max)),
+            inbox=load_driver("inbox")(
+                database,
+                tenant_max=most_of(settings.tenant_queued_max),
+                upload_limit=timedelta(seconds=settings.upload_limit_s),
+            ),
             turns=load_driver("turns")(database),
             feedback=load_driver("feedback")(database),
             exports=load_driver("exports")(database),

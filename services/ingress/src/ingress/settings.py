@@ -178,6 +178,9 @@ class IngressSettings(LimitSettings):
     max_files: int = Field(
         default=20, ge=1, le=100, validation_alias="MESSAGE_MAX_FILES", description="Files of one message."
     )
+    upload_limit_s: float = Field(
+        default=120, gt=0, le=120, validation_alias="UPLOAD_LIMIT_S", description="Seconds to store a message's files."
+    )
 
     web_dist: Path | None = Field(
         default=None,

@@ -11,12 +11,12 @@ from everturn.ports.timelines import InboxMoved
 from everturn.postgres.inbox import PostgresInbox
 from everturn.testing.database_roles import Roles
 from everturn.testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
-from everturn.testing.turns.inbox_contract import InboxContract
+from everturn.testing.turns.inbox_contract import InboxContract, UploadsContract
 from everturn.testing.turns.receipts_contract import ReceiptsContract
 from everturn.testing.turns.stage import ANN, Stage, closing
 
 
-class TestPostgresInbox(InboxContract, ExternalEventsContract, TargetsContract, ReceiptsContract):
+class TestPostgresInbox(InboxContract, UploadsContract, ExternalEventsContract, TargetsContract, ReceiptsContract):
     @pytest.fixture
     def stage(self, postgres_stage: Stage) -> Stage:
         return postgres_stage

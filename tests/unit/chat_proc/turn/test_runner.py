@@ -23,7 +23,8 @@ from everturn.wire.events import ChatError, ChatStart, ConvStatus
 
 
 async def say_with_file(bench: Bench, key: str) -> None:
-    upload = Upload(bench.ids.artifact(), "a.txt", "text/plain", 4, "0" * 64, key, "not scanned")
+    begun_at = bench.clock.now()
+    upload = Upload(bench.ids.artifact(), "a.txt", "text/plain", 4, "0" * 64, key, "not scanned", begun_at)
     message = IncomingMessage(
         conversation_id=bench.conversation_id,
         create=True,

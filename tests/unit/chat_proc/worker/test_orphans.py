@@ -1,4 +1,4 @@
-"""Workers delete what two passes, an hour apart, found without a row; a bounded part of the store at a time."""
+"""Workers delete what two passes, some minutes apart, found without a row; a bounded part of the store at a time."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,16 +7,17 @@ from datetime import datetime, timedelta
 import pytest
 from prometheus_client import REGISTRY
 
-from chat_proc.worker.orphans import PAGES, OrphanSweep
+from chat_proc.worker.orphans import PAGES, RESTS, OrphanSweep
 from everturn.errors import Unavailable
-from everturn.ports.clock import Clock
+from everturn.ports.clock import Clock, SystemClock
 from everturn.ports.life.orphans import SweepParts
+from everturn.ports.objects import ObjectPage
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.files.objects_contract import key_of
 from everturn.testing.fixed_clock import BEGINNING, FixedClock
 
 OLD, KNOWN = key_of(b"old"), key_of(b"known")
-HOUR_S = 3600.0
+AFTER_S = 300.0
 
 
 class Rows:
@@ -64,15 +65,19 @@ def deleted() -> float:
     return REGISTRY.get_sample_value("everturn_orphans_deleted_total") or 0
 
 
+def failed() -> float:
+    return REGISTRY.get_sample_value("everturn_retention_failed_total", {"what": "orphans"}) or 0
+
+
 def make(objects: MemoryObjects, rows: Rows, clock: Clock, *, page_keys: int = 1_000) -> OrphanSweep:
-    return OrphanSweep(SweepParts(objects, rows, clock), page_keys=page_keys)
+    return OrphanSweep(SweepParts(objects, rows, clock), after_s=AFTER_S, page_keys=page_keys)
 
 
-async def test_an_orphan_goes_when_it_is_found_again_an_hour_later(objects: MemoryObjects, clock: FixedClock) -> None:
+async def test_an_orphan_goes_when_it_is_found_again_by_a_later_pass(objects: MemoryObjects, clock: FixedClock) -> None:
     sweep, before = make(objects, Rows(KNOWN), clock), deleted()
 
     await sweep.look()
-    clock.advance(HOUR_S - 1)
+    clock.advance(AFTER_S - 1)
     await sweep.look()
     resting = set(objects.stored)
     clock.advance(1)
@@ -87,7 +92,7 @@ async def test_an_upload_stays_where_a_wrong_wall_clock_calls_it_old(objects: Me
     objects.modified_at = clock.now()
     sweep = make(objects, Rows(KNOWN), AheadClock(clock))
     await sweep.look()
-    clock.advance(HOUR_S)
+    clock.advance(AFTER_S)
     # Between the two passes its client stored it anew, and its row is about to be committed.
     objects.modified_at = clock.now()
 
@@ -96,13 +101,77 @@ async def test_an_upload_stays_where_a_wrong_wall_clock_calls_it_old(objects: Me
     assert OLD in objects.stored
 
 
-async def test_what_is_younger_than_an_hour_is_not_even_asked_for(objects: MemoryObjects, clock: FixedClock) -> None:
-    objects.modified_at = clock.now() - timedelta(minutes=59)
-    rows = Rows()
+async def test_the_age_that_a_wrong_wall_clock_tells_keeps_no_orphan(objects: MemoryObjects, clock: FixedClock) -> None:
+    objects.modified_at = clock.now() + timedelta(hours=9)
+    sweep = make(objects, Rows(KNOWN), clock)
 
-    await make(objects, rows, clock).look()
+    await sweep.look()
+    clock.advance(AFTER_S)
+    await sweep.look()
 
-    assert rows.asked == []
+    assert set(objects.stored) == {KNOWN}
+
+
+async def test_the_rest_grows_with_the_listing_before_it_and_not_with_what_failed(clock: FixedClock) -> None:
+    class Slow(MemoryObjects):
+        """Its lists take a while."""
+
+        async def load_page(self, prefix: str = "", *, cursor: str | None = None, limit: int = 1_000) -> ObjectPage:
+            clock.advance(AFTER_S)
+            return await super().load_page(prefix, cursor=cursor, limit=limit)
+
+    objects, rows = Slow(), Rows(KNOWN)
+    objects.stored.update({OLD: b"old", KNOWN: b"known"})
+    sweep = make(objects, rows, clock)
+    objects.down = True
+    with pytest.raises(Unavailable):
+        await sweep.look()
+    objects.down = False
+    await sweep.look()
+
+    clock.advance(RESTS * AFTER_S - 1)
+    await sweep.look()
+    resting = len(rows.asked)
+    clock.advance(1)
+    await sweep.look()
+
+    assert resting == 1
+    assert set(objects.stored) == {KNOWN}
+
+
+async def test_a_look_that_fails_is_counted_and_the_next_goes_on() -> None:
+    class Deleting(MemoryObjects):
+        """Tells when something was deleted."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.has_deleted = asyncio.Event()
+
+        async def delete(self, keys: Sequence[str]) -> int:
+            self.has_deleted.set()
+            return await super().delete(keys)
+
+    class Away(Rows):
+        """Away for the first question."""
+
+        async def load_orphans(self, keys: Sequence[str]) -> tuple[str, ...]:
+            self.away = not self.asked
+            self.asked.append(len(keys))
+            if self.away:
+                raise Unavailable()
+            return tuple(key for key in keys if key not in self.known)
+
+    before, objects = failed(), Deleting()
+    objects.stored.update({OLD: b"old", KNOWN: b"known"})
+    sweep = OrphanSweep(SweepParts(objects, Away(KNOWN), SystemClock()), after_s=0.01)
+
+    running = asyncio.create_task(sweep.run())
+    async with asyncio.timeout(30):
+        await objects.has_deleted.wait()
+    running.cancel()
+
+    assert failed() == before + 1
+    assert set(objects.stored) == {KNOWN}
 
 
 async def test_one_look_goes_through_some_pages_and_the_next_goes_on(objects: MemoryObjects, clock: FixedClock) -> None:
@@ -128,7 +197,7 @@ async def test_a_store_that_is_away_is_looked_at_from_there_the_next_time(
     objects.down = False
 
     await sweep.look()
-    clock.advance(HOUR_S)
+    clock.advance(AFTER_S)
     await sweep.look()
 
     assert set(objects.stored) == {KNOWN}
@@ -138,14 +207,14 @@ async def test_a_page_that_fails_is_passed_and_taken_by_a_later_pass(objects: Me
     rows = Rows(KNOWN)
     sweep = make(objects, rows, clock)
     await sweep.look()
-    clock.advance(HOUR_S)
+    clock.advance(AFTER_S)
     rows.away = True
     with pytest.raises(Unavailable):
         await sweep.look()
     rows.away = False
 
     for _ in range(2):
-        clock.advance(HOUR_S)
+        clock.advance(AFTER_S)
         await sweep.look()
 
     assert set(objects.stored) == {KNOWN}
@@ -170,19 +239,19 @@ async def test_two_workers_that_meet_delete_it_once(objects: MemoryObjects, cloc
         async with asyncio.timeout(30), asyncio.TaskGroup() as workers:
             for sweep in sweeps:
                 workers.create_task(sweep.look())
-        clock.advance(HOUR_S)
+        clock.advance(AFTER_S)
 
     assert set(objects.stored) == {KNOWN}
     assert deleted() == before + 1
 
 
 async def test_no_more_orphans_are_remembered_than_fit(objects: MemoryObjects, clock: FixedClock) -> None:
-    sweep = OrphanSweep(SweepParts(objects, Rows(), clock), max_suspects=1)
+    sweep = OrphanSweep(SweepParts(objects, Rows(), clock), after_s=AFTER_S, max_suspects=1)
 
     left: list[int] = []
     for _ in range(3):
         await sweep.look()
         left.append(len(objects.stored))
-        clock.advance(HOUR_S)
+        clock.advance(AFTER_S)
 
     assert left == [2, 1, 0]

@@ -1,8 +1,8 @@
 """What is due goes batch by batch; what fails holds up nothing."""
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
-import pytest
 from prometheus_client import REGISTRY
 
 from chat_proc.worker.retention import BATCH, MAX_LEFT, ROW_BATCH, SMALL_ROW_BATCH, RetentionJob
@@ -74,17 +74,19 @@ def make(due: Due, *, days: int = 30) -> tuple[RetentionJob, Streams, MemoryObje
     return RetentionJob(due, streams, artifacts, objects, days=days), streams, objects
 
 
-class Look:
-    """A sweep of orphans that fails when it is told to."""
+class Endless:
+    """A task beside the job."""
 
-    def __init__(self, *, away: bool) -> None:
-        self.away = away
-        self.looks = 0
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.cancelled = False
 
-    async def look(self) -> None:
-        self.looks += 1
-        if self.away:
-            raise Unavailable()
+    async def run(self) -> None:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cancelled = True
 
 
 def failures(what: str) -> float:
@@ -175,14 +177,15 @@ async def test_rows_that_can_not_be_removed_in_time_go_in_smaller_batches() -> N
     assert due.rows == 0
 
 
-@pytest.mark.parametrize("away", [False, True])
-async def test_orphans_are_looked_for_last_and_a_store_that_is_away_is_counted(away: bool) -> None:
-    due, orphans = Due([], rows=1), Look(away=away)
+async def test_orphans_are_looked_for_beside_the_sweeps_until_the_job_ends() -> None:
+    due, orphans = Due([], rows=1), Endless()
     artifacts = MemoryArtifacts(MemoryPlatform(FixedClock()))
     job = RetentionJob(due, Streams(), artifacts, MemoryObjects(), days=0, orphans=orphans)
-    before = failures("orphans")
 
-    await job.sweep()
+    running = asyncio.create_task(job.run())
+    async with asyncio.timeout(30):
+        await orphans.begun.wait()
+    running.cancel()
+    await asyncio.wait({running})
 
-    assert (due.rows, orphans.looks) == (0, 1)
-    assert failures("orphans") == before + away
+    assert (due.rows, orphans.cancelled) == (0, True)

@@ -5,10 +5,11 @@ from everturn.model.identity import Principal
 from everturn.model.ids import ArtifactId, ConversationId, SignalId, TurnId
 from everturn.model.signals import SignalKind
 from everturn.model.uploads import Upload, UploadPlace, build_attachments
+from everturn.testing.fixed_clock import BEGINNING
 
 TURN, CONVERSATION = TurnId("turn_1"), ConversationId("conv_1")
 ME = Principal("t", "p", "ann@example.org")
-FILE = Upload(ArtifactId("art_1"), "a b.csv", "text/csv", 3, "ab" * 32, "conv_1/abab", "clean ClamAV 1")
+FILE = Upload(ArtifactId("art_1"), "a b.csv", "text/csv", 3, "ab" * 32, "conv_1/abab", "clean ClamAV 1", BEGINNING)
 
 
 def test_the_files_of_a_turns_own_message_stand_under_the_turn() -> None:

@@ -3,17 +3,18 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 from starlette.datastructures import Headers
 
-from everturn.errors import NotFound, Unavailable
+from everturn.errors import EverturnError, NotFound, Unavailable
 from everturn.model.identity import Lane, Principal
 from everturn.model.ids import ConversationId, SignalId, TurnId
 from everturn.model.signals import SignalState
 from everturn.ports.event_stream import Hint
-from everturn.ports.inbox import KeyBusy, KeyReused, Receipt, TenantFull
+from everturn.ports.inbox import KeyBusy, KeyReused, Receipt, TenantFull, UploadTooLate
 from everturn.ports.limits.queue import QueueDepth
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
@@ -81,6 +82,9 @@ class World:
             metrics=self.metrics,
             monotonic=self.clock.monotonic,
         )
+
+    async def load_now(self) -> datetime:
+        return self.clock.now()
 
     async def accept_message(self, *_: object) -> Receipt:
         self.clock.advance(2)
@@ -173,10 +177,11 @@ async def test_a_twin_that_takes_longer_than_five_seconds_is_a_conflict() -> Non
     assert 5 <= world.clock.monotonic() <= 9
 
 
-async def test_a_message_that_is_not_accepted_leaves_no_object() -> None:
-    world = World(NotFound("x"))
+@pytest.mark.parametrize("refusal", [NotFound("x"), UploadTooLate()], ids=str)
+async def test_a_message_that_is_not_accepted_leaves_no_object(refusal: EverturnError) -> None:
+    world = World(refusal)
 
-    with pytest.raises(NotFound):
+    with pytest.raises(type(refusal)):
         await world.accept(CSV)
 
     assert world.objects == {}

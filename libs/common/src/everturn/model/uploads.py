@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from everturn.model.artifacts import Artifact, ArtifactKind, Rn
 from everturn.model.identity import Principal
@@ -11,7 +12,10 @@ from everturn.model.refs import AttachmentRef, ExternalAttachmentRef
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One checked and stored file. `filename` is clean and its message's only one; size in bytes, sha256 in hex."""
+    """One checked and stored file. `filename` is clean and its message's only one; size in bytes, sha256 in hex.
+
+    `begun_at` is the database's time before the first object of its message was saved.
+    """
 
     id: ArtifactId
     filename: str
@@ -20,6 +24,7 @@ class Upload:
     sha256: str
     object_key: str
     verdict: str
+    begun_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

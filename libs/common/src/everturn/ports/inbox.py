@@ -1,9 +1,10 @@
 """Accepting what people send: one transaction that makes a message a turn, or a signal into the turn that runs."""
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Protocol
 
-from everturn.errors import Conflict, Invalid
+from everturn.errors import Conflict, Invalid, Unavailable
 from everturn.model.identity import Lane, Principal
 from everturn.model.ids import ApprovalId, ConversationId, SignalId, TurnId
 from everturn.model.limits.queue_position import QueuePosition
@@ -26,6 +27,15 @@ class KeyReused(Invalid):
 
 class KeyBusy(Conflict):
     """A request with this Idempotency-Key is still being worked on."""
+
+
+UPLOAD_LIMIT = timedelta(minutes=2)
+"""At most, from the beginning of an upload to its commit, by the database's time. Whoever deletes objects that no row
+names waits longer than that, so that no row is ever committed whose object is gone."""
+
+
+class UploadTooLate(Unavailable):
+    """The files of this message were stored too long ago to be taken; send it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +125,14 @@ class Receipt:
 
 
 class Inbox(Protocol):
-    """All calls are one transaction each and see only the principal's own rows."""
+    """All calls are one transaction each and see only the principal's own rows.
+
+    Accepting raises UploadTooLate when the upload of a file began too long ago.
+    """
+
+    async def load_now(self) -> datetime:
+        """The database's time, for `Upload.begun_at`."""
+        ...
 
     async def accept_message(
         self, principal: Principal, message: IncomingMessage, key: IdempotencyKey | None

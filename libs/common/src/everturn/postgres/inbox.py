@@ -1,6 +1,8 @@
 """Accepting messages and signals in Postgres: one transaction each, guarded by the client's idempotency key."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from everturn.errors import Conflict, NotFound
 from everturn.model.artifacts import Artifact
@@ -8,17 +10,19 @@ from everturn.model.identity import Lane, Principal, lane_of
 from everturn.model.ids import ConversationId, SignalId, TurnId
 from everturn.model.signals import CONTROL_KINDS, Signal, SignalKind, SignalState, ref_kind
 from everturn.model.turns import RequestEvent, TurnRequest
-from everturn.model.uploads import UploadPlace, build_attachments
+from everturn.model.uploads import Upload, UploadPlace, build_attachments
 from everturn.ports.inbox import (
     MAX_OPEN_SIGNALS,
     TENANT_QUEUED_MAX,
     TENANT_SHARE,
+    UPLOAD_LIMIT,
     IdempotencyKey,
     InboxFull,
     IncomingMessage,
     IncomingSignal,
     Receipt,
     TenantFull,
+    UploadTooLate,
 )
 from everturn.postgres.accepting.kept_answers import save_response, take_key, try_load_response
 from everturn.postgres.artifacts import append_artifacts
@@ -34,6 +38,7 @@ from everturn.postgres.rows import (
 from everturn.postgres.runs.approvals import answer_approval
 from everturn.postgres.runs.queue import load_positions
 
+_NOW = "SELECT clock_timestamp()"
 _CREATE = "INSERT INTO conversation (id, tenant, project, user_id, bundle_id) VALUES ($1, $2, $3, $4, $5)"
 _ENTER = """
 UPDATE conversation SET inbox_seq = inbox_seq + 1 WHERE id = $1 RETURNING state, inbox_seq, bundle_id
@@ -69,10 +74,22 @@ SELECT id, turn_id, kind, payload, state, round, promoted_to, created_at
 class PostgresInbox:
     """A tenant's turns beyond `share` on a lane wait without a doorbell; beyond `tenant_max` none is taken."""
 
-    def __init__(self, database: Database, *, share: int = TENANT_SHARE, tenant_max: int = TENANT_QUEUED_MAX) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        share: int = TENANT_SHARE,
+        tenant_max: int = TENANT_QUEUED_MAX,
+        upload_limit: timedelta = UPLOAD_LIMIT,
+    ) -> None:
         self._database = database
+        self._upload_limit = upload_limit
         self._share = share
         self._tenant_max = tenant_max
+
+    async def load_now(self) -> datetime:
+        async with self._database.connection() as connection:
+            return await connection.fetchval(_NOW)
 
     async def accept_message(
         self, principal: Principal, message: IncomingMessage, key: IdempotencyKey | None
@@ -93,6 +110,7 @@ class PostgresInbox:
                     transaction, principal, message.conversation_id, _as_signal(message), conversation
                 )
             await _save_response(transaction, key, receipt)
+            await self._check_in_time(transaction, message.uploads)
         return receipt
 
     async def try_load_receipt(self, principal: Principal, key: IdempotencyKey) -> Receipt | None:
@@ -119,6 +137,7 @@ class PostgresInbox:
             else:
                 receipt = await _append_signal(transaction, principal, conversation_id, signal, conversation)
             await _save_response(transaction, key, receipt)
+            await self._check_in_time(transaction, signal.uploads)
         return receipt
 
     async def load_signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> Signal:
@@ -149,6 +168,14 @@ class PostgresInbox:
             _check_no_answer(signal)
             await transaction.execute("UPDATE signal SET state = 'retracted' WHERE id = $1", signal_id)
         return replace(signal, state=SignalState.RETRACTED)
+
+    async def _check_in_time(self, transaction: Connection, uploads: Sequence[Upload]) -> None:
+        """Right before the commit: a process that was frozen earlier must not name objects that are gone."""
+        if not uploads:
+            return
+        took: timedelta = await transaction.fetchval(_NOW) - min(each.begun_at for each in uploads)
+        if took > self._upload_limit:
+            raise UploadTooLate()
 
     async def _open_turn_of_message(
         self, transaction: Connection, principal: Principal, message: IncomingMessage, conversation: Row

@@ -27,10 +27,10 @@ ROW_BATCH, SMALL_ROW_BATCH = 1_000, 20
 T = TypeVar("T")
 
 
-class OrphanLook(Protocol):
-    """Looks at the next part of the object store."""
+class OrphanTask(Protocol):
+    """Deletes stored objects that no row names, until cancelled."""
 
-    async def look(self) -> None: ...
+    async def run(self) -> None: ...
 
 
 class RetentionJob:
@@ -47,7 +47,7 @@ class RetentionJob:
         objects: Objects,
         *,
         days: int,
-        orphans: OrphanLook | None = None,
+        orphans: OrphanTask | None = None,
     ) -> None:
         self._retention = retention
         self._events = events
@@ -57,18 +57,19 @@ class RetentionJob:
         self._orphans = orphans
 
     async def run(self) -> None:
-        """Look every few minutes until cancelled."""
-        while True:
-            await self.sweep()
-            await asyncio.sleep(EVERY_S)
+        """Look every few minutes until cancelled, and for orphans beside it in their own time."""
+        async with asyncio.TaskGroup() as tasks:
+            if self._orphans:
+                tasks.create_task(self._orphans.run())
+            while True:
+                await self.sweep()
+                await asyncio.sleep(EVERY_S)
 
     async def sweep(self) -> None:
         """Remove all that is due. What fails holds up nothing else, and is due again the next time."""
         if self._days:
             await self._expire_conversations()
         await self._remove_rows()
-        if self._orphans:
-            await self._try("orphans", self._orphans.look())
 
     async def _expire_conversations(self) -> None:
         left: set[ConversationId] = set()

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import structlog
 
@@ -134,9 +135,14 @@ class Intake:
             _log.info("upload refused", reason=refusal.reason, size=len(file.data), fault=str(error))
         return refusal.problem
 
-    async def save_files(self, conversation_id: ConversationId, files: Sequence[CheckedFile]) -> "SavedFiles":
-        """Save the objects of checked files, so that no row is ever without its object."""
-        saved = SavedFiles(tuple(self._build_upload(conversation_id, file) for file in files))
+    async def save_files(
+        self, conversation_id: ConversationId, files: Sequence[CheckedFile], begun_at: datetime
+    ) -> "SavedFiles":
+        """Save the objects of checked files, so that no row is ever without its object.
+
+        `begun_at` is the database's time before this call.
+        """
+        saved = SavedFiles(tuple(self._build_upload(conversation_id, file, begun_at) for file in files))
         try:
             for upload, file in zip(saved.uploads, files, strict=True):
                 await self._objects.save(upload.object_key, file.data)
@@ -145,7 +151,7 @@ class Intake:
             raise
         return saved
 
-    def _build_upload(self, conversation_id: ConversationId, file: CheckedFile) -> Upload:
+    def _build_upload(self, conversation_id: ConversationId, file: CheckedFile, begun_at: datetime) -> Upload:
         artifact_id = self._ids.artifact()
         return Upload(
             id=artifact_id,
@@ -155,6 +161,7 @@ class Intake:
             sha256=file.sha256,
             object_key=upload_key(conversation_id, file.sha256, artifact_id),
             verdict=file.verdict,
+            begun_at=begun_at,
         )
 
     async def discard(self, saved: "SavedFiles") -> None:

@@ -27,7 +27,9 @@ from everturn.ports.inbox import (
     IncomingSignal,
     Receipt,
     TenantFull,
+    UploadTooLate,
 )
+from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import MESSAGES_ACCEPTED
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.waiting import answered_within
@@ -71,6 +73,7 @@ class ChatService:
         clock: Clock,
         metrics: IngressMetrics,
         event_kinds: frozenset[str],
+        failpoints: Failpoints | None = None,
         tracing: Tracing = NO_TRACING,
     ) -> None:
         self._inbox = inbox
@@ -82,6 +85,7 @@ class ChatService:
         self._clock = clock
         self._metrics = metrics
         self._twins = Twins(clock)
+        self._failpoints = failpoints or Failpoints()
         self._tracing = tracing
 
     async def accept_message(
@@ -199,7 +203,12 @@ class ChatService:
     async def _take_files(
         self, principal: Principal, conversation_id: ConversationId, files: Sequence[IncomingFile]
     ) -> SavedFiles:
-        return await self._intake.save_files(conversation_id, await self._intake.check_files(principal, files))
+        checked = await self._intake.check_files(principal, files)
+        if not checked:
+            return SavedFiles(())
+        saved = await self._intake.save_files(conversation_id, checked, await self._inbox.load_now())
+        self._failpoints.hit("message.saved")
+        return saved
 
     async def _accept(
         self, admission: Admission, saved: SavedFiles, commit: Callable[[], Awaitable[Receipt]], *, wait_s: float
@@ -213,6 +222,9 @@ class ChatService:
             # Together: a store and a wire that are slow must not keep the client waiting one after the other.
             retry_after_s, _ = await asyncio.gather(place, self._intake.discard(saved))
             raise too_many(str(error), retry_after_s=retry_after_s) from error
+        except UploadTooLate:
+            await self._intake.discard(saved)
+            raise
         except Unavailable:
             # Nobody knows whether this was committed. If no row names these objects, workers delete them later.
             _log.warning("message may have been stored", objects=saved.keys())

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 from everturn.ports.life.object_rows import MAX_KEYS
-from everturn.ports.life.orphans import SweepParts, find_orphans, try_delete_orphan
+from everturn.ports.life.orphans import SweepParts, drop_young, find_orphans, try_delete_orphan
 from everturn.ports.objects import Objects, StoredObject
 
 
@@ -25,7 +25,7 @@ async def run_sweep(parts: SweepParts, *, prefix: str, delete: bool, report: Rep
     """Look through the store, `limit` keys at a time; `report` hears of each orphan. Raises Unavailable."""
     swept = Swept()
     async for page in _pages(parts.objects, prefix, limit):
-        orphans = await find_orphans(parts, page)
+        orphans = await find_orphans(parts, drop_young(parts, page))
         gone = {found.key for found in orphans if delete and await try_delete_orphan(parts, found)}
         for found in orphans:
             report(_describe(found, deleted=found.key in gone))

@@ -31,6 +31,20 @@ async def test_what_a_row_of_anybody_names_is_no_orphan(postgres_stage: Stage, r
     assert sorted(found) == sorted(lost)
 
 
+async def test_what_a_worker_may_still_commit_is_no_orphan(postgres_stage: Stage, rows: PostgresObjectRows) -> None:
+    claim = await postgres_stage.start_turn()
+    conversation_id = claim.lease.conversation_id
+    saved = f"{conversation_id}/{'0' * 64}"
+
+    held = await rows.load_orphans([saved])
+    await postgres_stage.expire_lease(conversation_id)
+    run_out = await rows.load_orphans([saved])
+    await postgres_stage.leases.release(claim.lease, requeue=True)
+
+    assert (held, run_out) == ((), ())
+    assert await rows.load_orphans([saved]) == (saved,)
+
+
 async def test_a_question_has_a_bound(rows: PostgresObjectRows) -> None:
     assert await rows.load_orphans([]) == ()
     with pytest.raises(Invalid):

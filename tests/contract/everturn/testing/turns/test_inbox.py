@@ -7,13 +7,13 @@ import pytest
 from everturn.ports.inbox import TenantFull
 from everturn.testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
 from everturn.testing.turns.inbox import MemoryInbox
-from everturn.testing.turns.inbox_contract import InboxContract
+from everturn.testing.turns.inbox_contract import InboxContract, UploadsContract
 from everturn.testing.turns.platform import MemoryPlatform
 from everturn.testing.turns.receipts_contract import ReceiptsContract
 from everturn.testing.turns.stage import Stage
 
 
-class TestMemoryInbox(InboxContract, ExternalEventsContract, TargetsContract, ReceiptsContract):
+class TestMemoryInbox(InboxContract, UploadsContract, ExternalEventsContract, TargetsContract, ReceiptsContract):
     @pytest.fixture
     def stage(self, memory_stage: Stage) -> Stage:
         return memory_stage

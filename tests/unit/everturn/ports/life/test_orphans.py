@@ -1,11 +1,11 @@
-"""An orphan is old, and no row names it; it is asked for once more before it goes."""
+"""No row names an orphan; it is looked at once more before it goes."""
 
 from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 
-from everturn.ports.life.orphans import SweepParts, find_orphans, try_delete_orphan
+from everturn.ports.life.orphans import SweepParts, drop_young, find_orphans, try_delete_orphan
 from everturn.ports.objects import StoredObject
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.files.objects_contract import key_of
@@ -35,13 +35,19 @@ async def stored(objects: MemoryObjects) -> tuple[StoredObject, ...]:
     return (await objects.load_page()).objects
 
 
-@pytest.mark.parametrize(("age_min", "keys"), [(61, [OLD]), (59, [])])
-async def test_it_is_older_than_an_hour_and_named_by_no_row(age_min: int, keys: list[str]) -> None:
-    parts, objects, _ = make(KNOWN, age_min=age_min)
+async def test_it_is_named_by_no_row() -> None:
+    parts, objects, _ = make(KNOWN)
 
     found = await find_orphans(parts, await stored(objects))
 
-    assert [orphan.key for orphan in found] == keys
+    assert [orphan.key for orphan in found] == [OLD]
+
+
+@pytest.mark.parametrize(("age_min", "count"), [(61, 2), (59, 0)])
+async def test_who_looks_only_once_leaves_alone_what_is_younger_than_an_hour(age_min: int, count: int) -> None:
+    parts, objects, _ = make(age_min=age_min)
+
+    assert len(drop_young(parts, await stored(objects))) == count
 
 
 async def test_it_goes_alone() -> None:

@@ -5,14 +5,14 @@ Such are left by a process that died between saving and committing, and by erasu
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from everturn.ports.clock import Clock
 from everturn.ports.life.object_rows import ObjectRows
 from everturn.ports.objects import Objects, StoredObject
 
 YOUNGEST = timedelta(hours=1)
-"""What is younger may belong to a message or a round that is not committed yet."""
+"""By the wall clock, for who looks only once. What is younger may belong to a message that is not committed yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +24,26 @@ class SweepParts:
     clock: Clock
 
 
+def drop_young(parts: SweepParts, found: Sequence[StoredObject]) -> list[StoredObject]:
+    """Those that are older than an hour."""
+    before = parts.clock.now() - YOUNGEST
+    return [stored for stored in found if stored.modified_at < before]
+
+
 async def find_orphans(parts: SweepParts, found: Sequence[StoredObject]) -> list[StoredObject]:
-    """Those that are old enough and that no row names; at most MAX_KEYS are asked for at once."""
-    before: datetime = parts.clock.now() - YOUNGEST
-    old = [stored for stored in found if stored.modified_at < before]
-    lost = set(await parts.rows.load_orphans([stored.key for stored in old])) if old else set[str]()
-    return [stored for stored in old if stored.key in lost]
+    """Those that no row names, however young; at most MAX_KEYS are asked for at once."""
+    lost = set(await parts.rows.load_orphans([stored.key for stored in found])) if found else set[str]()
+    return [stored for stored in found if stored.key in lost]
 
 
 async def try_delete_orphan(parts: SweepParts, orphan: StoredObject) -> bool:
-    """False when it is not an orphan any more, or another sweep had it.
+    """False when it is not an orphan any more, was saved anew, or another sweep had it.
 
-    An object that is saved anew while it is looked at gets a new time, so it is looked at once more before it goes.
-    Between that look and the delete remain some milliseconds, in a conversation that still exists.
+    An object that is saved anew gets a new time, so it is looked at once more before it goes. Between that look and
+    the delete remain some milliseconds, in a conversation that still exists.
     """
     again = await parts.objects.load_page(orphan.key, limit=1)
-    if not await find_orphans(parts, [stored for stored in again.objects if stored.key == orphan.key]):
+    same = [stored for stored in again.objects if stored == orphan]
+    if not await find_orphans(parts, same):
         return False
     return await parts.objects.delete([orphan.key]) == 1

@@ -1,6 +1,8 @@
 """Accepting messages and signals in memory."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from everturn.errors import Conflict, NotFound
 from everturn.model.artifacts import Artifact
@@ -9,11 +11,12 @@ from everturn.model.identity import Lane, Principal, lane_of
 from everturn.model.ids import ApprovalId, ConversationId, SignalId, TurnId
 from everturn.model.signals import CONTROL_KINDS, Signal, SignalKind, SignalState, ref_kind
 from everturn.model.turns import RequestEvent, Turn, TurnRequest, TurnStatus
-from everturn.model.uploads import UploadPlace, build_attachments
+from everturn.model.uploads import Upload, UploadPlace, build_attachments
 from everturn.ports.inbox import (
     MAX_OPEN_SIGNALS,
     TENANT_QUEUED_MAX,
     TENANT_SHARE,
+    UPLOAD_LIMIT,
     IdempotencyKey,
     InboxFull,
     IncomingMessage,
@@ -21,6 +24,7 @@ from everturn.ports.inbox import (
     KeyReused,
     Receipt,
     TenantFull,
+    UploadTooLate,
 )
 from everturn.testing.limits.queue import find_position
 from everturn.testing.runs.approvals import answer_approval, wake_turn
@@ -44,11 +48,15 @@ class MemoryInbox:
         self._share = share
         self._tenant_max = tenant_max
 
+    async def load_now(self) -> datetime:
+        return self._platform.clock.now()
+
     async def accept_message(
         self, principal: Principal, message: IncomingMessage, key: IdempotencyKey | None
     ) -> Receipt:
         if (replayed := self._replay(principal, key)) is not None:
             return replayed
+        self._check_in_time(message.uploads)
         if message.create:
             self._check_tenant(principal.tenant, lane_of(principal.roles))
             row = ConversationRow(message.conversation_id, principal, message.bundle_id)
@@ -76,6 +84,7 @@ class MemoryInbox:
         if (replayed := self._replay(principal, key)) is not None:
             return replayed
         row = self._platform.conversation(principal, conversation_id)
+        self._check_in_time(signal.uploads)
         if signal.approval_id is not None:
             return self._keep(principal, key, self._append_answer(row, signal, signal.approval_id))
         if signal.event is not None and signal.target_turn_id is None and _is_at_rest(row):
@@ -106,6 +115,10 @@ class MemoryInbox:
         row.signal = replace(row.signal, state=SignalState.RETRACTED)
         self._platform.conversations[conversation_id].inbox_seq += 1
         return row.signal
+
+    def _check_in_time(self, uploads: Sequence[Upload]) -> None:
+        if uploads and self._platform.clock.now() - min(each.begun_at for each in uploads) > UPLOAD_LIMIT:
+            raise UploadTooLate()
 
     def _check_target(self, row: ConversationRow, message: IncomingMessage) -> None:
         own = [turn.turn.id for turn in self._platform.turns_of(row.id)]

@@ -1,12 +1,23 @@
 """The contract of Inbox as tests; a subclass or its module defines the fixture `stage`."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
 from everturn.errors import Conflict, NotFound
 from everturn.model.identity import Lane
 from everturn.model.signals import SignalKind, SignalState
 from everturn.model.turns import TurnStatus
-from everturn.ports.inbox import MAX_OPEN_SIGNALS, IdempotencyKey, InboxFull, IncomingMessage, KeyReused
+from everturn.ports.inbox import (
+    MAX_OPEN_SIGNALS,
+    UPLOAD_LIMIT,
+    IdempotencyKey,
+    InboxFull,
+    IncomingMessage,
+    KeyReused,
+    UploadTooLate,
+)
 from everturn.testing.turns.stage import STRANGERS, Stage, closing, turn_of
 
 
@@ -168,3 +179,23 @@ class InboxContract:
                 await stage.inbox.load_signal(stranger, conversation_id, receipt.signal_id)
             with pytest.raises(NotFound):
                 await stage.inbox.retract_signal(stranger, conversation_id, receipt.signal_id)
+
+
+class UploadsContract:
+    """What becomes of files that were stored some time ago."""
+
+    async def test_a_file_whose_upload_began_too_long_ago_is_refused_and_leaves_nothing(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        conversation_id = claim.lease.conversation_id
+        begun_at = await stage.inbox.load_now() - UPLOAD_LIMIT
+        late = replace(stage.upload(), begun_at=begun_at - timedelta(seconds=1))
+        in_time = replace(stage.upload(), begun_at=begun_at + timedelta(seconds=60))
+
+        with pytest.raises(UploadTooLate):
+            await stage.say("This.", conversation_id, uploads=(in_time, late))
+        with pytest.raises(UploadTooLate):
+            await stage.signal(conversation_id, SignalKind.FOLLOWUP, "This.", uploads=(late,))
+        await stage.say("That.", conversation_id, uploads=(in_time,))
+
+        signals = await stage.timelines.load_signals(stage.principal, turn_of(await stage.say("Y.", conversation_id)))
+        assert [signal.text for signal in signals] == ["That.", "Y."]

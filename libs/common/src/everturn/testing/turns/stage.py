@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Literal
 
 from everturn.model.block_bodies import (
@@ -105,7 +106,8 @@ class Stage:
     def upload(self, filename: str = "sales.csv") -> Upload:
         digest = "0" * 64
         artifact_id: ArtifactId = self.ids.artifact()
-        return Upload(artifact_id, filename, "text/csv", 3, digest, f"conv_x/{digest}", "not scanned")
+        key = f"conv_x/{digest}"
+        return Upload(artifact_id, filename, "text/csv", 3, digest, key, "not scanned", datetime.now(UTC))
 
 
 def turn_of(receipt: Receipt) -> TurnId:

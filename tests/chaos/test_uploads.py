@@ -1,0 +1,104 @@
+"""F1 and F2 between the storing of an object and the commit of its row: workers delete what nobody will name, and what
+is deleted nobody names. Each test ends with the history checker, which knows an orphan and a row without object."""
+
+import asyncio
+import json
+import signal
+import uuid
+
+import httpx2
+import pytest
+from parts.waiting import wait_until
+from stages.leftovers import find_keys
+from stages.stage import Stage
+from stages.watcher import Watcher
+
+pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+EXTRA_ENV = {"WORKER_SLOTS": "1"}
+"""One turn at a time: each of two workers has one that dies with it."""
+WORKERS = ("worker-1", "worker-2")
+FILE = b"region,revenue\nNorth,240.50\n"
+LIMIT_S = 60.0
+
+
+async def send_file(stage: Stage, conversation_id: str, key: str) -> httpx2.Response:
+    """By way of the first ingress."""
+    url = f"{stage.clients[0].base_url}/conversations/default/default/{conversation_id}/messages"
+    parts = [
+        ("message", (None, json.dumps({"text": "script:plain please"}).encode(), "application/json")),
+        ("files", ("sales.csv", FILE, "text/csv")),
+    ]
+    async with httpx2.AsyncClient(trust_env=False, timeout=LIMIT_S) as http:
+        return await http.post(url, files=parts, headers={"Idempotency-Key": key})
+
+
+async def begin(stage: Stage) -> Watcher:
+    """A conversation at rest, watched by way of the second ingress."""
+    sent = await stage.clients[1].send_message("new", "script:plain please")
+    watcher = stage.watch(sent.conversation_id, ingress=1)
+    await watcher.wait_ended(sent.turn_id)
+    await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
+    return watcher
+
+
+def find_files(stage: Stage, conversation_id: str) -> set[str]:
+    """Without the manifests of rounds."""
+    return {key for key in find_keys(stage.platform, conversation_id) if "/manifests/" not in key}
+
+
+async def check_taken(stage: Stage, watcher: Watcher, answer: httpx2.Response) -> None:
+    """The file is in the conversation, and of all that was stored for it only that one object is left."""
+    assert answer.status_code == 202, answer.text
+    turn = await watcher.wait_ended(answer.json()["turn_id"])
+    await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
+    assert (turn.status, [file.filename for file in turn.attachments]) == ("completed", ["sales.csv"])
+    state = await stage.check_history(watcher.conversation_id, watcher)
+    assert len(state.turns) == 2
+    assert len(find_files(stage, watcher.conversation_id)) == 1
+
+
+async def test_what_was_stored_by_parts_that_died_before_their_commit_is_deleted(stage: Stage) -> None:
+    watcher, platform, key = await begin(stage), stage.platform, str(uuid.uuid4())
+    platform.auto_restart = False
+    killed = {"ingress-1": "message.saved", "worker-1": "turn.before_c2", "worker-2": "turn.before_c2"}
+    await asyncio.gather(
+        *(platform.restart(part, extra_env={"FAILPOINT": f"{place}:1:kill"}) for part, place in killed.items())
+    )
+
+    sent = [await stage.clients[1].send_message("new", "script:draw please") for _ in WORKERS]
+    drawing = [stage.watch(each.conversation_id, ingress=1) for each in sent]
+    with pytest.raises(httpx2.TransportError):
+        await send_file(stage, watcher.conversation_id, key)
+    for part in killed:
+        assert await platform.wait_exit(part) == -signal.SIGKILL
+    orphans = [find_files(stage, each.conversation_id) for each in (watcher, *drawing)]
+    await asyncio.gather(*map(platform.restart, killed))
+
+    assert [len(keys) for keys in orphans] == [1, 1, 1]
+    for each, drawn, orphan in zip(sent, drawing, orphans[1:], strict=True):
+        turn = await drawn.wait_ended(each.turn_id)
+        assert (turn.status, [file.filename for file in turn.files]) == ("completed", ["lot.txt"])
+        await stage.check_history(each.conversation_id, drawn)
+        # Who came after it ran the program again, which wrote something else.
+        assert len(find_files(stage, each.conversation_id) - orphan) == 1
+    await check_taken(stage, watcher, await send_file(stage, watcher.conversation_id, key))
+    assert not orphans[0] & find_files(stage, watcher.conversation_id)
+    await stage.close()
+
+
+async def test_an_ingress_that_was_frozen_until_its_object_was_deleted_names_it_in_no_row(stage: Stage) -> None:
+    watcher, platform, key = await begin(stage), stage.platform, str(uuid.uuid4())
+    await platform.restart("ingress-1", extra_env={"FAILPOINT": "message.saved:1:stop", "UPLOAD_LIMIT_S": "2"})
+
+    sending = asyncio.create_task(send_file(stage, watcher.conversation_id, key))
+    await wait_until(lambda: find_files(stage, watcher.conversation_id))
+    await wait_until(lambda: not find_files(stage, watcher.conversation_id))
+    platform.kill("ingress-1", signal.SIGCONT)
+    late = await sending
+
+    assert late.status_code == 503
+    assert int(late.headers["retry-after"]) >= 1
+    await platform.restart("ingress-1")
+    await check_taken(stage, watcher, await send_file(stage, watcher.conversation_id, key))
+    await stage.close()
