@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -43,7 +42,8 @@ async def reader(tmp_path_factory: pytest.TempPathFactory, packages: Path) -> As
     env = {**read_environment(START), "STREAM_HEARTBEAT_S": "1"}
     (place / "node_modules").symlink_to(packages)
     async with Platform(home, ingresses=1, workers=1, env=env, durable=False, spawn=ForkingSpawn()) as platform:
-        path = os.pathsep.join([str(find_node_folder()), str(Path(sys.executable).parent), os.environ["PATH"]])
+        # Behind all else: `make` must find the Python that made the environments.
+        path = os.pathsep.join([os.environ["PATH"], str(find_node_folder())])
         seen = {"EVERTURN_URL": platform.urls[0], "EVERTURN_HOME": str(home), "TMPDIR": str(place), "PATH": path}
         async with Shell(ROOT, place, {**os.environ, **seen}) as shell:
             yield shell
