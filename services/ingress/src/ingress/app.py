@@ -32,6 +32,7 @@ from everturn.ports.objects import Objects
 from everturn.ports.runs.presences import Presences
 from everturn.ports.turns import Turns
 from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.kept import Kept
 from everturn.telemetry.parts import CHECK_TIMEOUT_S, Part
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from ingress.admission.edge import Edge
@@ -64,6 +65,7 @@ from ingress.guests import endpoints as guests
 from ingress.health import docs
 from ingress.health import endpoints as health
 from ingress.health.queue_watch import QueueWatch
+from ingress.health.readiness import KEEP_S, ReadyOut, check_parts
 from ingress.life import endpoints as life
 from ingress.life.exporting import ExportService
 from ingress.life.forking import ForkService
@@ -205,16 +207,21 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.streams = _build_streams(parts)
     app.state.hub = app.state.streams.hub
     app.state.sockets = _build_sockets(app, parts)
-    app.state.presences = parts.presences
     app.state.queue_watch = QueueWatch(parts.queue, parts.metrics, monotonic=parts.clock.monotonic)
     app.state.web = parts.web
-    app.state.parts = {
+    app.state.readiness = _build_readiness(parts)
+
+
+def _build_readiness(parts: Parts) -> Kept[ReadyOut]:
+    needed = {
         "postgres": Part(parts.check_database),
         "redis": Part(partial(parts.wires.doorbells.check, limit_s=CHECK_TIMEOUT_S)),
         "objects": Part(parts.objects.check, note=parts.objects.kind),
         "file checks": Part(parts.structure.check_ready, required=False),
         "antivirus": Part(parts.antivirus.check, required=False, note=parts.antivirus.name),
     }
+    look = partial(check_parts, needed, parts.presences)
+    return Kept(look, keep_s=KEEP_S, monotonic=parts.clock.monotonic)
 
 
 def _build_chat(parts: Parts) -> ChatService:

@@ -1,5 +1,11 @@
 """Health over HTTP."""
 
+import asyncio
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -51,3 +57,39 @@ async def test_a_database_that_is_away_makes_it_unready(start_ingress: Any, ingr
     assert ready.json()["parts"]["postgres"]["ok"] is False
     assert answer.status_code == 503
     assert "Retry-After" in answer.headers
+
+
+async def test_many_who_ask_whether_it_is_ready_cost_what_it_needs_one_question(
+    start_ingress: Any, tmp_path: Path
+) -> None:
+    clamd = Hanging(str(tmp_path / "clamd"))
+    with clamd, clamd.serving():
+        ingress = start_ingress(APP_AV_SCAN="1", CLAMD_URL=f"unix://{tmp_path / 'clamd'}")
+        before = clamd.asked
+        async with httpx2.AsyncClient(base_url=ingress.url, timeout=60) as http:
+            answers = await asyncio.gather(*(http.get("/readyz") for _ in range(60)))
+
+    assert {answer.json()["status"] for answer in answers} == {"degraded"}
+    assert clamd.asked - before < 30
+
+
+class Hanging(socketserver.ThreadingUnixStreamServer):
+    """Takes connections, notes them, and hangs up."""
+
+    def __init__(self, path: str) -> None:
+        self.asked = 0
+        super().__init__(path, socketserver.BaseRequestHandler)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        self.asked += 1
+        return False
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        thread = threading.Thread(target=self.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self.shutdown()
+            thread.join()

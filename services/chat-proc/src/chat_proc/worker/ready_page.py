@@ -1,12 +1,11 @@
 """A worker's readiness as a page: whether what it needs answers, looked up for who asks, and not for each of many."""
 
-import asyncio
 import json
-import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from chat_proc.worker.health_server import Page
+from everturn.telemetry.kept import Kept
 from everturn.telemetry.parts import Part, check_all, sum_up
 
 KEEP_S: Final = 2.0
@@ -20,18 +19,11 @@ class ReadyPage:
 
     def __init__(self, parts: Mapping[str, Part], monotonic: Callable[[], float]) -> None:
         self._parts = parts
-        self._monotonic = monotonic
-        self._looked_at = -math.inf
-        self._page = Page(_UNREADY, "application/json", b"{}")
-        self._looking = asyncio.Lock()
+        self._kept = Kept(self._look, keep_s=KEEP_S, monotonic=monotonic)
 
     async def build(self) -> Page:
         """503 where a part is missing that turns need, or where this worker takes no more of them."""
-        async with self._looking:
-            if self._monotonic() - self._looked_at > KEEP_S:
-                self._page = await self._look()
-                self._looked_at = self._monotonic()
-            return self._page
+        return await self._kept.load()
 
     async def _look(self) -> Page:
         found = await check_all(self._parts)

@@ -1,6 +1,5 @@
 """Health for whoever runs the service: alive, ready, and in numbers."""
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 from fastapi import APIRouter, Request
@@ -8,11 +7,10 @@ from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 from pydantic import BaseModel, ConfigDict
 
-from everturn.ports.runs.presences import Presences
-from everturn.telemetry.parts import Part
+from everturn.telemetry.kept import Kept
 from ingress.admission.metrics import IngressMetrics
 from ingress.health.queue_watch import QueueWatch
-from ingress.health.readiness import ReadyOut, check_parts
+from ingress.health.readiness import ReadyOut
 
 router = APIRouter(tags=["health"])
 _METRICS: dict[str, Any] = {
@@ -39,9 +37,8 @@ async def get_health() -> HealthOut:
     "/readyz", response_model=ReadyOut, responses={503: {"model": ReadyOut, "description": "A part is missing."}}
 )
 async def get_readiness(request: Request) -> Response:
-    """Whether this process can serve, part by part, and which workers are there to answer."""
-    parts = cast(Mapping[str, Part], request.app.state.parts)
-    found = await check_parts(parts, cast(Presences, request.app.state.presences))
+    """Whether this process can serve, part by part, and which workers are there to answer; up to a second old."""
+    found = await cast(Kept[ReadyOut], request.app.state.readiness).load()
     return JSONResponse(found.model_dump(), status_code=503 if found.status == "unready" else 200)
 
 

@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from everturn.errors import Unavailable
 from everturn.ports.runs.presences import Presences, WorkerPresence
 from everturn.telemetry.parts import CHECK_TIMEOUT_S, Part, PartOut, Readiness, check_all, sum_up
+
+KEEP_S: Final = 1.0
+"""How old the answer of `/readyz` may be: it needs no credential, so asking often must not be work for what we need."""
 
 
 class BatteryOut(BaseModel):
