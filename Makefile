@@ -8,7 +8,7 @@ LOCAL := $(BIN)/python -P -m everturn_local
 SOURCES := libs services clients deploy tests migrations bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run fuzz test browser chaos load check fmt migrate operate doctor clean lock bench images
+.PHONY: help setup run fuzz test browser chaos load check fmt migrate operate doctor clean lock bench images up down logs
 
 help: ## List the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,8 +19,17 @@ setup: ## Create the environments from the locks; does nothing when they are up 
 run: setup ## Start everything here: PORT=8080 EVERTURN_HOME=.everturn, ANTHROPIC_API_KEY or OPENAI_API_KEY for a model
 	@exec $(LOCAL) run
 
-images: setup ## Make the images of container runs; does nothing when they are there; BASE=image stands on another one
-	@$(LOCAL) images --base "$(BASE)"
+images: setup ## Make our images; does nothing when they are there; ONLY=runs or services makes some; BASE=image stands on another
+	@$(LOCAL) images --base "$(BASE)" --images "$(or $(ONLY),all)"
+
+up: setup ## Start everything as containers and wait until it is ready: PORT=8080 WORKERS=2 BIND=127.0.0.1 S3=1
+	@$(LOCAL) up
+
+down: setup ## End these containers; the data stays, unless VOLUMES=1 (asks; YES=1: without)
+	@$(LOCAL) down $(if $(VOLUMES),--volumes) $(if $(YES),--yes)
+
+logs: setup ## Show what these containers say; SERVICE=ingress narrows it
+	@$(LOCAL) logs --services "$(SERVICE)"
 
 test: setup ## Run all tests, in groups side by side; TESTS=tests/unit ARGS='-k name -x' narrow it
 	@$(if $(strip $(TESTS)$(ARGS)),$(BIN)/pytest -q --durations=10 $(ARGS) $(TESTS),exec $(BIN)/python -P -m everturn_local.suite $(if $(LIMIT_S),--limit-s $(LIMIT_S)) $(if $(MAX_UNSTEADY),--max-unsteady $(MAX_UNSTEADY)))

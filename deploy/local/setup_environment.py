@@ -61,9 +61,9 @@ def main() -> int:
     parser.add_argument("--lock", action="store_true", help="resolve the dependencies anew and write both lock files")
     parser.add_argument(
         "--libraries",
-        nargs=3,
-        metavar=("FOLDER", "PYTHON", "PLATFORM"),
-        help="put the libraries of generated code into a folder, for another Python such as 3.12 x86_64-manylinux_2_28",
+        nargs=4,
+        metavar=("FOLDER", "PYTHON", "PLATFORM", "LOCK"),
+        help="put the libraries of a lock into a folder, for another Python such as 3.12 x86_64-manylinux_2_28",
     )
     chosen = parser.parse_args()
     try:
@@ -182,10 +182,10 @@ def save_font_list() -> None:
     run(SANDBOX / "bin" / "python", "-I", "-c", "import matplotlib.font_manager", env=env)
 
 
-def save_libraries(folder: str, python: str, platform: str) -> None:
-    """What generated code may import in a container, whose Python need not be ours. Runs none of it: wheels only."""
+def save_libraries(folder: str, python: str, platform: str, lock: str) -> None:
+    """What an image has, whose Python need not be ours. Runs none of it: wheels only."""
     target = ["--target", folder, "--python-version", python, "--python-platform", platform]
-    run_uv("pip", "install", "--no-deps", "--require-hashes", "--only-binary", ":all:", *target, "-r", SANDBOX_LOCK)
+    run_uv("pip", "install", "--no-deps", "--require-hashes", "--only-binary", ":all:", *target, "-r", lock)
 
 
 def save_bubblewrap() -> None:

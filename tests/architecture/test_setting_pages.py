@@ -15,9 +15,10 @@ from everturn.setting_page import (
 )
 from everturn.settings import CommonSettings
 from everturn.telemetry.redaction import find_named_secrets
-from everturn_local.settings import LocalSettings
+from everturn_local.settings import ComposeSettings, LocalSettings
 from exec_supervisor.settings import BrokerSettings
-from ingress.settings import IngressSettings, OperatorSettings
+from ingress.operations.settings import MigrationSettings
+from ingress.settings import IngressSettings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / ".env.example"
@@ -25,10 +26,11 @@ PAGE = REPOSITORY / "docs" / "configuration.md"
 GROUPS = (
     SettingGroup("ingress and worker", CommonSettings),
     SettingGroup("ingress", IngressSettings, reader="ingress"),
-    SettingGroup("commands of an operator; the serving process needs none of it", OperatorSettings, reader="commands"),
+    SettingGroup("commands of an operator; the serving process needs none of it", MigrationSettings, reader="commands"),
     SettingGroup("worker", WorkerSettings, reader="worker"),
     SettingGroup("broker", BrokerSettings, reader="broker"),
     SettingGroup("`make run`", LocalSettings, reader="make run"),
+    SettingGroup("`make up`", ComposeSettings, reader="make up"),
 )
 NO_SECRETS = {"AUTH_PUBLIC_KEY"}
 """Their names end as those of secrets do."""

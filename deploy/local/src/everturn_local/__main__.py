@@ -1,28 +1,39 @@
-"""The command `python -m everturn_local run|images|doctor|migrate|operate|web|clean`."""
+"""The command `python -m everturn_local`: `run`, `up` and what else COMMANDS names."""
 
 import argparse
 import asyncio
 import sys
 
 from everturn.errors import EverturnError
+from everturn_local.compose.commands import run_down, run_logs, run_up
 from everturn_local.doctor import run_doctor
 from everturn_local.home import Home, load_left, remove_home, run_lock
-from everturn_local.images.making import run_images
+from everturn_local.images.making import RECIPES, run_images
 from everturn_local.migrate import run_migrate
 from everturn_local.operate import run_operate
 from everturn_local.run import run_platform, show_progress
-from everturn_local.settings import LocalSettings, load_run_environment, load_settings
+from everturn_local.settings import (
+    LocalSettings,
+    load_compose_environment,
+    load_compose_settings,
+    load_run_environment,
+    load_settings,
+)
 from everturn_local.web.choice import open_web_client
 
+COMMANDS = ("run", "images", "up", "down", "logs", "doctor", "migrate", "operate", "web", "clean")
 MAX_TOLD = 20
 """Names of what `clean` left that are told."""
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="everturn_local", description="Everturn on one machine.")
-    parser.add_argument("command", choices=("run", "images", "doctor", "migrate", "operate", "web", "clean"))
-    parser.add_argument("--yes", action="store_true", help="clean: don't ask")
+    parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("--yes", action="store_true", help="clean, down: don't ask")
+    parser.add_argument("--volumes", action="store_true", help="down: delete all data too")
+    parser.add_argument("--services", default="", help="logs: of which services")
     parser.add_argument("--base", default="", help="images: the image to stand on")
+    parser.add_argument("--images", choices=tuple(RECIPES), default="all", help="images: which")
     parser.add_argument("--only", choices=("build", "check"), default="build", help="web: what to do")
     # What follows `operate` is for the ingress, also where it begins with a dash.
     operating = arguments[:1] == ["operate"]
@@ -33,7 +44,9 @@ def main(arguments: list[str]) -> int:
             case "run":
                 return asyncio.run(run_platform(settings))
             case "images":
-                return run_images(settings, base=chosen.base, report=show_progress)
+                return run_images(settings, base=chosen.base, only=chosen.images, report=show_progress)
+            case "up" | "down" | "logs":
+                return run_compose(settings, chosen)
             case "doctor":
                 return run_doctor(settings, environment=load_run_environment())
             case "migrate":
@@ -48,6 +61,18 @@ def main(arguments: list[str]) -> int:
     except EverturnError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+
+
+def run_compose(settings: LocalSettings, chosen: argparse.Namespace) -> int:
+    """Work on the platform as containers. Raises EverturnError."""
+    environment, compose = load_compose_environment(), load_compose_settings()
+    match chosen.command:
+        case "up":
+            return run_up(compose, settings, environment, show_progress)
+        case "down":
+            return run_down(compose, environment, volumes=chosen.volumes, yes=chosen.yes)
+        case _:
+            return run_logs(compose, environment, chosen.services)
 
 
 async def run_web(what: str) -> int:

@@ -44,6 +44,39 @@ class LocalSettings(BaseSettings):
     port: int = Field(default=8080, ge=0, le=65_535, description="Port of the first ingress; 0 picks a free one.")
 
 
+class ComposeSettings(BaseSettings):
+    """Settings of `make up`, `make down` and `make logs`."""
+
+    model_config = SettingsConfigDict(extra="ignore", populate_by_name=True)
+
+    home: Path = Field(
+        default=REPOSITORY / "deploy",
+        validation_alias="COMPOSE_HOME",
+        description="Folder that gets the secrets and everturn.env.",
+    )
+    project: str = Field(
+        default="everturn",
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,40}$",
+        validation_alias="COMPOSE_PROJECT_NAME",
+        description="What containers, volumes and networks are named after.",
+    )
+    bind: str = Field(default="127.0.0.1", validation_alias="BIND", description="Address that the page is reached at.")
+    port: int = Field(default=8080, ge=1, le=65_535, validation_alias="PORT", description="Its port.")
+    workers: int = Field(default=2, ge=1, le=100, validation_alias="WORKERS", description="How many workers run.")
+    s3: bool = Field(default=False, validation_alias="S3", description="Keeps files in an S3 server beside the others.")
+    limit_s: float = Field(
+        default=600.0, gt=0, validation_alias="UP_LIMIT_S", description="Seconds until it has to be ready."
+    )
+
+
+def load_compose_settings(env_file: Path = ENV_FILE) -> ComposeSettings:
+    """As `load_settings`."""
+    try:
+        return ComposeSettings(_env_file=env_file)  # pyright: ignore[reportCallIssue] pydantic-settings' own argument
+    except ValidationError as error:
+        raise BadSettings(". ".join(explain_errors(error))) from error
+
+
 def load_settings(env_file: Path = ENV_FILE) -> LocalSettings:
     """From the environment, and what isn't there from `env_file`, which may be absent. Raises BadSettings."""
     try:
@@ -54,8 +87,13 @@ def load_settings(env_file: Path = ENV_FILE) -> LocalSettings:
 
 def load_run_environment(env_file: Path = ENV_FILE) -> dict[str, str]:
     """What `make run` hands to the services: the environment, what isn't there from `env_file`, and a warm sandbox."""
+    return {"EXECUTION_PROFILES": WARM_PROFILES, **load_compose_environment(env_file)}
+
+
+def load_compose_environment(env_file: Path = ENV_FILE) -> dict[str, str]:
+    """Where `make up` looks for variables of the compose file: the environment, and after it `env_file`."""
     written = {name: value for name, value in dotenv_values(env_file).items() if value is not None}
-    return {"EXECUTION_PROFILES": WARM_PROFILES, **written, **os.environ}
+    return {**written, **os.environ}
 
 
 def load_environment() -> dict[str, str]:

@@ -1,12 +1,27 @@
-"""Settings that every service shares, and the mark of those that hold a secret."""
+"""Settings that every service shares, the mark of those that hold a secret, and secrets that are files."""
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import MutableMapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from everturn.errors import Invalid
+
+MAX_SECRETS: Final = 100
+MAX_SECRET_BYTES: Final = 65_536
+"""Of one file: a chain of certificates is the longest that anybody keeps in one."""
+SECRETS_DIR: Final = "SECRETS_DIR"
+_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
+
+
+class BadSecrets(Invalid):
+    """The secrets in the folder that SECRETS_DIR names can't be used."""
 
 
 class Secrecy(StrEnum):
@@ -37,6 +52,12 @@ class CommonSettings(BaseSettings):
         validation_alias="OBJECTS_URL",
         description="Where files are kept: file:///folder, or s3://bucket/prefix?endpoint=...&region=..., "
         "whose keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or what else the AWS SDK finds.",
+    )
+    secrets_dir: Path | None = Field(
+        default=None,
+        validation_alias=SECRETS_DIR,
+        description="Folder of secrets: each file holds the setting that it is named after, such as DATABASE_URL; an "
+        "empty file sets nothing, and what the environment says goes first.",
     )
     ready_fd: int | None = Field(
         default=None,
@@ -100,6 +121,42 @@ def _check_address(url: str, schemes: Sequence[str], form: str) -> str:
     if parts is None or parts.scheme not in schemes:
         raise ValueError(f"Write it as {form}, with special characters of the password as %XX.")
     return url
+
+
+def load_secrets(environment: MutableMapping[str, str] | None = None) -> None:
+    """Add the secrets of the folder SECRETS_DIR to the environment, once, before anything reads a setting.
+
+    Every library that looks there for its key finds it, and neither the engine's `inspect` nor /proc shows it.
+    Raises BadSecrets.
+    """
+    target = os.environ if environment is None else environment
+    if not (folder := target.get(SECRETS_DIR)):
+        return
+    try:
+        files = sorted(file for file in Path(folder).iterdir() if _NAME.fullmatch(file.name) and file.is_file())
+        if len(files) > MAX_SECRETS:
+            raise BadSecrets(f"{folder} has {len(files)} files; {MAX_SECRETS} may be there.")
+        found = {file.name: _load_secret(file) for file in files}
+    except OSError as error:
+        raise BadSecrets(f"{error.filename or folder}: {error.strerror}.") from error
+    for name, value in found.items():
+        if value:
+            target.setdefault(name, value)
+
+
+def _load_secret(file: Path) -> str:
+    """Without the line end that editors leave."""
+    with file.open("rb") as opened:
+        data = opened.read(MAX_SECRET_BYTES + 1)
+    if len(data) > MAX_SECRET_BYTES:
+        raise BadSecrets(f"{file} is longer than {MAX_SECRET_BYTES} bytes.")
+    try:
+        text = data.decode().strip("\r\n")
+    except UnicodeDecodeError as error:
+        raise BadSecrets(f"{file} is no UTF-8 text.") from error
+    if "\0" in text:
+        raise BadSecrets(f"{file} has a zero byte.")
+    return text
 
 
 def explain_errors(error: ValidationError) -> list[str]:

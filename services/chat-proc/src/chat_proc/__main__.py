@@ -12,7 +12,7 @@ from chat_proc.bootstrap import choose_execution, open_worker
 from chat_proc.sandbox.battery.command import run_command
 from chat_proc.settings import ExecutionSettings, WorkerSettings
 from everturn.errors import EverturnError
-from everturn.settings import explain_errors
+from everturn.settings import explain_errors, load_secrets
 from everturn.telemetry.logging import configure_logging
 from everturn.telemetry.redaction import Redactor
 
@@ -40,6 +40,7 @@ def parse_battery_arguments(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     """Exit status 2 says that a setting is wrong."""
     try:
+        load_secrets()
         if arguments[:1] == ["battery"]:
             configure_logging("error", "json")
             choice = choose_execution(ExecutionSettings())

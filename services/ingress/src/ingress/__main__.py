@@ -15,14 +15,23 @@ import uvicorn
 from pydantic import ValidationError
 
 from everturn.errors import EverturnError
-from everturn.settings import explain_errors
+from everturn.settings import BadSecrets, explain_errors, load_secrets
 from everturn.telemetry.logging import configure_logging
 from ingress.admission.limits.connections import ConnectionCaps, bind_protocol
 from ingress.app import Parts, build_app
-from ingress.bootstrap import open_operator, open_parts, open_remains, open_rescan, open_sweep
+from ingress.bootstrap import (
+    migrate_schema,
+    open_operator,
+    open_parts,
+    open_remains,
+    open_rescan,
+    open_sweep,
+    prepare_server,
+)
 from ingress.operations import describe, verify_export
 from ingress.operations.commands import AnyCommand, Command, OfflineCommand, parse_arguments
 from ingress.operations.credentials import build_keys_command, build_revoke_user_command
+from ingress.operations.migrate import build_migrate_command
 from ingress.operations.scanning import build_rescan_command, build_revoke_command
 from ingress.operations.sweep_objects import build_sweep_command
 from ingress.operations.verify_erasure import build_verify_erasure
@@ -135,6 +144,7 @@ COMMANDS: dict[str, AnyCommand] = {
     "serve": Command("Serve requests until SIGTERM; this is what happens without a command.", run_serve),
     "describe": OfflineCommand(describe.HELP, describe.describe),
     "verify-export": OfflineCommand(verify_export.HELP, verify_export.verify_export, verify_export.add_arguments),
+    "migrate": build_migrate_command(prepare_server, migrate_schema),
     "verify-erasure": build_verify_erasure(open_remains),
     "sweep-objects": build_sweep_command(open_sweep),
     "keys": build_keys_command(open_operator),
@@ -147,8 +157,13 @@ COMMANDS: dict[str, AnyCommand] = {
 def main(arguments: Sequence[str]) -> int:
     """The process's exit status: 2 for settings or arguments that don't do, 1 for a command that could not do it."""
     command, read = parse_arguments(COMMANDS, arguments, default="serve")
-    if isinstance(command, OfflineCommand):
-        return command.run(read)
+    try:
+        load_secrets()
+        if isinstance(command, OfflineCommand):
+            return command.run(read)
+    except EverturnError as error:
+        sys.stderr.write(f"ingress: {error}\n")
+        return 2 if isinstance(error, BadSecrets) else 1
     try:
         settings = IngressSettings()  # pyright: ignore[reportCallIssue] required settings come from the environment
     except ValidationError as error:

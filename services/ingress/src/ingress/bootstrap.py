@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from everturn.embeddings.choice import choose_embedder
@@ -54,6 +55,8 @@ DRIVERS = {
     "memories": "everturn.postgres.memory.user_memories:PostgresUserMemories",
     "finder": "everturn.postgres.memory.search:PostgresMemorySearch",
     "credentials": "everturn.postgres.access.credentials:PostgresCredentials",
+    "server": "everturn.postgres.access.migrating:run_server_preparation",
+    "schema": "everturn.postgres.access.migrating:migrate_schema",
     "credential_admin": "everturn.postgres.access.credentials:PostgresCredentialAdmin",
 }
 POOL_SIZE = 16
@@ -146,6 +149,16 @@ async def open_rescan(settings: IngressSettings) -> AsyncGenerator[Rescan]:
     async with load_driver("database")(url, pool_size=1, application_name="rescan") as database:
         objects = load_driver("objects")(settings.objects_url)
         yield Rescan(load_driver("scans")(database), objects, build_antivirus(settings))
+
+
+def prepare_server(admin_url: str, owner_url: str, ingress_url: str, worker_url: str) -> None:
+    """Make the roles and the database of these addresses. Raises EverturnError."""
+    load_driver("server")(admin_url, owner_url, ingress_url, worker_url)
+
+
+def migrate_schema(folder: Path) -> None:
+    """Run the migrations of a folder. Raises EverturnError."""
+    load_driver("schema")(folder)
 
 
 def build_gate(settings: IngressSettings, credentials: Credentials, clock: Clock) -> AuthGate:

@@ -9,7 +9,7 @@ from everturn.errors import EverturnError
 from everturn.wire.profiles import load_profiles
 from everturn_local.images.engine import Engine, EngineRefusedError, NoEngineError, open_engine
 from everturn_local.images.making import is_current
-from everturn_local.images.recipes import RECIPES
+from everturn_local.images.recipes import RUN_RECIPES
 
 LOOK_LIMIT_S: Final = 10
 """Seconds after which an engine that says nothing counts as none."""
@@ -65,7 +65,7 @@ def load_image_names(environment: Mapping[str, str]) -> list[str]:
 
 def find_missing_image(engine: Engine, names: list[str]) -> str:
     """Says which image has to be made first; empty when all are there and ours are of the sources that run."""
-    ours = {recipe.latest: recipe for recipe in RECIPES}
+    ours = {recipe.latest: recipe for recipe in RUN_RECIPES}
     for name in names:
         image = engine.try_load_image(name)
         if image is None:

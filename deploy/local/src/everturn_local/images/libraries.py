@@ -1,9 +1,10 @@
-"""The libraries of generated code for the Python of a base image, as a folder that is made once per lock."""
+"""The libraries of an image for the Python of its base, as a folder that is made once per lock."""
 
 import hashlib
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,10 +13,10 @@ from everturn_local.images.context import Context, load_folder
 from everturn_local.images.engine import ImageError
 from everturn_local.settings import REPOSITORY
 
-LOCK: Final = REPOSITORY / "services" / "executor" / "requirements.lock"
 SETUP: Final = REPOSITORY / "deploy" / "local" / "setup_environment.py"
 LIMIT_S: Final = 600
-KEPT: Final = 3
+KEPT: Final = 8
+"""Of three services and the executor, for this lock and the one before."""
 MIN_GLIBC: Final = (2, 28)
 NOT_IMPORTED: Final = ("libraries/bin/", "libraries/share/", "libraries/.", "libraries/pandas/tests/")
 """Start scripts name the Python that installed them; nothing imports the rest."""
@@ -45,23 +46,22 @@ def parse_python(printed: str) -> BasePython:
             raise ImageError(f"the base image needs glibc {MIN_GLIBC[0]}.{MIN_GLIBC[1]} or newer; it says: {printed}")
 
 
-def save_libraries(python: BasePython, cache: Path) -> Context:
-    """The files, under `libraries/`. Downloads what is missing; every file is checked against the lock's hash."""
-    folder = cache / "libraries" / build_folder_name(python)
+def save_libraries(python: BasePython, cache: Path, lock: str) -> Context:
+    """The files of what a lock names, under `libraries/`. Downloads what is missing, with its hash."""
+    folder = cache / "libraries" / build_folder_name(python, lock)
     if not folder.is_dir():
         unfinished = folder.with_suffix(".new")
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
-        _run_setup(unfinished, python)
+        _run_setup(unfinished, python, lock)
         unfinished.rename(folder)
         _remove_old(folder.parent)
     files = load_folder(folder, "libraries")
     return {name: path for name, path in files.items() if not name.startswith(NOT_IMPORTED)}
 
 
-def build_folder_name(python: BasePython) -> str:
-    lock = hashlib.sha256(LOCK.read_bytes()).hexdigest()
-    return f"{python.version}-{python.machine}-{lock[:16]}"
+def build_folder_name(python: BasePython, lock: str) -> str:
+    return f"{python.version}-{python.machine}-{hashlib.sha256(lock.encode()).hexdigest()[:16]}"
 
 
 def build_platform(python: BasePython) -> str:
@@ -69,13 +69,19 @@ def build_platform(python: BasePython) -> str:
     return f"{python.machine}-manylinux_{MIN_GLIBC[0]}_{MIN_GLIBC[1]}"
 
 
-def _run_setup(folder: Path, python: BasePython) -> None:
-    command = [sys.executable, "-I", str(SETUP), "--libraries", str(folder), python.version, build_platform(python)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+def _run_setup(folder: Path, python: BasePython, lock: str) -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".lock", dir=folder.parent) as file:
+        file.write(lock)
+        file.flush()
+        wanted = ["--libraries", str(folder), python.version, build_platform(python), file.name]
+        command = [sys.executable, "-I", str(SETUP), *wanted]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     if done.returncode != 0:
-        raise ImageError(f"the libraries of generated code could not be had:\n{done.stderr.strip()}")
+        raise ImageError(f"the libraries of an image could not be had:\n{done.stderr.strip()}")
 
 
 def _remove_old(parent: Path) -> None:
-    for folder in sorted(parent.iterdir(), key=lambda folder: folder.stat().st_mtime, reverse=True)[KEPT:]:
+    for folder in sorted(
+        filter(Path.is_dir, parent.iterdir()), key=lambda folder: folder.stat().st_mtime, reverse=True
+    )[KEPT:]:
         shutil.rmtree(folder)

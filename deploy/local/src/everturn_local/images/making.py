@@ -1,5 +1,6 @@
-"""`make images`: makes the images of container runs where they are missing or stand on other sources."""
+"""`make images`: makes our images where they are missing or stand on other sources."""
 
+import asyncio
 import contextlib
 import fcntl
 import time
@@ -10,14 +11,31 @@ from pathlib import Path
 from typing import Final
 
 from everturn_local.images.bases import save_wanted_base, try_load_base
-from everturn_local.images.context import Context, build_digest
+from everturn_local.images.context import Context, build_digest, load_folder
 from everturn_local.images.engine import Engine, FoundImage, open_engine
 from everturn_local.images.libraries import ASK_PYTHON, BasePython, parse_python, save_libraries
-from everturn_local.images.recipes import BASE_LABEL, CONTENT_LABEL, RECIPES, Recipe, load_inputs, load_sources
+from everturn_local.images.recipes import (
+    BASE_LABEL,
+    CONTENT_LABEL,
+    RUN_RECIPES,
+    SERVICE_RECIPES,
+    Recipe,
+    load_facts,
+    load_inputs,
+    load_lock,
+    load_sources,
+)
 from everturn_local.settings import LocalSettings, load_environment
+from everturn_local.web.choice import open_web_client
 
 KEPT: Final = 4
 """Earlier images of one repository that stay, so that going back to earlier sources costs nothing."""
+RECIPES: Final[Mapping[str, Sequence[Recipe]]] = {
+    "all": (*RUN_RECIPES, *SERVICE_RECIPES),
+    "runs": RUN_RECIPES,
+    "services": SERVICE_RECIPES,
+}
+"""What `make images ONLY=` may name."""
 Report = Callable[[str], None]
 
 
@@ -33,12 +51,15 @@ class Wanted:
         return f"{self.recipe.repository}:{self.content[:16]}"
 
 
-def run_images(settings: LocalSettings, *, base: str = "", report: Report) -> int:
-    """Returns 0 with all images there. Raises EverturnError. One at a time on this machine: others wait for it."""
+def run_images(settings: LocalSettings, *, base: str = "", only: str = "all", report: Report) -> int:
+    """Returns 0 with the images there that `only` names. Raises EverturnError.
+
+    One at a time on this machine: others wait for it.
+    """
     started = time.monotonic()
     cache = settings.everturn_cache.expanduser().absolute()
     with open_engine(load_environment()) as engine, run_cache_lock(cache):
-        names = ImageMaker(engine, cache, report).save_images(base)
+        names = ImageMaker(engine, cache, report).save_images(base, RECIPES[only])
     report(f"{', '.join(names)} are there after {time.monotonic() - started:.1f} s")
     return 0
 
@@ -51,7 +72,7 @@ class ImageMaker:
         self._cache = cache
         self._report = report
 
-    def save_images(self, base: str, recipes: Sequence[Recipe] = RECIPES) -> list[str]:
+    def save_images(self, base: str, recipes: Sequence[Recipe]) -> list[str]:
         """The names of the images, which all are there. Raises ImageError."""
         ground = try_load_base(self._engine, base) or save_wanted_base(self._engine, base, self._cache, self._report)
         wanted = [build_wanted(recipe, ground.id) for recipe in recipes]
@@ -69,7 +90,11 @@ class ImageMaker:
         started = time.monotonic()
         self._report(f"building {wanted.recipe.repository}")
         self._engine.build_image(
-            {**load_sources(wanted.recipe), **self._load_libraries(wanted.recipe, python)},
+            {
+                **load_sources(wanted.recipe),
+                **self._load_libraries(wanted.recipe, python),
+                **self._load_page(wanted.recipe),
+            },
             name=wanted.name,
             arguments={"BASE": ground.id, "PYTHON": python.version, "VERSION": version("everturn-local")},
             labels={CONTENT_LABEL: wanted.content, BASE_LABEL: ground.id},
@@ -77,7 +102,13 @@ class ImageMaker:
         self._report(f"built {wanted.name} in {time.monotonic() - started:.1f} s")
 
     def _load_libraries(self, recipe: Recipe, python: BasePython) -> Context:
-        return save_libraries(python, self._cache) if recipe.has_libraries else {}
+        lock = load_lock(recipe)
+        return save_libraries(python, self._cache, lock) if lock else {}
+
+    def _load_page(self, recipe: Recipe) -> Context:
+        if not recipe.serves_page:
+            return {}
+        return load_folder(asyncio.run(open_web_client(self._report).save_build()), "web")
 
     def _remove_old(self, wanted: Wanted) -> None:
         current = {wanted.name, wanted.recipe.latest}
@@ -94,7 +125,7 @@ def is_current(recipe: Recipe, image: FoundImage) -> bool:
 
 def build_wanted(recipe: Recipe, ground: str) -> Wanted:
     """`ground` is the id of the base: also a newer one makes another image."""
-    facts: Mapping[str, str] = {"base": ground, "version": version("everturn-local")}
+    facts = {"base": ground, "version": version("everturn-local"), **load_facts(recipe)}
     return Wanted(recipe, build_digest(load_inputs(recipe), facts))
 
 

@@ -2,12 +2,17 @@
 
 from dataclasses import dataclass
 
+from everturn.postgres.access.roles import (
+    DATABASE,
+    INGRESS,
+    OWNER,
+    WORKER,
+    RolePasswords,
+    build_database_statements,
+    build_role_statements,
+)
 from everturn_local.home import Secrets
 from everturn_local.servers.postgres import EmbeddedPostgres
-
-DATABASE = "everturn"
-OWNER, INGRESS, WORKER, DISPATCH = "everturn_owner", "everturn_ingress", "everturn_worker", "everturn_dispatch"
-POWERLESS = "NOSUPERUSER NOBYPASSRLS NOCREATEDB NOCREATEROLE NOREPLICATION"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,39 +27,15 @@ class DatabaseUrls:
 
 def save_roles(postgres: EmbeddedPostgres, passwords: Secrets) -> None:
     """Create the roles that are missing and set rights and passwords of all; may run at every start."""
-    logins = {
-        OWNER: passwords.everturn_owner,
-        INGRESS: passwords.everturn_ingress,
-        WORKER: passwords.everturn_worker,
-    }
-    statements = [build_role_statement(role, login="LOGIN", password=word) for role, word in logins.items()]
-    statements.append(build_role_statement(DISPATCH, login="NOLOGIN", password=None))
-    # The owner's migrations hand functions to the dispatch role and replace them later, by SET ROLE. It must not
-    # inherit the role: it would see all tenants' rows through the policies that are made for dispatch.
-    statements.append(f"GRANT {DISPATCH} TO {OWNER} WITH ADMIN FALSE, SET TRUE, INHERIT FALSE;")
-    postgres.run_sql("\n".join(statements))
-
-
-def build_role_statement(role: str, *, login: str, password: str | None) -> str:
-    """SQL that creates or corrects a role. `password` is one of our generated ones: hexadecimal."""
-    secret = "PASSWORD NULL" if password is None else f"PASSWORD '{password}'"
-    return (
-        f"DO $$ BEGIN CREATE ROLE {role}; EXCEPTION WHEN duplicate_object THEN NULL; END $$;\n"
-        f"ALTER ROLE {role} WITH {login} {POWERLESS} {secret};"
-    )
+    words = RolePasswords(passwords.everturn_owner, passwords.everturn_ingress, passwords.everturn_worker)
+    postgres.run_sql("\n".join(build_role_statements(words)))
 
 
 def save_database(postgres: EmbeddedPostgres, name: str = DATABASE) -> None:
     """Create the database and its extension; may run at every start."""
     if not postgres.run_sql(f"SELECT 1 FROM pg_database WHERE datname = '{name}'"):  # noqa: S608 our own name
         postgres.run_sql(f"CREATE DATABASE {name} OWNER {OWNER}")
-    postgres.run_sql(
-        f"REVOKE ALL ON DATABASE {name} FROM PUBLIC;\n"
-        f"GRANT CONNECT ON DATABASE {name} TO {INGRESS}, {WORKER};\n"
-        "CREATE EXTENSION IF NOT EXISTS vector;\n"
-        f"GRANT USAGE ON SCHEMA public TO {DISPATCH};",
-        database=name,
-    )
+    postgres.run_sql("\n".join(build_database_statements(name)), database=name)
 
 
 def save_database_copy(postgres: EmbeddedPostgres, name: str, *, template: str) -> None:

@@ -1,0 +1,100 @@
+"""`make up`, `make down` and `make logs`: start the platform as containers, end them, and show what they say."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from everturn.errors import EverturnError
+from everturn_local.compose.installation import Installation, build_variables
+from everturn_local.compose.program import FILE, Compose, ComposeFailed, find_program
+from everturn_local.compose.readiness import build_url, wait_ready
+from everturn_local.compose.secret_files import save_secrets, save_store_keys
+from everturn_local.images.engine import open_engine
+from everturn_local.images.making import run_images
+from everturn_local.ports import is_port_free
+from everturn_local.settings import ComposeSettings, LocalSettings
+
+START_LIMIT_S: Final = 1_800.0
+"""The first start pulls images of others."""
+STOP_LIMIT_S: Final = 300.0
+SHOWN_LINES: Final = "40"
+OWN_IMAGES: Final = ("BROKER_IMAGE", "CHAT_PROC_IMAGE", "INGRESS_IMAGE")
+"""Variables by which an operator names images that are made elsewhere; ours aren't made when all of them are set."""
+
+Report = Callable[[str], None]
+
+
+class PortTaken(EverturnError):
+    """The port is taken by another program."""
+
+
+class NotReady(EverturnError):
+    """The platform was started and did not become ready."""
+
+
+def run_up(settings: ComposeSettings, images: LocalSettings, environment: Mapping[str, str], report: Report) -> int:
+    """Returns 0 with the platform ready; what is there already and unchanged stays. Raises EverturnError."""
+    compose = open_compose(settings, environment)
+    with open_engine(environment):
+        pass
+    installation = Installation(settings.home.absolute())
+    save_secrets(installation.secrets, environment)
+    if settings.s3:
+        save_store_keys(installation.secrets)
+    installation.save_settings_file()
+    check_port(settings, compose)
+    made_elsewhere = all(environment.get(name) for name in OWN_IMAGES)
+    run_images(images, only="runs" if made_elsewhere else "all", report=report)
+    report(f"starting the containers of {FILE.name}, project {settings.project}")
+    try:
+        compose.run("up", "--detach", "--no-build", "--remove-orphans", limit_s=START_LIMIT_S)
+    except ComposeFailed:
+        compose.follow("logs", "--tail", SHOWN_LINES, "migrate")
+        raise
+    url = build_url(settings.bind, settings.port)
+    found = wait_ready(url, settings.workers, limit_s=settings.limit_s)
+    if found.missing:
+        compose.follow("ps")
+        raise NotReady(f"{found.missing} `make logs` shows why.")
+    for failing in found.failing:
+        report(f"goes on without {failing}")
+    report(f"ready: {url}")
+    report(f"settings: {installation.settings_file}, secrets: {installation.secrets}")
+    return 0
+
+
+def run_down(settings: ComposeSettings, environment: Mapping[str, str], *, volumes: bool, yes: bool) -> int:
+    """End and remove the containers. `volumes`: after a question, which `yes` answers, all data too."""
+    compose = open_compose(settings, environment)
+    if volumes and not yes and not _agrees(f"Delete all conversations and files of {settings.project}? [y/N] "):
+        print("kept")
+        return 1
+    compose.run("down", "--remove-orphans", *(["--volumes"] if volumes else []), limit_s=STOP_LIMIT_S)
+    return 0
+
+
+def run_logs(settings: ComposeSettings, environment: Mapping[str, str], services: str) -> int:
+    """The last lines of all services, or of those named, and what comes after, until Ctrl-C."""
+    compose = open_compose(settings, environment)
+    return compose.follow("logs", "--follow", "--tail", SHOWN_LINES, *services.split())
+
+
+def open_compose(settings: ComposeSettings, environment: Mapping[str, str]) -> Compose:
+    """The program with what the file asks for. Raises NoCompose, NoSocket."""
+    variables = build_variables(settings, environment)
+    program = find_program(environment.get("PATH", os.defpath))
+    return Compose(program, settings.project, variables, ("--profile", "s3") if settings.s3 else ())
+
+
+def check_port(settings: ComposeSettings, compose: Compose) -> None:
+    """Raises PortTaken unless it is our own ingress that has the port."""
+    if not is_port_free(settings.port, settings.bind) and not compose.ask("ps", "--quiet", "ingress"):
+        raise PortTaken(f"{settings.bind}:{settings.port}. Stop that program, or choose another: make up PORT=8090")
+
+
+def _agrees(question: str) -> bool:
+    """False where nobody can answer."""
+    try:
+        return input(question).strip().lower() == "y"
+    except EOFError:
+        return False

@@ -1,0 +1,78 @@
+"""What an installation has beside the compose file: its folder, its settings, and values for the file's variables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from everturn.errors import EverturnError
+from everturn_local.settings import WARM_PROFILES, ComposeSettings
+
+USUAL_ENGINE: Final = "unix:///var/run/docker.sock"
+STORE_URL: Final = "s3://everturn/objects?endpoint=http://s3:9000&region=us-east-1"
+FIRST_SETTINGS: Final = """\
+# Settings of ingress and workers, one a line; .env.example lists them all. `make up` takes over what changed.
+# Secrets don't belong here: they are the files of the folder secrets.
+
+# Tokens of this issuer for this audience come in; docs/how-to/let-people-in.md tells what else does.
+AUTH_ISSUER=everturn
+AUTH_AUDIENCE=everturn
+
+# 1 lets people without an account in, as guests. Set it to 0 before strangers can reach the address.
+ANONYMOUS=1
+"""
+
+
+class NoSocket(EverturnError):
+    """The broker is given the engine's socket, and there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """Where an installation keeps what is its own."""
+
+    home: Path
+
+    @property
+    def secrets(self) -> Path:
+        return self.home / "secrets"
+
+    @property
+    def settings_file(self) -> Path:
+        return self.home / "everturn.env"
+
+    def save_settings_file(self) -> None:
+        """The first one; later ones are the operator's."""
+        if not self.settings_file.exists():
+            self.settings_file.write_text(FIRST_SETTINGS)
+
+
+def build_variables(settings: ComposeSettings, environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the compose program: the caller's, and what the file asks for. Raises NoSocket."""
+    installation = Installation(settings.home.absolute())
+    socket = find_socket(environment)
+    store = {"OBJECTS_URL": STORE_URL} if settings.s3 else {}
+    return {
+        "EXECUTION_PROFILES": WARM_PROFILES,
+        **environment,
+        **store,
+        "BIND": settings.bind,
+        "PORT": str(settings.port),
+        "WORKERS": str(settings.workers),
+        "EVERTURN_SECRETS": str(installation.secrets),
+        "EVERTURN_ENV": str(installation.settings_file),
+        "DOCKER_SOCKET": str(socket),
+        "DOCKER_GROUP": str(socket.stat().st_gid),
+    }
+
+
+def find_socket(environment: Mapping[str, str]) -> Path:
+    """The engine's. Raises NoSocket."""
+    address = environment.get("DOCKER_HOST") or USUAL_ENGINE
+    parts = urlsplit(address)
+    if parts.scheme != "unix" or not Path(parts.path).is_socket():
+        raise NoSocket(
+            f"Address: {address}. Start Docker on this machine, and leave DOCKER_HOST unset or unix:///path."
+        )
+    return Path(parts.path).resolve()

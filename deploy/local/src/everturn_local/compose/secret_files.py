@@ -1,0 +1,98 @@
+"""The secrets of the compose file: one file each, made with random values at the first start and never changed after.
+
+Containers run as several users, none of which is ours, so every file is readable and the folder is closed: only we and
+the engine get through it.
+"""
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from everturn.errors import EverturnError
+
+PASSWORD_BYTES: Final = 24
+KEY_BYTES: Final = 32
+FOLDER_MODE: Final = 0o700
+FILE_MODE: Final = 0o444
+DATABASE: Final = "postgres:5432"
+GIVEN: Final = {
+    "anthropic-api-key": "ANTHROPIC_API_KEY",
+    "openai-api-key": "OPENAI_API_KEY",
+    "brave-api-key": "BRAVE_API_KEY",
+    "tavily-api-key": "TAVILY_API_KEY",
+    "aws-access-key-id": "AWS_ACCESS_KEY_ID",
+    "aws-secret-access-key": "AWS_SECRET_ACCESS_KEY",
+}
+"""What others have issued, and by which variable it may be given. An empty file is a secret that is not set."""
+CHECKED: Final = "admin-database-url"
+
+
+class SecretsUnusable(EverturnError):
+    """The secrets of the installation can't be kept."""
+
+
+def save_secrets(folder: Path, given: Mapping[str, str]) -> None:
+    """Make what is missing, and take over what the environment gives. Raises SecretsUnusable."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(FOLDER_MODE)
+        made = [name for name, value in build_secrets().items() if _save_missing(folder / name, value)]
+        for name, variable in GIVEN.items():
+            if value := given.get(variable):
+                _save(folder / name, value)
+            else:
+                _save_missing(folder / name, "")
+    except OSError as error:
+        raise SecretsUnusable(f"{error.filename or folder}: {error.strerror}.") from error
+    if 0 < len(made) < len(build_secrets()):
+        raise SecretsUnusable(
+            f"{', '.join(sorted(made))} had been taken from {folder} and were made anew, so they no longer agree with "
+            "the others. Put the earlier files back, or make all anew: delete the folder, and the data with "
+            "`make down VOLUMES=1`."
+        )
+
+
+def build_secrets() -> dict[str, str]:
+    """New values by file name. Hexadecimal, so that they need no quoting in an address."""
+    admin, owner, ingress, worker, redis = (secrets.token_hex(PASSWORD_BYTES) for _ in range(5))
+    return {
+        "postgres-password": admin,
+        "admin-database-url": f"postgresql://postgres:{admin}@{DATABASE}/postgres",
+        "owner-database-url": f"postgresql://everturn_owner:{owner}@{DATABASE}/everturn",
+        "ingress-database-url": f"postgresql://everturn_ingress:{ingress}@{DATABASE}/everturn",
+        "worker-database-url": f"postgresql://everturn_worker:{worker}@{DATABASE}/everturn",
+        "redis.conf": f"requirepass {redis}",
+        "redis-url": f"redis://:{redis}@redis:6379/0",
+        "auth-secret": secrets.token_hex(KEY_BYTES),
+        "signing-secret": secrets.token_hex(KEY_BYTES),
+    }
+
+
+def save_store_keys(folder: Path) -> None:
+    """Keys of the S3 server that is started beside the others, where none were given."""
+    files = [folder / "aws-access-key-id", folder / "aws-secret-access-key"]
+    if not all(file.read_text().strip() for file in files):
+        for file in files:
+            _save(file, secrets.token_hex(PASSWORD_BYTES))
+
+
+def _save_missing(file: Path, value: str) -> bool:
+    """Whether it was missing."""
+    if file.exists():
+        return False
+    _save(file, value)
+    return True
+
+
+def _save(file: Path, value: str) -> None:
+    """Whole or not at all."""
+    unfinished = file.with_name(f".{file.name}.new")
+    unfinished.unlink(missing_ok=True)
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
+        opened.write(f"{value}\n" if value else "")
+        opened.flush()
+        os.fsync(opened.fileno())
+    unfinished.chmod(FILE_MODE)
+    unfinished.replace(file)

@@ -1,0 +1,65 @@
+"""Which entries of requirements.lock a service needs to run: its own libraries, and what these ask for."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from everturn_local.images.engine import ImageError
+
+COMMON: Final = "everturn"
+"""The one package of ours that services ask for, by its extras."""
+_ENTRY: Final = re.compile(r"^([A-Za-z0-9._-]+)==.*(?:\n[ \t].*)*", re.MULTILINE)
+_REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?")
+
+
+def build_runtime_lock(lock: str, wanted: Iterable[str]) -> str:
+    """The entries of `wanted` and of all that they need, each with its hashes. Raises ImageError.
+
+    The lock tells of each package who asked for it; that is followed backwards.
+    """
+    entries = {match[1]: match[0] for match in _ENTRY.finditer(lock)}
+    askers = {name: find_askers(entry) for name, entry in entries.items()}
+    found = set(wanted)
+    if missing := sorted(found - entries.keys()):
+        raise ImageError(f"requirements.lock has no entry for {', '.join(missing)}; run: make lock")
+    while more := {name for name, asked_by in askers.items() if asked_by & found} - found:
+        found |= more
+    return "".join(f"{entries[name]}\n" for name in sorted(found))
+
+
+def find_askers(entry: str) -> frozenset[str]:
+    """The names after `# via`, on its line or on those below it."""
+    _, _, told = entry.partition("# via")
+    return frozenset(told.replace("#", " ").split())
+
+
+def find_wanted(service: Path, common: Path) -> frozenset[str]:
+    """What the pyproject.toml of a service asks for by itself and through the extras of the common package."""
+    wanted: set[str] = set()
+    for name, extras in map(parse_requirement, _load_project(service)["dependencies"]):
+        if name == COMMON:
+            wanted |= _find_extras(_load_project(common), extras)
+        else:
+            wanted.add(name)
+    return frozenset(wanted)
+
+
+def parse_requirement(requirement: str) -> tuple[str, Sequence[str]]:
+    """The name in its normal form, and the extras of `name[one,two]>=1`. Raises ImageError."""
+    match = _REQUIREMENT.match(requirement)
+    if match is None:
+        raise ImageError(f"{requirement!r} names no package")
+    extras = [extra.strip() for extra in (match[2] or "").split(",") if extra.strip()]
+    return re.sub(r"[-_.]+", "-", match[1]).lower(), extras
+
+
+def _find_extras(project: Mapping[str, Any], extras: Sequence[str]) -> set[str]:
+    asked = [*project["dependencies"], *(word for extra in extras for word in project["optional-dependencies"][extra])]
+    return {parse_requirement(word)[0] for word in asked}
+
+
+def _load_project(file: Path) -> Mapping[str, Any]:
+    project: Mapping[str, Any] = tomllib.loads(file.read_text())["project"]
+    return project
