@@ -1,11 +1,19 @@
 """What every service reads from its environment."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from everturn.settings import CommonSettings, explain_errors
+from everturn.settings import (
+    MAX_SECRET_BYTES,
+    MAX_SECRETS,
+    BadSecrets,
+    CommonSettings,
+    explain_errors,
+    load_secrets,
+)
 
 REQUIRED = {"DATABASE_URL": "postgresql://x", "REDIS_URL": "redis://x", "OBJECTS_URL": "file:///x"}
 
@@ -91,3 +99,53 @@ def test_what_is_wrong_is_told_by_name_and_without_its_value(monkeypatch: pytest
     told = explain_errors(refused.value)
     assert [line.partition(":")[0] for line in told] == ["READY_FD", "LOG_LEVEL"]
     assert "secret" not in str(told)
+
+
+def save_files(folder: Path, **files: str) -> dict[str, str]:
+    """An environment that names the folder with these files."""
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return {"SECRETS_DIR": str(folder)}
+
+
+def test_each_file_of_the_secrets_is_the_setting_that_it_is_named_after(tmp_path: Path) -> None:
+    environment = save_files(tmp_path, DATABASE_URL="postgresql://x\n", AUTH_SECRET="two words \n", EMPTY="\n")
+    (tmp_path / "..data").mkdir()
+    (tmp_path / "README").mkdir()
+    (tmp_path / "lower-case").write_text("no setting")
+
+    load_secrets(environment)
+
+    assert environment == {"SECRETS_DIR": str(tmp_path), "DATABASE_URL": "postgresql://x", "AUTH_SECRET": "two words "}
+
+
+def test_what_the_environment_says_goes_before_a_file(tmp_path: Path) -> None:
+    environment = save_files(tmp_path, REDIS_URL="redis://file") | {"REDIS_URL": "redis://environment"}
+
+    load_secrets(environment)
+
+    assert environment["REDIS_URL"] == "redis://environment"
+
+
+def test_without_a_folder_nothing_changes() -> None:
+    for environment in ({}, {"SECRETS_DIR": ""}):
+        before = dict(environment)
+        load_secrets(environment)
+        assert environment == before
+
+
+def test_secrets_that_can_not_be_used_are_told_without_their_text(tmp_path: Path) -> None:
+    for data in (b"\xffhidden", b"hidden\0", b"hidden" * MAX_SECRET_BYTES):
+        (tmp_path / "AUTH_SECRET").write_bytes(data)
+        with pytest.raises(BadSecrets, match="AUTH_SECRET") as told:
+            load_secrets({"SECRETS_DIR": str(tmp_path)})
+        assert "hidden" not in str(told.value)
+    with pytest.raises(BadSecrets, match="absent"):
+        load_secrets({"SECRETS_DIR": str(tmp_path / "absent")})
+
+
+def test_a_folder_of_too_many_files_is_not_read(tmp_path: Path) -> None:
+    environment = save_files(tmp_path, **{f"SECRET_{number}": "x" for number in range(MAX_SECRETS + 1)})
+
+    with pytest.raises(BadSecrets, match=str(MAX_SECRETS)):
+        load_secrets(environment)

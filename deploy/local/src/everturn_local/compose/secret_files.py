@@ -6,7 +6,7 @@ the engine get through it.
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +26,8 @@ GIVEN: Final = {
     "aws-secret-access-key": "AWS_SECRET_ACCESS_KEY",
 }
 """What others have issued, and by which variable it may be given. An empty file is a secret that is not set."""
-CHECKED: Final = "admin-database-url"
+LAST: Final = "signing-secret"
+"""The one that is written last: with it the folder was whole once, and without it nothing was started yet."""
 
 
 class SecretsUnusable(EverturnError):
@@ -38,7 +39,11 @@ def save_secrets(folder: Path, given: Mapping[str, str]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(FOLDER_MODE)
-        made = [name for name, value in build_secrets().items() if _save_missing(folder / name, value)]
+        made = build_secrets()
+        check_whole(folder, made)
+        if not (folder / LAST).exists():
+            for name, value in made.items():
+                _save(folder / name, value)
         for name, variable in GIVEN.items():
             if value := given.get(variable):
                 _save(folder / name, value)
@@ -46,11 +51,15 @@ def save_secrets(folder: Path, given: Mapping[str, str]) -> None:
                 _save_missing(folder / name, "")
     except OSError as error:
         raise SecretsUnusable(f"{error.filename or folder}: {error.strerror}.") from error
-    if 0 < len(made) < len(build_secrets()):
+
+
+def check_whole(folder: Path, names: Iterable[str]) -> None:
+    """Raises SecretsUnusable where some are gone: new ones would not be those that the data knows."""
+    lost = sorted(name for name in names if not (folder / name).exists())
+    if lost and (folder / LAST).exists():
         raise SecretsUnusable(
-            f"{', '.join(sorted(made))} had been taken from {folder} and were made anew, so they no longer agree with "
-            "the others. Put the earlier files back, or make all anew: delete the folder, and the data with "
-            "`make down VOLUMES=1`."
+            f"{', '.join(lost)} is missing in {folder}. Put the file back; or begin anew without the data: "
+            "make down VOLUMES=1, and delete the folder."
         )
 
 
@@ -78,12 +87,9 @@ def save_store_keys(folder: Path) -> None:
             _save(file, secrets.token_hex(PASSWORD_BYTES))
 
 
-def _save_missing(file: Path, value: str) -> bool:
-    """Whether it was missing."""
-    if file.exists():
-        return False
-    _save(file, value)
-    return True
+def _save_missing(file: Path, value: str) -> None:
+    if not file.exists():
+        _save(file, value)
 
 
 def _save(file: Path, value: str) -> None:

@@ -19,20 +19,23 @@ def build_runtime_lock(lock: str, wanted: Iterable[str]) -> str:
 
     The lock tells of each package who asked for it; that is followed backwards.
     """
-    entries = {match[1]: match[0] for match in _ENTRY.finditer(lock)}
+    # One name may stand there in several versions, each for other Pythons.
+    entries: dict[str, str] = {}
+    for match in _ENTRY.finditer(lock):
+        entries[match[1]] = f"{entries.get(match[1], '')}{match[0]}\n"
     askers = {name: find_askers(entry) for name, entry in entries.items()}
     found = set(wanted)
     if missing := sorted(found - entries.keys()):
         raise ImageError(f"requirements.lock has no entry for {', '.join(missing)}; run: make lock")
     while more := {name for name, asked_by in askers.items() if asked_by & found} - found:
         found |= more
-    return "".join(f"{entries[name]}\n" for name in sorted(found))
+    return "".join(entries[name] for name in sorted(found))
 
 
-def find_askers(entry: str) -> frozenset[str]:
-    """The names after `# via`, on its line or on those below it."""
-    _, _, told = entry.partition("# via")
-    return frozenset(told.replace("#", " ").split())
+def find_askers(entries: str) -> frozenset[str]:
+    """The names after each `# via`, on its line or on those below it."""
+    comments = " ".join(line.strip() for line in entries.splitlines() if line.lstrip().startswith("#"))
+    return frozenset(comments.replace("#", " ").split()) - {"via"}
 
 
 def find_wanted(service: Path, common: Path) -> frozenset[str]:
