@@ -65,6 +65,22 @@ test("the same message sent again has the same key, another one has another", as
   expect(keys[2]).not.toBe(keys[0]);
 });
 
+test("a message whose answer never came has the same key after a reload, and once it was accepted another one", async () => {
+  const lost = show(false, () => refuse(503, "No answer."));
+  await userEvent.type(screen.getByLabelText("Your message"), "hello{Enter}");
+  await screen.findByRole("alert");
+  lost.unmount();
+
+  const { asked } = show(false);
+  await userEvent.type(screen.getByLabelText("Your message"), "{Enter}");
+  await waitFor(() => { expect(screen.getByLabelText("Your message")).toHaveValue(""); });
+  await userEvent.type(screen.getByLabelText("Your message"), "hello{Enter}");
+  await waitFor(() => { expect(asked).toHaveLength(2); });
+
+  expect(asked[0]?.key).toBe(lost.asked[0]?.key);
+  expect(asked[1]?.key).not.toBe(asked[0]?.key);
+});
+
 test("while a turn goes on Enter adds to it, and another button redirects it", async () => {
   const { asked } = show(true);
   const field = screen.getByLabelText("Your message");

@@ -2,9 +2,10 @@
 import { useCallback, useRef, useState } from "react";
 
 import { makeKey } from "../api";
-import type { Accepted } from "../api";
-import { useBackend } from "../session/context";
+import type { Accepted, Scope } from "../api";
+import { useSession } from "../session/context";
 import { sayError } from "../ui/wording";
+import { loadAttempt, saveAttempt } from "./attempts";
 
 export interface Draft {
   text: string;
@@ -25,10 +26,10 @@ export interface Sending {
 }
 
 export function useSending(conversationId: string, onAccepted: (accepted: Accepted, draft: Draft) => void): Sending {
-  const backend = useBackend();
+  const { backend, scope } = useSession();
   const [progress, setProgress] = useState<number | null>(null);
   const [problem, setProblem] = useState("");
-  const attempt = useRef<{ draft: Draft; key: string } | null>(null);
+  const attempt = useRef<Tried | null>(null);
   const abort = useRef<AbortController | null>(null);
   const send = useCallback(
     async (draft: Draft): Promise<boolean> => {
@@ -37,11 +38,14 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
       setProgress(0);
       setProblem("");
       // The same message, sent again after an unclear failure, has the same key and is taken once.
-      const key = attempt.current !== null && isSame(attempt.current.draft, draft) ? attempt.current.key : makeKey();
+      const known = attempt.current ?? loadBefore(scope, conversationId);
+      const key = known !== null && isSame(known.draft, draft) ? known.key : makeKey();
       attempt.current = { draft, key };
+      keep(scope, conversationId, attempt.current);
       try {
         const accepted = await backend.sendMessage(conversationId, { ...draft, key, onProgress: setProgress, abort: abort.current.signal });
         attempt.current = null;
+        keep(scope, conversationId, null);
         onAccepted(accepted, draft);
         return true;
       } catch (error) {
@@ -52,7 +56,7 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
         setProgress(null);
       }
     },
-    [backend, conversationId, onAccepted],
+    [backend, scope, conversationId, onAccepted],
   );
   return {
     isSending: progress !== null,
@@ -62,6 +66,25 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
     abort: useCallback(() => { abort.current?.abort(); }, []),
     forgetProblem: useCallback(() => { setProblem(""); }, []),
   };
+}
+
+interface Tried {
+  draft: Draft;
+  key: string;
+}
+
+function loadBefore(scope: Scope, conversationId: string): Tried | null {
+  const found = loadAttempt(sessionStorage, scope, conversationId);
+  if (found === null) return null;
+  const { key, ...said } = found;
+  return { draft: { ...said, files: [] }, key };
+}
+
+/** Files don't outlive the page, so a message with files is not the same after a reload. */
+function keep(scope: Scope, conversationId: string, tried: Tried | null): void {
+  const isKept = tried !== null && tried.draft.files.length === 0;
+  const { text, kind } = tried?.draft ?? { text: "" };
+  saveAttempt(sessionStorage, scope, conversationId, isKept ? { text, key: tried.key, ...(kind === undefined ? {} : { kind }) } : null);
 }
 
 function isSame(first: Draft, second: Draft): boolean {

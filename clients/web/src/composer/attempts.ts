@@ -1,0 +1,35 @@
+/** The last message whose answer is not known, kept for this tab: sent again, also after a reload, it is taken once. */
+import type { Scope } from "../api";
+import { loadDraft, saveDraft } from "./drafts";
+
+export interface Attempt {
+  readonly text: string;
+  readonly kind?: "followup" | "steer";
+  readonly key: string;
+}
+
+/** Null where there is none, or something else. */
+export function loadAttempt(storage: Storage, scope: Scope, conversationId: string): Attempt | null {
+  const kept = loadDraft(storage, scope, placeOf(conversationId));
+  try {
+    const found: unknown = kept === "" ? null : JSON.parse(kept);
+    return isAttempt(found) ? found : null;
+  } catch {
+    return null; // somebody else's text
+  }
+}
+
+/** Keep it beside the draft, with which it is forgotten; null forgets it. */
+export function saveAttempt(storage: Storage, scope: Scope, conversationId: string, attempt: Attempt | null): void {
+  saveDraft(storage, scope, placeOf(conversationId), attempt === null ? "" : JSON.stringify(attempt));
+}
+
+function placeOf(conversationId: string): string {
+  return `${conversationId}/attempt`;
+}
+
+function isAttempt(found: unknown): found is Attempt {
+  if (typeof found !== "object" || found === null) return false;
+  const { text, key } = found as Partial<Record<string, unknown>>;
+  return typeof text === "string" && typeof key === "string";
+}
