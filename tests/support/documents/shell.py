@@ -1,6 +1,7 @@
 """A reader's terminal: one bash that keeps folder, variables and functions from block to block."""
 
 import asyncio
+import contextlib
 import os
 import shlex
 import signal
@@ -39,7 +40,8 @@ class Shell:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._bash.returncode is None:
+        # Of a bash that has ended what it left behind may live on.
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._bash.pid, signal.SIGKILL)
         await self._bash.wait()
 
