@@ -1,5 +1,7 @@
-"""F4 to F6: Redis is restarted, comes back with an old file, stalls or is full; every test ends with the checker."""
+"""F4 to F6: Redis is restarted, comes back with an old file, stalls, is full, or takes no events; every test ends with
+the checker."""
 
+import asyncio
 import shutil
 import signal
 import time
@@ -9,12 +11,18 @@ import pytest
 from faults.chaos import Chaos
 from redis import Redis
 
+from everturn.wire.events import ChatComplete
+from everturn_local.servers.databases import DATABASE
+
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 REFUSED_WITHIN_S = 2.0
 """What is promised; deadlines in tests get three times that."""
 STALL_S = 10.0
 """Longer than a lease lasts here."""
+UNTOLD_TRIES = 2
+LOOK_EVERY_S, LOOKS = 0.25, 240
+"""A try to tell of an end lasts for seconds: it is seen also by who looks rarely."""
 
 
 async def test_a_restart_with_its_file_is_a_pause(chaos: Chaos) -> None:
@@ -140,3 +148,48 @@ async def test_a_full_redis_refuses_new_messages_and_delays_what_was_accepted(ch
     state = await chaos.stage.check_history(sent.conversation_id, watcher)
     assert [turn.turn_id for turn in state.turns] == [sent.turn_id]
     await chaos.stage.close()
+
+
+async def test_an_end_that_nobody_can_publish_again_and_again_reaches_every_client_once_when_it_can(
+    chaos: Chaos,
+) -> None:
+    sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
+    watchers = [chaos.stage.watch(sent.conversation_id, ingress=n) for n in range(2)]
+    cut = chaos.stage.watch(sent.conversation_id, cuts=7)
+    await watchers[0].wait_text(sent.turn_id, "thinking")
+
+    with Redis.from_url(chaos.platform.redis.url) as redis:
+        # Everything else is answered as ever: doorbells ring, leases are taken, and only events go nowhere.
+        redis.execute_command("ACL", "SETUSER", "default", "-xadd")
+        try:
+            for _ in range(UNTOLD_TRIES):
+                await wait_tries(chaos, sent.turn_id, 1)
+                await wait_tries(chaos, sent.turn_id, 0)
+                redis.lpush("turns:privileged", sent.conversation_id)
+        finally:
+            redis.execute_command("ACL", "SETUSER", "default", "+xadd")
+    for watcher in (*watchers, cut):
+        assert (await watcher.wait_ended(sent.turn_id)).status == "completed"
+        await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
+    later = await chaos.stage.clients[1].send_message(sent.conversation_id, "script:plain please")
+    for watcher in (*watchers, cut):
+        await watcher.wait_ended(later.turn_id)
+        await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
+
+    for watcher in watchers:
+        ends = [envelope.turn_id for envelope in watcher.seen if isinstance(envelope.data, ChatComplete)]
+        # Behind ids that were given out and never published a snapshot tells it.
+        assert ends.count(sent.turn_id) <= 1
+        assert ends.count(later.turn_id) == 1
+    await chaos.stage.check_history(sent.conversation_id, *watchers, cut)
+    await chaos.stage.close()
+
+
+async def wait_tries(chaos: Chaos, turn_id: str, tries: int) -> None:
+    """Until so many tries to tell of the turn's end are noted. One that only failed is forgotten again."""
+    query = f"SELECT attempt FROM turn WHERE id = '{turn_id}' AND status = 'completed'"
+    for _ in range(LOOKS):
+        if await asyncio.to_thread(chaos.platform.postgres.run_sql, query, database=DATABASE) == str(tries):
+            return
+        await asyncio.sleep(LOOK_EVERY_S)
+    raise AssertionError(f"{tries} tries were never noted")

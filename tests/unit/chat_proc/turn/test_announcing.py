@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+from prometheus_client import REGISTRY
 from turn_bench.bench import Bench
 from turn_bench.checks import check_conversation
 from turn_bench.drivers import NoSweeps
@@ -118,14 +119,20 @@ async def test_an_end_that_is_left_to_snapshots_does_not_say_that_a_waiting_conv
     assert [event.data for event in await bench.published()] == [ConvStatus(state="waiting")]
 
 
-async def test_a_wire_that_is_down_is_no_death() -> None:
+async def test_a_wire_that_is_down_is_no_death_but_counts_as_a_try_that_failed() -> None:
     bench = Bench(answer("Done."))
     await end_unannounced(bench)
     bench.events.down = True
+    before = failed()
 
     await bench.hire().run_one()
 
     assert bench.platform.turns[bench.turn_rows[0].id].turn.attempt == 0
+    assert failed() == before + 1
+
+
+def failed() -> float:
+    return REGISTRY.get_sample_value("everturn_announcements_failed_total") or 0
 
 
 class LosingTimelines(MemoryTimelines):

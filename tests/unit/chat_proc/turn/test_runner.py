@@ -17,7 +17,7 @@ from everturn.model.leases import ORIGIN
 from everturn.model.turns import TurnStatus
 from everturn.model.uploads import Upload
 from everturn.ports.inbox import IncomingMessage
-from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED
+from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED
 from everturn.testing.scripted_model import Pause, Say
 from everturn.wire.events import ChatError, ChatStart, ConvStatus
 
@@ -212,6 +212,28 @@ async def test_an_ended_turn_that_can_not_be_announced_does_not_hold_up_the_next
     bench.turns.poisoned.clear()
     await worker.run_one()
     assert bench.platform.turns[first].announced
+
+
+async def test_an_erasure_while_an_end_is_told_is_a_normal_end_that_leaves_nothing() -> None:
+    bench = Bench(answer("One."))
+    await bench.say("First.")
+    await bench.hire(failpoint="turn.after_c3:1:raise").run_one()
+    bench.expire_lease()
+    worker = bench.hire()
+    claim = await worker.leases.try_claim(bench.conversation_id)
+    assert claim is not None
+    assert (claim.turn_id, claim.unannounced) == (None, (bench.turn_rows[0].id,))
+    bench.objects.stored |= {f"{bench.conversation_id}/late": b"late", "conv_other/kept": b"kept"}
+    failed_before, erased_before = value_of(ANNOUNCEMENTS_FAILED), value_of(LEASES_ERASED)
+
+    del bench.platform.conversations[bench.conversation_id], bench.platform.turns[bench.turn_rows[0].id]
+    with capture_logs() as told:
+        ended = await worker.runner.hold(claim).run()
+
+    assert not ended
+    assert list(bench.objects.stored) == ["conv_other/kept"]
+    assert [(line["event"], line["log_level"]) for line in told] == [("conversation_erased", "info")]
+    assert (value_of(ANNOUNCEMENTS_FAILED), value_of(LEASES_ERASED)) == (failed_before, erased_before + 1)
 
 
 async def test_where_a_worker_died_the_open_turn_runs_before_old_ends_are_told() -> None:

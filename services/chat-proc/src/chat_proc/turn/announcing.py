@@ -21,6 +21,7 @@ from everturn.ports.leases import Leases
 from everturn.ports.sweeps import Sweeps
 from everturn.ports.timelines import Timelines
 from everturn.ports.turns import Turns
+from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED
 from everturn.timeline.turn_events import try_build_terminal_event
 from everturn.timeline.turn_view import build_turn_view
 from everturn.wire.events import ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle, parse_envelope
@@ -93,6 +94,8 @@ class Announcer:
         if await self._publish(emitter):
             await self.save_announced(lease, turn_id, emitter.cursor)
         else:
+            # Nobody died of it: however often it fails, it is tried again.
+            ANNOUNCEMENTS_FAILED.inc()
             await self._patience.call(lambda: self._timelines.save_announcing(lease, turn_id, 0))
         return emitter.cursor
 

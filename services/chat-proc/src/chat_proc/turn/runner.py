@@ -34,7 +34,7 @@ from everturn.ports.objects import Objects
 from everturn.ports.runs.approvals import Approvals
 from everturn.ports.timelines import Timelines
 from everturn.telemetry.failpoints import Failpoints
-from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED
+from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.timeline.turn_events import build_start_event
 from everturn.wire.events import ConvStatus
@@ -152,13 +152,13 @@ class ClaimedTurn:
 
         Raises StaleFence when another worker has the lease; then nothing more was written.
         """
-        cursor, told = await self._find_cursor(), True
-        for ended_id in self._ends_to_tell():
-            cursor, sent = await self._try_announce(ended_id, cursor)
-            told = told and sent
-        result = _Result.ENDED
-        if self._claim.turn_id is not None:
-            result = await self._run_turn(self._claim.turn_id, cursor)
+        result, told = _Result.ENDED, True
+        try:
+            cursor, told = await self._tell_ends(await self._find_cursor())
+            if self._claim.turn_id is not None:
+                result = await self._run_turn(self._claim.turn_id, cursor)
+        except StaleFence:
+            result = _Result.LOST
         if result is _Result.LOST:
             if await _clear_erased(self._parts, self._claim.lease):
                 return False
@@ -177,6 +177,14 @@ class ClaimedTurn:
         """False when the turn is not to wait after all: it goes back to the queue, and whoever takes it looks."""
         return await self._parts.patience.call(lambda: self._parts.approvals.try_park(self._claim.lease))
 
+    async def _tell_ends(self, cursor: EventCursor) -> tuple[EventCursor, bool]:
+        """The cursor then, and whether all went well. Raises StaleFence."""
+        told = True
+        for ended_id in self._ends_to_tell():
+            cursor, sent = await self._try_announce(ended_id, cursor)
+            told = told and sent
+        return cursor, told
+
     def _ends_to_tell(self) -> tuple[TurnId, ...]:
         """Ends nobody told of. Where a worker died over this claim's turn, telling may have killed it: that waits."""
         if self._claim.turn_id is None or self._claim.attempt == 0:
@@ -189,6 +197,9 @@ class ClaimedTurn:
             return await self._parts.announcer.announce_ended(self._claim, ended_id, cursor), True
         except StaleFence:
             raise
+        except NotFound as error:
+            # As in _load: only an erasure takes the rows of an ended turn away.
+            raise StaleFence(self._claim.lease.conversation_id) from error
         except Exception:  # noqa: BLE001 - the worker-job edge
             ANNOUNCEMENTS_FAILED.inc()
             _log.exception("announcement_failed", turn_id=ended_id)
@@ -349,6 +360,7 @@ async def _clear_erased(parts: RunnerParts, lease: Lease) -> bool:
             await parts.timelines.load_title(lease.principal, lease.conversation_id)
     except NotFound:
         await _clear_objects(parts, lease)
+        LEASES_ERASED.inc()
         _log.info("conversation_erased", conversation_id=lease.conversation_id)
         return True
     except (EverturnError, TimeoutError) as error:
