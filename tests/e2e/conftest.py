@@ -12,13 +12,15 @@ from stages.stage import Stage
 from everturn_local.supervision.platform import Platform
 
 LEASE_S = "2"
+ORPHANS_AFTER_S = "4"
+"""The history checker waits until nothing is left of what a program stored that was cancelled."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
     """One Postgres, one Redis server, two ingresses and two workers with the scripted model and short leases."""
     script = Path(__file__).with_name("scripts.toml")
-    env = {"EVERTURN_MODEL": f"scripted:{script}", "LEASE_S": LEASE_S}
+    env = {"EVERTURN_MODEL": f"scripted:{script}", "LEASE_S": LEASE_S, "ORPHANS_AFTER_S": ORPHANS_AFTER_S}
     home = copy_home(tmp_path_factory.mktemp("platform"))
     async with Platform(home, ingresses=2, workers=2, env=env, durable=False, spawn=ForkingSpawn()) as platform:
         opened = Stage(platform)
@@ -30,7 +32,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
 async def offline_stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
     """The platform as `make run` starts it, with two ingresses and the offline model: nothing is forked or copied."""
     home = tmp_path_factory.mktemp("offline")
-    env = {"EVERTURN_MODEL": "offline", "OFFLINE_DELAY_MS": "1"}
+    env = {"EVERTURN_MODEL": "offline", "OFFLINE_DELAY_MS": "1", "ORPHANS_AFTER_S": ORPHANS_AFTER_S}
     async with Platform(home, ingresses=2, workers=2, env=env, durable=False) as platform:
         opened = Stage(platform)
         yield opened

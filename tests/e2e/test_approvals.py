@@ -42,6 +42,7 @@ async def asking(tmp_path_factory: pytest.TempPathFactory, make_stage: Any) -> A
         "EVERTURN_MODEL": f"scripted:{script}",
         "EVERTURN_CONFIG": str(config),
         "LEASE_S": "2",
+        "ORPHANS_AFTER_S": "4",
         "APPROVAL_TIMEOUT_S": "3600",
     }
     async with Platform(

@@ -41,6 +41,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory, make_stage: Callable[[
     env = {
         "EVERTURN_MODEL": f"scripted:{script}",
         "LEASE_S": LEASE_S,
+        "ORPHANS_AFTER_S": "4",
         "EXECUTION_MODE": "containers",
         "EXECUTION_PROFILES": '{"default": {"warm": 1, "preload": ["pandas", "matplotlib.pyplot"]}}',
     }
