@@ -15,8 +15,8 @@ from stages.watcher import Watcher
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
-EXTRA_ENV = {"WORKER_SLOTS": "1"}
-"""One turn at a time: each of two workers has one that dies with it."""
+EXTRA_ENV = {"LEASE_S": "4", "WORKER_SLOTS": "1"}
+"""One turn at a time: each of two workers has one that dies with it. The lease is that of `test_failpoints.py`."""
 WORKERS = ("worker-1", "worker-2")
 FILE = b"region,revenue\nNorth,240.50\n"
 LIMIT_S = 60.0
@@ -68,14 +68,17 @@ async def test_what_was_stored_by_parts_that_died_before_their_commit_is_deleted
 
     sent = [await stage.clients[1].send_message("new", "script:draw please") for _ in WORKERS]
     drawing = [stage.watch(each.conversation_id, ingress=1) for each in sent]
+    for worker in WORKERS:
+        assert await platform.wait_exit(worker) == -signal.SIGKILL
+    # From here on nobody deletes anything.
     with pytest.raises(httpx2.TransportError):
         await send_file(stage, watcher.conversation_id, key)
-    for part in killed:
-        assert await platform.wait_exit(part) == -signal.SIGKILL
+    assert await platform.wait_exit("ingress-1") == -signal.SIGKILL
     orphans = [find_files(stage, each.conversation_id) for each in (watcher, *drawing)]
     await asyncio.gather(*map(platform.restart, killed))
 
-    assert [len(keys) for keys in orphans] == [1, 1, 1]
+    # On a busy machine the second worker may have died in the turn of the first.
+    assert (len(orphans[0]), sum(map(len, orphans[1:]))) == (1, 2)
     for each, drawn, orphan in zip(sent, drawing, orphans[1:], strict=True):
         turn = await drawn.wait_ended(each.turn_id)
         assert (turn.status, [file.filename for file in turn.files]) == ("completed", ["lot.txt"])
