@@ -8,7 +8,7 @@ LOCAL := $(BIN)/python -P -m everturn_local
 SOURCES := libs services clients deploy tests migrations bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run fuzz test browser chaos load check fmt migrate operate doctor clean lock bench images up down logs
+.PHONY: help setup run fuzz test browser pictures chaos load check fmt migrate operate doctor clean lock bench images up down logs
 
 help: ## List the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +35,10 @@ test: setup ## Run all tests, in groups side by side; TESTS=tests/unit ARGS='-k 
 	@$(if $(strip $(TESTS)$(ARGS)),$(BIN)/pytest -q --durations=10 $(ARGS) $(TESTS),exec $(BIN)/python -P -m everturn_local.suite $(if $(LIMIT_S),--limit-s $(LIMIT_S)) $(if $(MAX_UNSTEADY),--max-unsteady $(MAX_UNSTEADY)))
 
 browser: setup ## Use the web client in a real Chromium against the whole platform; CHROMIUM names the program
-	@$(BIN)/pytest -q --durations=5 $(ARGS) tests/browser
+	@LONG_TASK_MS=$(or $(LONG_TASK_MS),inf) $(BIN)/pytest -q -s --durations=5 $(ARGS) tests/browser
+
+pictures: setup ## Take the pictures of the README anew, in a real Chromium, into docs/images
+	@$(BIN)/pytest -q $(ARGS) tests/browser/pictures.py
 
 chaos: setup ## Play seeded schedules of faults against the whole platform; SEEDS=50 is how many, SEEDS=7,19 plays these again
 	@CHAOS_SEEDS="$(or $(SEEDS),50)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_schedules.py

@@ -13,7 +13,9 @@ SIZES: dict[Width, ViewportSize] = {
     "phone": {"width": 390, "height": 780},
 }
 GRAVE = ("serious", "critical")
-RUN = "() => axe.run(document, { resultTypes: ['violations'] }).then(found => found.violations)"
+# The borders of a menu or dialog that hand the focus on in the moment they get it, and so never keep it.
+BORDERS = "[data-focus-trap]"
+RUN = """borders => axe.run({ exclude: [borders] }, { resultTypes: ["violations"] }).then(found => found.violations)"""
 # What was just drawn in another look is drawn for good after two frames.
 SETTLED = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
 
@@ -28,7 +30,7 @@ async def find_violations(
     for width in widths:
         for scheme in schemes:
             await show(page, width, scheme)
-            found += [f"{width} {scheme}: {line}" for line in _tell(await page.evaluate(RUN))]
+            found += [f"{width} {scheme}: {line}" for line in _tell(await page.evaluate(RUN, BORDERS))]
     await show(page, widths[0], schemes[0])
     return found
 

@@ -33,6 +33,12 @@ class Person:
         await other.open()
         return other
 
+    async def wear_out(self, scope: str) -> None:
+        """From now on this tab has a credential for `tenant/project` that the server takes no more."""
+        await self.page.evaluate("scope => sessionStorage.setItem(`everturn.credential.${scope}`, 'worn-out')", scope)
+        await self.page.reload()
+        await expect(self.page.get_by_role("heading", name="Sign in to Everturn")).to_be_visible()
+
     async def look(self) -> None:
         """At this tab: a browser draws no other."""
         await self.page.bring_to_front()

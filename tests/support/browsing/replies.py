@@ -39,7 +39,7 @@ RICH_ANSWER = "\n\n".join(
     for part in (1, 2)
 )
 CHART_ANSWER = (
-    "**West** sold the most, and South the least.\n\n| region | revenue |\n|---|---:|\n| North | 2,100 |\n"
+    "**North** sold the most, and South the least.\n\n| region | revenue |\n|---|---:|\n| North | 2,100 |\n"
     "| South | 600 |\n| West | 1,500 |\n\nThe chart shows the totals; `by_region.csv` has the figures."
 )
 
@@ -109,12 +109,27 @@ def build_scripts(hostile_page: str) -> str:
         # The turn goes on until it is stopped, or until a test opens the gate.
         build_script("script:endless", Reply(answer(LONG_ANSWER)[:-80], 8, 30, then="hang"), answer("Left it.")),
         build_script("script:gate", call("gate.wait", {"name": "first"}), answer("It heeds what was added.")),
+        build_script(
+            "script:twice",
+            call("gate.wait", {"name": "first"}),
+            call("gate.wait", {"name": "second"}),
+            answer("Passed both."),
+        ),
         build_script("script:plain", answer("A plain answer.", "script:plain once more")),
         build_script("script:hostile", answer(HOSTILE_ANSWER)),
         build_script(
             "script:mail",
             call("mail.send", {"to": "ann@example.org", "text": f"<img src=x onerror={HURT}>"}),
             answer("That is settled."),
+        ),
+        build_script(
+            "send Ann the report",
+            call(
+                "mail.send",
+                {"to": "ann@example.org", "text": "Revenue by region: North 2,100, West 1,500, South 600."},
+                thinking="This leaves the house.",
+            ),
+            answer("The report is not sent."),
         ),
         build_script("script:page", write("outputs/page.html", hostile_page), answer("The page is written.")),
         build_script(

@@ -1,5 +1,6 @@
 // Everything that the screens ask of the server, one method each.
 import { TIMINGS, type Timings } from "./http/backoff";
+import { ProblemError } from "./http/errors";
 import { makeKey } from "./http/keys";
 import { type Call, Requests } from "./http/requests";
 import type {
@@ -201,6 +202,17 @@ export class EverturnClient {
   /** Where the file with this address is. */
   findFile(rn: string, abort?: AbortSignal): Promise<FoundFile> {
     return this.read("/by-rn", { rn }, abort);
+  }
+
+  /** Whether people without an account are let in here. */
+  async takesGuests(abort?: AbortSignal): Promise<boolean> {
+    try {
+      await this.requests.load(`/guests/${this.scope}`, abort);
+      return true;
+    } catch (error) {
+      if (error instanceof ProblemError && (error.status === 403 || error.status === 404)) return false;
+      throw error;
+    }
   }
 
   /** Come in without an account, where the operator lets guests in; 403 elsewhere. */

@@ -28,7 +28,9 @@ export function Segment({ segment }: { segment: ContextSegment }): JSX.Element {
           {segment.text === undefined ? (
             <p className={styles.soft}>The text is not shown: {segment.note ?? "it is not kept"}.</p>
           ) : (
-            <pre className={styles.text}>{segment.text}</pre>
+            // It scrolls, by keyboard too.
+            // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a region that scrolls has to take focus
+            <pre className={styles.text} tabIndex={0}>{segment.text}</pre>
           )}
         </div>
       )}

@@ -1,9 +1,9 @@
 /** Asks for a credential, or lets a guest in where the operator does. */
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import type { JSX } from "react";
 
-import { ProblemError } from "../api";
 import type { EverturnClient, Scope } from "../api";
+import { ThemeSwitch } from "../shell/ThemeSwitch";
 import { Button } from "../ui/Button";
 import { sayError } from "../ui/wording";
 import { readCredential } from "./credentials";
@@ -19,6 +19,7 @@ interface SignInProps {
 export function SignIn({ backend, scope, onScope, onSignIn }: SignInProps): JSX.Element {
   const [pasted, setPasted] = useState("");
   const [problem, setProblem] = useState("");
+  const takesGuests = useGuests(backend);
   const submit = (): void => {
     const credential = readCredential(pasted);
     if (credential === null) setProblem("This can’t be a token or a key: those have no blanks and only plain characters.");
@@ -28,10 +29,7 @@ export function SignIn({ backend, scope, onScope, onSignIn }: SignInProps): JSX.
     setProblem("");
     backend.createGuest().then(
       (guest) => { onSignIn(guest.token); },
-      (error: unknown) => {
-        const isClosed = error instanceof ProblemError && error.status === 403;
-        setProblem(isClosed ? "Guests are not let in here. Ask the operator for a token or a key." : sayError(error));
-      },
+      (error: unknown) => { setProblem(sayError(error)); },
     );
   };
   return (
@@ -47,11 +45,26 @@ export function SignIn({ backend, scope, onScope, onSignIn }: SignInProps): JSX.
           {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
           <Button look="primary" type="submit" disabled={pasted.trim() === ""}>Sign in</Button>
         </form>
-        <Button onClick={enterAsGuest}>Go on as a guest</Button>
+        {takesGuests && <Button onClick={enterAsGuest}>Go on as a guest</Button>}
         <ScopeForm scope={scope} onScope={onScope} />
+        <ThemeSwitch />
       </div>
     </main>
   );
+}
+
+/** Offered only where the server has said so; who can't be asked is not known to let anybody in. */
+function useGuests(backend: EverturnClient): boolean {
+  const [answer, setAnswer] = useState<{ of: EverturnClient; takesGuests: boolean } | null>(null);
+  useEffect(() => {
+    const leave = new AbortController();
+    backend.takesGuests(leave.signal).then(
+      (takesGuests) => { setAnswer({ of: backend, takesGuests }); },
+      () => { setAnswer(null); },
+    );
+    return () => { leave.abort(); };
+  }, [backend]);
+  return answer?.of === backend && answer.takesGuests;
 }
 
 function ScopeForm({ scope, onScope }: Pick<SignInProps, "scope" | "onScope">): JSX.Element {

@@ -59,7 +59,9 @@ function StepDetails({ step, messages }: { step: StepView; messages: readonly st
       {step.result_preview !== undefined && step.result_preview !== "" && (
         <>
           <h4 className={styles.label}>{step.status === "error" ? "What it said" : "Result"}</h4>
-          <pre className={styles.output}>{step.result_preview}</pre>
+          {/* It scrolls, by keyboard too. */}
+          {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a region that scrolls has to take focus */}
+          <pre className={styles.output} tabIndex={0}>{step.result_preview}</pre>
         </>
       )}
     </div>

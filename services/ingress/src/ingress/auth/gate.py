@@ -104,6 +104,12 @@ class AuthGate:
             check_local_request(headers)
         return self._ways.guests.admit(tenant, project, address)
 
+    def check_guests(self, headers: Headers, *, tenant: str, project: str) -> None:
+        """Whether guests are let in here. Raises 403, also from the development checks, and 404."""
+        if self._development:
+            check_local_request(headers)
+        self._ways.guests.check_open(tenant, project)
+
     def build_ticket(self, caller: Caller, conversation_id: ConversationId) -> Ticket:
         """A ticket for a stream of the caller's."""
         return self._ways.tickets.build(caller, conversation_id)

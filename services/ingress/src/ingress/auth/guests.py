@@ -57,12 +57,16 @@ class Guests:
         self._of_address = Limit(per_minute_of_address, int(WINDOW_S))
         self._addresses = BucketTable(monotonic=clock.monotonic)
 
-    def admit(self, tenant: str, project: str, address: str = "") -> GuestPass:
-        """A new guest. Raises 403 where nobody comes in as a guest, 404 for other scopes, 429 when too many came."""
+    def check_open(self, tenant: str, project: str) -> None:
+        """Raises 403 where nobody comes in as a guest, 404 for other scopes."""
         if not self._scopes:
             raise forbidden("This server takes no guests.")
         if (tenant, project) not in self._scopes:
             raise absent()
+
+    def admit(self, tenant: str, project: str, address: str = "") -> GuestPass:
+        """A new guest. Raises what `check_open` does, and 429 when too many came."""
+        self.check_open(tenant, project)
         self._check_address(address)
         self._count()
         now = self._clock.now().timestamp()

@@ -14,6 +14,16 @@ from ingress.guests.schemas import GuestOut
 router = APIRouter(prefix="/guests/{tenant}/{project}", tags=["guests"])
 
 
+@router.get("", status_code=204, responses=problems())
+async def check_guests(
+    request: Request,
+    tenant: Annotated[str, Path(description="The tenant.", examples=["default"])],
+    project: Annotated[str, Path(description="The project.", examples=["default"])],
+) -> None:
+    """Ask whether people without an account are let in here; 403 or 404 where they are not."""
+    cast(AuthGate, request.app.state.auth).check_guests(request.headers, tenant=tenant, project=project)
+
+
 @router.post("", status_code=201, responses=problems(429))
 async def create_guest(
     request: Request,

@@ -1,0 +1,125 @@
+"""Every screen before axe: nothing serious or critical, in light and dark, on a desk and in a hand."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing.crowd import Crowd
+from browsing.looks import find_violations
+from browsing.person import Person
+from browsing.replies import SALES
+from playwright.async_api import expect
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+
+async def test_the_beginning_and_the_list_of_conversations(person: Person) -> None:
+    await person.send("script:plain please")
+    await person.finish()
+    await person.button("New chat").click()
+    await expect(person.page.get_by_role("heading", level=1)).to_have_text("What would you like to work on?")
+
+    assert await find_violations(person.page) == []
+
+    await person.page.get_by_role("searchbox", name="Search conversations").fill("nothing has this title")
+    await expect(person.page.get_by_text("No title contains this.")).to_be_visible()
+    assert await find_violations(person.page) == []
+
+
+async def test_the_list_as_a_drawer(crowd: Crowd) -> None:
+    person = await crowd.come(viewport={"width": 390, "height": 780})
+    await person.button("Show conversations").click()
+    await expect(person.button("Hide conversations")).to_be_visible()
+
+    assert await find_violations(person.page, widths=("phone",)) == []
+
+
+async def test_an_answer_with_a_chart_a_table_steps_and_files(person: Person) -> None:
+    await person.attach("sales.csv", SALES)
+    await person.send("What is the total revenue by region?")
+    await expect(person.reply.get_by_role("img", name="sales.png").first).to_be_visible()
+    await person.finish()
+    await person.reply.get_by_role("button", name="Thought").click()
+    await person.reply.get_by_role("button", name="Step").first.click()
+    await person.button("Good answer").click()
+    await expect(person.page.get_by_label("What was good or bad about it?")).to_be_visible()
+
+    assert await find_violations(person.page) == []
+
+    await person.button("Open by_region.csv").first.click()
+    await expect(person.page.get_by_role("cell", name="West")).to_be_visible()
+    assert await find_violations(person.page) == []
+
+    await person.button("Close panel").click()
+    await person.button("Show what the model saw").click()
+    await person.page.get_by_role("list", name="Parts of the request").get_by_role("button").first.click()
+    await expect(person.page.get_by_role("region", name="Cache")).to_be_visible()
+    assert await find_violations(person.page) == []
+
+
+async def test_a_question_whether_a_tool_may_be_called_and_its_answer(person: Person) -> None:
+    await person.send("script:mail please")
+    question = person.page.get_by_role("region", name="Approval of mail.send")
+    await expect(question).to_be_visible()
+
+    assert await find_violations(person.page) == []
+
+    await question.get_by_role("button", name="Deny").click()
+    await person.finish()
+    assert await find_violations(person.page) == []
+
+
+async def test_a_turn_that_goes_on_with_what_was_added_and_a_file_that_is_refused(person: Person, gates: Path) -> None:
+    await person.send("script:gate please")
+    await expect(person.reply).to_contain_text("before the gate first")
+    await person.send("And mind the south.")
+    await expect(person.page.get_by_role("group", name="You added")).to_contain_text("waits to be taken up")
+    await person.attach("holiday.png", b"This is no picture.", "image/png")
+    await person.offer("Look at this.")
+    await expect(person.page.get_by_role("alert")).to_contain_text("holiday.png")
+
+    assert await find_violations(person.page) == []
+
+    (gates / "first").touch()
+    await person.finish()
+
+
+async def test_a_plan_sources_and_suggestions(person: Person, stage: Any) -> None:
+    await person.send("script:plan please")
+    await person.finish()
+
+    assert await find_violations(person.page) == []
+
+
+async def test_a_page_of_the_agent_beside_the_conversation(person: Person) -> None:
+    await person.send("script:note please")
+    await person.finish()
+    await person.reply.get_by_role("button", name="Open outputs/note.md").first.click()
+    await expect(person.button("Source")).to_be_visible()
+
+    assert await find_violations(person.page) == []
+
+
+async def test_the_menu_and_the_dialogs_of_a_conversation(person: Person) -> None:
+    await person.send("script:plain please")
+    await person.finish()
+    actions = person.page.get_by_role("button", name="Actions for").first
+
+    await actions.click()
+    await expect(person.page.get_by_role("menu")).to_be_visible()
+    assert await find_violations(person.page, widths=("desktop",)) == []
+    await person.page.get_by_role("menuitem", name="Rename").click()
+    await expect(person.page.get_by_role("dialog")).to_be_visible()
+    assert await find_violations(person.page) == []
+    await person.button("Cancel").click()
+    await actions.click()
+    await person.page.get_by_role("menuitem", name="Delete").click()
+    await expect(person.page.get_by_role("alertdialog")).to_be_visible()
+    assert await find_violations(person.page) == []
+
+
+async def test_the_page_where_people_sign_in(person: Person) -> None:
+    await person.wear_out("default/default")
+    await expect(person.button("Go on as a guest")).to_be_visible()
+
+    assert await find_violations(person.page) == []

@@ -1,0 +1,127 @@
+"""The list of conversations: found, renamed, put away, forked, exported and deleted."""
+
+import json
+from typing import Any
+
+import pytest
+from browsing.person import Person
+from playwright.async_api import Locator, expect
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+PAGE_ROWS = 50
+
+
+def find(person: Person, title: str) -> Locator:
+    return person.page.get_by_role("link", name=title)
+
+
+async def begin(person: Person, title: str) -> str:
+    """A conversation with one turn, whose first words are its title."""
+    await person.send(title)
+    await person.finish()
+    await expect(find(person, title)).to_be_visible()
+    return await person.read_conversation_id()
+
+
+async def choose(person: Person, title: str, item: str) -> None:
+    await person.button(f"Actions for {title}").click()
+    await person.page.get_by_role("menuitem", name=item).click()
+
+
+async def test_a_renamed_conversation_has_its_name_in_every_tab(person: Person) -> None:
+    await begin(person, "script:plain to rename")
+    other = await person.open_tab()
+
+    await choose(person, "script:plain to rename", "Rename")
+    await person.page.get_by_role("dialog").get_by_role("textbox").fill("Sales of the north")
+    await person.button("Rename").click()
+
+    await expect(find(person, "Sales of the north")).to_be_visible()
+    await other.look()
+    await expect(find(other, "Sales of the north")).to_be_visible()
+
+
+async def test_a_conversation_is_put_into_the_archive_and_taken_out(person: Person) -> None:
+    title = "script:plain to archive"
+    await begin(person, title)
+
+    await choose(person, title, "Archive")
+    await expect(find(person, title)).to_have_count(0)
+    await person.button("Archived").click()
+    await expect(find(person, title)).to_be_visible()
+    await choose(person, title, "Take out of the archive")
+    await expect(find(person, title)).to_have_count(0)
+    await person.button("Current").click()
+
+    await expect(find(person, title)).to_be_visible()
+
+
+async def test_a_fork_goes_on_from_a_turn_and_leaves_the_first_conversation_as_it_was(
+    person: Person, stage: Any
+) -> None:
+    first_id = await begin(person, "script:plain to fork")
+    await person.send("script:plain that stays behind")
+    await expect(person.turns).to_have_count(2)
+    await person.finish()
+
+    await person.turns.first.get_by_role("button", name="Fork the conversation from here").click()
+    await expect(person.turns).to_have_count(1)
+    fork_id = await person.read_conversation_id()
+    await person.send("script:plain in the fork")
+    await expect(person.turns).to_have_count(2)
+    await person.finish()
+
+    texts = [[turn.text for turn in (await stage.clients[0].fetch(each)).turns] for each in (first_id, fork_id)]
+    assert texts == [
+        ["script:plain to fork", "script:plain that stays behind"],
+        ["script:plain to fork", "script:plain in the fork"],
+    ]
+
+
+async def test_an_export_is_downloaded_whole(person: Person) -> None:
+    conversation_id = await begin(person, "script:plain to export")
+
+    async with person.page.expect_download() as started:
+        await choose(person, "script:plain to export", "Export")
+    file = await started.value
+
+    assert file.suggested_filename == f"{conversation_id}.jsonl"
+    lines = [json.loads(line) for line in (await file.path()).read_text().splitlines()]
+    assert lines[0]["conversation_id"] == conversation_id
+    assert any("A plain answer." in json.dumps(line) for line in lines)
+
+
+async def test_a_deleted_conversation_is_gone_from_the_list_and_the_server(person: Person, stage: Any) -> None:
+    title = "script:plain to delete"
+    conversation_id = await begin(person, title)
+
+    await choose(person, title, "Delete")
+    dialog = person.page.get_by_role("alertdialog")
+    await expect(dialog).to_contain_text(title)
+    await dialog.get_by_role("button", name="Delete").click()
+
+    await expect(find(person, title)).to_have_count(0)
+    await expect(person.page.get_by_role("heading", level=1)).to_have_text("What would you like to work on?")
+    listed = await stage.clients[0].list_conversations(search="to delete")
+    assert conversation_id not in {each.conversation_id for each in listed.items}
+
+
+async def test_the_list_reads_on_as_it_is_scrolled_and_finds_titles(person: Person, stage: Any) -> None:
+    made = [await stage.clients[0].create_conversation(f"Made before {number}") for number in range(PAGE_ROWS + 5)]
+    await stage.clients[0].rename_conversation(made[0].conversation_id, "The very first one")
+    await person.page.reload()
+    await expect(find(person, f"Made before {PAGE_ROWS + 4}")).to_be_visible()
+    await find(person, f"Made before {PAGE_ROWS + 4}").hover()
+
+    for _ in range(40):
+        if await find(person, "The very first one").count():
+            break
+        await person.page.mouse.wheel(0, 600)
+        await person.page.wait_for_function("() => new Promise(done => requestAnimationFrame(() => done(true)))")
+    await expect(find(person, "The very first one")).to_be_visible()
+    assert await person.page.get_by_role("navigation").get_by_role("link").count() < PAGE_ROWS
+
+    await person.page.get_by_role("searchbox", name="Search conversations").fill("very first")
+    await expect(person.page.get_by_role("navigation").get_by_role("link")).to_have_count(1)
+    await expect(find(person, "The very first one")).to_be_visible()

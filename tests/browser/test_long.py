@@ -1,0 +1,63 @@
+"""A conversation of 2,000 messages: only what is near is in the page, and the page never stands still."""
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+import pytest
+from browsing.person import Person
+from browsing.seeds import repeat_turn
+from playwright.async_api import expect
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+TURNS = 1_000
+MAX_ROWS = 100
+WATCHED_STEPS = 120
+STEP_PX = 900
+# One answer after the other as fast as the page draws them, as somebody scrolls who looks for something.
+SCROLL = """async ([steps, px]) => {
+    const list = document.getElementById("messages");
+    for (let step = 0; step < steps; step += 1) {
+        list.scrollTop -= px;
+        await new Promise(done => requestAnimationFrame(() => setTimeout(done, 0)));
+    }
+}"""
+WATCH = """() => {
+    window.seen = { tasks: [], rows: 0 };
+    const list = document.getElementById("messages");
+    const count = () => { window.seen.rows = Math.max(window.seen.rows, list.querySelectorAll("article").length); };
+    new MutationObserver(count).observe(list, { subtree: true, childList: true });
+    new PerformanceObserver(told => {
+        for (const { duration } of told.getEntries()) window.seen.tasks.push(Math.round(duration));
+    }).observe({ type: "longtask" });
+    count();
+}"""
+LIMIT_MS = float(os.environ.get("LONG_TASK_MS", "inf"))
+"""What a task may take; only a quiet machine can tell, so only `make browser LONG_TASK_MS=100` asks."""
+
+
+async def test_only_a_few_of_2000_messages_are_in_the_page_and_none_of_them_makes_it_stand_still(
+    person: Person, stage: Any
+) -> None:
+    await person.send("script:rich NUMBER please")
+    await person.finish()
+    conversation_id = await person.read_conversation_id()
+    await asyncio.to_thread(repeat_turn, stage.platform, conversation_id, count=TURNS)
+    await person.page.reload()
+    await expect(person.turns.last).to_have_attribute("aria-label", f"Turn {TURNS}")
+    await person.page.evaluate(WATCH)
+
+    await person.page.evaluate(SCROLL, [WATCHED_STEPS, STEP_PX])
+    while not await person.page.get_by_role("article", name="Turn 1", exact=True).count():
+        await person.page.evaluate(SCROLL, [5, 1_000_000])
+    await expect(person.page.get_by_role("article", name="Turn 1", exact=True)).to_contain_text("Part 1 of the report")
+    await person.button("Go to the latest").click()
+    await expect(person.turns.last).to_have_attribute("aria-label", f"Turn {TURNS}")
+
+    seen = await person.page.evaluate("window.seen")
+    longest = sorted(seen["tasks"], reverse=True)[:10]
+    sys.stdout.write(f"\n{seen['rows']} turns at a time; the longest tasks over 50 ms: {longest}\n")
+    assert 0 < seen["rows"] * 2 <= MAX_ROWS
+    assert max(seen["tasks"], default=0) <= LIMIT_MS

@@ -1,0 +1,41 @@
+"""Who has no credential that the server takes: asked for one, or let in as a guest where the operator does."""
+
+import pytest
+from browsing.person import Person
+from playwright.async_api import expect
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+
+async def test_a_guest_comes_in_and_has_a_conversation_that_lasts_as_long_as_the_tab(person: Person) -> None:
+    await person.wear_out("default/default")
+
+    await person.button("Go on as a guest").click()
+    await expect(person.page.get_by_text("No conversations yet.")).to_be_visible()
+    await person.send("script:plain as a guest")
+    await person.finish()
+    await person.page.reload()
+
+    await expect(person.reply).to_contain_text("A plain answer.")
+    await person.button("Sign out").click()
+    await expect(person.page.get_by_role("heading", name="Sign in to Everturn")).to_be_visible()
+
+
+async def test_guests_are_not_offered_where_nobody_lets_them_in(person: Person) -> None:
+    await person.page.goto(f"{person.url}#/other/one")
+
+    async with person.page.expect_response("**/guests/other/one") as asked:
+        await person.wear_out("other/one")
+
+    assert (await asked.value).status == 404
+    await expect(person.page.get_by_label("Token or API key")).to_be_visible()
+    await expect(person.button("Go on as a guest")).to_have_count(0)
+
+
+async def test_a_credential_that_is_none_is_refused_before_it_is_sent(person: Person) -> None:
+    await person.wear_out("default/default")
+
+    await person.page.get_by_label("Token or API key").fill("two words")
+    await person.button("Sign in").click()
+
+    await expect(person.page.get_by_role("alert")).to_contain_text("no blanks")
