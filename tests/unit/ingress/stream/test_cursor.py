@@ -24,8 +24,8 @@ def ids_in(frames: bytes) -> list[str]:
     return re.findall(r"^id: (.*)$", frames.decode(), re.MULTILINE)
 
 
-def live_at(cursor: EventCursor, *, max_bytes: int = 10_000) -> ClientCursor:
-    client = ClientCursor(cursor, max_bytes=max_bytes)
+def live_at(cursor: EventCursor, *, max_bytes: int = 10_000, piece_bytes: int = 10_000) -> ClientCursor:
+    client = ClientCursor(cursor, max_bytes=max_bytes, piece_bytes=piece_bytes)
     client.reach_end(cursor, found_any=False)
     return client
 
@@ -85,6 +85,53 @@ def test_a_slow_client_is_cut_off_at_its_bound_and_not_fed_until_it_is_rebased()
     client.feed(batch(at(n), at(n + 1)))
     assert client.take().startswith(b"snapshot")
     assert client.taken == at(n + 1)
+
+
+def test_a_client_that_never_takes_its_piece_is_lost_before_it_holds_more_than_its_bound_with_the_piece() -> None:
+    client = live_at(at(1), max_bytes=1000)
+    client.offer(batch(at(1), at(2)))
+    size = client.waiting_bytes
+    for n in range(2, 9):
+        client.offer(batch(at(n), at(n + 1)))
+    in_hand = len(client.take())
+
+    n, held = 9, 0
+    while client.phase is Phase.LIVE:
+        held = max(held, in_hand + client.waiting_bytes)
+        client.offer(batch(at(n), at(n + 1)))
+        n += 1
+
+    assert in_hand >= 8 * size
+    assert 1000 - 2 * size < held <= 1000
+
+
+def test_a_snapshot_above_the_bound_that_was_sent_leaves_the_whole_bound_to_what_follows() -> None:
+    client = ClientCursor(None, max_bytes=100)
+    client.rebase(at(1), b"snapshot" * 50)
+    client.take()
+    client.let_go()
+    client.reach_end(at(1), found_any=False)
+
+    client.offer_hint(b"hint")
+
+    assert (client.phase, client.take()) == (Phase.LIVE, b"hint")
+
+
+def test_what_is_more_than_a_piece_is_taken_in_pieces_that_say_how_far_they_go() -> None:
+    client = live_at(at(1), max_bytes=10_000, piece_bytes=3 * len(batch(at(1), at(2)).joined))
+    for n in range(1, 6):
+        client.offer(batch(at(n), at(n + 1)))
+
+    pieces: list[tuple[list[str], EventCursor | None]] = []
+    while piece := client.take():
+        pieces.append((ids_in(piece), client.taken))
+
+    assert pieces == [(["1-2", "1-3", "1-4"], at(4)), (["1-5", "1-6"], at(6))]
+    client.offer(batch(at(6), at(7)))
+    client.offer(batch(at(7), at(8)))
+    client.take()
+    client.offer(batch(at(9), at(10)))
+    assert (client.phase, client.at) == (Phase.LOST, client.taken)
 
 
 def test_one_entry_above_the_bound_is_still_sent_when_nothing_waits() -> None:
@@ -262,7 +309,7 @@ class StreamWorld(RuleBasedStateMachine):
     @rule(resume=st.booleans())
     def reconnect(self, resume: bool) -> None:
         start = self.known[-1] if resume and self.known else None
-        self.client = ClientCursor(start, max_bytes=150)
+        self.client = ClientCursor(start, max_bytes=150, piece_bytes=40)
         if start is None:
             self.known = []
 
@@ -270,6 +317,10 @@ class StreamWorld(RuleBasedStateMachine):
     def what_the_client_knows_has_no_hole(self) -> None:
         if self.known:
             assert self.known == [each for each in self.truth if each <= self.known[-1]]
+
+    def take_all(self) -> None:
+        while self.client.waiting_bytes:
+            self.take()
 
     def teardown(self) -> None:
         self.publish(1, seen=True, stored=True, takeover=False)
@@ -279,12 +330,12 @@ class StreamWorld(RuleBasedStateMachine):
                 self.rebase()
             if self.client.phase is Phase.BEHIND:
                 self.catch_up(2)
-        self.take()
+        self.take_all()
         self.publish(1, seen=True, stored=True, takeover=False)
         if self.client.phase is Phase.LOST:
             self.commit()
             self.rebase()
-        self.take()
+        self.take_all()
         assert self.client.phase is not Phase.LOST
         assert self.known == self.truth
 

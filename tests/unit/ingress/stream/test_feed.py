@@ -113,6 +113,38 @@ async def test_an_entry_that_overtakes_a_page_comes_after_it() -> None:
     assert await follow(at(1), 3) == ["1-2", "1-3", "1-4"]
 
 
+class LargeRows(Rows):
+    """Its snapshot alone is more than may wait for a client."""
+
+    async def load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
+        small = await super().load_snapshot(principal, conversation_id)
+        return Snapshot(small.cursor, small.frame.replace(b"\n\n", b"\ndata: " + b"x" * 20_000 + b"\n\n"), queued=False)
+
+    async def load_head(self, principal: Principal, conversation_id: ConversationId) -> Head:
+        return Head(b"event: conv_status\n\n", queued=False)
+
+
+async def test_behind_a_snapshot_that_is_larger_than_what_may_wait_comes_what_follows_and_not_another_one() -> None:
+    events = MemoryEvents()
+    await events.publish(CONVERSATION, entry(1), first=True)
+    hub = Hub(
+        reader=events, hints=cast(Any, NoHints()), rows=LargeRows(at(1)), metrics=IngressMetrics(), queue_bytes=10_000
+    )
+    client = await hub.open(ANN, CONVERSATION, None, None)
+    client.cursor.stale_hints = True
+
+    told = b""
+    async with asyncio.timeout(10), aclosing(Feed(hub, heartbeat_s=60, unix_now=lambda: 0.0).chunks(client)) as chunks:
+        async for chunk in chunks:
+            told += chunk
+            if b"conv_status" in told or told.count(b"stream_snapshot") > 1:
+                break
+    hub.close(client)
+
+    assert told.count(b"event: stream_snapshot") == 1
+    assert told.endswith(b"event: conv_status\n\n")
+
+
 async def test_the_lag_of_a_live_event_is_told_once_its_client_has_taken_it() -> None:
     events, metrics = MemoryEvents(), IngressMetrics()
     await events.publish(CONVERSATION, entry(1), first=True)

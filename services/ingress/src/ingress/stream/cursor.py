@@ -1,5 +1,6 @@
 """What one client of a stream has and gets next, without I/O: entries and hints go in, joined frames come out."""
 
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Literal
 
@@ -7,6 +8,9 @@ from everturn.model.leases import EventCursor
 from ingress.stream.frames import Batch
 
 REWIND = "chat.rewind"
+PIECE_BYTES = 32_768
+"""What is handed out at once, unless one entry or a snapshot is larger. A connection holds it until its client takes
+it."""
 
 Loss = Literal["old", "slow", "hole", "emptied", "outage"]
 """Why a client's sequence broke: cursor below the buffer, too slow, a hole, a stream that is gone, the wire down."""
@@ -28,13 +32,31 @@ class Place(Enum):
     BROKEN = auto()
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Frames, the last id that a client knows with them, and when their first event was made, if it came live."""
+
+    frames: bytes
+    at: EventCursor
+    said_at: float | None
+
+
 class ClientCursor:
     """A client's place in the stream, and the frames that wait for it.
 
-    The frames handed out are always a gapless continuation, or `phase` is LOST and a snapshot must come next.
+    The frames handed out are always a gapless continuation, or `phase` is LOST and a snapshot must come next. What
+    waits while it is live, with what was handed out last and the connection may still hold, is at most `max_bytes`, or
+    that piece and one entry where these are more.
     """
 
-    def __init__(self, start: EventCursor | None, *, max_bytes: int, from_oldest: bool = False) -> None:
+    def __init__(
+        self,
+        start: EventCursor | None,
+        *,
+        max_bytes: int,
+        from_oldest: bool = False,
+        piece_bytes: int = PIECE_BYTES,
+    ) -> None:
         """`start` None begins with a snapshot; `from_oldest` takes the first entry whatever came before it."""
         self.phase = Phase.LOST if start is None else Phase.BEHIND
         self.taken = start
@@ -45,13 +67,14 @@ class ClientCursor:
         """Hints may have passed by; the row must be read once the client is live."""
         self.taken_said_at: float | None = None
         """When the oldest event of what was handed out last was made, of those that came while the client was live."""
-        self._said_at: float | None = None
         self._at = start or EventCursor(0, 0)
         self._from_oldest = from_oldest
         self._fresh = False
         self._max_bytes = max_bytes
-        self._waiting: list[bytes] = []
+        self._piece_bytes = piece_bytes
+        self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
+        self._in_hand_bytes = 0
 
     @property
     def at(self) -> EventCursor:
@@ -69,8 +92,8 @@ class ClientCursor:
     def rebase(self, cursor: EventCursor, frame: bytes) -> None:
         """Begin again from a snapshot, whose frame replaces what the client has."""
         self._clear()
-        self._put(frame)
         self._at = cursor
+        self._put(frame)
         self._fresh, self._from_oldest = True, False
         self.phase = Phase.BEHIND
 
@@ -83,19 +106,16 @@ class ClientCursor:
         """An entry that just came. A client that is not live reads it later from the stream."""
         if self.phase is not Phase.LIVE:
             return
-        if self._waiting_bytes and self._waiting_bytes + len(batch.joined) > self._max_bytes:
+        if self._waiting_bytes and self._held_bytes + len(batch.joined) > self._max_bytes:
             self.lose("slow")
             return
-        before = self._waiting_bytes
-        self._accept(batch)
-        if self._said_at is None and self._waiting_bytes > before:
-            self._said_at = batch.said_at
+        self._accept(batch, said_at=batch.said_at)
 
     def offer_hint(self, frame: bytes) -> None:
         """An event without id. A client that is not live gets the newest state when it is."""
         if self.phase is not Phase.LIVE:
             self.stale_hints = True
-        elif self._waiting_bytes + len(frame) > self._max_bytes:
+        elif self._held_bytes + len(frame) > self._max_bytes:
             self.lose("slow")
         else:
             self._put(frame)
@@ -123,15 +143,26 @@ class ClientCursor:
         self.stale_hints = False
 
     def take(self) -> bytes:
-        """All frames that wait, joined."""
-        self.taken_said_at = None
-        if not self._waiting:
+        """Frames that wait, joined: those that fit into a piece, or one that is larger."""
+        self._in_hand_bytes, self.taken_said_at = 0, None
+        count = 0
+        for each in self._waiting:
+            if count and self._in_hand_bytes + len(each.frames) > self._piece_bytes:
+                break
+            count += 1
+            self._in_hand_bytes += len(each.frames)
+        if not count:
             return b""
-        self.taken_said_at = self._said_at
-        joined = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
-        self._clear()
-        self.taken = self._at
-        return joined
+        piece = self._waiting[:count]
+        del self._waiting[:count]
+        self._waiting_bytes -= self._in_hand_bytes
+        self.taken = piece[-1].at
+        self.taken_said_at = next((each.said_at for each in piece if each.said_at is not None), None)
+        return piece[0].frames if count == 1 else b"".join(each.frames for each in piece)
+
+    def let_go(self) -> None:
+        """The connection holds nothing any more of what was taken."""
+        self._in_hand_bytes = 0
 
     def place(self, batch: Batch) -> Place:
         """Where an entry stands."""
@@ -149,13 +180,18 @@ class ClientCursor:
         above = [frame for frame in batch.frames if frame.id > self._at]
         return bool(above) and above[0].type == REWIND
 
-    def _accept(self, batch: Batch) -> None:
+    @property
+    def _held_bytes(self) -> int:
+        return self._waiting_bytes + self._in_hand_bytes
+
+    def _accept(self, batch: Batch, said_at: float | None = None) -> None:
         match self.place(batch):
             case Place.KNOWN:
                 pass
             case Place.NEXT:
-                self._put(self._above(batch))
+                above = self._above(batch)
                 self._at = batch.last
+                self._put(above, said_at)
                 self._fresh = self._from_oldest = False
             case Place.BROKEN:
                 self.lose("hole")
@@ -165,12 +201,11 @@ class ClientCursor:
             return batch.joined
         return b"".join(frame.data for frame in batch.frames if frame.id > self._at)
 
-    def _put(self, frames: bytes) -> None:
+    def _put(self, frames: bytes, said_at: float | None = None) -> None:
         if frames:
-            self._waiting.append(frames)
+            self._waiting.append(_Waiting(frames, self._at, said_at))
             self._waiting_bytes += len(frames)
 
     def _clear(self) -> None:
         self._waiting.clear()
         self._waiting_bytes = 0
-        self._said_at = None

@@ -62,11 +62,14 @@ class Feed:
             if chunk:
                 said_at = client.cursor.taken_said_at
                 yield chunk
+                client.cursor.let_go()
                 if said_at is not None:
                     # Here the client's connection has taken it.
                     self._hub.metrics.stream_lag.observe(max(0.0, self._unix_now() - said_at))
         if self._hub.draining:
-            yield client.cursor.take() + self._build_farewell(client)
+            while last := client.cursor.take():
+                yield last
+            yield self._build_farewell(client)
 
     async def _next_chunk(self, client: Subscription) -> bytes:
         """What is ready, or what a read brings, or what comes while waiting; empty when the client must look again."""
