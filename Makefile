@@ -9,9 +9,10 @@ SOURCES := libs services clients deploy tests migrations bench
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run fuzz test browser pictures chaos load check fmt migrate operate doctor clean lock bench images up down logs
+.PHONY: compose-test
 
 help: ## List the commands
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Create the environments from the locks; does nothing when they are up to date
 	@$(SETUP)
@@ -33,6 +34,9 @@ logs: setup ## Show what these containers say; SERVICE=ingress narrows it
 
 test: setup ## Run all tests, in groups side by side; TESTS=tests/unit ARGS='-k name -x' narrow it
 	@$(if $(strip $(TESTS)$(ARGS)),$(BIN)/pytest -q --durations=10 $(ARGS) $(TESTS),exec $(BIN)/python -P -m everturn_local.suite $(if $(LIMIT_S),--limit-s $(LIMIT_S)) $(if $(MAX_UNSTEADY),--max-unsteady $(MAX_UNSTEADY)))
+
+compose-test: setup ## Start everything as `make up` does, on this machine's engine without any registry, and have a turn; minutes
+	@$(BIN)/pytest -q --durations=5 $(ARGS) tests/compose
 
 browser: setup ## Use the web client in a real Chromium against the whole platform; CHROMIUM names the program
 	@LONG_TASK_MS=$(or $(LONG_TASK_MS),inf) $(BIN)/pytest -q -s --durations=5 $(ARGS) tests/browser

@@ -49,8 +49,8 @@ GROUPS = (
 Alone is the battery: an attempt that a busy machine kept from ending in time doesn't count as denied.
 """
 
-ON_REQUEST = ("tests/browser",)
-"""Tests that only their own command runs, because they need a program that few machines have."""
+ON_REQUEST = ("tests/browser", "tests/compose")
+"""Tests that only their own command runs, because they need a program that few machines have, or minutes."""
 
 
 def check_every_test_has_a_group(files: Iterable[str], groups: Sequence[Group] = GROUPS) -> None:

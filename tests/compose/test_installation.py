@@ -1,0 +1,91 @@
+"""`make up` with a real engine: a turn that runs a program in containers, what survives a restart, and what is shut."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from standins.installation import OwnInstallation
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+QUESTION = "Total revenue by region as a bar chart"
+PNG = b"\x89PNG\r\n\x1a\n"
+SERVERS = {"postgres", "redis", "clamav"}
+
+
+def test_a_turn_runs_a_program_in_sibling_containers_and_its_files_come_back(
+    installation: OwnInstallation, repository: Path, tmp_path: Path
+):
+    token = installation.let_guest_in()
+
+    said = installation.talk(
+        token, "chat", QUESTION, "--file", str(repository / "docs" / "sales.csv"), "--download", str(tmp_path)
+    )
+
+    assert "North with 920.45" in said
+    assert (tmp_path / "sales.png").read_bytes().startswith(PNG)
+    assert {worker["sandbox"] for worker in installation.load_readiness()["workers"]} == {"containers"}
+    assert installation.load_readiness()["status"] == "ready"
+
+
+def test_the_page_is_served(installation: OwnInstallation):
+    page = installation.get("/")
+
+    assert b"<script" in page
+    assert b"/assets/" in page
+
+
+def test_a_restart_keeps_the_conversation_and_down_leaves_no_container(installation: OwnInstallation):
+    token = installation.let_guest_in()
+    said = installation.talk(token, "chat", "Do you know what a heron is?")
+    (conversation, *_) = re.findall(r"conv_[0-9a-z-]+", said)
+
+    installation.down()
+    left = installation.load_containers()
+    installation.up()
+
+    assert left == {}
+    assert "heron" in installation.talk(token, "show", conversation)
+
+
+def test_every_container_is_confined_and_the_engine_is_the_brokers_alone(installation: OwnInstallation):
+    containers = installation.load_containers()
+
+    assert containers.keys() >= {"ingress", "chat-proc", "broker", *SERVERS}
+    for service, found in containers.items():
+        host, config = found["HostConfig"], found["Config"]
+        assert config["User"].split(":")[0] not in ("", "0", "root"), service
+        assert host["ReadonlyRootfs"], service
+        assert host["CapDrop"] == ["ALL"], service
+        assert "no-new-privileges:true" in host["SecurityOpt"], service
+        assert min(host["Memory"], host["NanoCpus"], host["PidsLimit"]) > 0, service
+        assert host["LogConfig"]["Config"]["max-size"], service
+        mounted = {mount["Destination"] for mount in found["Mounts"]}
+        assert ("/var/run/docker.sock" in mounted) == (service == "broker"), service
+    assert containers["broker"]["HostConfig"]["NetworkMode"] == "none"
+
+
+def test_no_secret_is_where_the_engine_shows_it(installation: OwnInstallation):
+    secrets = [text for file in installation.secrets.iterdir() if (text := file.read_text().strip())]
+
+    shown = json.dumps(list(installation.load_containers().values()))
+
+    assert len(secrets) >= 9
+    assert [secret for secret in secrets if secret in shown] == []
+
+
+def test_the_database_is_out_of_reach_of_who_has_no_business_with_it(installation: OwnInstallation):
+    networks = {
+        service: {name.partition("_")[2] for name in found["NetworkSettings"]["Networks"]}
+        for service, found in installation.load_containers().items()
+    }
+
+    assert networks["postgres"] == networks["redis"] == {"data"}
+    assert {service for service, joined in networks.items() if "data" in joined} <= {
+        "postgres",
+        "redis",
+        "ingress",
+        "chat-proc",
+        "migrate",
+    }

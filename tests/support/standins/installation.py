@@ -1,0 +1,91 @@
+"""An installation of its own for a test: `make up` and `make down` with a folder, port and name of nobody else."""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+from urllib.request import ProxyHandler, Request, build_opener
+
+import docker
+
+from everturn_local.ports import LOOPBACK, load_free_port
+from everturn_local.settings import REPOSITORY
+
+UP_LIMIT_S = 600
+DOWN_LIMIT_S = 300
+TALK_LIMIT_S = 120
+ANSWER_LIMIT_S = 30
+PROJECT_LABEL = "com.docker.compose.project"
+SERVICE_LABEL = "com.docker.compose.service"
+_DIRECT = build_opener(ProxyHandler({}))
+
+
+class OwnInstallation:
+    """A context manager; all calls block. `image` stands in for every image that isn't ours."""
+
+    def __init__(self, folder: Path, image: str) -> None:
+        self.project = f"everturn-test-{secrets.token_hex(4)}"
+        self.url = f"http://{LOOPBACK}:{(port := load_free_port())}"
+        self.secrets = folder / "secrets"
+        self._env = {
+            **os.environ,
+            **{f"{name}_IMAGE": image for name in ("POSTGRES", "REDIS", "CLAMAV", "S3")},
+            "COMPOSE_HOME": str(folder),
+            "COMPOSE_PROJECT_NAME": self.project,
+            "PORT": str(port),
+            "NO_PROXY": LOOPBACK,
+        }
+        self._engine = cast("Any", docker).from_env(timeout=ANSWER_LIMIT_S)
+
+    def up(self) -> None:
+        """Returns when it is ready."""
+        self._make("up", limit_s=UP_LIMIT_S)
+
+    def down(self, *words: str) -> None:
+        self._make("down", *words, limit_s=DOWN_LIMIT_S)
+
+    def talk(self, token: str, *words: str) -> str:
+        """What the command line client prints, as whoever has this token."""
+        client = str(Path(sys.executable).with_name("everturn"))
+        command = [client, "--url", self.url, "--token", token, *words]
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, timeout=TALK_LIMIT_S, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def let_guest_in(self) -> str:
+        return str(json.loads(self.get("/guests/default/default", method="POST"))["token"])
+
+    def load_readiness(self) -> Any:
+        return json.loads(self.get("/readyz"))
+
+    def get(self, path: str, *, method: str = "GET") -> bytes:
+        with _DIRECT.open(Request(f"{self.url}{path}", method=method), timeout=ANSWER_LIMIT_S) as answer:
+            return bytes(answer.read())
+
+    def load_containers(self) -> dict[str, Any]:
+        """What the engine tells of one container of each service, in any state, by the service's name."""
+        found = self._engine.containers.list(all=True, filters={"label": f"{PROJECT_LABEL}={self.project}"})
+        return {each.labels[SERVICE_LABEL]: each.attrs for each in found}
+
+    def _make(self, *words: str, limit_s: float) -> None:
+        command = ["make", "--directory", str(REPOSITORY), *words]
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, timeout=limit_s, check=False)
+        assert done.returncode == 0, (done.stdout + done.stderr)[-8000:]
+
+    def __enter__(self) -> Self:
+        try:
+            self.up()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.down("VOLUMES=1", "YES=1")
+        self._engine.close()

@@ -1,0 +1,141 @@
+"""The manifests of deploy/k8s: they name settings that exist, pages that are served, and let nothing be privileged."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from chat_proc.settings import WorkerSettings
+from everturn.setting_page import LIBRARY_VARIABLES, SettingGroup, list_settings
+from ingress.health.endpoints import router
+from ingress.operations.settings import MigrationSettings
+from ingress.settings import IngressSettings
+
+K8S = Path(__file__).resolve().parents[3] / "deploy" / "k8s"
+BASE = K8S / "base"
+WORKER_PAGES = {"/livez", "/readyz"}
+
+
+def load_documents(*folders: Path) -> list[dict[str, Any]]:
+    files = [file for folder in folders for file in sorted(folder.glob("*.yaml")) if file.name != "kustomization.yaml"]
+    return [document for file in files for document in yaml.safe_load_all(file.read_text())]
+
+
+DOCUMENTS = load_documents(BASE)
+
+
+def find(kind: str) -> dict[str, dict[str, Any]]:
+    """Those of one kind by their names."""
+    return {each["metadata"]["name"]: each for each in DOCUMENTS if each["kind"] == kind}
+
+
+def find_pods() -> Iterator[tuple[str, dict[str, Any]]]:
+    for each in DOCUMENTS:
+        if each["kind"] in ("Deployment", "Job"):
+            yield each["metadata"]["name"], each["spec"]["template"]["spec"]
+
+
+def list_names(*classes: type[BaseModel]) -> set[str]:
+    """Of all settings of these classes and of the libraries."""
+    own = {line.name for each in classes for line in list_settings(SettingGroup("all", each), K8S)}
+    return own | {variable.name for variable in LIBRARY_VARIABLES}
+
+
+def load_env_file(file: Path) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in file.read_text().splitlines())
+
+
+@pytest.mark.parametrize(("name", "pod"), list(find_pods()), ids=lambda value: value if isinstance(value, str) else "")
+def test_every_pod_is_as_the_restricted_standard_wants_it(name: str, pod: dict[str, Any]):
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == 10001
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+    for container in pod["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["resources"]["limits"].keys() == {"cpu", "memory"}
+    for volume in pod["volumes"]:
+        assert volume.keys() - {"name"} <= {"secret", "emptyDir"}
+        assert "secret" in volume or volume["emptyDir"]["sizeLimit"]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [("everturn-ingress", IngressSettings), ("everturn-worker", WorkerSettings)]
+)
+def test_a_pod_gets_longer_to_end_than_it_drains_and_knows_its_settings(name: str, settings: type[BaseModel]):
+    pod = find("Deployment")[name]["spec"]["template"]["spec"]
+    told = {each["name"]: each["value"] for each in pod["containers"][0]["env"]}
+
+    assert pod["terminationGracePeriodSeconds"] >= float(told["DRAIN_TIMEOUT_S"]) + 10
+    assert told.keys() <= list_names(settings)
+
+
+@pytest.mark.parametrize("name", ["everturn-ingress", "everturn-worker"])
+def test_probes_ask_for_pages_that_are_served(name: str):
+    (container,) = find("Deployment")[name]["spec"]["template"]["spec"]["containers"]
+    served = (
+        {str(getattr(route, "path", "")) for route in router.routes} if name == "everturn-ingress" else WORKER_PAGES
+    )
+    ports = {port["name"] for port in container["ports"]}
+    asked = [container[f"{probe}Probe"]["httpGet"] for probe in ("startup", "liveness", "readiness")]
+
+    assert {probe["path"] for probe in asked} <= served
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert container["livenessProbe"]["httpGet"]["path"] != "/readyz"
+    assert {probe["port"] for probe in asked} <= ports
+
+
+def test_the_settings_and_secrets_that_are_named_exist():
+    shared = load_env_file(BASE / "settings.env")
+    secrets = find("Secret")
+
+    assert shared.keys() <= list_names(IngressSettings, WorkerSettings)
+    assert secrets["everturn-ingress"]["stringData"].keys() <= list_names(IngressSettings)
+    assert secrets["everturn-worker"]["stringData"].keys() <= list_names(WorkerSettings)
+    assert secrets["everturn-operator"]["stringData"].keys() <= list_names(MigrationSettings)
+    used = {volume["secret"]["secretName"] for _, pod in find_pods() for volume in pod["volumes"] if "secret" in volume}
+    assert used == secrets.keys()
+
+
+def test_an_ingress_starts_with_these_settings(monkeypatch: pytest.MonkeyPatch):
+    secret = find("Secret")["everturn-ingress"]["stringData"] | {"SIGNING_SECRET": "0123456789abcdef" * 4}
+    for name, value in (load_env_file(BASE / "settings.env") | secret).items():
+        monkeypatch.setenv(name, value)
+
+    assert IngressSettings().mode == "production"  # type: ignore[call-arg] the environment gives the arguments
+
+
+def test_no_code_runs_without_a_broker_and_with_one_only_over_tls():
+    base, brokered = load_env_file(BASE / "settings.env"), load_env_file(K8S / "broker" / "broker.env")
+
+    assert base["EXECUTION_MODE"] == "off"
+    assert brokered["BROKER_URL"].startswith("tls://")
+    assert brokered.keys() <= list_names(WorkerSettings)
+    assert "docker.sock" not in "".join(file.read_text() for file in K8S.rglob("*.yaml"))
+
+
+def test_what_selects_pods_selects_some():
+    labels = [
+        each["spec"]["template"]["metadata"]["labels"] for each in DOCUMENTS if each["kind"] in ("Deployment", "Job")
+    ]
+    selectors = [find("Service")["everturn-ingress"]["spec"]["selector"]]
+    selectors += [each["spec"]["selector"]["matchLabels"] for each in find("PodDisruptionBudget").values()]
+    selectors += [each["spec"]["podSelector"].get("matchLabels", {}) for each in find("NetworkPolicy").values()]
+
+    assert len(selectors) == 6
+    for selector in selectors:
+        assert any(selector.items() <= label.items() for label in labels), selector
+
+
+def test_every_file_is_part_of_what_is_applied():
+    listed = set(yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"])
+
+    assert {file.name for file in BASE.glob("*.yaml")} == listed | {"kustomization.yaml", "secret.example.yaml"}
