@@ -23,6 +23,7 @@ export function DeleteDialog({ conversation, onClose, returnTo, onDeleted }: Del
   const [problem, setProblem] = useState("");
   const erase = async (): Promise<void> => {
     setBusy(true);
+    setProblem("");
     try {
       await backend.deleteConversation(conversation.conversation_id);
       onDeleted();

@@ -21,13 +21,17 @@ interface RenameDialogProps {
 export function RenameDialog({ conversation, onClose, returnTo, onChanged }: RenameDialogProps): JSX.Element {
   const backend = useBackend();
   const [title, setTitle] = useState(conversation.title);
+  const [isBusy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
   const save = async (): Promise<void> => {
+    setBusy(true);
+    setProblem("");
     try {
       await backend.patchConversation(conversation.conversation_id, { title: title.trim() });
       onChanged();
       onClose();
     } catch (error) {
+      setBusy(false);
       setProblem(sayError(error));
     }
   };
@@ -41,7 +45,7 @@ export function RenameDialog({ conversation, onClose, returnTo, onChanged }: Ren
         {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
         <ModalActions>
           <Button onClick={onClose}>Cancel</Button>
-          <Button look="primary" type="submit" disabled={title.trim() === ""}>Rename</Button>
+          <Button look="primary" type="submit" disabled={isBusy || title.trim() === ""}>Rename</Button>
         </ModalActions>
       </form>
     </Modal>

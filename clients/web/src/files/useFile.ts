@@ -33,11 +33,12 @@ export function useFileAddress(file: FileView): Loaded<string> {
   return { value: data, error };
 }
 
-/** Lets go of the content when its address is forgotten. */
-export function releaseForgotten(cache: QueryCache): void {
-  cache.subscribe(({ type, query }) => {
-    const [kind] = query.queryKey as readonly unknown[];
-    const address: unknown = query.state.data;
-    if (type === "removed" && kind === ADDRESS && typeof address === "string") URL.revokeObjectURL(address);
-  });
+/** Lets go of the content when its address is forgotten. Returns how to let go of all there is. */
+export function releaseForgotten(cache: QueryCache): () => void {
+  cache.subscribe(({ type, query }) => { if (type === "removed") release(query); });
+  return () => { cache.getAll().forEach(release); };
+}
+
+function release({ queryKey, state }: { queryKey: readonly unknown[]; state: { data: unknown } }): void {
+  if (queryKey[0] === ADDRESS && typeof state.data === "string") URL.revokeObjectURL(state.data);
 }

@@ -11,5 +11,8 @@ function matchNothing(media: string): MediaQueryList {
   return Object.assign(new EventTarget(), { media, matches: false, onchange: null, addListener: () => undefined, removeListener: () => undefined });
 }
 
-// jsdom has no media queries; here none matches. Tests of what needs no page run without a window.
-if ("window" in globalThis) window.matchMedia = matchNothing;
+// jsdom has no media queries and knows of no property; here none matches. Tests of what needs no page run without a window.
+if ("window" in globalThis) {
+  window.matchMedia = matchNothing;
+  Object.assign(CSS, { supports: () => false });
+}

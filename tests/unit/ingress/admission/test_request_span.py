@@ -75,5 +75,10 @@ def test_log_lines_name_the_tenant_the_conversation_and_the_trace() -> None:
     assert find_log_names(ask("/other"), None) == {}
 
 
+@pytest.mark.parametrize("tenant", ["a\x1b[2Jb", "a\u202eb", "a\nb"])
+def test_what_a_terminal_would_obey_is_no_tenant_of_a_log_line(tenant: str) -> None:
+    assert find_log_names(ask(f"/conversations/{tenant}/main"), None) == {}
+
+
 def test_methods_are_few() -> None:
     assert [name_method(ask("/x", method=each)) for each in ("GET", "BREW")] == ["GET", "other"]

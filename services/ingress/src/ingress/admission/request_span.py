@@ -47,7 +47,9 @@ def find_log_names(scope: Scope, trace: TraceContext | None) -> dict[str, str]:
     names = {"trace_id": trace.trace_id} if trace else {}
     asked = _CONVERSATION.match(scope["path"])
     if asked is not None:
-        names["tenant"] = asked[1]
+        # A terminal would obey control characters, and anybody may ask for anything.
+        if asked[1].isprintable():
+            names["tenant"] = asked[1]
         if asked[2] and is_id(asked[2], "conv"):
             names["conversation_id"] = asked[2]
     return names

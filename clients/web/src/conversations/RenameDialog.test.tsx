@@ -1,0 +1,33 @@
+import { screen } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { expect, test, vi } from "vitest";
+
+import type { ConversationView } from "../api";
+import { refuse, renderInPage } from "../testing/harness";
+import type { Answer, Page } from "../testing/harness";
+import { RenameDialog } from "./RenameDialog";
+
+const CONVERSATION: ConversationView = { conversation_id: "conv_1", title: "Sales", state: "idle", archived: false, created_at: "", last_activity_at: "" };
+const onClose = vi.fn();
+
+function show(answer: () => Answer | Promise<Answer>): Page {
+  return renderInPage(<RenameDialog conversation={CONVERSATION} onClose={onClose} onChanged={vi.fn()} returnTo={() => null} />, answer);
+}
+
+test("a title is sent once, however often Enter is pressed", async () => {
+  const { asked } = show(() => new Promise(() => undefined));
+
+  await userEvent.type(await screen.findByLabelText("Title"), " 2026{Enter}{Enter}");
+
+  expect(asked).toMatchObject([{ method: "PATCH", path: "/conv_1", body: { title: "Sales 2026" } }]);
+});
+
+test("what was refused is said, and can be sent again", async () => {
+  show(() => refuse(422, "It is too long."));
+
+  await userEvent.type(await screen.findByLabelText("Title"), "!{Enter}");
+
+  expect(await screen.findByRole("alert")).toHaveTextContent("It is too long.");
+  expect(screen.getByRole("button", { name: "Rename" })).toBeEnabled();
+  expect(onClose).not.toHaveBeenCalled();
+});
