@@ -4,6 +4,11 @@ import { useCallback, useEffect, useRef, useState } from "react";
 import { isFollowing } from "./following";
 import type { Position } from "./following";
 
+/** What a person scrolls with. The list moves itself up too, when rows turn out to be shorter than it thought. */
+const INPUTS = ["wheel", "touchmove", "pointerdown", "keydown"] as const;
+/** So long after an input, or after what it has moved, a move is still the person's. */
+const INPUT_MS = 3_000;
+
 interface Following {
   isThere: boolean;
   /** Takes the element that Virtuoso scrolls. */
@@ -26,11 +31,17 @@ export function useFollowing(): Following {
   useEffect(() => {
     if (scroller === null) return;
     let before = read(scroller);
+    let touchedAt = -Infinity;
+    const onInput = (): void => { touchedAt = performance.now(); };
     const onScroll = (): void => {
       const now = read(scroller);
-      note(isFollowing(before, now, wants.current));
+      const isPersons = performance.now() - touchedAt < INPUT_MS;
+      // A bar that is dragged for long tells of no more than its beginning.
+      if (isPersons) onInput();
+      if (isPersons || !wants.current) note(isFollowing(before, now, wants.current));
       before = now;
     };
+    for (const input of INPUTS) scroller.addEventListener(input, onInput, { passive: true });
     const onGrowth = (): void => { if (wants.current) toEnd(scroller); };
     const sizes = new ResizeObserver(onGrowth);
     sizes.observe(scroller);
@@ -39,6 +50,7 @@ export function useFollowing(): Following {
     scroller.addEventListener("scroll", onScroll, { passive: true });
     return () => {
       sizes.disconnect();
+      for (const input of INPUTS) scroller.removeEventListener(input, onInput);
       scroller.removeEventListener("scroll", onScroll);
     };
   }, [scroller, note]);
