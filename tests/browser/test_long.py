@@ -16,14 +16,9 @@ TURNS = 1_000
 MAX_ROWS = 100
 WATCHED_STEPS = 120
 STEP_PX = 900
-# One answer after the other as fast as the page draws them, as somebody scrolls who looks for something.
-SCROLL = """async ([steps, px]) => {
-    const list = document.getElementById("messages");
-    for (let step = 0; step < steps; step += 1) {
-        list.scrollTop -= px;
-        await new Promise(done => requestAnimationFrame(() => setTimeout(done, 0)));
-    }
-}"""
+DRAWN = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 0)))"
+"""Each step waits for the page as somebody does who looks for something, one answer after the other."""
+TO_THE_BEGINNING = 'document.getElementById("messages").scrollTop = 0'
 WATCH = """() => {
     window.seen = { tasks: [], rows: 0 };
     const list = document.getElementById("messages");
@@ -49,9 +44,13 @@ async def test_only_a_few_of_2000_messages_are_in_the_page_and_none_of_them_make
     await expect(person.turns.last).to_have_attribute("aria-label", f"Turn {TURNS}")
     await person.page.evaluate(WATCH)
 
-    await person.page.evaluate(SCROLL, [WATCHED_STEPS, STEP_PX])
+    await person.page.locator("#messages").hover()
+    for _ in range(WATCHED_STEPS):
+        await person.page.mouse.wheel(0, -STEP_PX)
+        await person.page.evaluate(DRAWN)
     while not await person.page.get_by_role("article", name="Turn 1", exact=True).count():
-        await person.page.evaluate(SCROLL, [5, 1_000_000])
+        await person.page.evaluate(TO_THE_BEGINNING)
+        await person.page.evaluate(DRAWN)
     await expect(person.page.get_by_role("article", name="Turn 1", exact=True)).to_contain_text("Part 1 of the report")
     await person.button("Go to the latest").click()
     await expect(person.turns.last).to_have_attribute("aria-label", f"Turn {TURNS}")

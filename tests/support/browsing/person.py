@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from playwright.async_api import Dialog, Locator, Page, expect
 
-MAX_TABS = 80
+MAX_TABS = 300
+"""All tests share one platform, so the list of conversations, which is on the way, may be long."""
 
 
 @dataclass
