@@ -28,7 +28,7 @@ from everturn.wire.profiles import DEFAULT_PROFILE, Profiles, load_profiles
 from everturn_local.images.bases import try_load_base
 from everturn_local.images.engine import NoEngineError, open_engine
 from everturn_local.images.making import build_wanted
-from everturn_local.images.recipes import RECIPES
+from everturn_local.images.recipes import RUN_RECIPES
 from everturn_local.settings import load_environment
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +77,9 @@ def images() -> dict[str, str]:
     try:
         with open_engine(load_environment()) as engine:
             base = try_load_base(engine, "")
-            wanted = {} if base is None else {recipe.package: build_wanted(recipe, base.id).name for recipe in RECIPES}
+            wanted = (
+                {} if base is None else {recipe.package: build_wanted(recipe, base.id).name for recipe in RUN_RECIPES}
+            )
             missing = [name for name in wanted.values() if engine.try_load_image(name) is None]
     except NoEngineError as error:
         leave_out(f"no container engine: {error}")

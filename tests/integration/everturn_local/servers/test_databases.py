@@ -5,7 +5,6 @@ import pytest
 from everturn_local.home import Secrets
 from everturn_local.servers.databases import (
     DatabaseUrls,
-    build_role_statement,
     remove_database,
     save_database,
     save_database_copy,
@@ -96,9 +95,3 @@ def test_a_copy_has_the_rows_of_its_template_and_goes_away_whole(postgres_server
 def test_each_role_gets_its_own_url(database: DatabaseUrls):
     assert len({database.superuser, database.owner, database.ingress, database.worker}) == 4
     assert database.worker.startswith("postgresql://everturn_worker:")
-
-
-def test_a_role_without_a_password_loses_an_earlier_one():
-    statement = build_role_statement("some_role", login="NOLOGIN", password=None)
-
-    assert "PASSWORD NULL" in statement

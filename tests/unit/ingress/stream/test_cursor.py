@@ -117,6 +117,24 @@ def test_a_snapshot_above_the_bound_that_was_sent_leaves_the_whole_bound_to_what
     assert (client.phase, client.take()) == (Phase.LIVE, b"hint")
 
 
+def test_what_a_client_reads_to_catch_up_may_be_more_than_the_bound_and_leaves_room_for_what_comes_live() -> None:
+    size = len(batch(at(1), at(2)).joined)
+    client = ClientCursor(at(1), max_bytes=10 * size, piece_bytes=2 * size)
+    for n in range(1, 40):
+        client.feed(batch(at(n), at(n + 1)))
+    client.reach_end(at(40), found_any=True)
+    client.offer(batch(at(40), at(41)))
+
+    caught_up = ids_in(client.take())
+    for n in range(41, 46):
+        client.offer(batch(at(n), at(n + 1)))
+
+    assert (len(caught_up), client.phase) == (39, Phase.LIVE)
+    for n in range(46, 60):
+        client.offer(batch(at(n), at(n + 1)))
+    assert client.phase is Phase.LOST
+
+
 def test_what_is_more_than_a_piece_is_taken_in_pieces_that_say_how_far_they_go() -> None:
     client = live_at(at(1), max_bytes=10_000, piece_bytes=3 * len(batch(at(1), at(2)).joined))
     for n in range(1, 6):

@@ -9,8 +9,8 @@ from ingress.stream.frames import Batch
 
 REWIND = "chat.rewind"
 PIECE_BYTES = 32_768
-"""What is handed out at once, unless one entry or a snapshot is larger. A connection holds it until its client takes
-it."""
+"""What is handed out at once of what came live, unless one entry is larger, and what a larger piece counts as. A
+connection holds it until its client takes it."""
 
 Loss = Literal["old", "slow", "hole", "emptied", "outage"]
 """Why a client's sequence broke: cursor below the buffer, too slow, a hole, a stream that is gone, the wire down."""
@@ -45,8 +45,8 @@ class ClientCursor:
     """A client's place in the stream, and the frames that wait for it.
 
     The frames handed out are always a gapless continuation, or `phase` is LOST and a snapshot must come next. What
-    waits while it is live, with what was handed out last and the connection may still hold, is at most `max_bytes`, or
-    that piece and one entry where these are more.
+    came live and waits, with the piece that the connection may still hold, is at most `max_bytes`, or one entry. What
+    was read before, to catch up, is bounded by who reads it and makes no client slow.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class ClientCursor:
         self._piece_bytes = piece_bytes
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
+        self._read_bytes = 0
         self._in_hand_bytes = 0
 
     @property
@@ -94,6 +95,7 @@ class ClientCursor:
         self._clear()
         self._at = cursor
         self._put(frame)
+        self._read_bytes = self._waiting_bytes
         self._fresh, self._from_oldest = True, False
         self.phase = Phase.BEHIND
 
@@ -101,12 +103,13 @@ class ClientCursor:
         """An entry read while BEHIND."""
         if self.phase is Phase.BEHIND:
             self._accept(batch)
+            self._read_bytes = self._waiting_bytes
 
     def offer(self, batch: Batch) -> None:
         """An entry that just came. A client that is not live reads it later from the stream."""
         if self.phase is not Phase.LIVE:
             return
-        if self._waiting_bytes and self._held_bytes + len(batch.joined) > self._max_bytes:
+        if self._live_bytes and self._live_bytes + self._in_hand_bytes + len(batch.joined) > self._max_bytes:
             self.lose("slow")
             return
         self._accept(batch, said_at=batch.said_at)
@@ -115,7 +118,7 @@ class ClientCursor:
         """An event without id. A client that is not live gets the newest state when it is."""
         if self.phase is not Phase.LIVE:
             self.stale_hints = True
-        elif self._held_bytes + len(frame) > self._max_bytes:
+        elif self._live_bytes + self._in_hand_bytes + len(frame) > self._max_bytes:
             self.lose("slow")
         else:
             self._put(frame)
@@ -143,19 +146,20 @@ class ClientCursor:
         self.stale_hints = False
 
     def take(self) -> bytes:
-        """Frames that wait, joined: those that fit into a piece, or one that is larger."""
+        """Frames that wait, joined: all that was read to catch up, else those that fit into a piece, or one larger."""
         self._in_hand_bytes, self.taken_said_at = 0, None
-        count = 0
+        count, size = 0, 0
         for each in self._waiting:
-            if count and self._in_hand_bytes + len(each.frames) > self._piece_bytes:
+            if size >= max(1, self._read_bytes) and size + len(each.frames) > self._piece_bytes:
                 break
-            count += 1
-            self._in_hand_bytes += len(each.frames)
+            count, size = count + 1, size + len(each.frames)
         if not count:
             return b""
         piece = self._waiting[:count]
         del self._waiting[:count]
-        self._waiting_bytes -= self._in_hand_bytes
+        self._waiting_bytes -= size
+        self._read_bytes = max(0, self._read_bytes - size)
+        self._in_hand_bytes = min(size, self._piece_bytes)
         self.taken = piece[-1].at
         self.taken_said_at = next((each.said_at for each in piece if each.said_at is not None), None)
         return piece[0].frames if count == 1 else b"".join(each.frames for each in piece)
@@ -181,8 +185,9 @@ class ClientCursor:
         return bool(above) and above[0].type == REWIND
 
     @property
-    def _held_bytes(self) -> int:
-        return self._waiting_bytes + self._in_hand_bytes
+    def _live_bytes(self) -> int:
+        """Of what waits, that which came live."""
+        return self._waiting_bytes - self._read_bytes
 
     def _accept(self, batch: Batch, said_at: float | None = None) -> None:
         match self.place(batch):
@@ -209,3 +214,4 @@ class ClientCursor:
     def _clear(self) -> None:
         self._waiting.clear()
         self._waiting_bytes = 0
+        self._read_bytes = 0
