@@ -31,7 +31,8 @@ class EventStreamResponse(EventSourceResponse):
                 await self._stream_response(send)
                 watching.cancel()
         except* _Left:
-            pass
+            # The usual end of a stream: a line for each would say nothing, unless somebody looks for one.
+            _log.debug("a client left its stream")
         except* SendTimeoutError:
             _log.info("a client that takes nothing was let go")
 

@@ -62,14 +62,18 @@ def normalize_url(url: str) -> str:
 
 
 def _netloc(parts: SplitResult, port: int | None) -> str:
-    host = (parts.hostname or "").lower()
-    try:
-        host = host if host.isascii() else host.encode("idna").decode()
-    except UnicodeError:
-        """A name that the old encoding can't spell stays in its own letters."""
+    host = _spell_host((parts.hostname or "").lower())
     host = f"[{host}]" if ":" in host else host
     user, at, _ = parts.netloc.rpartition("@")
     return f"{user}{at}{host}" + (f":{port}" if port is not None else "")
+
+
+def _spell_host(host: str) -> str:
+    """In ASCII; a name that the old encoding can't spell stays in its own letters."""
+    try:
+        return host if host.isascii() else host.encode("idna").decode()
+    except UnicodeError:
+        return host
 
 
 def _without_tracking(query: str) -> str:
