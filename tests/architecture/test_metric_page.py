@@ -1,4 +1,5 @@
-"""`docs/metrics.md` lists every metric, and every metric that a rule, a dashboard or an answer names is defined."""
+"""`docs/metrics.md` lists every metric, and every metric that a rule, a dashboard or an answer names is defined. Labels
+are a closed set of words: one that means the same as another fails here."""
 
 import json
 import os
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from architecture_rules.practices import defines_metrics
+from architecture_rules.sources import load_modules
 from prometheus_client import REGISTRY, CollectorRegistry
 
-import everturn.telemetry.metrics  # noqa: F401 - registers them
 from everturn.telemetry.metric_page import QUESTIONS, MetricLine, list_metrics, render_metric_page
+from everturn.telemetry.metrics import LABELS
 from exec_supervisor.broker.metrics import BrokerMetrics
 from ingress.admission.metrics import IngressMetrics
 
@@ -49,7 +52,7 @@ def load_queries() -> Iterator[str]:
 
 
 def test_the_page_lists_every_metric() -> None:
-    text = render_metric_page(load_groups())
+    text = render_metric_page(load_groups(), LABELS)
     if os.environ.get("UPDATE_GOLDEN") == "1":
         PAGE.write_text(text)
 
@@ -59,7 +62,7 @@ def test_the_page_lists_every_metric() -> None:
 @pytest.mark.parametrize("query", list(load_queries()))
 def test_a_query_names_metrics_and_labels_that_there_are(query: str, known: dict[str, MetricLine]) -> None:
     named = SERIES.findall(query)
-    labels = {"le", "job", "part"}
+    labels = {"le", "job"}
     for series, selected in named:
         assert series in known, f"{series} is no metric"
         labels.update(known[series].labels)
@@ -84,7 +87,28 @@ def test_names_and_units_follow_prometheus() -> None:
         assert line.name.endswith("_total") is (line.kind == "counter"), line.name
         assert line.kind != "histogram" or line.name.endswith("_seconds"), line.name
         assert line.meaning.endswith("."), line.name
-        assert not {"id", "conversation_id", "turn_id", "user", "tenant"} & set(line.labels), line.name
+
+
+def test_every_label_is_one_of_the_words_that_have_a_meaning_and_every_word_is_used() -> None:
+    lines = list(chain.from_iterable(lines for _, lines in load_groups()))
+
+    unknown = {line.name: set(line.labels) - set(LABELS) for line in lines if set(line.labels) - set(LABELS)}
+    assert not unknown, "take a word of everturn.telemetry.metrics.LABELS, or say there what none of them says"
+    assert {label for line in lines for label in line.labels} == set(LABELS)
+    assert len({*LABELS.values()}) == len(LABELS)
+    assert all(meaning.endswith(".") for meaning in LABELS.values())
+    assert [*LABELS] == sorted(LABELS)
+    assert not {"id", "conversation_id", "turn_id", "user", "tenant"} & set(LABELS)
+
+
+def test_every_module_that_defines_metrics_is_on_the_page() -> None:
+    defining = {module.path for module in load_modules() if defines_metrics(module) and module.name != "metric_page"}
+
+    assert defining == {
+        "libs/common/src/everturn/telemetry/metrics.py",
+        "services/exec-supervisor/src/exec_supervisor/broker/metrics.py",
+        "services/ingress/src/ingress/admission/metrics.py",
+    }
 
 
 def test_counters_do_not_share_a_name() -> None:

@@ -11,11 +11,13 @@ from architecture_rules.practices import (
     check_docstring,
     check_executor_imports,
     check_imports_at_top,
+    check_metrics,
     check_name,
     check_no_code_from_data,
     check_refs,
     check_regular_expressions,
     check_settings,
+    check_silent_except,
     check_unfinished,
 )
 from architecture_rules.sources import ROOT, Module, Violation, load_modules, render
@@ -26,11 +28,13 @@ CHECKS: list[Check] = [
     check_docstring,
     check_executor_imports,
     check_imports_at_top,
+    check_metrics,
     check_name,
     check_no_code_from_data,
     check_refs,
     check_regular_expressions,
     check_settings,
+    check_silent_except,
     check_unfinished,
 ]
 
@@ -112,6 +116,37 @@ def test_only_an_edge_catches_everything(caught: str, found: int):
 def test_cleaning_up_and_raising_again_is_not_catching():
     assert count(check_broad_except, "def f():\n  try:\n    g()\n  except BaseException:\n    h()\n    raise") == 0
     assert count(check_broad_except, "def f():\n  try:\n    g()\n  except Exception:\n    raise X from None") == 1
+
+
+@pytest.mark.parametrize(
+    ("handler", "found"),
+    [
+        ("pass", 1),
+        ("...", 1),
+        ("'Nobody minds.'", 1),
+        ("h()", 0),
+        ("return None", 0),
+        ("raise", 0),
+    ],
+)
+def test_nothing_is_caught_and_then_left_alone(handler: str, found: int):
+    assert count(check_silent_except, f"def f():\n  try:\n    g()\n  except OSError:\n    {handler}") == found
+    assert count(check_silent_except, "with suppress(OSError):\n  g()") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("from prometheus_client import Counter", 1),
+        ("from prometheus_client.metrics import Gauge", 1),
+        ("import prometheus_client\nx = prometheus_client.Histogram('a', 'b')", 1),
+        ("from prometheus_client import REGISTRY, generate_latest", 0),
+        ("from collections import Counter", 0),
+    ],
+)
+def test_metrics_are_defined_where_their_labels_are_looked_at(text: str, found: int):
+    assert count(check_metrics, text) == found
+    assert count(check_metrics, text, "services/x/src/x/metrics.py") == 0
 
 
 def test_an_edge_is_one_function_and_not_its_whole_file():

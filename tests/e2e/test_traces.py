@@ -179,7 +179,7 @@ async def test_a_worker_tells_prometheus_what_it_did(stage: Any) -> None:
     assert figures["everturn_round_seconds_count",] == 2
     assert figures["everturn_tool_seconds_count", "exec_tools.execute_code_python", "ok"] == 1
     assert figures["everturn_sandbox_boot_seconds_count", "bubblewrap"] == 1
-    assert figures["everturn_sandbox_run_seconds_count", "bubblewrap", "true"] == 1
+    assert figures["everturn_sandbox_run_seconds_count", "bubblewrap", "ok"] == 1
     assert 0 < figures["everturn_turn_first_token_seconds_sum",] <= figures["everturn_turn_seconds_sum", "completed"]
     assert 'everturn_queued_turns{lane="privileged"} 0.0' in lane
     assert "ingress_stream_lag_seconds_count" in lane

@@ -54,6 +54,9 @@ UNSAFE_BUILTINS = frozenset({"eval", "exec", "compile", "__import__"})
 UNSAFE_ATTRIBUTES = frozenset({("yaml", "load"), ("yaml", "unsafe_load"), ("builtins", "eval"), ("builtins", "exec")})
 EXECUTION_FORMATS = frozenset({"everturn.wire.execution", "everturn.wire.framing", "everturn.wire.records"})
 
+METRIC_CLASSES = frozenset({"Counter", "Gauge", "Histogram", "Summary", "Info", "Enum"})
+"""Of the client library of Prometheus."""
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -82,6 +85,24 @@ def check_broad_except(module: Module, edges: frozenset[str] = EDGE_FUNCTIONS) -
             continue
         if f"{module.path}:{function}" not in edges:
             yield Violation(module.path, node.lineno, f"{function} catches everything, and is none of the four edges")
+
+
+def check_silent_except(module: Module) -> Iterator[Violation]:
+    """What is caught is told, counted or answered; where nothing is to be done, `suppress` and a comment say why."""
+    for node in module.nodes:
+        if isinstance(node, ast.ExceptHandler) and all(_does_nothing(each) for each in node.body):
+            yield Violation(module.path, node.lineno, "an exception is caught and nothing is done about it")
+
+
+def check_metrics(module: Module) -> Iterator[Violation]:
+    """Metrics are defined in `metrics.py`, of which `test_metric_page.py` sees every one with its labels."""
+    if module.name not in ("metrics", "metric_page") and defines_metrics(module):
+        yield Violation(module.path, 1, "a metric is defined outside of metrics.py")
+
+
+def defines_metrics(module: Module) -> bool:
+    """Whether it takes a kind of metric from the client library of Prometheus."""
+    return any(_is_metric_class(node) for node in module.nodes)
 
 
 def check_unfinished(module: Module) -> Iterator[Violation]:
@@ -199,6 +220,24 @@ def _written_environments(module: Module) -> Iterator[ast.AST]:
                 yield environment
             case _:
                 pass
+
+
+def _is_metric_class(node: ast.AST) -> bool:
+    match node:
+        case ast.ImportFrom(module=str(name)) if name.partition(".")[0] == "prometheus_client":
+            return _imports(node, {*METRIC_CLASSES})
+        case ast.Attribute(value=ast.Name(id="prometheus_client"), attr=name):
+            return name in METRIC_CLASSES
+        case _:
+            return False
+
+
+def _does_nothing(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Pass() | ast.Expr(value=ast.Constant()):
+            return True
+        case _:
+            return False
 
 
 def _raises_again(handler: ast.ExceptHandler) -> bool:

@@ -34,6 +34,11 @@ class ProblemError(HTTPException):
         self.answer = answer
         self.errors = errors
 
+    @property
+    def kind(self) -> str:
+        """The word that its type ends with, such as `too-many`; a bounded set."""
+        return self.answer.type.rpartition(":")[2]
+
     def build_body(self) -> dict[str, Any]:
         """The problem's members as clients get them."""
         fields: dict[str, Any] = self.answer.model_dump(exclude_none=True, exclude_defaults=False)
@@ -142,7 +147,7 @@ def _say(error: EverturnError) -> str:
 
 def problem_response(error: ProblemError) -> Response:
     """The HTTP response of a problem, counted."""
-    PROBLEMS.labels(type=error.answer.type.rpartition(":")[2], status=str(error.answer.status)).inc()
+    PROBLEMS.labels(kind=error.kind, status=str(error.answer.status)).inc()
     return Response(
         orjson.dumps(error.build_body()),
         status_code=error.answer.status,

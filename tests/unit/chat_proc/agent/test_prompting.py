@@ -63,12 +63,12 @@ async def test_after_a_pause_the_next_turn_shows_older_turns_short_and_says_so()
     assert after[: len(cold) - 1] == cold[:-1]
 
 
-def count_breaks(cause: str) -> float:
-    found = PROMPT_BREAKS.labels(cause).collect()
+def count_breaks(reason: str) -> float:
+    found = PROMPT_BREAKS.labels(reason).collect()
     return next(sample.value for metric in found for sample in metric.samples if sample.name.endswith("_total"))
 
 
-async def test_every_break_is_counted_with_its_cause() -> None:
+async def test_every_break_is_counted_with_its_reason() -> None:
     bench = Bench(*(answer("word " * 2_000) for _ in range(4)))
     before = count_breaks("prune")
     await play_turns(bench, 3)

@@ -11,7 +11,7 @@ from chat_proc.timeline.announce import AnnounceState, Budget, build_announce
 from chat_proc.timeline.files import describe_media
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.render import MAX_MEDIA_PARTS, PromptRenderer
-from chat_proc.timeline.visibility import BreakCause
+from chat_proc.timeline.visibility import BreakReason
 from everturn.model.artifacts import ArtifactKind
 from everturn.model.block_bodies import (
     AttachmentTextBody,
@@ -116,13 +116,13 @@ def test_a_request_is_a_prefix_of_the_next_one_until_a_break_is_declared(steps: 
         before = request
 
 
-def test_every_break_names_its_cause() -> None:
+def test_every_break_names_its_reason() -> None:
     steps = ["turn", "turn", "round ", "hide", "prune", "turn checkpoint", "history"]
     kept = renderer()
 
-    causes = [each.cause.value for block in play(steps) for each in kept.take([block])]
+    reasons = [each.reason.value for block in play(steps) for each in kept.take([block])]
 
-    assert causes == ["media", "hide", "prune", "checkpoint", "compaction"]
+    assert reasons == ["media", "hide", "prune", "checkpoint", "compaction"]
 
 
 def test_a_block_is_rendered_once() -> None:
@@ -297,7 +297,7 @@ def test_media_is_no_longer_attached_when_its_turn_is_over() -> None:
 
     assert sum(isinstance(part, MediaPart) for part in first) == 1
     assert sum(isinstance(part, MediaPart) for part in second) == 0
-    assert [each.cause for each in breaks] == [BreakCause.MEDIA]
+    assert [each.reason for each in breaks] == [BreakReason.MEDIA]
 
 
 def test_a_produced_pdf_is_attached_only_when_it_was_read_and_another_binary_never() -> None:

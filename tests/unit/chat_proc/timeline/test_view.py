@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.timeline.view import Break, TimelineView, VisibleBlock
-from chat_proc.timeline.visibility import BreakCause
+from chat_proc.timeline.visibility import BreakReason
 from everturn.model import block_bodies as bodies
 from everturn.model.blocks import BlockType, first_broken_link
 from everturn.model.llm.tokens import CharsPerToken
@@ -183,7 +183,7 @@ def test_a_break_renders_only_what_changes_its_form() -> None:
     view.extend(timeline.blocks[at:])
 
     assert view.texts_built - before == 1
-    assert [each.cause for each in view.breaks] == [BreakCause.HIDE]
+    assert [each.reason for each in view.breaks] == [BreakReason.HIDE]
 
 
 def test_a_history_summary_stands_first_and_its_blocks_are_gone() -> None:
@@ -384,7 +384,7 @@ def test_a_hide_of_nothing_visible_breaks_nothing() -> None:
     assert view.breaks == []
 
 
-def test_a_break_names_its_cause_its_block_and_how_much_stays() -> None:
+def test_a_break_names_its_reason_its_block_and_how_much_stays() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_0", "Go")
     play_round(timeline, "a" * 2000)
@@ -396,7 +396,7 @@ def test_a_break_names_its_cause_its_block_and_how_much_stays() -> None:
     prune(timeline, 1, start)
     view.extend(timeline.blocks[-1:])
 
-    assert view.breaks == [Break(BreakCause.PRUNE, len(timeline.blocks), 4)]
+    assert view.breaks == [Break(BreakReason.PRUNE, len(timeline.blocks), 4)]
     assert shown(view)[4] == ("react.tool.result", "light")
 
 

@@ -1,6 +1,6 @@
 """Which form a block has is decided by the blocks that were learnt."""
 
-from chat_proc.timeline.visibility import NEVER_PRUNED, NEVER_SHOWN, BreakCause, Visibility, is_shown_whole
+from chat_proc.timeline.visibility import NEVER_PRUNED, NEVER_SHOWN, BreakReason, Visibility, is_shown_whole
 from everturn.model.block_bodies import AnchorBody, HideBody, RangeSummaryBody, SummaryBody, SystemMessageBody
 from everturn.model.blocks import BlockType
 from everturn.testing.timelines import TimelineBuilder
@@ -8,10 +8,10 @@ from everturn.timeline.rendering.block_text import MAX_PROMPT_CHARS
 from everturn.timeline.rendering.forms import Form
 
 
-def learn(timeline: TimelineBuilder) -> tuple[Visibility, list[BreakCause]]:
+def learn(timeline: TimelineBuilder) -> tuple[Visibility, list[BreakReason]]:
     visibility = Visibility()
-    causes = [cause for block in timeline.blocks if (cause := visibility.learn(block)) is not None]
-    return visibility, causes
+    reasons = [reason for block in timeline.blocks if (reason := visibility.learn(block)) is not None]
+    return visibility, reasons
 
 
 def test_only_hides_notices_and_summaries_change_what_was_visible() -> None:
@@ -27,9 +27,9 @@ def test_only_hides_notices_and_summaries_change_what_was_visible() -> None:
         )
         timeline.add(BlockType.RANGE_SUMMARY, "su:turn_0.conv.range.summary", summary)
 
-    _, causes = learn(timeline)
+    _, reasons = learn(timeline)
 
-    assert causes == [BreakCause.HIDE, BreakCause.PRUNE, BreakCause.CHECKPOINT, BreakCause.COMPACTION]
+    assert reasons == [BreakReason.HIDE, BreakReason.PRUNE, BreakReason.CHECKPOINT, BreakReason.COMPACTION]
 
 
 def test_a_recent_turn_is_light_except_for_what_is_never_pruned() -> None:

@@ -118,7 +118,7 @@ def test_an_end_is_counted_by_its_outcome_and_without_the_wait_for_a_person() ->
 
 def test_cost_is_told_where_a_price_is_known_and_else_the_call_is_counted() -> None:
     used = Figures(
-        ("everturn_tokens_total", {"model": "priced", "direction": "input"}),
+        ("everturn_tokens_total", {"model": "priced", "kind": "input"}),
         ("everturn_cached_tokens_total", {"model": "priced", "kind": "read"}),
         ("everturn_cached_tokens_total", {"model": "priced", "kind": "written"}),
         ("everturn_cost_usd_total", {"model": "priced"}),

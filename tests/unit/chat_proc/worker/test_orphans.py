@@ -66,7 +66,7 @@ def deleted() -> float:
 
 
 def failed() -> float:
-    return REGISTRY.get_sample_value("everturn_retention_failed_total", {"what": "orphans"}) or 0
+    return REGISTRY.get_sample_value("everturn_retention_failed_total", {"kind": "orphans"}) or 0
 
 
 def make(objects: MemoryObjects, rows: Rows, clock: Clock, *, page_keys: int = 1_000) -> OrphanSweep:

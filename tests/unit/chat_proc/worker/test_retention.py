@@ -89,8 +89,8 @@ class Endless:
             self.cancelled = True
 
 
-def failures(what: str) -> float:
-    return REGISTRY.get_sample_value("everturn_retention_failed_total", {"what": what}) or 0
+def failures(kind: str) -> float:
+    return REGISTRY.get_sample_value("everturn_retention_failed_total", {"kind": kind}) or 0
 
 
 async def test_all_that_is_due_goes_in_batches_with_events_and_objects() -> None:

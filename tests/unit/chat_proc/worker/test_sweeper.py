@@ -118,11 +118,11 @@ async def test_it_sweeps_at_once_and_until_it_is_cancelled(sweeper: Sweeper, swe
 
 async def test_sweeps_are_counted_by_how_they_went(sweeps: Sweeps, clock: FixedClock) -> None:
     sweeper = Sweeper(sweeps, MemoryDoorbells(), clock, lease_s=15)
-    before = [REGISTRY.get_sample_value("everturn_sweeps_total", {"result": each}) or 0 for each in ("done", "failed")]
+    before = [REGISTRY.get_sample_value("everturn_sweeps_total", {"outcome": each}) or 0 for each in ("ok", "failed")]
 
     await sweeper.sweep()
     sweeps.away = True
     await sweeper.sweep()
 
-    after = [REGISTRY.get_sample_value("everturn_sweeps_total", {"result": each}) or 0 for each in ("done", "failed")]
+    after = [REGISTRY.get_sample_value("everturn_sweeps_total", {"outcome": each}) or 0 for each in ("ok", "failed")]
     assert after == [before[0] + 1, before[1] + 1]

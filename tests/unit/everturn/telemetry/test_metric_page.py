@@ -21,12 +21,13 @@ def test_metrics_are_listed_by_name_with_their_series_and_labels() -> None:
     assert lines[1].series == ("b_seconds_bucket", "b_seconds_count", "b_seconds_sum")
 
 
-def test_the_page_has_each_metric_and_each_question() -> None:
+def test_the_page_has_each_label_each_metric_and_each_question() -> None:
     registry = CollectorRegistry()
     Counter("a", "Things.", ["kind"], registry=registry)
 
-    page = render_metric_page([("Somewhere", list_metrics(registry))])
+    page = render_metric_page([("Somewhere", list_metrics(registry))], {"kind": "Which sort."})
 
     assert "## Somewhere\n" in page
+    assert "| `kind` | Which sort. |" in page
     assert "| `a_total` | counter | `kind` | Things. |" in page
     assert all(f"### {question.title}" in page for question in QUESTIONS)

@@ -17,6 +17,11 @@ def test_every_counter_is_ours_by_name_and_says_what_it_counts() -> None:
         assert f"# HELP {described.name}_total" in text
 
 
+def test_a_label_has_one_meaning() -> None:
+    assert {"kind", "outcome", "reason", "status"} < set(metrics.LABELS)
+    assert not {"cause", "why", "result", "ok", "type", "code", "what"} & set(metrics.LABELS)
+
+
 def test_counting_shows() -> None:
     before = metrics.ROUNDS._value.get()
 

@@ -159,11 +159,17 @@ async def engine() -> MemoryEngine:
 
 
 @pytest.fixture
-async def pairs(engine: MemoryEngine) -> AsyncGenerator[Pairs]:
+def registry() -> CollectorRegistry:
+    """What the broker counts of `pairs`."""
+    return CollectorRegistry()
+
+
+@pytest.fixture
+async def pairs(engine: MemoryEngine, registry: CollectorRegistry) -> AsyncGenerator[Pairs]:
     """Room for three pairs, whose ends are waited for when the test is over."""
     watch = EventWatch(engine, "b1", asyncio.Event())
     following = asyncio.create_task(watch.run())
-    metrics = BrokerMetrics(CollectorRegistry())
+    metrics = BrokerMetrics(registry)
     async with open_pairs(
         engine, watch, PROFILES, broker_id="b1", max_pairs=3, seccomp=None, metrics=metrics, slot_wait_s=0.2
     ) as opened:

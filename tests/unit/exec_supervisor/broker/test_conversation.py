@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 from parts.calling import Caller
+from structlog.testing import capture_logs
 
 from everturn.wire.brokering import (
     Attach,
@@ -17,10 +18,9 @@ from everturn.wire.brokering import (
     StartPair,
 )
 from everturn.wire.framing import encode_frame
-from exec_supervisor.broker.conversation import Conversation, build_refusal
-from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused, ImageMissing
-from exec_supervisor.broker.pair import StartFailed
-from exec_supervisor.broker.pairs import BootedPair, Busy, Pairs, UnknownPair, UnknownProfile
+from exec_supervisor.broker.conversation import Conversation
+from exec_supervisor.broker.docker_engine import EngineRefused
+from exec_supervisor.broker.pairs import BootedPair, Pairs
 
 
 class ColdSource:
@@ -100,19 +100,36 @@ async def test_a_supervisor_that_ends_closes_the_line_after_its_last_byte(engine
     assert await caller.reader.read() == b"done"
 
 
-async def test_a_caller_that_never_finishes_its_request_keeps_no_connection(pairs: Pairs):
+async def test_a_caller_that_never_finishes_its_request_keeps_no_connection_and_is_told_of(pairs: Pairs):
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=theirs)
     caller = Caller(*await asyncio.open_connection(sock=ours))
     caller.writer.write(b"\0\0\0\x20{")
 
     async with asyncio.timeout(10):
-        await Conversation(pairs, ColdSource(pairs), reader, writer, request_timeout_s=0.05).run()
+        with capture_logs() as told:
+            await Conversation(pairs, ColdSource(pairs), reader, writer, request_timeout_s=0.05).run()
         writer.close()
         left = await caller.reader.read()
     caller.writer.close()
 
     assert left == b""
+    assert [(line["event"], line["reason"]) for line in told] == [("caller_gone", "silent")]
+
+
+async def test_a_line_that_breaks_is_told_of_and_one_that_is_closed_is_not(pairs: Pairs):
+    with capture_logs() as told:
+        for reset in (False, True):
+            ours, theirs = socket.socketpair()
+            reader, writer = await asyncio.open_connection(sock=theirs)
+            if reset:
+                reader.set_exception(ConnectionResetError())
+            ours.close()
+            async with asyncio.timeout(10):
+                await Conversation(pairs, ColdSource(pairs), reader, writer).run()
+            writer.close()
+
+    assert [(line["event"], line["reason"]) for line in told] == [("caller_gone", "broken")]
 
 
 async def test_a_pair_ends_with_the_connection_that_started_it(engine, connect: Connect, pairs: Pairs):
@@ -131,11 +148,13 @@ async def test_a_caller_that_leaves_while_its_pair_boots_leaves_nothing(engine, 
     await caller.send(StartPair("default", "run_1"))
     await engine.happened["start supervisor"].wait()
 
-    caller.writer.close()
-    await engine.happened["remove_volume"].wait()
-    await pairs.end_all()
+    with capture_logs() as told:
+        caller.writer.close()
+        await engine.happened["remove_volume"].wait()
+        await pairs.end_all()
 
     assert not engine.containers
+    assert ("caller_gone", "left") in [(line["event"], line.get("reason")) for line in told]
 
 
 async def test_only_the_connection_that_started_a_pair_may_attach_it_and_once(connect: Connect):
@@ -225,22 +244,3 @@ async def test_a_second_request_before_the_answer_ends_the_connection(engine, co
     await caller.send(ListPairs({}))
 
     assert (await caller.hear()).code == "bad_message"
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (UnknownProfile(), "unknown_profile"),
-        (UnknownPair(), "unknown_pair"),
-        (Busy(), "busy"),
-        (EngineDown(), "engine_down"),
-        (EngineRefused(), "start_failed"),
-        (ImageMissing(), "image_missing"),
-        (StartFailed("x" * 9000), "start_failed"),
-    ],
-)
-def test_every_failure_has_its_code(error: Exception, code: str):
-    refusal = build_refusal(error)
-
-    assert refusal.code == code
-    assert len(refusal.message) <= 4000

@@ -3,10 +3,12 @@
 import asyncio
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from everturn.wire.brokering import PairSummary
-from exec_supervisor.broker.docker_engine import EngineRefused
-from exec_supervisor.broker.pairs import PAIR_LIFETIME_S, Busy, Pairs, UnknownPair, UnknownProfile
+from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused, ImageMissing
+from exec_supervisor.broker.pair import StartFailed
+from exec_supervisor.broker.pairs import PAIR_LIFETIME_S, Busy, Pairs, UnknownPair, UnknownProfile, build_refusal
 
 
 async def test_a_profile_that_the_operator_has_not_named_is_refused(pairs: Pairs):
@@ -53,6 +55,23 @@ async def test_a_start_that_is_cancelled_halfway_leaves_nothing(engine, pairs: P
     await pairs.end_all()
 
     assert not engine.containers
+
+
+async def test_what_could_not_be_had_is_counted_by_the_reason_that_callers_are_told(
+    engine, pairs: Pairs, registry: CollectorRegistry
+):
+    engine.failing["create executor"] = EngineRefused("no such image")
+    with pytest.raises(EngineRefused):
+        await pairs.boot("default", "run_1")
+    del engine.failing["create executor"]
+    for number in range(3):
+        await pairs.boot("default", f"run_{number}")
+    with pytest.raises(Busy):
+        await pairs.boot("default", "run_4")
+
+    samples = [sample for metric in registry.collect() for sample in metric.samples]
+    failures = [sample for sample in samples if sample.name == "everturn_broker_failures_total"]
+    assert {sample.labels["reason"]: sample.value for sample in failures} == {"start_failed": 1, "busy": 1}
 
 
 async def test_the_list_tells_runs_and_states_and_no_ids(pairs: Pairs):
@@ -113,3 +132,22 @@ async def test_a_pair_that_outlives_its_time_is_ended(engine, pairs: Pairs):
     await pairs.end_all()
 
     assert (before, pair.state) == ("started", "ending")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UnknownProfile(), "unknown_profile"),
+        (UnknownPair(), "unknown_pair"),
+        (Busy(), "busy"),
+        (EngineDown(), "engine_down"),
+        (EngineRefused(), "start_failed"),
+        (ImageMissing(), "image_missing"),
+        (StartFailed("x" * 9000), "start_failed"),
+    ],
+)
+def test_every_failure_has_its_code(error: Exception, code: str):
+    refusal = build_refusal(error)
+
+    assert refusal.code == code
+    assert len(refusal.message) <= 4000

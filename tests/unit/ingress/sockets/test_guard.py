@@ -59,7 +59,7 @@ def status_of(verdict: object) -> int:
 
 def cause_of(verdict: object) -> str:
     assert isinstance(verdict, Close), verdict
-    return verdict.cause
+    return verdict.reason
 
 
 def test_a_client_joins_once_and_then_calls() -> None:

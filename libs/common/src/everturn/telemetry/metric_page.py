@@ -1,6 +1,6 @@
 """The page of the documents that lists every metric, made from the definitions, with the questions they answer."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -35,7 +35,7 @@ QUESTIONS: Final = (
             ("Workers that run turns; none means that messages wait.", "count(everturn_worker_slots)"),
             (
                 "Times the live wire was lost by an ingress, in an hour.",
-                "sum by (part) (increase(ingress_wire_losses_total[1h]))",
+                "sum by (kind) (increase(ingress_wire_losses_total[1h]))",
             ),
             (
                 "Leases lost and turns taken over in an hour: workers die, or the database is slow.",
@@ -69,7 +69,7 @@ QUESTIONS: Final = (
             (
                 "Part of the input tokens that came from the provider's cache, by model; breaks make it small.",
                 'sum by (model) (rate(everturn_cached_tokens_total{kind="read"}[1h]))'
-                ' / sum by (model) (rate(everturn_tokens_total{direction="input"}[1h]))',
+                ' / sum by (model) (rate(everturn_tokens_total{kind="input"}[1h]))',
             ),
         ),
     ),
@@ -84,7 +84,7 @@ QUESTIONS: Final = (
             ("Model calls that broke off, a second.", "sum by (model) (rate(everturn_model_calls_failed_total[15m]))"),
             (
                 "Part of the calls of each tool that failed.",
-                'sum by (tool_id) (rate(everturn_tool_calls_total{status="error"}[15m]))'
+                'sum by (tool_id) (rate(everturn_tool_calls_total{outcome="error"}[15m]))'
                 " / sum by (tool_id) (rate(everturn_tool_calls_total[15m]))",
             ),
             (
@@ -128,19 +128,23 @@ def _describe(metric: Counter | Gauge | Histogram) -> MetricLine:
     return MetricLine(name, described.type, labels, described.documentation, series)
 
 
-def render_metric_page(groups: Sequence[tuple[str, Sequence[MetricLine]]]) -> str:
-    """Markdown. A group is who serves these metrics and where, and the metrics."""
+def render_metric_page(groups: Sequence[tuple[str, Sequence[MetricLine]]], labels: Mapping[str, str]) -> str:
+    """Markdown. A group is who serves these metrics and where, and the metrics; `labels` have a meaning each."""
     lines = [
         "# Metrics",
         "Made from the code; a test keeps it so. How they are reached: `docs/how-to/watch-an-installation.md`.",
         "No label is an id or a text that people write: models and tools are those that the operator configured.",
         "",
     ]
+    lines += ["## Labels", "A label means the same at every metric that has it.", ""]
+    lines += ["| label | meaning |", "|---|---|"]
+    lines += [f"| `{label}` | {meaning} |" for label, meaning in sorted(labels.items())]
+    lines.append("")
     for title, metrics in groups:
         lines += [f"## {title}", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
         for metric in metrics:
-            labels = ", ".join(f"`{label}`" for label in metric.labels)
-            lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.meaning} |")
+            shown = ", ".join(f"`{label}`" for label in metric.labels)
+            lines.append(f"| `{metric.name}` | {metric.kind} | {shown} | {metric.meaning} |")
         lines.append("")
     lines += ["## What operators ask"]
     for question in QUESTIONS:

@@ -1,11 +1,29 @@
 """The metrics that services share, each defined once. Names and units follow Prometheus; no label is an id or a text.
 
-`docs/metrics.md` lists them, made from here.
+`docs/metrics.md` lists them, made from here, with the words that all metrics have for labels.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
+
+LABELS: Final[Mapping[str, str]] = {
+    "kind": "Which sort of what the metric counts.",
+    "lane": "The queue of a turn, by the strongest role of who asked.",
+    "launcher": "What starts sandboxes: containers or bubblewrap.",
+    "method": "The method of an HTTP request, or `other`.",
+    "model": "A model as the operator configured it.",
+    "outcome": "How something ended that was begun.",
+    "reason": "Why something happened that nobody asked for: a refusal, a loss, a break, a summary.",
+    "role": "The strongest role of who asked, `none` before that is known.",
+    "route": "The route of an HTTP request, as its template, or `none`.",
+    "state": "What things that are there now are doing.",
+    "status": "The status code of an HTTP response, and nothing else.",
+    "table": "A table of the database.",
+    "tool_id": "A tool that is offered, else `none`.",
+}
+"""Every label there is, with its one meaning. Who needs another word has to say here what none of these says."""
 
 _WAITS_S: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _WORK_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
@@ -48,8 +66,8 @@ NO_TOOL: Final = "none"
 """The label of a tool that is not offered, whatever it was called."""
 TOOL_SECONDS = Histogram(
     "everturn_tool_seconds",
-    "Tool calls that were begun, by tool and how they ended.",
-    ["tool_id", "status"],
+    "Tool calls that were begun, by tool and outcome.",
+    ["tool_id", "outcome"],
     buckets=_WORK_S,
 )
 SANDBOX_BOOT_SECONDS = Histogram(
@@ -60,19 +78,18 @@ SANDBOX_BOOT_SECONDS = Histogram(
 )
 SANDBOX_RUN_SECONDS = Histogram(
     "everturn_sandbox_run_seconds",
-    "Programs in their sandbox, from launch to result, by launcher and whether they succeeded.",
-    ["launcher", "ok"],
+    "Programs in their sandbox, from launch to result, by launcher and outcome.",
+    ["launcher", "outcome"],
     buckets=_WORK_S,
 )
 TURNS_TAKEN_OVER = Counter(
     "everturn_turns_taken_over", "Turns claimed again because their worker was gone since their last commit."
 )
-TRACE_SPANS = Counter(
-    "everturn_trace_spans",
-    "Spans that ended, and of these the exported and those the collector did not take; others wait or were dropped.",
-    ["result"],
+SPANS_ENDED = Counter("everturn_trace_spans_ended", "Spans that ended; those never sent wait or were dropped.")
+SPANS_SENT = Counter(
+    "everturn_trace_spans_sent", "Spans sent to the collector, by outcome: whether it took them.", ["outcome"]
 )
-SWEEPS = Counter("everturn_sweeps", "Looks for work that nobody does, by result.", ["result"])
+SWEEPS = Counter("everturn_sweeps", "Looks for work that nobody does, by outcome.", ["outcome"])
 WORKER_SLOTS = Gauge("everturn_worker_slots", "Turns that this worker runs at once at most.")
 WORKER_TURNS = Gauge("everturn_worker_turns", "Turns that this worker runs now.")
 COST_USD = Counter(
@@ -93,11 +110,11 @@ CACHED_TOKENS = Counter(
 TURNS_CLAIMED = Counter("everturn_turns_claimed", "Leases taken to run a turn or to announce its end.")
 TURNS_ENDED = Counter("everturn_turns_ended", "Turns that reached their terminal block, by outcome.", ["outcome"])
 ROUNDS = Counter("everturn_rounds", "Model replies that were read to the end.")
-TOKENS = Counter("everturn_tokens", "Tokens by model and direction.", ["model", "direction"])
-PROMPT_BREAKS = Counter("everturn_prompt_breaks", "Changes of what earlier requests held, by cause.", ["cause"])
-COMPACTIONS = Counter("everturn_compactions", "Summaries appended to timelines, by why they were made.", ["reason"])
+TOKENS = Counter("everturn_tokens", "Tokens by model and kind: input and output.", ["model", "kind"])
+PROMPT_BREAKS = Counter("everturn_prompt_breaks", "Changes of what earlier requests held, by reason.", ["reason"])
+COMPACTIONS = Counter("everturn_compactions", "Summaries appended to timelines, by reason.", ["reason"])
 MANIFESTS_LOST = Counter("everturn_manifests_lost", "Manifests of requests that were not kept.")
-TOOL_CALLS = Counter("everturn_tool_calls", "Tool calls by tool and how they ended.", ["tool_id", "status"])
+TOOL_CALLS = Counter("everturn_tool_calls", "Tool calls by tool and outcome.", ["tool_id", "outcome"])
 STRAGGLERS = Counter("everturn_stragglers", "Tool calls that went on after they were cancelled and were left behind.")
 ANNOUNCEMENTS_FAILED = Counter("everturn_announcements_failed", "Tries to tell of a turn's end that failed.")
 EVENTS_PUBLISHED = Counter("everturn_events_published", "Events handed to the live wire.")
@@ -105,19 +122,25 @@ REWINDS = Counter("everturn_rewinds", "Turns shown anew from their committed sta
 LEASES_LOST = Counter("everturn_leases_lost", "Leases a worker lost while it ran a turn.")
 LEASES_ERASED = Counter("everturn_leases_erased", "Leases that ended because their conversation was erased.")
 SWEPT = Counter("everturn_doorbells_swept", "Doorbells the sweeper rang again.")
-MESSAGES_ACCEPTED = Counter("everturn_messages_accepted", "Messages accepted, as a turn or as a signal.", ["as_"])
-PROBLEMS = Counter("everturn_http_problems", "Problem responses by type and status.", ["type", "status"])
-STREAM_RESYNCS = Counter("everturn_stream_resyncs", "Streams that got a gap and a snapshot, by cause.", ["cause"])
-TURNS_INDEXED = Counter("everturn_turns_indexed", "Ended turns that memory search is done with, by how.", ["outcome"])
+MESSAGES_ACCEPTED = Counter("everturn_messages_accepted", "Messages accepted, by kind: turn or signal.", ["kind"])
+PROBLEMS = Counter("everturn_http_problems", "Problem responses by kind and status.", ["kind", "status"])
+STREAM_RESYNCS = Counter("everturn_stream_resyncs", "Streams that got a gap and a snapshot, by reason.", ["reason"])
+TURNS_INDEXED = Counter(
+    "everturn_turns_indexed", "Ended turns that memory search is done with, by outcome.", ["outcome"]
+)
 SNIPPETS_INDEXED = Counter("everturn_snippets_indexed", "Snippets that memory search was given.")
-SANDBOXES_TAKEN = Counter("everturn_sandboxes_taken", "Sandboxes taken for a run, cold or booted ahead.", ["start"])
+SANDBOXES_TAKEN = Counter(
+    "everturn_sandboxes_taken", "Sandboxes taken for a run, by kind: cold or booted ahead.", ["kind"]
+)
 SANDBOXES_DISCARDED = Counter(
-    "everturn_sandboxes_discarded", "Sandboxes booted ahead that no run got, by why.", ["why"]
+    "everturn_sandboxes_discarded", "Sandboxes booted ahead that no run got, by reason.", ["reason"]
 )
 SANDBOX_BOOTS_FAILED = Counter("everturn_sandbox_boots_failed", "Sandboxes that did not boot ahead of a run.")
 CONVERSATIONS_EXPIRED = Counter("everturn_conversations_expired", "Conversations erased because nothing happened.")
 RETENTION_FAILED = Counter(
-    "everturn_retention_failed", "What retention could not do: find what is due, rows, events or objects.", ["what"]
+    "everturn_retention_failed",
+    "Work of retention that failed, by kind: what is due, conversations, their events or objects, rows, orphans.",
+    ["kind"],
 )
 ORPHANS_DELETED = Counter("everturn_orphans_deleted", "Stored objects deleted because no row names them.")
 ROWS_EXPIRED = Counter("everturn_rows_expired", "Rows removed because they ran out or were too old.", ["table"])

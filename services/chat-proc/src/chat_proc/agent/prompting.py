@@ -162,7 +162,7 @@ class TurnPrompts:
         self._taken = end
         self._present.extend(news)
         for each in self._renderer.take(news):
-            PROMPT_BREAKS.labels(each.cause.value).inc()
+            PROMPT_BREAKS.labels(each.reason.value).inc()
 
     def _announce(self, place: RoundPlace, workspace: tuple[str, ...]) -> str:
         turn, present, visibility = self._turn, self._present, self._renderer.view.visibility

@@ -103,7 +103,7 @@ class SupervisedSandbox:
     async def _run_on(
         self, supervisor: BootedSupervisor, request: RunRequest, call_tool: ToolCaller, stop: asyncio.Event
     ) -> RunResult:
-        began, ok = time.monotonic(), False
+        began, outcome = time.monotonic(), "failed"
         about = {"everturn.sandbox.launcher": self._posture.launcher, "everturn.run": name_run(request)}
         try:
             with self._tracing.span("sandbox.run", about) as span:
@@ -111,12 +111,12 @@ class SupervisedSandbox:
                 # The supervisor has no way out by design, so what it found is told for it.
                 found = {"everturn.run.verdict": done.verdict, "everturn.run.calls": done.calls}
                 self._tracing.tell("supervisor.run", found, lasted_s=done.result.duration_ms / 1000)
-                ok = done.result.ok
+                outcome = "ok" if done.result.ok else "failed"
                 if done.result.error:
                     span.fail(done.result.error.code)
             return done.result
         finally:
-            SANDBOX_RUN_SECONDS.labels(self._posture.launcher, str(ok).lower()).observe(time.monotonic() - began)
+            SANDBOX_RUN_SECONDS.labels(self._posture.launcher, outcome).observe(time.monotonic() - began)
 
 
 @dataclass(frozen=True, slots=True)

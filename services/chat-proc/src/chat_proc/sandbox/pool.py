@@ -121,20 +121,20 @@ class WarmPool:
     async def _discard_unfit(self) -> None:
         for profile, queue in self._waiting.items():
             for waiting in tuple(queue):
-                why = self._find_fault(waiting)
+                reason = self._find_fault(waiting)
                 # Ending one takes time, in which a run may have taken the next.
-                if why and waiting in queue:
+                if reason and waiting in queue:
                     queue.remove(waiting)
-                    await self._discard(profile, waiting, why)
+                    await self._discard(profile, waiting, reason)
 
     def _find_fault(self, waiting: _Waiting) -> str:
         if not waiting.supervisor.is_waiting():
             return "died"
         return "old" if self._now_s() - waiting.since_s > self._max_age_s else ""
 
-    async def _discard(self, profile: str, waiting: _Waiting, why: str) -> None:
-        SANDBOXES_DISCARDED.labels(why).inc()
-        _log.info("warm_sandbox_discarded", profile=profile, why=why)
+    async def _discard(self, profile: str, waiting: _Waiting, reason: str) -> None:
+        SANDBOXES_DISCARDED.labels(reason).inc()
+        _log.info("warm_sandbox_discarded", profile=profile, reason=reason)
         await waiting.owned.aclose()
 
     async def _wait_for_change(self, timeout_s: float) -> None:

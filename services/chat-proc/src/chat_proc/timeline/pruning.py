@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from chat_proc.timeline.view import TimelineView
-from chat_proc.timeline.visibility import BreakCause
+from chat_proc.timeline.visibility import BreakReason
 from everturn.model.block_bodies import SystemMessageBody
 from everturn.model.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
 from everturn.model.refs import round_ref
@@ -73,7 +73,7 @@ def _tell(short: int, light: int) -> str:
 def _changes_something(blocks: Sequence[Block], drafts: Sequence[BlockDraft]) -> bool:
     view = TimelineView(blocks)
     view.extend(chain_blocks(drafts, next_seq=blocks[-1].seq + 1, last_hash=GENESIS_HASH))
-    return any(each.cause is BreakCause.PRUNE for each in view.breaks)
+    return any(each.reason is BreakReason.PRUNE for each in view.breaks)
 
 
 def _seconds_between(before: str, after: str) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from chat_proc.timeline.files import block_media
-from chat_proc.timeline.visibility import BreakCause, Visibility, is_never_shown
+from chat_proc.timeline.visibility import BreakReason, Visibility, is_never_shown
 from everturn.model.blocks import Block
 from everturn.model.ids import TurnId
 from everturn.model.llm.tokens import CharsPerToken
@@ -21,7 +21,7 @@ from everturn.timeline.rendering.rebuilding import render_full
 class Break:
     """Block `seq` changed what was visible: the items before `index` are as they were."""
 
-    cause: BreakCause
+    reason: BreakReason
     seq: int
     index: int
 
@@ -70,16 +70,16 @@ class TimelineView:
         taken = tuple(blocks)
         turn_id, media_at = self.turn_id, self._media_at
         self._blocks.extend(taken)
-        causes = [(cause, block.seq) for block in taken if (cause := self._visibility.learn(block)) is not None]
-        if causes:
-            self._fold_again(causes)
+        reasons = [(reason, block.seq) for block in taken if (reason := self._visibility.learn(block)) is not None]
+        if reasons:
+            self._fold_again(reasons)
         else:
             for block in taken:
                 if not is_never_shown(block):
                     self._add(block, Form.FULL, {})
         if media_at is not None and self.turn_id != turn_id:
             seq = next(block.seq for block in taken if block.turn_id != turn_id)
-            self.breaks.append(Break(BreakCause.MEDIA, seq, min(media_at, self.turn_at)))
+            self.breaks.append(Break(BreakReason.MEDIA, seq, min(media_at, self.turn_at)))
 
     def tokens(self, ratio: CharsPerToken) -> int:
         """Estimated tokens of all items; images and PDFs are not among them."""
@@ -90,7 +90,7 @@ class TimelineView:
         item = self._shown.get(block.seq)
         return item.form if item else Form.GONE
 
-    def _fold_again(self, causes: Sequence[tuple[BreakCause, int]]) -> None:
+    def _fold_again(self, reasons: Sequence[tuple[BreakReason, int]]) -> None:
         """Choose every form anew; a text is rendered anew only where the form is another one."""
         before, kept = self.items, self._shown
         self.items, self._shown = [], {}
@@ -111,7 +111,7 @@ class TimelineView:
                 self._add(block, form, kept)
         same = _count_same(before, self.items)
         if same < len(before):
-            self.breaks.extend(Break(cause, seq, same) for cause, seq in causes)
+            self.breaks.extend(Break(reason, seq, same) for reason, seq in reasons)
 
     def _add(self, block: Block, form: Form, kept: dict[int, VisibleBlock]) -> None:
         """A summary stands where the blocks were that it covers, so it may be there already."""

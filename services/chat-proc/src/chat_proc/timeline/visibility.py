@@ -59,7 +59,7 @@ def is_never_shown(block: Block) -> bool:
             return block.type in NEVER_SHOWN
 
 
-class BreakCause(StrEnum):
+class BreakReason(StrEnum):
     """Why bytes that a request held are not in the next one."""
 
     HIDE = "hide"
@@ -97,27 +97,27 @@ class Visibility:
         self._recent_from = 0
         self._intact_from = 0
 
-    def learn(self, block: Block) -> BreakCause | None:
-        """The cause when the block may change how earlier ones are shown."""
+    def learn(self, block: Block) -> BreakReason | None:
+        """The reason when the block may change how earlier ones are shown."""
         turn = self._turns.setdefault(block.turn_id, _Turn(block.seq))
         turn.newest[block.ref] = block.seq
         match block.body:
             case bodies.HideBody() as body:
                 through = min(body.through_seq, block.seq - 1)
                 self._hidden |= dict.fromkeys(body.refs, (through, body.replacement))
-                return BreakCause.HIDE
+                return BreakReason.HIDE
             case bodies.RangeSummaryBody(scope="turn") as body:
                 turn.checkpoint, turn.covered = block, (body.first_seq, min(body.last_seq, block.seq - 1))
-                return BreakCause.CHECKPOINT
+                return BreakReason.CHECKPOINT
             case bodies.RangeSummaryBody() as body:
                 # The turn that a summary stands in is never summarized away.
                 self.memory, self._memory_until = block, min(body.last_seq, turn.first_seq - 1)
-                return BreakCause.COMPACTION
+                return BreakReason.COMPACTION
             case bodies.SystemMessageBody() as body:
                 self._notice = block
                 self._recent_from = min(body.recent_from_seq, turn.first_seq)
                 self._intact_from = min(body.intact_from_seq, turn.first_seq)
-                return BreakCause.PRUNE
+                return BreakReason.PRUNE
             case bodies.SummaryBody():
                 turn.summarized = True
             case _:

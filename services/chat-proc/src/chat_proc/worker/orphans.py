@@ -53,7 +53,7 @@ class OrphanSweep:
                 await self.look()
             except EverturnError as error:
                 RETENTION_FAILED.labels("orphans").inc()
-                _log.error("retention_failed", what="orphans", error=str(error))
+                _log.error("retention_failed", kind="orphans", error=str(error))
             await asyncio.sleep(self._left_of_rest_s() or LOOK_EVERY_S)
 
     async def look(self) -> None:

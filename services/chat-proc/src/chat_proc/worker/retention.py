@@ -110,12 +110,12 @@ class RetentionJob:
             else:
                 return
 
-    async def _try(self, what: str, doing: Awaitable[T], **where: object) -> T | None:
+    async def _try(self, kind: str, doing: Awaitable[T], **where: object) -> T | None:
         try:
             return await doing
         except EverturnError as error:
-            RETENTION_FAILED.labels(what).inc()
-            _log.error("retention_failed", what=what, error=str(error), **where)
+            RETENTION_FAILED.labels(kind).inc()
+            _log.error("retention_failed", kind=kind, error=str(error), **where)
             return None
 
 

@@ -54,7 +54,7 @@ class Sweeper:
             for ring in rings:
                 await self._doorbells.ring(ring.lane, ring.conversation_id)
                 SWEPT.inc()
-            SWEEPS.labels("done").inc()
+            SWEEPS.labels("ok").inc()
         except Unavailable as error:
             SWEEPS.labels("failed").inc()
             _log.warning("sweep_rings_failed", error=str(error))

@@ -21,9 +21,9 @@ from everturn.wire.brokering import (
 )
 from everturn.wire.framing import FrameDecoder, FrameError, FrameStream
 from everturn.wire.records import BadMessage, MessageClass, build_message, parse_message
-from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused, ImageMissing
+from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused
 from exec_supervisor.broker.pair import LIFELINE_S, Pair, StartFailed
-from exec_supervisor.broker.pairs import BootedPair, Busy, Pairs, UnknownPair, UnknownProfile
+from exec_supervisor.broker.pairs import BootedPair, Busy, Pairs, UnknownPair, UnknownProfile, build_refusal
 
 SEND_TIMEOUT_S: Final = 10.0
 REQUEST_TIMEOUT_S: Final = 30.0
@@ -92,9 +92,12 @@ class Conversation:
                         return
                     continue
                 await self._send(await self._while_connected(request))
-        except (_Gone, OSError, TimeoutError):
-            pass
+        except (_Gone, OSError, TimeoutError) as error:
+            # Nobody is there to be answered. A worker that stops a run leaves so; one that often is silent is ill.
+            _log.info("caller_gone", reason=_name_end(error), run=self._own.run_id if self._own else "")
         except (FrameError, BadMessage) as error:
+            _log.warning("bad_request", detail=str(error))
+            # The answer is a courtesy: who sends nonsense may have gone as well.
             with contextlib.suppress(OSError, TimeoutError):
                 await self._send(BrokerRefusal("bad_message", str(error)))
         finally:
@@ -174,21 +177,15 @@ class Conversation:
             await self._stream.send(build_message(message), BROKER_FRAME_BYTES)
 
 
-def build_refusal(error: Exception) -> BrokerRefusal:
-    """What a caller is told of a failure."""
+def _name_end(error: _Gone | OSError | TimeoutError) -> str:
+    """How a line ended before its conversation did. A TimeoutError is an OSError."""
     match error:
-        case UnknownProfile():
-            return BrokerRefusal("unknown_profile", str(error))
-        case UnknownPair():
-            return BrokerRefusal("unknown_pair", str(error))
-        case Busy():
-            return BrokerRefusal("busy", str(error))
-        case EngineDown():
-            return BrokerRefusal("engine_down", str(error))
-        case ImageMissing():
-            return BrokerRefusal("image_missing", str(error)[:4000])
+        case _Gone():
+            return "left"
+        case TimeoutError():
+            return "silent"
         case _:
-            return BrokerRefusal("start_failed", str(error)[:4000])
+            return "broken"
 
 
 async def splice(pair: Pair, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:

@@ -15,7 +15,9 @@ class BrokerMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._pairs = Gauge("everturn_broker_pairs", "Pairs by state.", ["state"], registry=registry)
-        self.starts = Counter("everturn_broker_starts", "Pairs handed out, warm or cold.", ["kind"], registry=registry)
+        self.starts = Counter(
+            "everturn_broker_starts", "Pairs handed out, by kind: warm or cold.", ["kind"], registry=registry
+        )
         self.boot_s = Histogram(
             "everturn_broker_boot_seconds", "From the first call to the handshake.", buckets=_SECONDS, registry=registry
         )
@@ -23,13 +25,16 @@ class BrokerMetrics:
             "everturn_broker_slot_wait_seconds", "Waiting for room for a pair.", buckets=_SECONDS, registry=registry
         )
         self.failures = Counter(
-            "everturn_broker_failures", "Pairs that could not be had, by why.", ["code"], registry=registry
+            "everturn_broker_failures", "Pairs that could not be had, by reason.", ["reason"], registry=registry
         )
         self.warm_lost = Counter(
-            "everturn_broker_warm_lost", "Warm pairs that were ended unused, by why.", ["cause"], registry=registry
+            "everturn_broker_warm_lost", "Warm pairs that were ended unused, by reason.", ["reason"], registry=registry
         )
         self.reaped = Counter(
-            "everturn_broker_reaped", "Leftovers that were removed, by kind.", ["kind"], registry=registry
+            "everturn_broker_reaped",
+            "Leftovers that were removed, by kind: container or volume.",
+            ["kind"],
+            registry=registry,
         )
 
     def count_pairs_by(self, count: Callable[[PairState], int]) -> None:

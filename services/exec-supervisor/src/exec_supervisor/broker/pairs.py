@@ -12,11 +12,11 @@ from typing import Final
 import structlog
 
 from everturn.errors import Conflict, NotFound
-from everturn.wire.brokering import MAX_LISTED, PairList, PairState, PairSummary
+from everturn.wire.brokering import MAX_LISTED, BrokerRefusal, PairList, PairState, PairSummary
 from everturn.wire.execution import LimitName
 from everturn.wire.profiles import ExecutionProfile, Profiles
 from exec_supervisor.broker.bodies import PairLabels
-from exec_supervisor.broker.docker_engine import Engine, EngineDown
+from exec_supervisor.broker.docker_engine import Engine, EngineDown, ImageMissing
 from exec_supervisor.broker.events import EventWatch
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pair import Booted, Pair, PairPlan
@@ -108,7 +108,7 @@ class Pairs:
                 booted = await pair.boot()
         except BaseException as error:
             self.end(pair, force=True)
-            self._metrics.failures.labels(type(error).__name__).inc()
+            self._metrics.failures.labels(_name_reason(error)).inc()
             raise
         pair.state = "started" if run_id else "warm"
         return BootedPair(pair, booted)
@@ -175,7 +175,7 @@ class Pairs:
                 async with asyncio.timeout(self._slot_wait_s):
                     await self._slots.acquire()
         except TimeoutError as error:
-            self._metrics.failures.labels("Busy").inc()
+            self._metrics.failures.labels("busy").inc()
             raise Busy from error
 
     def _add(self, profile_name: str, profile: ExecutionProfile, run_id: str) -> Pair:
@@ -230,6 +230,28 @@ async def open_pairs(
             yield pairs
         finally:
             await pairs.end_all()
+
+
+def build_refusal(error: BaseException) -> BrokerRefusal:
+    """What a caller is told of a failure."""
+    match error:
+        case UnknownProfile():
+            return BrokerRefusal("unknown_profile", str(error))
+        case UnknownPair():
+            return BrokerRefusal("unknown_pair", str(error))
+        case Busy():
+            return BrokerRefusal("busy", str(error))
+        case EngineDown():
+            return BrokerRefusal("engine_down", str(error))
+        case ImageMissing():
+            return BrokerRefusal("image_missing", str(error)[:4000])
+        case _:
+            return BrokerRefusal("start_failed", str(error)[:4000])
+
+
+def _name_reason(error: BaseException) -> str:
+    """The word for the counter: the code that the caller is told, unless the caller has gone."""
+    return "cancelled" if isinstance(error, asyncio.CancelledError) else build_refusal(error).code
 
 
 def _label(pair: Pair, key: str) -> str | None:

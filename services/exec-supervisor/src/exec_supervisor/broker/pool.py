@@ -136,9 +136,9 @@ class Pool:
                     self._metrics.warm_lost.labels("old").inc()
                     self._maker.discard(warm.booted)
 
-    def _lose(self, shelf: _Shelf, warm: BootedPair, cause: str) -> None:
+    def _lose(self, shelf: _Shelf, warm: BootedPair, reason: str) -> None:
         """A warm pair has ended by itself; if they all do, the next ones must not follow at once."""
-        self._metrics.warm_lost.labels(cause).inc()
+        self._metrics.warm_lost.labels(reason).inc()
         self._maker.discard(warm)
         self._note_failure(shelf)
 

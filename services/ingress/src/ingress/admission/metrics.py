@@ -40,7 +40,7 @@ class IngressMetrics:
         )
         self.unread_files = Counter(
             "ingress_unread_files_total",
-            "Files whose content was altered, or whose store failed.",
+            "Files that could not be read, by reason: altered, or the store failed.",
             ["reason"],
             registry=self.registry,
         )
@@ -64,7 +64,10 @@ class IngressMetrics:
             "ingress_stream_snapshots_total", "Snapshots read for streams.", registry=self.registry
         )
         self.wire_losses = Counter(
-            "ingress_wire_losses_total", "Times the live wire was lost.", ["part"], registry=self.registry
+            "ingress_wire_losses_total",
+            "Times the live wire was lost, by kind: events or hints.",
+            ["kind"],
+            registry=self.registry,
         )
 
     def _add_queue(self) -> None:
@@ -91,14 +94,14 @@ class IngressMetrics:
     def _add_sockets(self) -> None:
         self.sockets = Gauge("ingress_sockets", "Open sockets.", registry=self.registry)
         self.socket_calls = Counter(
-            "ingress_socket_calls_total", "Calls that came over sockets.", ["event"], registry=self.registry
+            "ingress_socket_calls_total", "Calls that came over sockets, by kind.", ["kind"], registry=self.registry
         )
         self.socket_events = Counter(
             "ingress_socket_events_total", "Events that were sent over sockets.", registry=self.registry
         )
         self.socket_refusals = Counter(
             "ingress_socket_refusals_total",
-            "Handshakes, calls and sockets refused, by status or cause.",
-            ["cause"],
+            "Handshakes, calls and sockets refused, by reason.",
+            ["reason"],
             registry=self.registry,
         )

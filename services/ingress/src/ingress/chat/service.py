@@ -236,11 +236,11 @@ class ChatService:
             # The first request has stored files of its own.
             await self._intake.discard(saved)
             return receipt
-        as_what = "signal" if receipt.signal_id else "turn"
-        MESSAGES_ACCEPTED.labels(as_=as_what).inc()
+        kind = "signal" if receipt.signal_id else "turn"
+        MESSAGES_ACCEPTED.labels(kind=kind).inc()
         # A new conversation has its name only now.
         bind_contextvars(conversation_id=receipt.conversation_id, turn_id=receipt.turn_id)
-        _log.info("message_accepted", as_=as_what, lane=receipt.lane.value)
+        _log.info("message_accepted", kind=kind, lane=receipt.lane.value)
         await self._ring(receipt)
         return receipt
 

@@ -167,16 +167,16 @@ class Connection:
             case Refuse(ack, why):
                 await Held(0, 0, self._upload.drawn, acked=False).settle(why)
                 self._drop_upload()
-                self._metrics.socket_refusals.labels(cause=str(why.answer.status)).inc()
+                self._metrics.socket_refusals.labels(reason=why.kind).inc()
                 if ack is not None:
                     await self.send_text(render_answer(ack, build_refusal(why)))
             case RefuseJoin(namespace, why):
-                self._metrics.socket_refusals.labels(cause="namespace").inc()
+                self._metrics.socket_refusals.labels(reason="namespace").inc()
                 await self.send_text(render_refused_namespace(namespace, why))
-            case Close(code, reason, cause):
-                if cause != "left":
-                    self._metrics.socket_refusals.labels(cause=cause).inc()
-                await self.close(code, reason)
+            case Close(code, text, reason):
+                if reason != "left":
+                    self._metrics.socket_refusals.labels(reason=reason).inc()
+                await self.close(code, text)
         self._shrink(counted)
 
     def _keep(self, message: Message, counted: int) -> None:
@@ -195,7 +195,7 @@ class Connection:
             self.admitted.hold.shrink(counted)
 
     def _begin(self, name: str, size: int, *, acked: bool) -> None:
-        self._metrics.socket_calls.labels(event=name).inc()
+        self._metrics.socket_calls.labels(kind=name).inc()
         self._ready.extend(self._upload.frames)
         self._whole.append(Held(size, self._upload.counted, self._upload.drawn, acked))
         self._upload = _Upload()
@@ -266,7 +266,7 @@ class Connection:
             async with asyncio.timeout(self._send_timeout_s), self._writing:
                 await self._send(message)
         except TimeoutError as error:
-            self._metrics.socket_refusals.labels(cause="stuck").inc()
+            self._metrics.socket_refusals.labels(reason="stuck").inc()
             self._line.abort()
             raise ConnectionAbortedError("The client takes nothing.") from error
 
@@ -287,12 +287,12 @@ class Connection:
 
     async def dismiss(self, refusal: dict[str, Any]) -> None:
         """End the session for a reason that the client is told, so that it does not come back by itself."""
-        self._metrics.socket_refusals.labels(cause="expired").inc()
+        self._metrics.socket_refusals.labels(reason="expired").inc()
         await self.close(POLICY, "The session is over.", last=(render_own("session_end", refusal), render_farewell()))
 
     def _end(self, message: Message) -> None:
         if message.get("code") == 1009 and not self.closed:
-            self._metrics.socket_refusals.labels(cause="oversized").inc()
+            self._metrics.socket_refusals.labels(reason="oversized").inc()
         self.closed = True
         self._drop_upload()
         self._settle()

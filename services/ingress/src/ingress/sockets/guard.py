@@ -80,12 +80,11 @@ class RefuseJoin:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The client is let go, with a WebSocket close code and a reason."""
+    """The client is let go, with a WebSocket close code and a text that says why; `reason` is the counter's word."""
 
     code: int
+    text: str
     reason: str
-    cause: str
-    """A word for the counter."""
 
 
 Verdict = Pass | Keep | Drop | Refuse | RefuseJoin | Close

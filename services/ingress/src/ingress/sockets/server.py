@@ -136,7 +136,7 @@ class SocketServer:
         if refusal is None:
             await self._serve(scope, receive, send)
             return
-        self._parts.metrics.socket_refusals.labels(cause=str(refusal.answer.status)).inc()
+        self._parts.metrics.socket_refusals.labels(reason=refusal.kind).inc()
         if scope["type"] == "websocket":
             await WebSocket(scope, receive, send).send_denial_response(problem_response(refusal))
         else:
@@ -210,7 +210,7 @@ class SocketServer:
         session = cast(_Session, environ["asgi.scope"][_KEY])
         refusal = await self._run(self._admit(session, auth))
         if isinstance(refusal, ProblemError):
-            self._parts.metrics.socket_refusals.labels(cause=str(refusal.answer.status)).inc()
+            self._parts.metrics.socket_refusals.labels(reason=refusal.kind).inc()
             drawn = load_drawn(session.http.scope)
             if drawn is not None:
                 await drawn.settle(refusal.answer.status)

@@ -136,9 +136,9 @@ class ClientCursor:
         elif not found_any:
             self.lose("emptied")
 
-    def lose(self, cause: Loss) -> None:
+    def lose(self, reason: Loss) -> None:
         """Drop what waits; a snapshot must come next."""
-        self.loss = cause
+        self.loss = reason
         self._clear()
         self._at = self.taken or EventCursor(0, 0)
         self._fresh = False

@@ -120,7 +120,7 @@ class Feed:
         client.stream.note_read(client)
         client.resyncs = min(client.resyncs + 1, 10)
         if gap:
-            STREAM_RESYNCS.labels(cause=client.cursor.loss).inc()
+            STREAM_RESYNCS.labels(reason=client.cursor.loss).inc()
 
     async def _catch_up(self, client: Subscription) -> None:
         """Read a page of what the client missed; at the end of the stream it is live."""

@@ -138,7 +138,7 @@ class Hub:
                     self._dispatch(conversation_id, entry)
             except Unavailable as error:
                 _log.warning("the event wire is lost", error=str(error))
-                self.metrics.wire_losses.labels(part="events").inc()
+                self.metrics.wire_losses.labels(kind="events").inc()
                 await self._wait_for_wire()
 
     def _dispatch(self, conversation_id: ConversationId, entry: Entry) -> None:
@@ -171,7 +171,7 @@ class Hub:
                     self._keep_hint(hint)
             except Unavailable as error:
                 _log.warning("the hint wire is lost", error=str(error))
-                self.metrics.wire_losses.labels(part="hints").inc()
+                self.metrics.wire_losses.labels(kind="hints").inc()
                 await asyncio.sleep(pause_s)
                 pause_s = min(MAX_BACKOFF_S, pause_s * 2)
 

@@ -23,8 +23,12 @@ def collector() -> Iterator[Collector]:
         yield running
 
 
-def count(result: str) -> float:
-    return REGISTRY.get_sample_value("everturn_trace_spans_total", {"result": result}) or 0.0
+def count_ended() -> float:
+    return REGISTRY.get_sample_value("everturn_trace_spans_ended_total") or 0.0
+
+
+def count_sent(outcome: str) -> float:
+    return REGISTRY.get_sample_value("everturn_trace_spans_sent_total", {"outcome": outcome}) or 0.0
 
 
 async def test_spans_nest_also_through_tasks_and_arrive_when_the_process_ends(collector: Collector) -> None:
@@ -90,21 +94,21 @@ async def test_a_caller_who_is_not_sampled_is_not_told_of(collector: Collector) 
 
 async def test_a_collector_that_refuses_costs_a_counter_and_no_request(collector: Collector) -> None:
     collector.status = 400
-    before = count("ended"), count("failed"), count("exported")
+    before = count_ended(), count_sent("failed"), count_sent("ok")
 
     async with open_tracing("service", collector.url) as tracing:
         for _ in range(3):
             with tracing.span("lost", {}):
                 pass
 
-    assert (count("ended"), count("failed"), count("exported")) == (before[0] + 3, before[1] + 3, before[2])
+    assert (count_ended(), count_sent("failed"), count_sent("ok")) == (before[0] + 3, before[1] + 3, before[2])
 
 
 async def test_a_collector_that_is_away_holds_no_end_up_and_a_queue_that_is_full_no_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "512")
-    before = count("ended"), count("exported")
+    before = count_ended(), count_sent("ok")
 
     async with asyncio.timeout(30), open_tracing("service", "http://127.0.0.1:9") as tracing:
         for _ in range(5_000):
@@ -113,5 +117,5 @@ async def test_a_collector_that_is_away_holds_no_end_up_and_a_queue_that_is_full
         began = time.monotonic()
     took_s = time.monotonic() - began
 
-    assert (count("ended"), count("exported")) == (before[0] + 5_000, before[1])
+    assert (count_ended(), count_sent("ok")) == (before[0] + 5_000, before[1])
     assert took_s < 20, "the SDK alone waits half a minute and more"

@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
-from everturn.telemetry.metrics import TRACE_SPANS
+from everturn.telemetry.metrics import SPANS_ENDED, SPANS_SENT
 from everturn.telemetry.tracing.context import TraceContext
 from everturn.telemetry.tracing.spans import Attributes, Span, SpanKind, SpanPlace, Tracing
 
@@ -143,7 +143,7 @@ class _CountingProcessor(BatchSpanProcessor):
     """Its queue is bounded; what does not fit is neither exported nor failed."""
 
     def on_end(self, span: ReadableSpan) -> None:
-        TRACE_SPANS.labels("ended").inc()
+        SPANS_ENDED.inc()
         super().on_end(span)
 
 
@@ -157,7 +157,7 @@ class _CountingExporter(SpanExporter):
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._exporter.export(spans)
         is_away = result is not SpanExportResult.SUCCESS
-        TRACE_SPANS.labels("failed" if is_away else "exported").inc(len(spans))
+        SPANS_SENT.labels("failed" if is_away else "ok").inc(len(spans))
         if is_away is not self._is_away:
             self._is_away = is_away
             tell = _log.warning if is_away else _log.info
