@@ -80,6 +80,16 @@ async def test_the_list_can_be_searched_by_title_literally(
     assert await found("r_s") == {"under_score"}
 
 
+async def test_titles_are_those_of_the_conversations_that_are_there(
+    conversations: PostgresConversations, owner: Principal, module_ids: SequentialIds
+) -> None:
+    first, second, gone = [await create(conversations, owner, module_ids, title) for title in ("first", "second", "x")]
+    await conversations.erase(owner, gone)
+
+    assert await conversations.load_titles(owner, [first, second, gone]) == {first: "first", second: "second"}
+    assert await conversations.load_titles(owner, []) == {}
+
+
 async def test_archived_ones_are_a_list_of_their_own(
     conversations: PostgresConversations, owner: Principal, module_ids: SequentialIds
 ) -> None:

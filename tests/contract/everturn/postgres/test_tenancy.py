@@ -122,6 +122,7 @@ class Ann:
 Case = Callable[[Any, Ann, Principal], Awaitable[object]]
 CASES: dict[str, Case] = {
     "Conversations.load": lambda port, ann, who: port.load(who, ann.conversation_id),
+    "Conversations.load_titles": lambda port, ann, who: port.load_titles(who, [ann.conversation_id]),
     "Conversations.load_page": lambda port, ann, who: port.load_page(who, ConversationQuery()),
     "Conversations.save": lambda port, ann, who: port.save(who, ann.conversation_id, title="taken", archived=True),
     "Conversations.erase": lambda port, ann, who: port.erase(who, ann.conversation_id),

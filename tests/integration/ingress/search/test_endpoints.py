@@ -59,6 +59,19 @@ async def test_what_was_said_is_found_with_its_place(
     assert stranger.json()["items"] == []
 
 
+async def test_by_words_only_what_says_none_of_them_is_no_hit_and_a_hit_has_its_conversations_title(
+    client: httpx2.AsyncClient, chat: Any, worker_database: Database
+) -> None:
+    sent = await chat.send("e")
+    await client.patch(f"{BASE}/{sent['conversation_id']}", json={"title": "Ports"})
+    await index(worker_database, sent, "The quayside of Oslo is long.", "Trains are late.")
+    asked = {"query": "quayside trams", "compare": "words only"}
+
+    found = (await client.post(f"{BASE}/search", json=asked)).json()
+
+    assert [(hit["snippet"], hit["title"]) for hit in found["items"]] == [("The quayside of Oslo is long.", "Ports")]
+
+
 async def test_pages_show_each_hit_once_though_more_is_said_meanwhile(
     client: httpx2.AsyncClient, chat: Any, worker_database: Database
 ) -> None:

@@ -1,6 +1,6 @@
 """The search service with an encoder that is out of reach, and over hits that a finder gives."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from everturn.embeddings.hashed import HashedEmbedder
@@ -38,15 +38,27 @@ class Finder:
         )
 
 
-class NoConversations:
+class Titles:
+    """A conversation is called after its id; `gone` are erased."""
+
+    def __init__(self, *gone: str) -> None:
+        self._gone = gone
+
+    async def load_titles(
+        self, principal: Principal, conversation_ids: Collection[ConversationId]
+    ) -> dict[ConversationId, str]:
+        return {each: f"About {each}" for each in conversation_ids if each not in self._gone}
+
     async def load(self, principal: Principal, conversation_id: ConversationId) -> None:
         raise AssertionError("nobody asked for a conversation")
 
 
-def build(finder: Finder, embedder: HashedEmbedder, clock: FixedClock | None = None) -> SearchService:
+def build(
+    finder: Finder, embedder: HashedEmbedder, clock: FixedClock | None = None, titles: Titles | None = None
+) -> SearchService:
     return SearchService(
         finder=finder,
-        conversations=NoConversations(),  # type: ignore[arg-type]
+        conversations=titles or Titles(),  # type: ignore[arg-type]
         embedder=embedder,
         clock=clock or FixedClock(),
     )
@@ -68,6 +80,23 @@ async def test_with_meanings_it_says_so() -> None:
 
     assert answer.compared == "meanings and words"
     assert finder.asked[0].vector is not None
+
+
+async def test_whoever_wants_words_only_asks_no_encoder() -> None:
+    finder = Finder()
+
+    answer = await build(finder, Meaning()).search(ANN, SearchIn(query="x", compare="words only"))
+
+    assert answer.compared == "words only"
+    assert finder.asked[0].vector is None
+
+
+async def test_hits_have_their_conversations_titles_and_those_of_erased_ones_are_left_out() -> None:
+    there = await build(Finder(hits=1), HashedEmbedder()).search(ANN, SearchIn(query="x"))
+    gone = await build(Finder(hits=1), HashedEmbedder(), titles=Titles("c")).search(ANN, SearchIn(query="x"))
+
+    assert [hit.title for hit in there.items] == ["About c"]
+    assert gone.items == ()
 
 
 async def test_the_second_page_ranks_as_of_the_first() -> None:

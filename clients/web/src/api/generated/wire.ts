@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas ce3cfedc9af8c2f84e131728382ba79feb63795991721d58a391d4645ae6d531
-// Types bcb4d6f2b97041910acda64ae1a6962bfdb9184689a0bf0b20987bf5f1f71ee2
+// Schemas f98f51a7950b4eff723f8ff8a871bcfc5c2b37912ea529fee088ba3c55696aff
+// Types 13ccb7a7b81045ed0189937aab491d424145d2442b4eb4fb769bd6b152452d6d
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -552,7 +552,8 @@ export interface components {
         };
         /**
          * HitOut
-         * @description One hit: `ref` names the whole text that the snippet is of. `score` orders the hits of one search, no more.
+         * @description One hit: `ref` names the whole text that the snippet is of, `title` is its conversation's as it is now. `score`
+         *     orders the hits of one search, no more.
          */
         readonly HitOut: {
             /** Conversation Id */
@@ -568,6 +569,8 @@ export interface components {
              * @enum {string}
              */
             readonly target: "user" | "assistant" | "summary" | "notes" | "attachment";
+            /** Title */
+            readonly title: string;
             /** Ts */
             readonly ts: string;
             /** Turn Id */
@@ -887,6 +890,13 @@ export interface components {
          * @description What to look for. `from` is inclusive and `to` is not; without `targets` all kinds of texts are searched.
          */
         readonly SearchIn: {
+            /**
+             * Compare
+             * @description With `words only`, a hit has one of the words at least; otherwise any text may be one.
+             * @default meanings and words
+             * @enum {string}
+             */
+            readonly compare?: "meanings and words" | "words only";
             /**
              * Conversation Id
              * @description Only in this conversation.

@@ -1,6 +1,6 @@
 """Conversations as their owner lists, renames and erases them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,6 +44,12 @@ class Conversations(Protocol):
     ) -> Conversation: ...
 
     async def load(self, principal: Principal, conversation_id: ConversationId) -> Conversation: ...
+
+    async def load_titles(
+        self, principal: Principal, conversation_ids: Collection[ConversationId]
+    ) -> Mapping[ConversationId, str]:
+        """The titles of those that are there."""
+        ...
 
     async def load_page(self, principal: Principal, query: ConversationQuery) -> ConversationPage:
         """Raises BadCursor."""

@@ -1,5 +1,6 @@
 """Conversations in Postgres: create, list, rename, archive, erase."""
 
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from sqlalchemy import Select, func, insert, literal, select, tuple_, update
@@ -25,6 +26,7 @@ _COLUMNS = (
     table.c.last_activity_at,
 )
 _CURSOR = "conversations"
+_TITLES = "SELECT id, title FROM conversation WHERE id = ANY($1)"
 
 
 class PostgresConversations:
@@ -54,6 +56,13 @@ class PostgresConversations:
         if row is None:
             raise NotFound(conversation_id)
         return read_conversation(row)
+
+    async def load_titles(
+        self, principal: Principal, conversation_ids: Collection[ConversationId]
+    ) -> Mapping[ConversationId, str]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            rows = await transaction.fetch(_TITLES, list(conversation_ids))
+        return {ConversationId(row["id"]): row["title"] for row in rows}
 
     async def load_page(self, principal: Principal, query: ConversationQuery) -> ConversationPage:
         statement = _build_page_query(principal, query)

@@ -9,6 +9,7 @@ from ingress.admission.json_body import JsonBody
 
 MAX_QUERY_CHARS = 2_000
 Target = Literal["user", "assistant", "summary", "notes", "attachment"]
+Comparison = Literal["meanings and words", "words only"]
 
 
 class SearchIn(JsonBody):
@@ -20,6 +21,10 @@ class SearchIn(JsonBody):
     limit: int = Field(default=10, ge=1, le=MAX_LIMIT, description="Hits of a page.")
     conversation_id: str | None = Field(default=None, max_length=80, description="Only in this conversation.")
     targets: tuple[Target, ...] | None = Field(default=None, min_length=1, max_length=5, strict=False)
+    compare: Comparison = Field(
+        default="meanings and words",
+        description="With `words only`, a hit has one of the words at least; otherwise any text may be one.",
+    )
     since: AwareDatetime | None = Field(default=None, alias="from", strict=False)
     until: AwareDatetime | None = Field(default=None, alias="to", strict=False)
     cursor: str | None = Field(default=None, description="The `next_cursor` of the page before; good for an hour.")
@@ -36,9 +41,11 @@ class SearchIn(JsonBody):
 
 
 class HitOut(JsonBody):
-    """One hit: `ref` names the whole text that the snippet is of. `score` orders the hits of one search, no more."""
+    """One hit: `ref` names the whole text that the snippet is of, `title` is its conversation's as it is now. `score`
+    orders the hits of one search, no more."""
 
     conversation_id: str
+    title: str
     turn_id: str
     target: Target
     ref: str
@@ -51,5 +58,5 @@ class SearchOut(JsonBody):
     """The best first. `compared` says whether meanings were compared, or only words."""
 
     items: tuple[HitOut, ...]
-    compared: Literal["meanings and words", "words only"]
+    compared: Comparison
     next_cursor: str | None

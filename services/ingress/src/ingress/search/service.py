@@ -5,7 +5,7 @@ hits went before: the ranking is made again as of that moment, so what is said m
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import Literal, cast
+from typing import cast
 
 import structlog
 from fastapi import Request
@@ -28,7 +28,7 @@ from everturn.ports.memory.search import (
 )
 from everturn.wire.cursors import BadCursor, OldCursor, build_cursor, read_cursor, read_moment
 from everturn.wire.times import iso
-from ingress.search.schemas import HitOut, SearchIn, SearchOut
+from ingress.search.schemas import Comparison, HitOut, SearchIn, SearchOut
 from ingress.search.shares import SearchShares
 
 CURSOR_LIFE = timedelta(hours=1)
@@ -60,7 +60,7 @@ class SearchService:
 
     async def _find(self, principal: Principal, wanted: SearchIn, *, started: datetime, rank: int) -> SearchOut:
         conversation_id = await self._check_conversation(principal, wanted.conversation_id)
-        vector = await self._embed(wanted.query)
+        vector = None if wanted.compare == "words only" else await self._embed(wanted.query)
         query = SnippetQuery(
             scope=Scope(conversation_id),
             text=wanted.query,
@@ -74,8 +74,10 @@ class SearchService:
         found = await self._finder.find_snippets(principal, query)
         page = found[rank : rank + wanted.limit]
         more = rank + len(page) < len(found)
+        titles = await self._conversations.load_titles(principal, {hit.conversation_id for hit in page})
         return SearchOut(
-            items=tuple(map(_build_hit, page)),
+            # What was erased since it was found is no hit any more.
+            items=tuple(_build_hit(hit, titles[hit.conversation_id]) for hit in page if hit.conversation_id in titles),
             compared=self._tell_compared(vector),
             next_cursor=build_cursor(_CURSOR, started.isoformat(), str(rank + len(page))) if more else None,
         )
@@ -108,7 +110,7 @@ class SearchService:
             return None
         return QueryVector(self._embedder.name, vector)
 
-    def _tell_compared(self, vector: QueryVector | None) -> Literal["meanings and words", "words only"]:
+    def _tell_compared(self, vector: QueryVector | None) -> Comparison:
         return "words only" if vector is None or self._embedder.lexical_only else "meanings and words"
 
 
@@ -117,9 +119,10 @@ def search_service(request: Request) -> SearchService:
     return cast(SearchService, request.app.state.search)
 
 
-def _build_hit(found: FoundSnippet) -> HitOut:
+def _build_hit(found: FoundSnippet, title: str) -> HitOut:
     return HitOut(
         conversation_id=found.conversation_id,
+        title=title,
         turn_id=found.turn_id,
         target=found.target.value,
         ref=found.ref,
