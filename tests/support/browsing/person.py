@@ -1,10 +1,12 @@
 """A person before the web client in a real browser: finds things by what is seen or read out."""
 
+import asyncio
 import re
 from dataclasses import dataclass, field
 
 from playwright.async_api import Dialog, Locator, Page, expect
 
+INDEX_LIMIT_S = 120
 MAX_TABS = 300
 """All tests share one platform, so the list of conversations, which is on the way, may be long."""
 
@@ -76,6 +78,22 @@ class Person:
         found = re.search(r"conv_[0-9A-Za-z_-]+", self.page.url)
         assert found is not None
         return found[0]
+
+    async def search(self, words: str) -> Locator:
+        """Writes into the search of the list. Returns what it finds in messages."""
+        await self.page.get_by_role("searchbox", name="Search conversations").fill(words)
+        return self.page.get_by_role("region", name="In messages").get_by_role("link")
+
+    async def wait_for_index(self, words: str) -> None:
+        """Until a message can be found by these words: an ended turn is indexed beside the turns that run."""
+        async with asyncio.timeout(INDEX_LIMIT_S):
+            while not await self._count_found(words):  # noqa: ASYNC110 - nothing tells of a worker's index
+                await asyncio.sleep(0.2)
+
+    async def _count_found(self, words: str) -> int:
+        address = f"{self.url.partition('#')[0]}conversations/default/default/search"
+        answer = await self.page.request.post(address, data={"query": words, "compare": "words only"})
+        return len((await answer.json())["items"])
 
     @property
     def field(self) -> Locator:

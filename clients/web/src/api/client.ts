@@ -18,6 +18,7 @@ import type {
   Reaction,
   RoundContext,
   SearchHits,
+  SearchQuery,
   SentSignal,
   SignalKind,
   StateView,
@@ -101,9 +102,9 @@ export class EverturnClient {
     return this.requests.send({ method: "GET", path: this.path(), query: asked, abort });
   }
 
-  /** What was said, in any conversation of the person: by meaning and by words, the best first. */
-  searchTexts(query: string, options: { limit?: number; cursor?: string } = {}, abort?: AbortSignal): Promise<SearchHits> {
-    return this.read(this.path("search"), { query, ...options }, abort);
+  /** What was said, in any conversation of the person: the best first. */
+  searchTexts(wanted: SearchQuery, abort?: AbortSignal): Promise<SearchHits> {
+    return this.read(this.path("search"), wanted, abort);
   }
 
   createConversation(title = ""): Promise<ConversationView> {
@@ -167,10 +168,10 @@ export class EverturnClient {
     return this.read(this.path(conversationId, "turns", turnId, "feedback"), { reaction, text });
   }
 
-  /** The conversation with its last turns, or those before `cursor`. */
-  loadTurns(conversationId: string, cursor?: string, abort?: AbortSignal): Promise<StateView> {
-    const place = cursor === undefined ? {} : { cursor };
-    return this.read(this.path("fetch"), { conversation_id: conversationId, ...place }, abort);
+  /** The conversation with `limit` turns before `cursor`, as many as the server likes without a limit. */
+  loadTurns(conversationId: string, cursor: string, limit?: number): Promise<StateView> {
+    const size = limit === undefined ? {} : { limit };
+    return this.read(this.path("fetch"), { conversation_id: conversationId, cursor, ...size });
   }
 
   getTurn(conversationId: string, turnId: string, abort?: AbortSignal): Promise<Turn> {

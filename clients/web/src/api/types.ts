@@ -40,6 +40,7 @@ export type TurnIndex = Schemas["TurnIndexView"];
 export type IndexEntry = Schemas["IndexEntry"];
 export type RoundContext = Schemas["RoundContextOut"];
 export type ContextSegment = Schemas["SegmentOut"];
+export type SearchQuery = Schemas["SearchIn"];
 export type SearchHits = Schemas["SearchOut"];
 export type SearchHit = Schemas["HitOut"];
 export type FoundFile = Schemas["FoundFileOut"];

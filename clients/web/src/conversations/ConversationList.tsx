@@ -4,6 +4,8 @@ import { useState } from "react";
 import type { JSX } from "react";
 import { Virtuoso } from "react-virtuoso";
 
+import { FoundMessages } from "../search/FoundMessages";
+import type { OpenTurn } from "../search/FoundMessages";
 import { Button } from "../ui/Button";
 import { useDelayed } from "../ui/useDelayed";
 import { useNow } from "../ui/useNow";
@@ -14,12 +16,13 @@ import { useConversationList } from "./useConversationList";
 
 interface ConversationListProps {
   selected: string | null;
-  onSelect: (conversationId: string | null) => void;
+  onSelect: (conversationId: string | null, turnId?: string) => void;
   onChanged: () => void;
 }
 
 const TYPING_MS = 250;
 const MAX_SEARCH_CHARS = 200;
+const COMPONENTS = { Footer: ListEnd };
 
 export function ConversationList({ selected, onSelect, onChanged }: ConversationListProps): JSX.Element {
   const [typed, setTyped] = useState("");
@@ -32,7 +35,7 @@ export function ConversationList({ selected, onSelect, onChanged }: Conversation
       <label className={styles.search}>
         <Search aria-hidden />
         <span className="visually-hidden">Search conversations</span>
-        <input type="search" placeholder="Search by title" value={typed} maxLength={MAX_SEARCH_CHARS} onChange={(event) => { setTyped(event.target.value); }} />
+        <input type="search" placeholder="Search titles and messages" value={typed} maxLength={MAX_SEARCH_CHARS} onChange={(event) => { setTyped(event.target.value); }} />
       </label>
       <div className={styles.filters} role="group" aria-label="Which conversations">
         <Button look="quiet" aria-pressed={!isArchived} onClick={() => { setArchived(false); }}>Current</Button>
@@ -45,7 +48,10 @@ export function ConversationList({ selected, onSelect, onChanged }: Conversation
         data={conversations}
         tabIndex={-1}
         computeItemKey={(_, conversation) => conversation.conversation_id}
-        endReached={loadMore}
+        // What a search finds in titles is read on by a button, for messages come below it.
+        endReached={search === "" ? loadMore : doNothing}
+        context={{ search, now, hasMore, loadMore, onOpen: onSelect }}
+        components={COMPONENTS}
         increaseViewportBy={200}
         itemContent={(_, conversation) => (
           <ConversationRow
@@ -57,9 +63,33 @@ export function ConversationList({ selected, onSelect, onChanged }: Conversation
           />
         )}
       />
-      {hasMore && <p className="visually-hidden">There are more further down.</p>}
+      {hasMore && search === "" && <p className="visually-hidden">There are more further down.</p>}
     </nav>
   );
+}
+
+interface ListContext {
+  search: string;
+  now: number;
+  hasMore: boolean;
+  loadMore: () => void;
+  onOpen: OpenTurn;
+}
+
+/** Below the titles that a search finds: more of them, and the messages. */
+function ListEnd({ context }: { context?: ListContext | undefined }): JSX.Element | null {
+  if (context === undefined || context.search === "") return null;
+  const { search, now, hasMore, loadMore, onOpen } = context;
+  return (
+    <>
+      {hasMore && <Button look="quiet" className={styles.more} onClick={loadMore}>More titles</Button>}
+      <FoundMessages search={search} now={now} onOpen={onOpen} />
+    </>
+  );
+}
+
+function doNothing(): void {
+  // A button reads on.
 }
 
 function sayEmpty(search: string, isArchived: boolean): string {

@@ -46,7 +46,7 @@ export const ConversationRow = memo(function ConversationRow(props: Conversation
   };
   return (
     <div ref={row} className={isSelected ? styles.selected : styles.row}>
-      <a className={styles.link} href={writeRoute({ scope, conversationId: id })} aria-current={isSelected ? "page" : undefined} onClick={select}>
+      <a className={styles.link} href={writeRoute({ scope, conversationId: id, turnId: null })} aria-current={isSelected ? "page" : undefined} onClick={select}>
         <span className={styles.title}>{nameOf(conversation)}</span>
         <State conversation={conversation} now={now} />
       </a>

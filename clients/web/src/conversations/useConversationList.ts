@@ -17,6 +17,8 @@ export interface Listed {
 
 const KEY = "conversations";
 const PAGE_ROWS = 50;
+/** Of those that a search finds, so that what was said is found below them. */
+const FOUND_ROWS = 8;
 /** Nothing tells of other conversations' states, so they are asked for while somebody looks. */
 const REFRESH_MS = 15_000;
 /** A person who is far down the list reads it; it is not read again behind their back. */
@@ -26,7 +28,7 @@ export function useConversationList(search: string, isArchived: boolean): Listed
   const backend = useBackend();
   const { data, error, isPending, hasNextPage, isFetchingNextPage, fetchNextPage } = useInfiniteQuery({
     queryKey: [KEY, search, isArchived],
-    queryFn: ({ pageParam, signal }) => backend.listConversations({ search, isArchived, limit: PAGE_ROWS, cursor: pageParam }, signal),
+    queryFn: ({ pageParam, signal }) => backend.listConversations({ search, isArchived, limit: search === "" ? PAGE_ROWS : FOUND_ROWS, cursor: pageParam }, signal),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (page: ConversationList) => page.next_cursor,
     refetchInterval: (query) => ((query.state.data?.pages.length ?? 1) > REFRESHED_PAGES ? false : REFRESH_MS),

@@ -8,22 +8,23 @@ import { AnnouncerProvider } from "../ui/announcer";
 import { ErrorBoundary } from "./ErrorBoundary";
 import { Queries } from "./Queries";
 import { Shell } from "./Shell";
+import type { Select } from "./Shell";
 import { useRoute } from "./useRoute";
 
 export function App(): JSX.Element {
   const [route, go] = useRoute();
-  const { conversationId } = route;
+  const { conversationId, turnId } = route;
   const { tenant, project } = route.scope;
   // The same object as long as it names the same: another one would be another session, with everything drawn anew.
   const scope = useMemo(() => ({ tenant, project }), [tenant, project]);
-  const onScope = useCallback((wanted: Scope) => { go({ scope: wanted, conversationId: null }); }, [go]);
-  const onSelect = useCallback((id: string | null) => { go({ scope, conversationId: id }); }, [go, scope]);
+  const onScope = useCallback((wanted: Scope) => { go({ scope: wanted, conversationId: null, turnId: null }); }, [go]);
+  const onSelect = useCallback<Select>((id, turn) => { go({ scope, conversationId: id, turnId: turn ?? null }); }, [go, scope]);
   return (
     <ErrorBoundary>
       <AnnouncerProvider>
         <SessionProvider key={JSON.stringify([tenant, project])} scope={scope} onScope={onScope}>
           <Queries>
-            <Shell conversationId={conversationId} onSelect={onSelect} />
+            <Shell conversationId={conversationId} turnId={turnId} onSelect={onSelect} />
           </Queries>
         </SessionProvider>
       </AnnouncerProvider>

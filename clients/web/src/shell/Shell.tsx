@@ -15,9 +15,14 @@ import styles from "./shell.module.css";
 import { ThemeSwitch } from "./ThemeSwitch";
 import { useDrawer } from "./useDrawer";
 
+/** Go to a conversation, to one of its turns, or to where a new one begins. */
+export type Select = (conversationId: string | null, turnId?: string) => void;
+
 interface ShellProps {
   conversationId: string | null;
-  onSelect: (conversationId: string | null) => void;
+  /** The turn to open the conversation at. */
+  turnId: string | null;
+  onSelect: Select;
 }
 
 interface Begun {
@@ -25,15 +30,18 @@ interface Begun {
   first: Pending | null;
 }
 
-export function Shell({ conversationId, onSelect }: ShellProps): JSX.Element {
+export function Shell({ conversationId, turnId, onSelect }: ShellProps): JSX.Element {
   const { refresh, refreshAll } = useRefreshConversations();
   const [begun, setBegun] = useState<Begun | null>(null);
   const main = useRef<HTMLElement>(null);
   const panel = useRef<HTMLDivElement>(null);
   const { isOpen, isInert, open, close } = useDrawer(panel, main);
-  const select = useCallback((id: string | null) => {
+  const [visit, setVisit] = useState(1);
+  const select = useCallback<Select>((id, turn) => {
     close();
-    onSelect(id);
+    // Who chooses the same turn again wants to see it again.
+    setVisit((before) => before + 1);
+    onSelect(id, turn);
   }, [close, onSelect]);
   const place = useRef(conversationId);
   useEffect(() => { place.current = conversationId; }, [conversationId]);
@@ -62,6 +70,8 @@ export function Shell({ conversationId, onSelect }: ShellProps): JSX.Element {
           <ConversationScreen
             key={conversationId}
             conversationId={conversationId}
+            turnId={turnId}
+            visit={visit}
             first={begun?.conversationId === conversationId ? begun.first : null}
             onFork={select}
             onChanged={refresh}

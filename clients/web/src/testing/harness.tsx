@@ -47,7 +47,7 @@ export function renderInPage(children: ReactNode, answer: (asked: Asked) => Answ
   const rendered = render(
     <AnnouncerProvider>
       <SessionContext value={session}>
-        <QueryClientProvider client={new QueryClient()}>
+        <QueryClientProvider client={new QueryClient({ defaultOptions: { queries: { retry: false } } })}>
           <ArtifactsContext value={{ open: (target) => { opened.push(target); } }}>{children}</ArtifactsContext>
         </QueryClientProvider>
       </SessionContext>

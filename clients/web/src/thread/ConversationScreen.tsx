@@ -18,20 +18,25 @@ import styles from "./thread.module.css";
 import { useAnnouncedTurn } from "./useAnnouncedTurn";
 import { useConversation } from "./useConversation";
 import { useConversationActions } from "./useConversationActions";
+import { useOpenedTurn } from "./useOpenedTurn";
 import { useStopping } from "./useStopping";
 
 const NO_TURNS: readonly TurnView[] = [];
 
 interface ConversationScreenProps {
   conversationId: string;
+  /** The turn to open it at, null for its end; `visit` grows when the person chooses one, also the same again. */
+  turnId: string | null;
+  visit: number;
   /** A message that began the conversation and that the stream may not have told of yet. */
   first: Pending | null;
   onFork: (conversationId: string) => void;
   onChanged: () => void;
 }
 
-export function ConversationScreen({ conversationId, first, onFork, onChanged }: ConversationScreenProps): JSX.Element {
-  const { live, olderProblem, loadOlder, refreshTurn } = useConversation(conversationId);
+export function ConversationScreen({ conversationId, turnId, visit, first, onFork, onChanged }: ConversationScreenProps): JSX.Element {
+  const { live, olderProblem, loadOlder, loadBackTo, refreshTurn } = useConversation(conversationId);
+  const opened = useOpenedTurn({ turnId, visit, state: live.state, loadBackTo });
   const turns = live.state?.turns ?? NO_TURNS;
   const [accepted, setAccepted] = useState<readonly Pending[]>(first === null ? [] : [first]);
   const [sentCount, setSentCount] = useState(0);
@@ -49,21 +54,20 @@ export function ConversationScreen({ conversationId, first, onFork, onChanged }:
   const stopping = useStopping(conversationId, openTurn?.turn_id ?? pending[0]?.turnId);
   useAnnouncedTurn(last);
   const state = conversation?.state;
-  const title = conversation?.title;
+  const title = conversation?.title ?? "";
   useEffect(() => { onChanged(); }, [state, title, onChanged]);
-  useEffect(() => { document.title = title === undefined || title === "" ? "Everturn" : `${title} · Everturn`; }, [title]);
-  useEffect(() => () => { document.title = "Everturn"; }, []);
+  useDocumentTitle(title);
   return (
     <TurnActionsContext value={actions}>
       <ToolProgressContext value={live.toolProgress}>
         <QueuePlaceContext value={live.place ?? null}>
           <SidePanel turns={turns} conversationId={conversationId}>
             <div className={styles.screen}>
-              <ConversationHeader title={title ?? ""} />
+              <ConversationHeader title={title} />
               {live.state === null ? <div className={styles.thread} aria-busy /> : (
-                <Thread {...{ turns, pending, olderProblem, loadOlder, sentCount }} hasOlder={live.state.next_cursor !== undefined} />
+                <Thread key={opened.key} {...{ turns, pending, olderProblem, loadOlder, sentCount }} openedTurnId={opened.turnId} hasOlder={live.state.next_cursor !== undefined} />
               )}
-              <StatusLine live={live} problem={stopping.problem} />
+              <StatusLine live={live} isSought={opened.isSought} problems={[stopping.problem, opened.problem]} />
               <Composer
                 conversationId={conversationId}
                 isBusy={openTurn !== undefined || pending.length > 0}
@@ -77,6 +81,11 @@ export function ConversationScreen({ conversationId, first, onFork, onChanged }:
       </ToolProgressContext>
     </TurnActionsContext>
   );
+}
+
+function useDocumentTitle(title: string): void {
+  useEffect(() => { document.title = title === "" ? "Everturn" : `${title} · Everturn`; }, [title]);
+  useEffect(() => () => { document.title = "Everturn"; }, []);
 }
 
 export function buildPending(turnId: string, draft: Draft): Pending {

@@ -11,11 +11,13 @@ const BRIEF_MS = 1_000;
 
 interface StatusLineProps {
   live: ConversationSnapshot;
-  /** Something that the person wanted and that did not work. */
-  problem: string;
+  /** Whether older turns are read to find the one to open. */
+  isSought: boolean;
+  /** What the person wanted and did not work; empty ones are none. */
+  problems: readonly string[];
 }
 
-export function StatusLine({ live, problem }: StatusLineProps): JSX.Element {
+export function StatusLine({ live, isSought, problems }: StatusLineProps): JSX.Element {
   const now = describeConnection(live);
   const rested = useDelayed(now, BRIEF_MS);
   // A break that is over in a moment is not worth a word.
@@ -27,7 +29,8 @@ export function StatusLine({ live, problem }: StatusLineProps): JSX.Element {
       {compaction !== "" && (
         <p>{live.compaction?.status === "started" && <LoaderCircle className={styles.spinning} aria-hidden />} {compaction}</p>
       )}
-      {problem !== "" && <p className={styles.warning}>{problem}</p>}
+      {isSought && <p><LoaderCircle className={styles.spinning} aria-hidden /> Looking for the message…</p>}
+      {problems.filter((problem) => problem !== "").map((problem) => <p key={problem} className={styles.warning}>{problem}</p>)}
     </div>
   );
 }

@@ -1,6 +1,6 @@
 /** The turns of a conversation. Only those near the view are in the page; it follows the end while the person is there. */
 import { ArrowDown } from "lucide-react";
-import { useEffect, useMemo } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import type { JSX, Ref } from "react";
 import { Virtuoso } from "react-virtuoso";
 import type { ScrollerProps } from "react-virtuoso";
@@ -23,6 +23,8 @@ interface ThreadProps {
   loadOlder: () => void;
   /** Grows by one whenever the person has sent something, who then wants to see it. */
   sentCount: number;
+  /** The turn that the list begins at and that takes the focus; null for its end. Another one is another list. */
+  openedTurnId: string | null;
 }
 
 type Row = { kind: "turn"; turn: TurnView } | { kind: "pending"; pending: Pending };
@@ -31,11 +33,15 @@ type Row = { kind: "turn"; turn: TurnView } | { kind: "pending"; pending: Pendin
 const AROUND = { top: 600, bottom: 600 } as const;
 const COMPONENTS = { Scroller, Header, Footer };
 
-export function Thread({ turns, pending, hasOlder, olderProblem, loadOlder, sentCount }: ThreadProps): JSX.Element {
-  const { isThere, watch, follow } = useFollowing();
+export function Thread({ turns, pending, hasOlder, olderProblem, loadOlder, sentCount, openedTurnId }: ThreadProps): JSX.Element {
+  const [openedAt] = useState(() => turns.findIndex((turn) => turn.turn_id === openedTurnId));
+  const { isThere, watch, follow } = useFollowing(openedAt < 0);
+  const takeOpened = useFirstFocus();
   const rows = useMemo(() => buildRows(turns, pending), [turns, pending]);
+  const seenCount = useRef(sentCount);
   useEffect(() => {
-    if (sentCount > 0) follow();
+    if (sentCount > seenCount.current) follow();
+    seenCount.current = sentCount;
   }, [sentCount, follow]);
   return (
     <div className={styles.thread}>
@@ -46,9 +52,9 @@ export function Thread({ turns, pending, hasOlder, olderProblem, loadOlder, sent
         components={COMPONENTS}
         // Ordinals have no holes, so what is put before the list moves nothing.
         firstItemIndex={turns[0]?.ordinal ?? 1}
-        initialTopMostItemIndex={{ index: "LAST", align: "end" }}
+        initialTopMostItemIndex={openedAt < 0 ? { index: "LAST", align: "end" } : { index: openedAt, align: "start" }}
         computeItemKey={(_, row) => (row.kind === "turn" ? row.turn.turn_id : row.pending.key)}
-        itemContent={(_, row) => <RowView row={row} isLast={row === rows.at(-1)} />}
+        itemContent={(_, row) => <RowView row={row} isLast={row === rows.at(-1)} opened={isOf(row, openedTurnId) ? takeOpened : undefined} />}
         increaseViewportBy={AROUND}
         startReached={loadOlder}
       />
@@ -61,8 +67,29 @@ export function Thread({ turns, pending, hasOlder, olderProblem, loadOlder, sent
   );
 }
 
-function RowView({ row, isLast }: { row: Row; isLast: boolean }): JSX.Element {
-  if (row.kind === "turn") return <TurnRow turn={row.turn} isLast={isLast} />;
+/** Gives the focus to the first element that it is given: rows come and go while the person scrolls. */
+function useFirstFocus(): (element: HTMLElement | null) => void {
+  const isDone = useRef(false);
+  return useCallback((element: HTMLElement | null) => {
+    if (element === null || isDone.current) return;
+    isDone.current = true;
+    element.focus({ preventScroll: true });
+  }, []);
+}
+
+function isOf(row: Row, turnId: string | null): boolean {
+  return row.kind === "turn" && row.turn.turn_id === turnId;
+}
+
+interface RowViewProps {
+  row: Row;
+  isLast: boolean;
+  /** Takes the element of the turn that was opened, undefined for any other. */
+  opened: ((element: HTMLElement | null) => void) | undefined;
+}
+
+function RowView({ row, isLast, opened }: RowViewProps): JSX.Element {
+  if (row.kind === "turn") return <TurnRow turn={row.turn} isLast={isLast} opened={opened} />;
   return (
     <article className={turnStyles.turn} aria-label="Your message" aria-busy>
       <PersonMessage text={row.pending.text} files={[]} />

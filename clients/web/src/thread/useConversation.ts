@@ -13,6 +13,8 @@ export interface Conversation {
   /** Why older turns could not be read; empty when they could. */
   olderProblem: string;
   loadOlder: () => void;
+  /** Read older turns until this one is there; false where there is none such. */
+  loadBackTo: (turnId: string, stop: AbortSignal) => Promise<boolean>;
   /** Read a turn anew that was judged; the stream does not tell of that. */
   refreshTurn: (turnId: string) => Promise<void>;
 }
@@ -39,7 +41,8 @@ export function useConversation(conversationId: string): Conversation {
       }),
     [conversationId, refreshTurn, announce],
   );
-  return { live, refreshTurn, ...useOlder(stream, live.state?.next_cursor !== undefined) };
+  const loadBackTo = useCallback((turnId: string, stop: AbortSignal) => stream.loadBackTo(turnId, stop), [stream]);
+  return { live, refreshTurn, loadBackTo, ...useOlder(stream, live.state?.next_cursor !== undefined) };
 }
 
 function useOlder(stream: ConversationStream, hasOlder: boolean): { loadOlder: () => void; olderProblem: string } {

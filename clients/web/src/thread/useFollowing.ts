@@ -1,7 +1,7 @@
 /** Keeps the end of a scrolled list in view while it grows, whatever grows: text, rows, images that load late. */
 import { useCallback, useEffect, useRef, useState } from "react";
 
-import { isFollowing } from "./following";
+import { isAtEnd, isFollowing } from "./following";
 import type { Position } from "./following";
 
 /** What a person scrolls with. The list moves itself up too, when rows turn out to be shorter than it thought. */
@@ -17,10 +17,11 @@ interface Following {
   follow: () => void;
 }
 
-export function useFollowing(): Following {
+/** Where the list does not begin at its end, it is the person who goes there. */
+export function useFollowing(beginsAtEnd: boolean): Following {
   const [scroller, setScroller] = useState<HTMLElement | null>(null);
-  const [isThere, setThere] = useState(true);
-  const wants = useRef(true);
+  const [isThere, setThere] = useState(beginsAtEnd);
+  const wants = useRef(beginsAtEnd);
   const watch = useCallback((element: HTMLElement | null | Window) => {
     setScroller(element instanceof HTMLElement ? element : null);
   }, []);
@@ -38,11 +39,16 @@ export function useFollowing(): Following {
       const isPersons = performance.now() - touchedAt < INPUT_MS;
       // A bar that is dragged for long tells of no more than its beginning.
       if (isPersons) onInput();
-      if (isPersons || !wants.current) note(isFollowing(before, now, wants.current));
+      const isTouched = touchedAt > -Infinity;
+      if (isPersons || (isTouched && !wants.current)) note(isFollowing(before, now, wants.current));
+      else if (!wants.current) setThere(isAtEnd(now));
       before = now;
     };
     for (const input of INPUTS) scroller.addEventListener(input, onInput, { passive: true });
-    const onGrowth = (): void => { if (wants.current) toEnd(scroller); };
+    const onGrowth = (): void => {
+      if (wants.current) toEnd(scroller);
+      else setThere(isAtEnd(read(scroller)));
+    };
     const sizes = new ResizeObserver(onGrowth);
     sizes.observe(scroller);
     const rows = scroller.querySelector("[data-testid=virtuoso-item-list]");

@@ -23,16 +23,25 @@ interface TurnRowProps {
   turn: TurnView;
   /** Whether nothing comes after it; only then its suggestions are offered. */
   isLast: boolean;
+  /** Takes the element where the conversation was opened at this turn. */
+  opened?: ((element: HTMLElement | null) => void) | undefined;
 }
 
-export const TurnRow = memo(function TurnRow({ turn, isLast }: TurnRowProps): JSX.Element {
+export const TurnRow = memo(function TurnRow({ turn, isLast, opened }: TurnRowProps): JSX.Element {
   const { citations, files, attachments } = turn;
   const references = useMemo(() => buildReferences(citations, [...attachments, ...files]), [citations, files, attachments]);
   const parts = useMemo(() => buildParts(turn), [turn]);
   const goesOn = isOpen(turn);
   return (
     <ReferencesContext value={references}>
-      <article className={styles.turn} aria-label={`Turn ${turn.ordinal}`} aria-busy={goesOn}>
+      <article
+        ref={opened}
+        tabIndex={-1}
+        className={styles.turn}
+        aria-label={`Turn ${turn.ordinal}`}
+        aria-busy={goesOn}
+        aria-current={opened === undefined ? undefined : "location"}
+      >
         <h2 className="visually-hidden">Turn {turn.ordinal}</h2>
         <PersonMessage text={turn.text} files={turn.attachments} />
         <div className={styles.reply} role="group" aria-label="Reply">

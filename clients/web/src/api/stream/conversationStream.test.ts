@@ -285,6 +285,28 @@ describe("following a conversation", () => {
     expect(server.asked).toHaveLength(3);
   });
 
+  it("reads back to a turn in large pages, and says where there is none such", async () => {
+    const server = await TestServer.start(
+      stream([READY, snapshot([turn(5)], "1-1", { next_cursor: "c4" })]),
+      json(state([turn(3), turn(4)], "1-1", { next_cursor: "c2" })),
+      json(state([turn(1), turn(2)], "1-1", { next_cursor: null })),
+    );
+    const watch = new Watch(server);
+    await watch.until(({ state }) => state !== null);
+    const { signal } = new AbortController();
+
+    expect(await watch.stream.loadBackTo("turn_5", signal)).toBe(true);
+    expect(server.asked).toHaveLength(1);
+    expect(await watch.stream.loadBackTo("turn_4", signal)).toBe(true);
+    expect(watch.now.state?.turns.map((each) => each.ordinal)).toEqual([3, 4, 5]);
+    expect(await watch.stream.loadBackTo("turn_9", signal)).toBe(false);
+    expect(watch.now.state?.turns.map((each) => each.ordinal)).toEqual([1, 2, 3, 4, 5]);
+    expect(server.asked.slice(1).map((asked) => asked.body)).toEqual([
+      '{"conversation_id":"conv_1","cursor":"c4","limit":100}',
+      '{"conversation_id":"conv_1","cursor":"c2","limit":100}',
+    ]);
+  });
+
   it("ends where an event can't be folded, and does not go on without it", async () => {
     const server = await TestServer.start(
       stream([READY, snapshot([turn(1, "running")]), delta("1-2", "On"), frame("chat.files", {}, "1-3"), delta("1-4", "e")]),

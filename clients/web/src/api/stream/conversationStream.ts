@@ -17,6 +17,8 @@ export interface ConversationSnapshot extends ConnectionStatus, Transient {
 
 /** Events that may wait for a frame. */
 const MAX_WAITING = 500;
+/** Of one page, on the way to a turn far back; the most that the server gives. */
+const MANY_TURNS = 100;
 const BEGINNING: ConversationSnapshot = { state: null, connection: "connecting", ...NOTHING };
 
 /**
@@ -69,11 +71,25 @@ export class ConversationStream {
   }
 
   /** Put the page of turns before the oldest one in front. Calls that overlap share one request. */
-  loadOlder(): Promise<void> {
-    this.loading ??= this.fetchOlder().finally(() => {
+  loadOlder(limit?: number): Promise<void> {
+    this.loading ??= this.fetchOlder(limit).finally(() => {
       this.loading = undefined;
     });
     return this.loading;
+  }
+
+  /**
+   * Put older turns in front until this one is there. False where the conversation has no such turn, or `stop` was
+   * aborted; it is asked for when there is a state.
+   */
+  async loadBackTo(turnId: string, stop: AbortSignal): Promise<boolean> {
+    while (!stop.aborted) {
+      const { state } = this.snapshot;
+      if (state?.turns.some((turn) => turn.turn_id === turnId) === true) return true;
+      if (state?.next_cursor === undefined) return false;
+      await this.loadOlder(MANY_TURNS);
+    }
+    return false;
   }
 
   /** Take over an ended turn as it was read anew: no event tells of judgements. */
@@ -154,10 +170,10 @@ export class ConversationStream {
     this.set({ ...this.snapshot, ...this.status });
   }
 
-  private async fetchOlder(): Promise<void> {
+  private async fetchOlder(limit?: number): Promise<void> {
     const cursor = this.snapshot.state?.next_cursor;
     if (cursor === undefined) return;
-    const page = await this.client.loadTurns(this.conversationId, cursor);
+    const page = await this.client.loadTurns(this.conversationId, cursor, limit);
     this.flush();
     // A snapshot may have replaced the turns that this page belongs to.
     this.publish((state) => (state.next_cursor === cursor ? addOlder(state, page) : state));

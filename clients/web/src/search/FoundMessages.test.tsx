@@ -1,0 +1,74 @@
+import { screen, waitFor } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { expect, test, vi } from "vitest";
+
+import type { SearchHit } from "../api";
+import { refuse, renderInPage } from "../testing/harness";
+import type { Answer, Asked, Page } from "../testing/harness";
+import { FoundMessages } from "./FoundMessages";
+
+const NOW = Date.parse("2026-03-01T12:00:00Z");
+const onOpen = vi.fn();
+
+function buildHit(number: number, changes: Partial<SearchHit> = {}): SearchHit {
+  return {
+    conversation_id: "conv_1",
+    turn_id: `turn_${number}`,
+    title: "Ports",
+    target: "assistant",
+    ref: `ar:turn_${number}`,
+    snippet: `The harbour number ${number}.`,
+    ts: "2026-03-01T10:00:00Z",
+    score: 1,
+    ...changes,
+  };
+}
+
+function page(items: readonly SearchHit[], cursor?: string): Answer {
+  return { status: 200, body: { items, compared: "words only", next_cursor: cursor ?? null } };
+}
+
+function show(answer: (asked: Asked) => Answer | Promise<Answer>, search = "harbour"): Page {
+  return renderInPage(<FoundMessages search={search} now={NOW} onOpen={onOpen} />, answer);
+}
+
+test("a message that says it is told with its conversation and when, and opens at its turn", async () => {
+  const { asked } = show(() => page([buildHit(1)]));
+
+  const hit = await screen.findByRole("link");
+  await userEvent.click(hit);
+
+  expect(hit).toHaveTextContent("PortsThe harbour number 1.Answer · 2 h");
+  expect(hit.querySelector("mark")).toHaveTextContent("harbour");
+  expect(hit).toHaveAttribute("href", "#/conv_1?turn=turn_1");
+  expect(onOpen).toHaveBeenCalledExactlyOnceWith("conv_1", "turn_1");
+  expect(asked).toMatchObject([{ method: "POST", path: "/search", body: { query: "harbour", compare: "words only" } }]);
+});
+
+test("more of them come by the server's cursor, and the first of those has the focus", async () => {
+  const { asked } = show(({ body }) => ((body as { cursor?: string }).cursor === "c1" ? page([buildHit(3)]) : page([buildHit(1), buildHit(2)], "c1")));
+
+  await userEvent.click(await screen.findByRole("button", { name: "More messages" }));
+
+  await waitFor(() => { expect(screen.getAllByRole("link")[2]).toHaveFocus(); });
+  expect(asked).toHaveLength(2);
+  expect(screen.queryByRole("button", { name: "More messages" })).toBeNull();
+  expect(screen.getByText("3 messages found.")).toHaveRole("status");
+});
+
+test("that nothing says it is told", async () => {
+  show(() => page([]));
+
+  expect(await screen.findByText("No message has these words.")).toBeVisible();
+});
+
+test("a refusal is told in its words, and the search can be made again", async () => {
+  const answers = [refuse(422, "10 searches of yours are open already."), page([buildHit(1)])];
+  show(() => answers.shift() ?? page([]));
+
+  expect(await screen.findByRole("alert")).toHaveTextContent("10 searches of yours are open already.");
+  await userEvent.click(screen.getByRole("button", { name: "Try again" }));
+
+  expect(await screen.findByRole("link")).toBeVisible();
+  expect(screen.queryByRole("alert")).toBeNull();
+});

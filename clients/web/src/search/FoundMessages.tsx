@@ -1,0 +1,77 @@
+/** What was said that has the words of the search: a part of each text, where it was said, and when. */
+import { useId, useRef } from "react";
+import type { JSX, MouseEvent } from "react";
+
+import type { SearchHit } from "../api";
+import { nameOf } from "../conversations/pages";
+import { useSession } from "../session/context";
+import { writeRoute } from "../shell/route";
+import { Button } from "../ui/Button";
+import { sayAgo, sayCount, sayError } from "../ui/wording";
+import { cutSnippet } from "./marks";
+import styles from "./search.module.css";
+import { useMessageSearch } from "./useMessageSearch";
+import type { FoundTexts } from "./useMessageSearch";
+
+export type OpenTurn = (conversationId: string, turnId: string) => void;
+
+interface FoundMessagesProps {
+  search: string;
+  now: number;
+  onOpen: OpenTurn;
+}
+
+const WHO: Readonly<Record<SearchHit["target"], string>> = { user: "You", assistant: "Answer", attachment: "File", summary: "Summary", notes: "Note" };
+
+export function FoundMessages({ search, now, onOpen }: FoundMessagesProps): JSX.Element {
+  const found = useMessageSearch(search);
+  const { hits, isBusy, isLoadingMore, error, hasMore, loadMore, tryAgain } = found;
+  const heading = useId();
+  const list = useRef<HTMLUListElement>(null);
+  const readOn = async (): Promise<void> => {
+    await loadMore();
+    // The button may be gone; who reads on does so with the first that is new.
+    requestAnimationFrame(() => { list.current?.children[hits.length]?.querySelector("a")?.focus(); });
+  };
+  const said = sayFound(found);
+  return (
+    <section className={styles.found} aria-labelledby={heading} aria-busy={isBusy}>
+      <h2 id={heading} className={styles.heading}>In messages</h2>
+      <p role="status" className={hits.length > 0 && !isBusy ? "visually-hidden" : styles.said}>{said}</p>
+      {error === null ? null : (
+        <p role="alert" className={styles.problem}>{sayError(error)} <Button look="quiet" onClick={tryAgain}>Try again</Button></p>
+      )}
+      <ul ref={list} className={styles.hits}>
+        {hits.map((hit) => <li key={`${hit.conversation_id} ${hit.ref}`}><Hit {...{ hit, search, now, onOpen }} /></li>)}
+      </ul>
+      {hasMore && error === null && <Button look="quiet" disabled={isLoadingMore} onClick={readOn}>More messages</Button>}
+    </section>
+  );
+}
+
+function Hit({ hit, search, now, onOpen }: FoundMessagesProps & { hit: SearchHit }): JSX.Element {
+  const { scope } = useSession();
+  const { conversation_id: conversationId, turn_id: turnId, ts } = hit;
+  const open = (event: MouseEvent): void => {
+    // The link itself opens another tab.
+    if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+    event.preventDefault();
+    onOpen(conversationId, turnId);
+  };
+  return (
+    <a className={styles.hit} href={writeRoute({ scope, conversationId, turnId })} onClick={open}>
+      <span className={styles.title}>{nameOf(hit)}</span>
+      <span className={styles.snippet}>
+        {cutSnippet(hit.snippet, search).map(({ text, isHit }, at) => (isHit ? <mark key={at}>{text}</mark> : text))}
+      </span>
+      <span className={styles.line}>{WHO[hit.target]} · <time dateTime={ts}>{sayAgo(Date.parse(ts), now)}</time></span>
+    </a>
+  );
+}
+
+function sayFound({ hits, isBusy, error, hasMore }: FoundTexts): string {
+  if (error !== null) return "";
+  if (isBusy) return "Searching…";
+  if (hits.length === 0) return "No message has these words.";
+  return `${sayCount(hits.length, "message")} found${hasMore ? ", and more" : ""}.`;
+}

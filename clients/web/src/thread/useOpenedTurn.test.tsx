@@ -1,0 +1,62 @@
+import { render, screen } from "@testing-library/react";
+import type { JSX } from "react";
+import { expect, test } from "vitest";
+
+import { Unreachable } from "../api";
+import type { StateView } from "../api";
+import { buildTurn } from "../testing/builders";
+import { useOpenedTurn } from "./useOpenedTurn";
+
+const STATE: StateView = {
+  conversation: { conversation_id: "conv_1", title: "", state: "idle", archived: false, created_at: "", last_activity_at: "" },
+  turns: [buildTurn()],
+  cursor: "1-1",
+};
+
+type LoadBackTo = (turnId: string, stop: AbortSignal) => Promise<boolean>;
+
+interface ShownProps {
+  turnId: string | null;
+  visit?: number;
+  loadBackTo?: LoadBackTo;
+}
+
+const never: LoadBackTo = () => new Promise(() => undefined);
+const notThere: LoadBackTo = () => Promise.resolve(false);
+const lost: LoadBackTo = () => Promise.reject(new Unreachable());
+
+function Shown({ turnId, visit = 1, loadBackTo = never }: ShownProps): JSX.Element {
+  const opened = useOpenedTurn({ turnId, visit, state: STATE, loadBackTo });
+  return <p>{JSON.stringify([opened.turnId, opened.key, opened.isSought, opened.problem])}</p>;
+}
+
+const read = (text: string | null): unknown => JSON.parse(text ?? "");
+
+test("a turn that is there is shown at once, and anew when it is chosen again", () => {
+  const { container, rerender } = render(<Shown turnId="turn_1" />);
+  const first = read(container.textContent);
+  rerender(<Shown turnId="turn_1" visit={2} />);
+
+  expect([first, read(container.textContent)]).toEqual([["turn_1", "turn_1 1", false, ""], ["turn_1", "turn_1 2", false, ""]]);
+});
+
+test("a turn that is not there yet is looked for, and the end is shown meanwhile", () => {
+  const { container } = render(<Shown turnId="turn_9" />);
+
+  expect(read(container.textContent)).toEqual([null, "end", true, ""]);
+});
+
+test("a turn that is nowhere, and one that could not be read, are told of", async () => {
+  const { unmount } = render(<Shown turnId="turn_9" loadBackTo={notThere} />);
+  expect(await screen.findByText(/"end",false,"The message is not in this conversation any more\."/)).toBeVisible();
+  unmount();
+
+  render(<Shown turnId="turn_9" loadBackTo={lost} />);
+  expect(await screen.findByText(/The message could not be opened: The server does not answer\. Choose it again\./)).toBeVisible();
+});
+
+test("without a wish the end is shown", () => {
+  const { container } = render(<Shown turnId={null} />);
+
+  expect(read(container.textContent)).toEqual([null, "end", false, ""]);
+});

@@ -1,0 +1,66 @@
+"""Searching in what was said, and opening a conversation where it was."""
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from browsing.person import Person
+from browsing.seeds import repeat_turn
+from playwright.async_api import Locator, expect
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+TURNS = 150
+MANY = 12
+
+
+def turn(person: Person, ordinal: int) -> Locator:
+    return person.page.get_by_role("article", name=f"Turn {ordinal}", exact=True)
+
+
+async def test_a_message_far_back_is_found_by_its_words_and_opened_there(person: Person, stage: Any) -> None:
+    await person.send("script:rich NUMBER, and what of the quayside?")
+    await person.finish()
+    conversation_id = await person.read_conversation_id()
+    await stage.clients[0].rename_conversation(conversation_id, "Ports of the north")
+    await person.wait_for_index("quayside")
+    await asyncio.to_thread(repeat_turn, stage.platform, conversation_id, count=TURNS)
+    await person.open()
+
+    hit = await person.search("QUAYSIDE?")
+    await expect(hit).to_contain_text("Ports of the north")
+    await expect(hit.locator("mark")).to_have_text("quayside")
+    await expect(person.page.get_by_text("No title contains this.")).to_be_visible()
+    await person.tab_to(hit)
+    await person.page.keyboard.press("Enter")
+
+    await expect(turn(person, 1)).to_be_focused()
+    await expect(turn(person, 1).get_by_role("group", name="You said")).to_be_in_viewport()
+    await person.page.reload()
+    await expect(turn(person, 1).get_by_role("group", name="You said")).to_be_in_viewport()
+    await person.button("Go to the latest").click()
+    await expect(turn(person, TURNS)).to_be_in_viewport()
+    await hit.or_(await person.search("quayside")).first.click()
+    await expect(turn(person, 1).get_by_role("group", name="You said")).to_be_in_viewport()
+
+
+async def test_more_messages_are_read_by_a_button_and_a_link_opens_another_tab(person: Person) -> None:
+    for number in range(MANY):
+        await person.send(f"script:plain, pelican number {number}")
+        await expect(turn(person, number + 1)).to_be_in_viewport()
+        await person.finish()
+    await person.wait_for_index(f"{MANY - 1}")
+    hits = await person.search("pelican")
+    await expect(hits).to_have_count(10)
+
+    await person.button("More messages").click()
+
+    await expect(hits).to_have_count(MANY)
+    await expect(hits.nth(10)).to_be_focused()
+    await expect(person.button("More messages")).to_have_count(0)
+    last = hits.filter(has_text=re.compile(f"number {MANY - 1}"))
+    async with person.page.context.expect_page() as opened:
+        await last.click(modifiers=["ControlOrMeta"])
+    other = Person(await opened.value, person.page.url, person.alarms)
+    await expect(turn(other, MANY)).to_be_in_viewport()
