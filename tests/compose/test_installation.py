@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from docker.errors import ContainerError
 from standins.installation import OwnInstallation
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -63,7 +64,30 @@ def test_every_container_is_confined_and_the_engine_is_the_brokers_alone(install
         assert host["LogConfig"]["Config"]["max-size"], service
         mounted = {mount["Destination"] for mount in found["Mounts"]}
         assert ("/var/run/docker.sock" in mounted) == (service == "broker"), service
-    assert containers["broker"]["HostConfig"]["NetworkMode"] == "none"
+
+
+def test_the_brokers_metrics_are_read_by_who_is_let_in_and_by_none_of_our_own(installation: OwnInstallation):
+    page = installation.read_from("broker-metrics", "http://broker:9465/metrics")
+
+    assert "everturn_broker_starts_total" in page
+    for network in ("data", "outside", "scan"):
+        with pytest.raises(ContainerError):
+            installation.read_from(network, "http://broker:9465/metrics")
+
+
+def test_a_start_that_fails_shows_what_the_failing_containers_said(installation: OwnInstallation):
+    settings = installation.folder / "everturn.env"
+    good = settings.read_text()
+
+    settings.write_text(f"{good}WORKER_SLOTS=0\n")
+    said = installation.fail_up()
+    settings.write_text(good)
+    installation.up()
+
+    assert re.search(r"chat-proc.1 (ended with 2, again and again|runs and is not ready yet), and said last:", said)
+    assert "chat-proc can't start: WORKER_SLOTS" in said
+    assert not re.search(r"(ingress|postgres|broker|migrate).1 (ended|runs|was)", said)
+    assert installation.load_readiness()["status"] == "ready"
 
 
 def test_no_secret_is_where_the_engine_shows_it(installation: OwnInstallation):

@@ -21,6 +21,8 @@ TALK_LIMIT_S = 120
 ANSWER_LIMIT_S = 30
 TRIES = 10
 BUSY = "(503)"
+PYTHON_IMAGE, PYTHON = "everturn/broker:latest", "/opt/everturn/bin/python"
+"""One of ours, which is there."""
 PROJECT_LABEL = "com.docker.compose.project"
 SERVICE_LABEL = "com.docker.compose.service"
 _DIRECT = build_opener(ProxyHandler({}))
@@ -32,6 +34,7 @@ class OwnInstallation:
     def __init__(self, folder: Path, image: str) -> None:
         self.project = f"everturn-test-{secrets.token_hex(4)}"
         self.url = f"http://{LOOPBACK}:{(port := load_free_port())}"
+        self.folder = folder
         self.secrets = folder / "secrets"
         self._env = {
             **os.environ,
@@ -46,6 +49,12 @@ class OwnInstallation:
     def up(self) -> None:
         """Returns when it is ready."""
         self._make("up", limit_s=UP_LIMIT_S)
+
+    def fail_up(self) -> str:
+        """What it shows where it does not become ready in a minute."""
+        done = self._run_make("up", "UP_LIMIT_S=60", limit_s=UP_LIMIT_S)
+        assert done.returncode != 0, done.stdout
+        return done.stdout + done.stderr
 
     def down(self, *words: str) -> None:
         self._make("down", *words, limit_s=DOWN_LIMIT_S)
@@ -74,15 +83,26 @@ class OwnInstallation:
         with _DIRECT.open(Request(f"{self.url}{path}", method=method), timeout=ANSWER_LIMIT_S) as answer:
             return bytes(answer.read())
 
+    def read_from(self, network: str, url: str) -> str:
+        """What a container of nobody's that joined this network gets there. Raises ContainerError."""
+        source = f"from urllib.request import urlopen; print(urlopen({url!r}, timeout=5).read().decode())"
+        output = self._engine.containers.run(
+            PYTHON_IMAGE, ["-ISc", source], entrypoint=PYTHON, network=f"{self.project}_{network}", remove=True
+        )
+        return bytes(output).decode()
+
     def load_containers(self) -> dict[str, Any]:
         """What the engine tells of one container of each service, in any state, by the service's name."""
         found = self._engine.containers.list(all=True, filters={"label": f"{PROJECT_LABEL}={self.project}"})
         return {each.labels[SERVICE_LABEL]: each.attrs for each in found}
 
     def _make(self, *words: str, limit_s: float) -> None:
-        command = ["make", "--directory", str(REPOSITORY), *words]
-        done = subprocess.run(command, env=self._env, capture_output=True, text=True, timeout=limit_s, check=False)
+        done = self._run_make(*words, limit_s=limit_s)
         assert done.returncode == 0, (done.stdout + done.stderr)[-8000:]
+
+    def _run_make(self, *words: str, limit_s: float) -> "subprocess.CompletedProcess[str]":
+        command = ["make", "--directory", str(REPOSITORY), *words]
+        return subprocess.run(command, env=self._env, capture_output=True, text=True, timeout=limit_s, check=False)
 
     def __enter__(self) -> Self:
         try:

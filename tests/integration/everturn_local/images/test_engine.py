@@ -1,10 +1,14 @@
 """Images in a real engine."""
 
 import io
+import os
+import secrets
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, cast
 
+import docker
 import pytest
 
 from everturn_local.images.engine import Engine, ImageError, NoEngineError, open_engine
@@ -60,3 +64,33 @@ def test_a_file_system_becomes_an_image(engine: Engine, repository: str):
 def test_an_absent_engine_is_an_error_that_names_the_address(tmp_path: Path):
     with pytest.raises(NoEngineError), open_engine({"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}):
         pass
+
+
+@pytest.fixture
+def ended(engine: Engine, executor_image: str) -> Iterator[str]:
+    """The label of a container that said two lines and ended with 3."""
+    client = cast("Any", docker).from_env(environment=dict(os.environ))
+    name = secrets.token_hex(6)
+    said = "import sys; print('one'); print('two', file=sys.stderr); sys.exit(3)"
+    container = client.containers.create(
+        executor_image,
+        ["python3", "-I", "-c", said],
+        entrypoint="",
+        network_mode="none",
+        labels={"everturn.test": name},
+    )
+    container.start()
+    container.wait(timeout=60)
+    yield f"everturn.test={name}"
+    container.remove(force=True)
+    client.close()
+
+
+def test_a_container_that_ended_is_found_with_its_state_and_its_last_lines(engine: Engine, ended: str):
+    (found,) = engine.load_containers(ended)
+
+    assert (found.state, found.health, found.exit_code) == ("exited", "", 3)
+    assert "one" in engine.load_last_lines(found.name, count=40)
+    assert len(engine.load_last_lines(found.name, count=1).splitlines()) == 1
+    with pytest.raises(NoEngineError):
+        engine.load_last_lines("everturn-test-nobody", count=1)

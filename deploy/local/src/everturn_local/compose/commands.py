@@ -9,6 +9,7 @@ from everturn_local.compose.installation import Installation, build_variables
 from everturn_local.compose.program import FILE, Compose, ComposeFailed, find_program
 from everturn_local.compose.readiness import build_url, wait_ready
 from everturn_local.compose.secret_files import save_secrets, save_store_keys
+from everturn_local.compose.unwell import Containers, show_unwell
 from everturn_local.images.engine import open_engine
 from everturn_local.images.making import run_images
 from everturn_local.ports import is_port_free
@@ -35,8 +36,19 @@ class NotReady(EverturnError):
 def run_up(settings: ComposeSettings, images: LocalSettings, environment: Mapping[str, str], report: Report) -> int:
     """Returns 0 with the platform ready; what is there already and unchanged stays. Raises EverturnError."""
     compose = open_compose(settings, environment)
-    with open_engine(environment):
-        pass
+    with open_engine(environment) as engine:
+        return _start(settings, images, compose, engine, environment=environment, report=report)
+
+
+def _start(
+    settings: ComposeSettings,
+    images: LocalSettings,
+    compose: Compose,
+    engine: Containers,
+    *,
+    environment: Mapping[str, str],
+    report: Report,
+) -> int:
     installation = Installation(settings.home.absolute())
     save_secrets(installation.secrets, environment)
     if settings.s3:
@@ -49,13 +61,13 @@ def run_up(settings: ComposeSettings, images: LocalSettings, environment: Mappin
     try:
         compose.run("up", "--detach", "--no-build", "--remove-orphans", limit_s=START_LIMIT_S)
     except ComposeFailed:
-        compose.follow("logs", "--tail", SHOWN_LINES, "migrate")
+        show_unwell(engine, settings.project, report)
         raise
     url = build_url(settings.bind, settings.port)
     found = wait_ready(url, settings.workers, limit_s=settings.limit_s)
     if found.missing:
-        compose.follow("ps")
-        raise NotReady(f"{found.missing} `make logs` shows why.")
+        show_unwell(engine, settings.project, report)
+        raise NotReady(f"{found.missing} `make logs` shows more.")
     for failing in found.failing:
         report(f"goes on without {failing}")
     report(f"ready: {url}")

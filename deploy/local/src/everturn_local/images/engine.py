@@ -1,4 +1,5 @@
-"""What making images needs of a container engine: look, pull, import, build, tag, remove, and one throw-away run."""
+"""What we need of a container engine: look at images, pull, import, build, tag, remove them, one throw-away run, and
+what became of containers that were started by others."""
 
 import contextlib
 import tempfile
@@ -41,6 +42,17 @@ class FoundImage:
     tags: tuple[str, ...]
     labels: Mapping[str, str]
     created: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundContainer:
+    """A container in any state. `state` is the engine's word; `health` is empty without a healthcheck."""
+
+    name: str
+    labels: Mapping[str, str]
+    state: str
+    health: str
+    exit_code: int
 
 
 @contextlib.contextmanager
@@ -156,10 +168,42 @@ class Engine:
                 container.remove(force=True)
         return printed
 
+    def load_containers(self, label: str) -> list[FoundContainer]:
+        """Those with this label, `name=value`, in whatever state. Raises NoEngineError."""
+        with _answering():
+            found = self._client.api.containers(all=True, filters={"label": label})
+            states = [self._client.api.inspect_container(each["Id"]) for each in found]
+        return [_read_container(each) for each in states]
+
+    def load_last_lines(self, name: str, *, count: int) -> str:
+        """Of what a container said on stdout and stderr. Raises NoEngineError, also when it is gone."""
+        with _answering():
+            said = cast("bytes", self._client.api.logs(name, tail=count))
+        return said.decode(errors="replace")
+
+
+def _read_container(told: Mapping[str, Any]) -> FoundContainer:
+    state = told["State"]
+    return FoundContainer(
+        name=str(told["Name"]).removeprefix("/"),
+        labels=dict(told["Config"]["Labels"] or {}),
+        state=str(state["Status"]),
+        health=str(state["Health"]["Status"]) if state.get("Health") else "",
+        exit_code=int(state["ExitCode"]),
+    )
+
 
 def _read_image(image: Any) -> FoundImage:
     attributes = cast("dict[str, Any]", image.attrs)
     return FoundImage(str(image.id), tuple(image.tags), dict(image.labels or {}), str(attributes.get("Created", "")))
+
+
+@contextlib.contextmanager
+def _answering() -> Generator[None]:
+    try:
+        yield
+    except (docker_errors.DockerException, OSError) as error:
+        raise NoEngineError(str(error)) from error
 
 
 @contextlib.contextmanager

@@ -1,0 +1,26 @@
+"""What the compose file promises of networks; what an engine makes of it is in tests/compose."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from everturn_local.compose.program import FILE
+
+
+@pytest.fixture(scope="module")
+def file() -> Any:
+    return yaml.safe_load(FILE.read_text())
+
+
+def test_the_broker_is_on_a_network_without_a_way_out_and_without_anybody_else(file: Any):
+    joined = {name: set(service["networks"]) for name, service in file["services"].items()}
+
+    assert joined.pop("broker") == {"broker-metrics"}
+    assert not [name for name, networks in joined.items() if "broker-metrics" in networks]
+    assert file["networks"]["broker-metrics"] == {"internal": True}
+    assert "ports" not in file["services"]["broker"]
+
+
+def test_only_the_ingress_can_be_reached_from_outside(file: Any):
+    assert [name for name, service in file["services"].items() if service.get("ports")] == ["ingress"]

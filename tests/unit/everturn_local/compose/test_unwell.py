@@ -1,0 +1,99 @@
+"""Which containers are told of when `make up` fails, and what of them is shown."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from everturn_local.compose.unwell import MAX_SHOWN_CHARS, SERVICE_LABEL, describe, find_unwell, show_unwell
+from everturn_local.images.engine import FoundContainer, NoEngineError
+
+
+def build(
+    name: str, state: str = "running", *, health: str = "", exit_code: int = 0, service: str = "ingress"
+) -> FoundContainer:
+    return FoundContainer(name, {SERVICE_LABEL: service}, state, health, exit_code)
+
+
+class Engine:
+    """Containers with what they said; `is_away` from the first question for what one said."""
+
+    def __init__(self, said: Sequence[tuple[FoundContainer, str]], *, is_away: bool = False) -> None:
+        self._said = {container.name: (container, text) for container, text in said}
+        self._is_away = is_away
+        self.label = ""
+
+    def load_containers(self, label: str) -> list[FoundContainer]:
+        self.label = label
+        return [container for container, _ in self._said.values()]
+
+    def load_last_lines(self, name: str, *, count: int) -> str:
+        if self._is_away:
+            raise NoEngineError("it was stopped")
+        return self._said[name][1]
+
+
+@pytest.mark.parametrize(
+    ("container", "is_unwell"),
+    [
+        (build("a"), False),
+        (build("a", health="healthy"), False),
+        (build("a", health="starting"), True),
+        (build("a", health="unhealthy"), True),
+        (build("a", "exited", service="migrate"), False),
+        (build("a", "exited", exit_code=1, service="migrate"), True),
+        (build("a", "exited"), True),
+        (build("a", "restarting", exit_code=2), True),
+        (build("a", "created"), True),
+        (build("a", "paused"), True),
+    ],
+)
+def test_a_container_is_well_while_it_runs_healthily_and_a_job_when_it_has_ended(
+    container: FoundContainer, is_unwell: bool
+):
+    assert bool(find_unwell([container])) is is_unwell
+
+
+@pytest.mark.parametrize(
+    ("container", "words"),
+    [
+        (build("a", "exited", exit_code=137), "ended with 137"),
+        (build("a", "restarting", exit_code=2), "ended with 2, again and again"),
+        (build("a", "created"), "was not started"),
+        (build("a", health="unhealthy"), "is not healthy"),
+        (build("a", health="starting"), "is not ready yet"),
+        (build("a", "paused"), "is paused"),
+    ],
+)
+def test_its_state_is_told_in_words(container: FoundContainer, words: str):
+    assert words in describe(container)
+
+
+def test_the_last_words_of_each_that_is_not_well_are_shown_and_of_no_other():
+    engine = Engine(
+        [
+            (build("x_redis_1", health="healthy"), "ready"),
+            (build("x_migrate_1", "exited", exit_code=1, service="migrate"), "no such role\n"),
+            (build("x_chat-proc_2", "restarting", exit_code=2), "x" * (MAX_SHOWN_CHARS + 1) + "slots: 0"),
+            (build("x_chat-proc_1", "created"), ""),
+        ]
+    )
+    shown: list[str] = []
+
+    show_unwell(engine, "x", shown.append)
+
+    first, second, third = shown
+    assert engine.label == "com.docker.compose.project=x"
+    assert first.startswith("x_chat-proc_1 was not started")
+    assert first.endswith("said nothing")
+    assert second.endswith("slots: 0")
+    assert len(second) < MAX_SHOWN_CHARS + 100
+    assert third == "x_migrate_1 ended with 1, and said last:\nno such role"
+
+
+def test_an_engine_that_went_away_is_told_and_hides_no_other_failure():
+    shown: list[str] = []
+
+    show_unwell(Engine([(build("x", "created"), "")], is_away=True), "x", shown.append)
+
+    assert len(shown) == 1
+    assert "it was stopped" in shown[0]
