@@ -13,6 +13,7 @@ import httpx2
 import pytest
 import pytest_asyncio
 from parts.collector import Collector, Told
+from parts.sockets import SocketClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from everturn.telemetry.tracing.context import TraceContext, build_turn_context
@@ -23,6 +24,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module"), pytest.
 
 CALLER = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
 QUESTION = "script:traced the-persons-words"
+LONG_TALK = QUESTION + " word" * 24_000
+"""Where a request may have 24,000 tokens, the next turn has to make room first."""
+SUMMARY = "## Active request\n- the-summarys-words\n## Done\n- all of it\n"
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +53,14 @@ async def stage(
         await opened.quit()
 
 
-async def send(stage: Any, *, trace: TraceContext) -> tuple[str, str]:
+async def send(
+    stage: Any, *, trace: TraceContext, text: str = QUESTION, conversation_id: str = "new"
+) -> tuple[str, str]:
     """The ids of the conversation and the turn."""
     async with httpx2.AsyncClient(base_url=stage.platform.urls[0]) as http:
         answer = await http.post(
-            "/conversations/default/default/new/messages",
-            json={"text": QUESTION},
+            f"/conversations/default/default/{conversation_id}/messages",
+            json={"text": text},
             headers={"traceparent": str(trace)},
         )
     assert answer.status_code == 202, answer.text
@@ -104,6 +110,43 @@ async def test_a_trace_goes_from_the_caller_through_the_queue_to_the_model_the_t
     assert b"the-programs-words" not in said
     assert b"seventeen" not in said
     await stage.check_history(conversation_id, watcher)
+    await stage.close()
+
+
+async def test_a_message_over_a_socket_begins_a_trace_of_its_own_that_is_linked_to_the_handshake(
+    stage: Any, collector: Collector
+) -> None:
+    caller = TraceContext("a" * 31 + "2", "b" * 16)
+    client = await SocketClient(stage.platform.urls[0]).connect(headers={"traceparent": str(caller)})
+
+    refused = await client.call("chat_message", {"conversation_id": "new", "text": 1})
+    accepted = await client.call("chat_message", {"conversation_id": "new", "text": QUESTION})
+    await client.sio.disconnect()
+    turn_id = accepted["body"]["turn_id"]
+    watcher = stage.watch(accepted["body"]["conversation_id"])
+    await watcher.wait_ended(turn_id)
+
+    def find_calls(spans: list[Told]) -> list[Told]:
+        found = [span for span in spans if span.links == ((caller.trace_id, caller.span_id),)]
+        return found if len(found) == 2 else []
+
+    def find_work(spans: list[Told]) -> list[Told]:
+        return [span for span in spans if span.attributes.get("everturn.turn.id") == turn_id and span.links == ()]
+
+    calls = await asyncio.to_thread(collector.wait_for, find_calls)
+    first, second = sorted(calls, key=lambda span: span.attributes["rpc.response.status_code"])
+    await asyncio.to_thread(
+        collector.wait_for, lambda spans: [each for each in find_work(spans) if each.name.startswith("invoke_agent")]
+    )
+    (work,) = [span for span in find_work(collector.spans) if span.name.startswith("invoke_agent")]
+    assert (refused["status"], accepted["status"]) == (422, 202)
+    assert [span.name for span in calls] == ["chat_message", "chat_message"]
+    assert [span.attributes["rpc.response.status_code"] for span in (first, second)] == ["202", "422"]
+    assert (first.service, first.parent, first.is_error) == ("everturn-ingress", "", False)
+    assert (work.trace_id, work.parent) == (first.trace_id, first.span_id)
+    (line,) = [line for line in load_lines(stage, "ingress-1") if line.get("trace_id") == first.trace_id]
+    assert (line["event"], line["tenant"], line["turn_id"]) == ("message_accepted", "default", turn_id)
+    await stage.check_history(accepted["body"]["conversation_id"], watcher)
     await stage.close()
 
 
@@ -184,6 +227,38 @@ async def test_a_worker_tells_prometheus_what_it_did(stage: Any) -> None:
     assert 'everturn_queued_turns{lane="privileged"} 0.0' in lane
     assert "ingress_stream_lag_seconds_count" in lane
     assert (ready.status_code, ready.json()["status"]) == (200, "ready")
+    await stage.close()
+
+
+async def test_a_summary_is_a_span_of_its_turn_with_the_call_of_its_model_inside(
+    stage: Any, collector: Collector, tmp_path: Path
+) -> None:
+    script, config = tmp_path / "summaries.toml", tmp_path / "everturn.toml"
+    script.write_text(f"[[scripts]]\nwhen = ''\n[[scripts.rounds]]\nreply = '''{SUMMARY}'''\n")
+    config.write_text(f'[models.roles]\nsummary = "scripted:{script}"\n')
+    env = {"EVERTURN_CONFIG": str(config), "CONTEXT_MAX_TOKENS": "24000"}
+    conversation_id, turn_id = await send(stage, trace=TraceContext("1" * 32, "2" * 16), text=LONG_TALK)
+    watcher = stage.watch(conversation_id)
+    await watcher.wait_ended(turn_id)
+    await asyncio.gather(*(stage.platform.restart(name, extra_env=env) for name in ("worker-1", "worker-2")))
+    caller = TraceContext("3" * 32, "4" * 16)
+
+    _, turn_id = await send(stage, trace=caller, conversation_id=conversation_id)
+    await watcher.wait_ended(turn_id)
+
+    (work,) = await asyncio.to_thread(collector.wait_for, lambda spans: named(spans, "invoke_agent everturn", caller))
+    (compaction, *_) = named(collector.spans, "compaction", caller)
+    calls = [span for span in named(collector.spans, "chat scripted", caller) if span.parent == compaction.span_id]
+    assert compaction.parent == work.span_id
+    assert compaction.attributes["everturn.compaction.reason"] in ("soft", "hard")
+    assert compaction.attributes["everturn.compaction.before_tokens"] > 10_000
+    assert calls[0].attributes["everturn.model.role"] == "summary"
+    assert calls[0].attributes["gen_ai.usage.input_tokens"] > calls[0].attributes["gen_ai.usage.output_tokens"] > 0
+    assert calls[0].attributes["gen_ai.conversation.id"] == conversation_id
+    said = b"".join(span.raw for span in collector.spans if span.trace_id == caller.trace_id)
+    assert b"the-summarys-words" not in said
+    assert b"word word" not in said
+    await stage.check_history(conversation_id, watcher)
     await stage.close()
 
 

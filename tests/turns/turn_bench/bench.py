@@ -45,6 +45,7 @@ from everturn.ports.sweeps import Sweeps
 from everturn.ports.tool import Tool
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.redaction import Redactor
+from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.testing.files.artifacts import MemoryArtifacts
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.fixed_clock import FixedClock
@@ -87,8 +88,10 @@ class Bench:
         fanout: bool = False,
         one_thinking: bool = False,
         hotset: HotsetSource | None = None,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         self.hotset = hotset
+        self.tracing = tracing
         self.clock = FixedClock()
         self.ids = SequentialIds()
         self.platform = MemoryPlatform(self.clock)
@@ -335,7 +338,7 @@ def build_loop(bench: Bench, gate: Gate, failpoints: Failpoints) -> AgentLoop:
             history=ArtifactHistory(MemoryArtifacts(bench.platform)),
             hotset=bench.hotset,
         ),
-        compactor=Compactor(bench.context, summaries, failpoints),
+        compactor=Compactor(bench.context, summaries, failpoints, tracing=bench.tracing),
         rounds=RoundRunner(
             generator=generator,
             catalog=bench.registry,

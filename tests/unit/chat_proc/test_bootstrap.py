@@ -25,6 +25,7 @@ from chat_proc.settings import BadConfig, OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from everturn.ports.sandbox import SandboxUnavailable
 from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.tracing.spans import NO_TRACING
 from everturn.testing.files.artifacts import MemoryArtifacts
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.recall.conversation_reader import MemoryConversationReader
@@ -150,8 +151,10 @@ def test_conversations_are_kept_within_what_is_set_and_what_the_model_takes(sett
     models = choose_models(settings, OperatorConfig())
     context = models.model("decision").traits.context_tokens
 
-    usual = build_compactor(settings, models, Failpoints())
-    huge = build_compactor(settings.model_copy(update={"context_max_tokens": 10_000_000}), models, Failpoints())
+    usual = build_compactor(settings, models, Failpoints(), NO_TRACING)
+    huge = build_compactor(
+        settings.model_copy(update={"context_max_tokens": 10_000_000}), models, Failpoints(), NO_TRACING
+    )
 
     assert usual.limits.max_tokens == min(80_000, context - settings.max_output_tokens)
     assert huge.limits.max_tokens == context - settings.max_output_tokens

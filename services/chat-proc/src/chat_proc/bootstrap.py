@@ -277,7 +277,7 @@ def build_loop(
     model, fallback = models.model(DECISION), models.fallback
     decisions, ratios = build_decision_limits(settings, tools.registry.specs), LearnedRatios()
     generator = Generator(model, failpoints, fallback=fallback, limits=decisions, ratios=ratios, tracing=tracing)
-    compactor = build_compactor(settings, models, failpoints)
+    compactor = build_compactor(settings, models, failpoints, tracing)
     gate = ApprovalGate(tools.registry, timeout_s=settings.approval_timeout_s, redactor=redactor)
     return AgentLoop(
         prompts=PromptBuilder(
@@ -318,7 +318,9 @@ def build_tool_runner(
     return ToolRunner(tools.registry, failpoints, keeper, stragglers=stragglers, redactor=redactor, tracing=tracing)
 
 
-def build_compactor(settings: WorkerSettings, models: ModelRoles, failpoints: Failpoints) -> Compactor:
+def build_compactor(
+    settings: WorkerSettings, models: ModelRoles, failpoints: Failpoints, tracing: Tracing
+) -> Compactor:
     """What keeps requests within the context of the models that decide."""
     traits = narrow_traits(models.model(DECISION), models.fallback)
     limits = build_context_limits(
@@ -327,7 +329,7 @@ def build_compactor(settings: WorkerSettings, models: ModelRoles, failpoints: Fa
     if limits.max_tokens < MIN_CONTEXT_TOKENS:
         # Refused as a setting; a model is what the operator has, so it is only told what to expect of it.
         _log.warning("context_is_small", model=traits.name, tokens=limits.max_tokens, enough=MIN_CONTEXT_TOKENS)
-    return Compactor(limits, models.try_model(SUMMARY_ROLE), failpoints)
+    return Compactor(limits, models.try_model(SUMMARY_ROLE), failpoints, tracing=tracing)
 
 
 def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: AgentLoop, titles: TitleCalls) -> Worker:

@@ -302,6 +302,7 @@ def _build_sockets(app: FastAPI, parts: Parts) -> SocketServer:
             joining_per_address=settings.sockets_joining_per_address,
             send_timeout_s=settings.send_timeout_s,
             recheck=streams.recheck,
+            tracing=parts.tracing,
         )
     )
 

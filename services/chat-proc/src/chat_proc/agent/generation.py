@@ -11,6 +11,7 @@ from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClose
 from chat_proc.channels.citations import Citer, build_citer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream, ThinkingText
+from chat_proc.models.call_span import describe_call, describe_turn, describe_usage, name_call
 from chat_proc.models.estimate import estimate_request
 from chat_proc.models.ratios import LearnedRatios
 from chat_proc.models.usage import build_usage_event
@@ -113,7 +114,7 @@ class Generator:
         try:
             with (
                 MODEL_CALL_SECONDS.labels(traits.name).time(),
-                self._tracing.span(f"chat {traits.name}", describe_call(call), kind="client") as span,
+                self._tracing.span(name_call(traits), _describe(call), kind="client") as span,
             ):
                 ran = await run_until(turn.inbox.wait_for_control(), self._stream(call, reply))
                 span.note(describe_usage(self._usage(call, reply)))
@@ -166,31 +167,10 @@ class _Call:
     limits: DecisionLimits
 
 
-def describe_call(call: _Call) -> Attributes:
-    """A call as OpenTelemetry's conventions for generative AI name it. Nothing of what is asked."""
-    traits = call.model.traits
-    return {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": traits.provider,
-        "gen_ai.request.model": traits.name,
-        "gen_ai.request.max_tokens": call.request.max_output_tokens,
-        "gen_ai.conversation.id": call.turn.lease.conversation_id,
-        "everturn.turn.id": call.turn.turn_id,
-        "everturn.round": call.round,
-    }
-
-
-def describe_usage(usage: UsageEvent) -> Attributes:
-    """What a call used."""
-    told: dict[str, str | int | float | bool] = {
-        "gen_ai.response.model": usage.model,
-        "gen_ai.usage.input_tokens": usage.input_tokens,
-        "gen_ai.usage.output_tokens": usage.output_tokens,
-        "gen_ai.usage.cache_read.input_tokens": usage.cache_read_tokens,
-        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
-        "everturn.usage.estimated": usage.estimated,
-    }
-    return {**told, "everturn.usage.cost_usd": usage.cost_usd} if usage.cost_known else told
+def _describe(call: _Call) -> Attributes:
+    turn = describe_turn(call.turn.lease.conversation_id, call.turn.turn_id)
+    asked = describe_call(call.model.traits, call.request, role=DECISION_ROLE, turn=turn)
+    return {**asked, "everturn.round": call.round}
 
 
 class _Reply:

@@ -15,6 +15,7 @@ from starlette.websockets import WebSocket
 
 from everturn.errors import EverturnError
 from everturn.ports.clock import Clock, iso
+from everturn.telemetry.tracing.spans import Tracing
 from ingress.admission.edge import internal_error
 from ingress.admission.limits.addresses import load_address
 from ingress.admission.limits.front import Front, load_drawn
@@ -33,6 +34,7 @@ from ingress.errors import (
     unavailable,
     unprocessable,
 )
+from ingress.sockets.call_span import open_call_span, tell_status
 from ingress.sockets.calls import Answer, ChatCalls, Payload, check_form
 from ingress.sockets.connection import POLICY, Admitted, Connection
 from ingress.sockets.credentials import check_credential
@@ -80,6 +82,7 @@ class SocketParts:
     joining_per_address: int
     send_timeout_s: float
     recheck: Recheck
+    tracing: Tracing
 
 
 @dataclass(slots=True, eq=False)
@@ -270,7 +273,7 @@ class SocketServer:
             return build_refusal(unavailable("The socket is closed."))
         held = session.connection.begin_call()
         try:
-            answer = await self._run(self._admit_call(session, name, payload))
+            answer = await self._answer(session, name, payload)
             if isinstance(answer, ProblemError):
                 await held.settle(answer)
         finally:
@@ -279,6 +282,14 @@ class SocketServer:
             return build_refusal(answer)
         status, body = answer
         return build_answer(status, body.model_dump(mode="json"))
+
+    async def _answer(self, session: _Session, name: str, payload: tuple[object, ...]) -> Answer | ProblemError:
+        caller = session.connection.caller
+        tenant = caller.principal.tenant if caller else ""
+        with open_call_span(self._parts.tracing, name, session.http.scope, tenant=tenant, payload=payload) as span:
+            answer = await self._run(self._admit_call(session, name, payload))
+            tell_status(span, answer.answer.status if isinstance(answer, ProblemError) else answer[0])
+            return answer
 
     async def _admit_call(self, session: _Session, name: str, payload: tuple[object, ...]) -> Answer:
         caller = session.connection.caller

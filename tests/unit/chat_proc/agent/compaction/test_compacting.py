@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from parts.kept_spans import KeptTracing
 from turn_bench.bench import Bench, until
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, call
@@ -19,6 +20,7 @@ from everturn.model.llm.tokens import CharsPerToken
 from everturn.model.signals import SignalKind
 from everturn.model.turns import Outcome
 from everturn.ports.language_model import ContextLimitExceeded, ModelFailed
+from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.testing.scripted_model import Fail, Pause, Say, Script, ScriptedModel
 from everturn.wire.events import ChatCompaction
 
@@ -35,9 +37,12 @@ def build(
     summaries: list[Script] | None = None,
     max_tokens: int = 10_000,
     limits: TurnLimits | None = None,
+    tracing: Tracing = NO_TRACING,
 ) -> Bench:
     model = None if summaries is None else ScriptedModel(summaries)
-    return Bench(*scripts, tools=[DemoTool()], summary_model=model, max_tokens=max_tokens, limits=limits)
+    return Bench(
+        *scripts, tools=[DemoTool()], summary_model=model, max_tokens=max_tokens, limits=limits, tracing=tracing
+    )
 
 
 async def compactions(bench: Bench) -> list[tuple[str, str]]:
@@ -99,6 +104,25 @@ async def test_at_the_soft_threshold_a_summary_is_made_beside_the_turn() -> None
     assert "the code is 4711" in text_of(bench, -1)
     assert bench.texts(CompletionBody) == ["Done."]
     await check_conversation(bench)
+
+
+async def test_a_compaction_is_a_span_around_the_calls_of_its_summaries() -> None:
+    tracing = KeptTracing()
+    bench = build(
+        *(look(n, 9_000) for n in range(1, 4)), answer("Done."), summaries=[SUMMARY, SUMMARY], tracing=tracing
+    )
+
+    await run_turns(bench, "Read it all.")
+
+    first, second = tracing.spans[:2]
+    assert (first.name, first.failed) == ("compaction", "")
+    assert first.attributes["everturn.compaction.reason"] == "hard"
+    assert first.attributes["gen_ai.conversation.id"] == bench.conversation_id
+    before, after = (first.attributes[f"everturn.compaction.{when}_tokens"] for when in ("before", "after"))
+    assert isinstance(before, int) and isinstance(after, int) and before > after > 0
+    assert second.inside is first
+    assert second.attributes["everturn.model.role"] == "summary"
+    assert "4711" not in str(tracing.spans)
 
 
 async def test_at_the_hard_threshold_the_round_waits_for_the_summary() -> None:

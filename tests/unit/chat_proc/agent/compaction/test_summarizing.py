@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from parts.kept_spans import KeptTracing
 from turn_bench.bench import until
 
 from chat_proc.agent.compaction.summarizing import SummaryWriter, build_summary_request
@@ -12,7 +13,7 @@ from chat_proc.timeline.compaction.snapshot import Snapshot
 from chat_proc.timeline.compaction.thresholds import ContextLimits
 from everturn.model.llm.prompts import ModelRequest, TextPart
 from everturn.model.llm.tokens import CharsPerToken
-from everturn.ports.language_model import ModelFailed
+from everturn.ports.language_model import ModelFailed, ModelUsage
 from everturn.telemetry.failpoints import FailpointRaised, Failpoints
 from everturn.testing.long_talks import play_talk
 from everturn.testing.scripted_model import Cut as CutOff
@@ -162,3 +163,36 @@ async def test_the_failpoint_of_a_compaction_is_in_its_model_call() -> None:
 
     with pytest.raises(FailpointRaised):
         await written.write(TALK, history(TALK))
+
+
+async def test_each_call_is_a_span_with_what_it_asked_for_and_used_and_nothing_that_was_said() -> None:
+    tracing = KeptTracing()
+    model = ScriptedModel([[Fail(ModelFailed("down"))], [Say(GOOD), Finish(usage=ModelUsage(700, 30))]])
+    written = SummaryWriter(model, Failpoints(), tracing=tracing, turn={"everturn.turn.id": "turn_1"})
+
+    await written.write(TALK, history(TALK))
+
+    failed, good = tracing.spans
+    assert (failed.name, failed.kind, failed.failed) == (f"chat {model.traits.name}", "client", "ModelFailed")
+    assert "gen_ai.usage.input_tokens" not in failed.attributes
+    assert good.failed == ""
+    assert good.attributes["everturn.model.role"] == "summary"
+    assert good.attributes["everturn.turn.id"] == "turn_1"
+    assert good.attributes["gen_ai.usage.input_tokens"] == 700
+    assert good.attributes["gen_ai.usage.output_tokens"] == 30
+    assert "half of it" not in str(good.attributes)
+
+
+async def test_a_call_that_is_cancelled_is_a_span_that_failed_and_says_what_it_cost() -> None:
+    tracing = KeptTracing()
+    model = ScriptedModel([[Say("## Done"), Pause(asyncio.Event())]])
+    written = SummaryWriter(model, Failpoints(), tracing=tracing)
+    task = asyncio.create_task(written.write(TALK, history(TALK)))
+    await until(lambda: model.unfinished == 1)
+
+    task.cancel()
+    await asyncio.wait({task})
+
+    (span,) = tracing.spans
+    assert span.failed == "CancelledError"
+    assert span.attributes["everturn.usage.estimated"] is True

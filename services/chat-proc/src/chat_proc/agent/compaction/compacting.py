@@ -16,6 +16,7 @@ from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.open_turn import OpenTurn, Writing
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.race import Stopped, run_until
+from chat_proc.models.call_span import describe_turn
 from chat_proc.timeline.compaction.cut import Cut
 from chat_proc.timeline.compaction.memory import build_memory, restamp
 from chat_proc.timeline.compaction.shrinking import Shrunk, cover, shrink_by_rules
@@ -25,6 +26,7 @@ from chat_proc.timeline.compaction.thresholds import ContextLimits
 from everturn.ports.language_model import ContextLimitExceeded, LanguageModel
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import COMPACTIONS
+from everturn.telemetry.tracing.spans import NO_TRACING, Attributes, Tracing
 from everturn.wire.events import ChatCompaction
 
 _Reply = TypeVar("_Reply")
@@ -38,10 +40,18 @@ GROWTH_PERCENT = 2
 class Compactor:
     """Shared by all turns of a worker. Without a model the summaries are written by rules."""
 
-    def __init__(self, limits: ContextLimits, model: LanguageModel | None, failpoints: Failpoints) -> None:
+    def __init__(
+        self,
+        limits: ContextLimits,
+        model: LanguageModel | None,
+        failpoints: Failpoints,
+        *,
+        tracing: Tracing = NO_TRACING,
+    ) -> None:
         self.limits = limits
         self.model = model
         self.failpoints = failpoints
+        self.tracing = tracing
 
     def open(self, turn: OpenTurn, prompts: TurnPrompts) -> "TurnCompaction":
         return TurnCompaction(self, turn, prompts)
@@ -156,10 +166,19 @@ class TurnCompaction:
 
     def _begin(self, snapshot: Snapshot, reason: str, model: LanguageModel | None) -> _Work:
         self._turn.emit(ChatCompaction(status="started", reason=reason, before_tokens=snapshot.tokens))
-        writer = SummaryWriter(model, self._shared.failpoints)
-        shrink = _shrink_softly if reason == "soft" else _shrink_to_fit
-        self._work = _Work(reason, snapshot, writer, asyncio.create_task(shrink(snapshot, writer)))
+        about = describe_turn(self._turn.lease.conversation_id, self._turn.turn_id)
+        writer = SummaryWriter(model, self._shared.failpoints, tracing=self._shared.tracing, turn=about)
+        self._work = _Work(reason, snapshot, writer, asyncio.create_task(self._shrink(reason, snapshot, writer, about)))
         return self._work
+
+    async def _shrink(self, reason: str, snapshot: Snapshot, writer: SummaryWriter, about: Attributes) -> Shrunk:
+        """In a span, which ends as failed where nobody waits for it any more."""
+        shrink = _shrink_softly if reason == "soft" else _shrink_to_fit
+        asked = {**about, "everturn.compaction.reason": reason, "everturn.compaction.before_tokens": snapshot.tokens}
+        with self._shared.tracing.span("compaction", asked) as span:
+            shrunk = await shrink(snapshot, writer)
+            span.note({"everturn.compaction.after_tokens": shrunk.snapshot.tokens})
+            return shrunk
 
     async def _wait(self, work: _Work) -> None:
         """Append what comes of it. Who wants the turn to stop or to change does not wait for a model: then rules do."""

@@ -2,10 +2,12 @@
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import dataclass
 
 import structlog
 
 from chat_proc.agent.prompt.system import load_topic
+from chat_proc.models.call_span import describe_call, describe_usage, name_call
 from chat_proc.models.estimate import estimate_request
 from chat_proc.models.usage import build_usage_event
 from chat_proc.timeline.compaction.cut import Cut
@@ -17,6 +19,7 @@ from everturn.model.commits import UsageEvent
 from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
 from everturn.ports.language_model import LanguageModel, ModelFailed, ModelUsage, ReplyFinished, TextDelta
 from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.tracing.spans import NO_TRACING, Attributes, Tracing
 
 _log = structlog.get_logger(__name__)
 
@@ -29,11 +32,31 @@ MIN_OUTPUT_TOKENS = 1_024
 MAX_REPLY_CHARS = 60_000
 
 
-class SummaryWriter:
-    """Writes the summaries of one compaction, by rules alone when there is no model. `usage` is what they cost."""
+@dataclass(slots=True)
+class _Reply:
+    """One reply on its way. It counts once it has ended well or is long enough."""
 
-    def __init__(self, model: LanguageModel | None, failpoints: Failpoints, *, call_s: float = CALL_S) -> None:
+    text: str = ""
+    usage: ModelUsage | None = None
+    counts: bool = False
+
+
+class SummaryWriter:
+    """Writes the summaries of one compaction, by rules alone when there is no model. `usage` is what they cost, `turn`
+    what the spans of its model calls say of the turn."""
+
+    def __init__(
+        self,
+        model: LanguageModel | None,
+        failpoints: Failpoints,
+        *,
+        call_s: float = CALL_S,
+        tracing: Tracing = NO_TRACING,
+        turn: Attributes | None = None,
+    ) -> None:
         self._model = model
+        self._tracing = tracing
+        self._turn = turn or {}
         self._failpoints = failpoints
         self._call_s = call_s
         self.usage: list[UsageEvent] = []
@@ -50,29 +73,41 @@ class SummaryWriter:
 
     async def _try_ask(self, model: LanguageModel, request: ModelRequest, snapshot: Snapshot) -> str | None:
         """The reply; None when there is none. What it cost is kept whatever comes of it, also when it is cancelled."""
-        reply, usage, failed = "", None, False
-        try:
-            self._failpoints.hit("turn.in_compaction")
-            async with asyncio.timeout(self._call_s), aclosing(model.generate(request)) as pieces:
-                async for piece in pieces:
-                    match piece:
-                        case TextDelta(text):
-                            reply += text
-                        case ReplyFinished(reason, usage):
-                            return None if reason == "refusal" else reply
-                        case _:
-                            """Reasoning is no summary."""
-                    if len(reply) > MAX_REPLY_CHARS:
-                        return reply
-        except (ModelFailed, TimeoutError) as failure:
-            failed = isinstance(failure, ModelFailed)
-            _log.warning("no_summary", model=model.traits.name, why=str(failure))
-        finally:
-            if usage is not None or reply or not failed:
-                output = snapshot.tokens_of(reply)
-                cost = usage or ModelUsage(estimate_request(request, snapshot.ratio), output, estimated=True)
-                self.usage.append(build_usage_event(model.traits.name, SUMMARY_ROLE, cost))
-        return None
+        reply, failed = _Reply(), False
+        asked = describe_call(model.traits, request, role=SUMMARY_ROLE, turn=self._turn)
+        with self._tracing.span(name_call(model.traits), asked, kind="client") as span:
+            try:
+                self._failpoints.hit("turn.in_compaction")
+                async with asyncio.timeout(self._call_s):
+                    await _read(model, request, reply)
+            except (ModelFailed, TimeoutError) as failure:
+                failed = isinstance(failure, ModelFailed)
+                span.fail(type(failure).__name__)
+                _log.warning("no_summary", model=model.traits.name, why=str(failure))
+            finally:
+                if reply.usage is not None or reply.text or not failed:
+                    output = snapshot.tokens_of(reply.text)
+                    cost = reply.usage or ModelUsage(estimate_request(request, snapshot.ratio), output, estimated=True)
+                    self.usage.append(build_usage_event(model.traits.name, SUMMARY_ROLE, cost))
+                    span.note(describe_usage(self.usage[-1]))
+        return reply.text if reply.counts else None
+
+
+async def _read(model: LanguageModel, request: ModelRequest, reply: _Reply) -> None:
+    """Take in a reply until it ends, breaks off or is long enough. Raises ModelFailed."""
+    async with aclosing(model.generate(request)) as pieces:
+        async for piece in pieces:
+            match piece:
+                case TextDelta(text):
+                    reply.text += text
+                case ReplyFinished(reason, usage):
+                    reply.usage, reply.counts = usage, reason != "refusal"
+                    return
+                case _:
+                    """Reasoning is no summary."""
+            if len(reply.text) > MAX_REPLY_CHARS:
+                reply.counts = True
+                return
 
 
 def build_summary_request(snapshot: Snapshot, cut: Cut, *, context_tokens: int) -> ModelRequest:

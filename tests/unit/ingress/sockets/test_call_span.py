@@ -1,0 +1,58 @@
+"""What a call over a socket is in traces and in logs."""
+
+import pytest
+from parts.kept_spans import KeptTracing
+from starlette.types import Scope
+from structlog.contextvars import get_contextvars
+
+from everturn.model.ids import RandomIds
+from everturn.telemetry.tracing.context import TraceContext
+from everturn.telemetry.tracing.spans import NO_TRACING
+from ingress.sockets.call_span import open_call_span, tell_status
+
+CALLER = TraceContext("a" * 32, "b" * 16)
+CONVERSATION = RandomIds(lambda: 0).conversation()
+TRACED: Scope = {"type": "websocket", "headers": [(b"traceparent", str(CALLER).encode())]}
+PLAIN: Scope = {"type": "websocket", "headers": []}
+PAYLOAD = ({"conversation_id": CONVERSATION, "text": "A secret question."},)
+
+
+def test_a_call_is_a_span_by_its_name_linked_to_the_handshakes_and_tells_nothing_of_its_payload() -> None:
+    tracing = KeptTracing()
+
+    with open_call_span(tracing, "chat_message", TRACED, tenant="acme", payload=PAYLOAD) as span:
+        tell_status(span, 202)
+
+    (kept,) = tracing.spans
+    assert (kept.name, kept.kind, kept.failed) == ("chat_message", "server", "")
+    assert (kept.place.parent, kept.place.link) == (None, CALLER)
+    assert kept.attributes == {
+        "rpc.system.name": "socketio",
+        "rpc.method": "chat_message",
+        "rpc.response.status_code": "202",
+    }
+
+
+@pytest.mark.parametrize(("status", "failed"), [(200, ""), (429, ""), (500, "500"), (503, "503")])
+def test_only_an_error_of_the_server_fails(status: int, failed: str) -> None:
+    tracing = KeptTracing()
+
+    with open_call_span(tracing, "conv_subscribe", PLAIN, tenant="acme", payload=()) as span:
+        tell_status(span, status)
+
+    assert tracing.spans[0].failed == failed
+    assert tracing.spans[0].place.link is None
+
+
+def test_the_log_lines_of_a_call_name_the_tenant_the_conversation_and_the_trace() -> None:
+    with open_call_span(KeptTracing(own=CALLER), "chat_signal", PLAIN, tenant="acme", payload=PAYLOAD):
+        bound = get_contextvars()
+
+    assert bound == {"tenant": "acme", "conversation_id": CONVERSATION, "trace_id": CALLER.trace_id}
+    assert not get_contextvars()
+
+
+@pytest.mark.parametrize("payload", [(), ("x",), ({"conversation_id": "new"},), ({"conversation_id": 1},), ({}, {})])
+def test_what_is_no_conversation_of_ours_and_no_printable_tenant_is_not_named(payload: tuple[object, ...]) -> None:
+    with open_call_span(NO_TRACING, "chat_message", PLAIN, tenant="a\x1b[2Jb", payload=payload):
+        assert get_contextvars() == {}
