@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,17 @@ from everturn.model.turns import Outcome
 from everturn.testing.states import comparable_state
 from everturn.testing.stories import PROJECT, TENANT
 from everturn.timeline.conversation_state import build_state
-from everturn_client import Event, EverturnClient, ProblemError, TimedOut, Timings, TooMuch, Unreachable
+from everturn.wire.events import Ready
+from everturn_client import (
+    Connections,
+    Event,
+    EverturnClient,
+    ProblemError,
+    TimedOut,
+    Timings,
+    TooMuch,
+    Unreachable,
+)
 
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer
@@ -180,3 +191,25 @@ async def test_a_download_that_fails_leaves_nothing(
         await client.download("art_big", tmp_path, max_bytes=200)
 
     assert list(await asyncio.to_thread(lambda: list(tmp_path.iterdir()))) == []
+
+
+async def test_streams_never_take_the_connections_of_calls_and_one_too_many_is_told_so(server: "SmallServer") -> None:
+    conversation_id = server.story.conversation.id
+    timings = replace(QUICK, connect_s=1.0)
+    async with (
+        EverturnClient(server.url, timings=timings, connections=Connections(calls=1, streams=2)) as client,
+        aclosing(client.events(conversation_id)) as first,
+        aclosing(client.events(conversation_id)) as second,
+    ):
+        await anext(first)
+        await anext(second)
+
+        with pytest.raises(TooMuch, match="streams"):
+            await anext(client.events(conversation_id))
+        read = await client.get_conversation(conversation_id)
+        await first.aclose()
+        async with aclosing(client.events(conversation_id)) as third:
+            envelope = await anext(third)
+
+    assert read.conversation_id == conversation_id
+    assert isinstance(envelope.data, Ready)

@@ -15,7 +15,7 @@ from everturn.model.turns import Outcome
 from everturn.testing.stories import Story
 from everturn.wire.events import ConvStatus, Envelope
 from everturn_client.backoff import Timings
-from everturn_client.errors import ProblemError, Unreachable
+from everturn_client.errors import ProblemError, TooMuch, Unreachable
 from everturn_client.event_stream import EventStream
 
 if TYPE_CHECKING:
@@ -32,12 +32,33 @@ def tell(story: Story) -> None:
     story.end_turn(Outcome.COMPLETED)
 
 
-async def read_ids(server: "SmallServer", after: str | None, *, timings: Timings = QUICK) -> list[str]:
+class CrowdedPool(httpx2.AsyncHTTPTransport):
+    """Connections of which none is left for the requests with these numbers."""
+
+    def __init__(self, *full: int) -> None:
+        super().__init__()
+        self.asked = 0
+        self._full = full
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.asked += 1
+        if self.asked in self._full:
+            raise httpx2.PoolTimeout("full", request=request)
+        return await super().handle_async_request(request)
+
+
+async def read_ids(
+    server: "SmallServer",
+    after: str | None,
+    *,
+    timings: Timings = QUICK,
+    transport: httpx2.AsyncBaseTransport | None = None,
+) -> list[str]:
     """The ids of all events up to the one that says the conversation is at rest."""
     path = f"/conversations/default/default/{server.story.conversation.id}/events"
     ids: list[str] = []
     async with (
-        httpx2.AsyncClient(base_url=server.url) as http,
+        httpx2.AsyncClient(base_url=server.url, transport=transport) as http,
         aclosing(EventStream(http, path, after=after, timings=timings, random=lambda: 0.5).run()) as envelopes,
     ):
         async for envelope in envelopes:
@@ -151,3 +172,21 @@ async def test_a_server_that_stays_away_is_given_up() -> None:
     async with httpx2.AsyncClient(base_url="http://127.0.0.1:9") as http:
         with pytest.raises(Unreachable):
             await anext(EventStream(http, "/x", timings=gone).run())
+
+
+async def test_a_stream_that_comes_back_waits_until_there_is_a_connection_for_it(server: "SmallServer") -> None:
+    tell(server.story)
+    server.stream_faults = ["bytes:600"]
+    crowded = CrowdedPool(2, 3)
+
+    ids = await read_ids(server, str(ORIGIN), transport=crowded)
+
+    assert ids == ids_of(server.story.events)
+    assert crowded.asked == 4
+
+
+async def test_a_stream_that_finds_no_connection_at_first_says_so(server: "SmallServer") -> None:
+    tell(server.story)
+
+    with pytest.raises(TooMuch, match="allow more"):
+        await read_ids(server, None, transport=CrowdedPool(1))

@@ -4,11 +4,13 @@ from everturn_client.answers import Accepted, AcceptedSignal, ConversationPage, 
 from everturn_client.backoff import Timings
 from everturn_client.client import Event, EverturnClient, Followed
 from everturn_client.errors import BadAnswer, ProblemError, TimedOut, TooMuch, Unreachable
+from everturn_client.requests import Connections
 
 __all__ = [
     "Accepted",
     "AcceptedSignal",
     "BadAnswer",
+    "Connections",
     "ConversationPage",
     "Erased",
     "Event",

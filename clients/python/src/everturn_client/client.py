@@ -30,7 +30,7 @@ from everturn_client.answers import (
 from everturn_client.backoff import Timings
 from everturn_client.errors import TimedOut, TooMuch
 from everturn_client.event_stream import EventStream
-from everturn_client.requests import Requests
+from everturn_client.requests import Connections, Requests
 from everturn_client.sent_signals import SentSignals
 from everturn_client.uploads import Upload, build_free_path, load_uploads
 
@@ -66,6 +66,7 @@ class EverturnClient:
 
     All methods raise ProblemError when the server refuses, Unreachable when it does not answer, BadAnswer and TooMuch
     for answers that are unreadable or too large. `dev_user` names a user in the server's development mode.
+    `connections` bounds how many are open: 100 for calls and, apart from them, 100 for streams.
     """
 
     def __init__(
@@ -77,13 +78,21 @@ class EverturnClient:
         token: str | None = None,
         dev_user: str | None = None,
         timings: Timings | None = None,
+        connections: Connections | None = None,
         random: Callable[[], float] = randomness.random,
     ) -> None:
         self.base_url = base_url
         self._scope = f"{quote(tenant, safe='')}/{quote(project, safe='')}"
         self._timings = timings or Timings()
         self._random = random
-        self.requests = Requests(base_url, token=token, dev_user=dev_user, timings=self._timings, random=random)
+        self.requests = Requests(
+            base_url,
+            token=token,
+            dev_user=dev_user,
+            timings=self._timings,
+            random=random,
+            connections=connections,
+        )
         self.signals = SentSignals(self.requests, self._path)
         """Receipts of signals, and changing or taking back what was not applied yet."""
 
@@ -211,10 +220,11 @@ class EverturnClient:
     def events(self, conversation_id: str, after: str | None = None) -> AsyncGenerator[Envelope, None]:
         """The conversation's events, endlessly: without `after` a snapshot and what follows it, else all after that id.
 
-        Reconnects by itself. Close the generator (`contextlib.aclosing`) when you leave it early.
+        Reconnects by itself. Close the generator (`contextlib.aclosing`) when you leave it early: until then it has one
+        of `Connections.streams`. Raises TooMuch when all of them are taken.
         """
         path = self._path(conversation_id, "events")
-        return EventStream(self.requests.http, path, after=after, timings=self._timings, random=self._random).run()
+        return EventStream(self.requests.streams, path, after=after, timings=self._timings, random=self._random).run()
 
     async def follow_turn(
         self, conversation_id: str, turn_id: str, *, limit_s: float = TURN_LIMIT_S

@@ -20,7 +20,7 @@ from everturn.wire.events import (
 )
 from everturn_client.answers import build_problem, read_body
 from everturn_client.backoff import Backoff, Timings
-from everturn_client.errors import BadAnswer, ProblemError, Unreachable
+from everturn_client.errors import BadAnswer, ProblemError, TooMuch, Unreachable
 from everturn_client.sse import SseEvent, SseParser
 
 _KNOWN = frozenset(event_name(kind) for kind in EVENT_TYPES)
@@ -31,7 +31,8 @@ class EventStream:
     """Follows one conversation; owns the cursor. Use it once.
 
     Reconnects with Last-Event-ID after a cut, an end, silence, 429 and 5xx. Raises ProblemError for what trying
-    again does not mend (401, 404 and the like) and Unreachable after `give_up_s` without a single byte.
+    again does not mend (401, 404 and the like), Unreachable after `give_up_s` without a single byte, TooMuch when it
+    can't begin because `http` has no connection left; a stream that has begun waits for one.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class EventStream:
         self._backoff = Backoff(self._timings, random)
         self._asked_s: float | None = None
         self._alive_at = 0.0
+        self._has_begun = False
 
     async def run(self) -> AsyncGenerator[Envelope, None]:
         """All events from the cursor on, each id once. Close it to end the connection."""
@@ -61,6 +63,8 @@ class EventStream:
                     async for envelope in envelopes:
                         yield envelope
             except httpx2.TransportError as error:
+                if isinstance(error, httpx2.PoolTimeout) and not self._has_begun:
+                    raise TooMuch("All connections for streams are taken; close one, or allow more.") from error
                 failure = error
             except ProblemError as error:
                 if error.problem.status not in _TRANSIENT:
@@ -78,6 +82,7 @@ class EventStream:
         limits = httpx2.Timeout(self._timings.connect_s, read=self._timings.silence_s)
         parser = SseParser()
         async with self._http.stream("GET", self._path, headers=headers, timeout=limits) as response:
+            self._has_begun = True
             if response.status_code != 200:
                 raise build_problem(response, await read_body(response))
             async for chunk in response.aiter_bytes():

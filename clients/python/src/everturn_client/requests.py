@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -13,6 +14,18 @@ from everturn_client.errors import ProblemError, Unreachable
 
 _AGAIN_LATER = frozenset({429, 502, 503, 504})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
+_MAX_IDLE = 20
+"""Connections that are kept for the next request, of each kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """How many connections to the server may be open at once: `calls` for requests and downloads, `streams` for
+    conversations that are followed. Neither ever takes one of the other's. A request for which there is none waits up
+    to `Timings.connect_s`."""
+
+    calls: int = 100
+    streams: int = 100
 
 
 class Requests:
@@ -26,6 +39,7 @@ class Requests:
         dev_user: str | None,
         timings: Timings,
         random: Callable[[], float],
+        connections: Connections | None = None,
     ) -> None:
         headers: dict[str, str] = {}
         if token:
@@ -36,15 +50,26 @@ class Requests:
         self._random = random
         # A proxy from the environment must not get in the way of a server on this machine.
         is_local = httpx2.URL(base_url).host in _LOOPBACK
-        self.http = httpx2.AsyncClient(
-            base_url=base_url,
-            headers=headers,
-            timeout=httpx2.Timeout(timings.connect_s, read=timings.answer_s, write=timings.answer_s),
-            trust_env=not is_local,
-        )
+
+        def open_pool(size: int) -> httpx2.AsyncClient:
+            return httpx2.AsyncClient(
+                base_url=base_url,
+                headers=headers,
+                timeout=httpx2.Timeout(timings.connect_s, read=timings.answer_s, write=timings.answer_s),
+                limits=httpx2.Limits(max_connections=size, max_keepalive_connections=min(size, _MAX_IDLE)),
+                trust_env=not is_local,
+            )
+
+        connections = connections or Connections()
+        self.http = open_pool(connections.calls)
+        self.streams = open_pool(connections.streams)
+        """For event streams, which last: with as many of them as there is room for, requests are still answered."""
 
     async def aclose(self) -> None:
-        await self.http.aclose()
+        try:
+            await self.streams.aclose()
+        finally:
+            await self.http.aclose()
 
     async def send(
         self,
