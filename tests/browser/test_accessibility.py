@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 async def test_the_beginning_and_the_list_of_conversations(person: Person) -> None:
     await person.send("script:plain please")
     await person.finish()
-    await person.button("New chat").click()
+    await person.button("New conversation").click()
     await expect(person.page.get_by_role("heading", level=1)).to_have_text("What would you like to work on?")
 
     assert await find_violations(person.page) == []

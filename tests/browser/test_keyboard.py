@@ -33,7 +33,7 @@ async def choose(person: Person, item: str) -> None:
 
 async def test_a_conversation_is_begun_with_a_file_and_its_artifact_read_and_judged(person: Person, stage: Any) -> None:
     keyboard = person.page.keyboard
-    await press(person, person.button("New chat"))
+    await press(person, person.button("New conversation"))
     async with person.page.expect_file_chooser() as chooser:
         await press(person, person.button("Attach files"))
     await (await chooser.value).set_files(files=[SALES])

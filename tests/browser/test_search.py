@@ -50,7 +50,7 @@ async def test_more_messages_are_read_by_a_button_and_a_link_opens_another_tab(p
         await person.send(f"script:plain, pelican number {number}")
         await expect(turn(person, number + 1)).to_be_in_viewport()
         await person.finish()
-    await person.wait_for_index(f"{MANY - 1}")
+    await person.wait_for_index("pelican", MANY)
     hits = await person.search("pelican")
     await expect(hits).to_have_count(10)
 

@@ -84,15 +84,15 @@ class Person:
         await self.page.get_by_role("searchbox", name="Search conversations").fill(words)
         return self.page.get_by_role("region", name="In messages").get_by_role("link")
 
-    async def wait_for_index(self, words: str) -> None:
-        """Until a message can be found by these words: an ended turn is indexed beside the turns that run."""
+    async def wait_for_index(self, words: str, count: int = 1) -> None:
+        """Until so many messages can be found by these words: an ended turn is indexed beside the turns that run."""
         async with asyncio.timeout(INDEX_LIMIT_S):
-            while not await self._count_found(words):  # noqa: ASYNC110 - nothing tells of a worker's index
+            while await self._count_found(words) < count:  # noqa: ASYNC110 - nothing tells of a worker's index
                 await asyncio.sleep(0.2)
 
     async def _count_found(self, words: str) -> int:
         address = f"{self.url.partition('#')[0]}conversations/default/default/search"
-        answer = await self.page.request.post(address, data={"query": words, "compare": "words only"})
+        answer = await self.page.request.post(address, data={"query": words, "compare": "words only", "limit": 50})
         return len((await answer.json())["items"])
 
     @property

@@ -5,7 +5,6 @@ import { makeKey } from "./http/keys";
 import { type Call, Requests } from "./http/requests";
 import type {
   Accepted,
-  Conversation,
   ConversationList,
   ConversationPatch,
   ConversationView,
@@ -13,7 +12,6 @@ import type {
   FeedbackReceipt,
   FileView,
   Forked,
-  FoundFile,
   Guest,
   Reaction,
   RoundContext,
@@ -22,9 +20,7 @@ import type {
   SentSignal,
   SignalKind,
   StateView,
-  Ticket,
   Turn,
-  TurnIndex,
 } from "./types";
 
 export interface Scope {
@@ -107,17 +103,9 @@ export class EverturnClient {
     return this.read(this.path("search"), wanted, abort);
   }
 
-  createConversation(title = ""): Promise<ConversationView> {
-    return this.write("POST", this.path(), { title });
-  }
-
-  getConversation(conversationId: string, abort?: AbortSignal): Promise<Conversation> {
-    return this.get(this.path(conversationId), abort);
-  }
-
   /** Rename a conversation, put it into the archive, or take it out. */
   patchConversation(conversationId: string, patch: ConversationPatch): Promise<ConversationView> {
-    return this.write("PATCH", this.path(conversationId), patch);
+    return this.patch(this.path(conversationId), patch);
   }
 
   /** Erase a conversation with all that belongs to it. */
@@ -149,13 +137,9 @@ export class EverturnClient {
     return this.submit({ path: this.path(conversationId, "signals"), key }, fields, files ?? []);
   }
 
-  getSignal(conversationId: string, signalId: string, abort?: AbortSignal): Promise<SentSignal> {
-    return this.get(this.path(conversationId, "signals", signalId), abort);
-  }
-
   /** Change a signal that was not applied yet. */
   editSignal(conversationId: string, signalId: string, text: string): Promise<SentSignal> {
-    return this.write("PATCH", this.path(conversationId, "signals", signalId), { text });
+    return this.patch(this.path(conversationId, "signals", signalId), { text });
   }
 
   /** Take back a signal that was not applied yet. */
@@ -175,12 +159,7 @@ export class EverturnClient {
   }
 
   getTurn(conversationId: string, turnId: string, abort?: AbortSignal): Promise<Turn> {
-    return this.get(this.path(conversationId, "turns", turnId), abort);
-  }
-
-  /** What of a turn can be read back. */
-  loadTurnIndex(conversationId: string, turnId: string, abort?: AbortSignal): Promise<TurnIndex> {
-    return this.get(this.path(conversationId, "turns", turnId, "index"), abort);
+    return this.requests.send({ method: "GET", path: this.path(conversationId, "turns", turnId), abort });
   }
 
   /** What the model was sent in a round, part by part. */
@@ -200,11 +179,6 @@ export class EverturnClient {
     return this.requests.load(file.url, abort);
   }
 
-  /** Where the file with this address is. */
-  findFile(rn: string, abort?: AbortSignal): Promise<FoundFile> {
-    return this.read("/by-rn", { rn }, abort);
-  }
-
   /** Whether people without an account are let in here. */
   async takesGuests(abort?: AbortSignal): Promise<boolean> {
     try {
@@ -221,22 +195,13 @@ export class EverturnClient {
     return this.requests.send({ method: "POST", path: `/guests/${this.scope}` });
   }
 
-  /** A ticket that opens this conversation's events without a header. */
-  createTicket(conversationId: string): Promise<Ticket> {
-    return this.requests.send({ method: "POST", path: this.path(conversationId, "ticket") });
-  }
-
-  private get<Body>(path: string, abort?: AbortSignal): Promise<Body> {
-    return this.requests.send({ method: "GET", path, abort });
-  }
-
   /** A call that may be repeated, because a second one changes nothing more. */
   private read<Body>(path: string, json: unknown, abort?: AbortSignal): Promise<Body> {
     return this.requests.send({ method: "POST", path, json, isRead: true, abort });
   }
 
-  private write<Body>(method: "POST" | "PATCH", path: string, json: unknown): Promise<Body> {
-    return this.requests.send({ method, path, json });
+  private patch<Body>(path: string, json: unknown): Promise<Body> {
+    return this.requests.send({ method: "PATCH", path, json });
   }
 
   private submit(

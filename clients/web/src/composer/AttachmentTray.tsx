@@ -11,7 +11,7 @@ interface AttachmentTrayProps {
   items: readonly Attachment[];
   isSending: boolean;
   progress: number;
-  onRemove: (id: string) => void;
+  onRemove: (item: Attachment) => void;
 }
 
 export function AttachmentTray({ items, isSending, progress, onRemove }: AttachmentTrayProps): JSX.Element | null {
@@ -19,13 +19,13 @@ export function AttachmentTray({ items, isSending, progress, onRemove }: Attachm
   return (
     <>
       <ul className={styles.tray} aria-label="Files to send">
-        {items.map(({ id, file, refusal }) => (
-          <li key={id} className={refusal === "" ? styles.file : styles.refused}>
+        {items.map((item) => (
+          <li key={item.id} className={item.refusal === "" ? styles.file : styles.refused}>
             <Paperclip aria-hidden />
-            <span className={styles.name}>{file.name}</span>
-            <span className={styles.size}>{sayBytes(file.size)}</span>
-            {refusal !== "" && <span className="visually-hidden">refused</span>}
-            <IconButton label={`Remove ${file.name}`} icon={<X aria-hidden />} disabled={isSending} onClick={() => { onRemove(id); }} />
+            <span className={styles.name}>{item.file.name}</span>
+            <span className={styles.size}>{sayBytes(item.file.size)}</span>
+            {item.refusal !== "" && <span className="visually-hidden">refused</span>}
+            <IconButton label={`Remove ${item.file.name}`} icon={<X aria-hidden />} disabled={isSending} onClick={() => { onRemove(item); }} />
           </li>
         ))}
       </ul>

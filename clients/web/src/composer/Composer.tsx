@@ -26,14 +26,14 @@ interface ComposerProps {
 export function Composer({ conversationId, isBusy, isStopping, onAccepted, onStop }: ComposerProps): JSX.Element {
   const { scope } = useSession();
   const [text, setText] = useState(() => loadDraft(sessionStorage, scope, conversationId));
-  const attachments = useAttachments();
+  const attachments = useAttachments(conversationId);
   const sending = useSending(conversationId, onAccepted);
   const field = useRef<HTMLTextAreaElement>(null);
   const canSend = (text.trim() !== "" || attachments.items.length > 0) && !sending.isSending;
   useEffect(() => { saveDraft(sessionStorage, scope, conversationId, text); }, [scope, conversationId, text]);
   useEffect(() => { field.current?.focus({ preventScroll: true }); }, []);
   const { refuse } = attachments;
-  useEffect(() => { refuse(sending.problem); }, [sending.problem, refuse]);
+  useEffect(() => { refuse(sending.refusals); }, [sending.refusals, refuse]);
 
   const submit = async (kind?: "followup" | "steer"): Promise<void> => {
     if (!canSend) return;
@@ -44,7 +44,7 @@ export function Composer({ conversationId, isBusy, isStopping, onAccepted, onSto
       // The page may go on to the new conversation before this is drawn.
       saveDraft(sessionStorage, scope, conversationId, "");
       // What was dropped or pasted meanwhile is for the next message.
-      attachments.remove(sent.map((item) => item.id));
+      attachments.remove(sent);
     }
     field.current?.focus({ preventScroll: true });
   };
@@ -61,7 +61,7 @@ export function Composer({ conversationId, isBusy, isStopping, onAccepted, onSto
       <DropZone onDrop={attach} />
       {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
       <div className={styles.box}>
-        <AttachmentTray items={attachments.items} isSending={sending.isSending} progress={sending.progress} onRemove={(id) => { attachments.remove([id]); }} />
+        <AttachmentTray items={attachments.items} isSending={sending.isSending} progress={sending.progress} onRemove={(item) => { attachments.remove([item]); }} />
         <textarea
           ref={field}
           className={styles.field}

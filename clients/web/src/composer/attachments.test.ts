@@ -1,7 +1,8 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
 
-import { MAX_FILES, addFiles, markRefused, namePasted, sumBytes } from "./attachments";
+import { ProblemError } from "../api";
+import { MAX_FILES, addFiles, findRefusals, markRefused, namePasted, sumBytes } from "./attachments";
 
 const file = (name: string, text = "x"): File => new File([text], name, { type: "text/csv", lastModified: 1 });
 let count = 0;
@@ -21,11 +22,15 @@ test("what is more than a message takes is left out and named", () => {
   expect(problem).toContain("20.csv");
 });
 
-test("a refusal stands at the file that it names", () => {
-  const { attachments } = addFiles([], [file("a.csv"), file("virus.csv")], makeId);
-  const marked = markRefused(attachments, "The file 'virus.csv' is refused: it is infected.");
+test("a refusal stands at the file that the server names by its place, whatever it is called", () => {
+  const { attachments } = addFiles([], [file("a.csv"), file("it's.csv")], makeId);
+  const problem = { type: "urn:everturn:problem:unprocessable", title: "No", status: 422, detail: "One file is refused." };
+  const refused = (field: string): ProblemError => new ProblemError({ ...problem, errors: [{ field, message: "It is infected." }] });
+  const mark = (error: unknown): readonly string[] =>
+    markRefused(attachments, findRefusals(error, attachments.map((each) => each.file))).map(({ refusal }) => refusal);
 
-  expect(marked.map(({ refusal }) => refusal !== "")).toEqual([false, true]);
+  expect(mark(refused("files.1"))).toEqual(["", "It is infected."]);
+  for (const other of [refused("files.2"), refused("body.text"), refused("files"), new Error("files.1")]) expect(mark(other)).toEqual(["", ""]);
 });
 
 test("pasted pictures get names of their own, other files keep theirs", () => {

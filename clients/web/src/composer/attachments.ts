@@ -1,4 +1,5 @@
 /** The files that go with the next message: which were chosen, and which the server refused. */
+import { ProblemError } from "../api";
 
 /** What the server takes in one message; it says so itself where an operator has set less. */
 export const MAX_FILES = 20;
@@ -9,6 +10,9 @@ export interface Attachment {
   /** Why the server refused it; empty when it did not. */
   readonly refusal: string;
 }
+
+/** What the server said of each file that it refused. */
+export type Refusals = ReadonlyMap<File, string>;
 
 export interface Added {
   readonly attachments: readonly Attachment[];
@@ -26,9 +30,20 @@ export function addFiles(present: readonly Attachment[], files: readonly File[],
   return { attachments: [...present, ...taken], problem };
 }
 
-/** The refusal at the file that it names; a message that names none concerns all of them, and so none alone. */
-export function markRefused(present: readonly Attachment[], message: string): readonly Attachment[] {
-  return present.map((attachment) => ({ ...attachment, refusal: names(message, attachment.file.name) ? message : "" }));
+/** Which of the files that were sent the server has refused, and why. It names each by its place in the message. */
+export function findRefusals(error: unknown, sent: readonly File[]): Refusals {
+  const fields = error instanceof ProblemError ? error.fields : [];
+  return new Map(
+    fields.flatMap(({ field, message }) => {
+      const file = sent[Number(/^files\.(\d+)$/.exec(field)?.[1])];
+      return file === undefined ? [] : [[file, message] as const];
+    }),
+  );
+}
+
+/** The refusals at their files; those of an earlier try are taken away. */
+export function markRefused(present: readonly Attachment[], refusals: Refusals): readonly Attachment[] {
+  return present.map((attachment) => ({ ...attachment, refusal: refusals.get(attachment.file) ?? "" }));
 }
 
 /** A picture from the clipboard has no name of its own; several would all be called the same. */
@@ -39,10 +54,6 @@ export function namePasted(file: File, number: number): File {
 
 export function sumBytes(attachments: readonly Attachment[]): number {
   return attachments.reduce((sum, { file }) => sum + file.size, 0);
-}
-
-function names(message: string, filename: string): boolean {
-  return message.includes(`'${filename}'`) || message.includes(`"${filename}"`);
 }
 
 function isSame(first: File, second: File): boolean {

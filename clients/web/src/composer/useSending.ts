@@ -5,7 +5,11 @@ import { makeKey } from "../api";
 import type { Accepted, Scope } from "../api";
 import { useSession } from "../session/context";
 import { sayError } from "../ui/wording";
+import { findRefusals } from "./attachments";
+import type { Refusals } from "./attachments";
 import { loadAttempt, saveAttempt } from "./attempts";
+
+const NO_REFUSALS: Refusals = new Map();
 
 export interface Draft {
   text: string;
@@ -19,6 +23,8 @@ export interface Sending {
   /** The share of the bytes that has left, 0 to 1. */
   progress: number;
   problem: string;
+  /** The files of the last try that were refused. */
+  refusals: Refusals;
   /** Whether it was accepted; otherwise `problem` says why not. */
   send: (draft: Draft) => Promise<boolean>;
   abort: () => void;
@@ -29,6 +35,7 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
   const { backend, scope } = useSession();
   const [progress, setProgress] = useState<number | null>(null);
   const [problem, setProblem] = useState("");
+  const [refusals, setRefusals] = useState(NO_REFUSALS);
   const attempt = useRef<Tried | null>(null);
   const abort = useRef<AbortController | null>(null);
   const send = useCallback(
@@ -37,6 +44,7 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
       abort.current = new AbortController();
       setProgress(0);
       setProblem("");
+      setRefusals(NO_REFUSALS);
       // The same message, sent again after an unclear failure, has the same key and is taken once.
       const known = attempt.current ?? loadBefore(scope, conversationId);
       const key = known !== null && isSame(known.draft, draft) ? known.key : makeKey();
@@ -49,6 +57,7 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
         onAccepted(accepted, draft);
         return true;
       } catch (error) {
+        setRefusals(findRefusals(error, draft.files));
         setProblem(abort.current.signal.aborted ? "It was not sent." : sayError(error));
         return false;
       } finally {
@@ -62,6 +71,7 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
     isSending: progress !== null,
     progress: progress ?? 0,
     problem,
+    refusals,
     send,
     abort: useCallback(() => { abort.current?.abort(); }, []),
     forgetProblem: useCallback(() => { setProblem(""); }, []),

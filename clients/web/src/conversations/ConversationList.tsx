@@ -35,7 +35,7 @@ export function ConversationList({ selected, onSelect, onChanged }: Conversation
       <label className={styles.search}>
         <Search aria-hidden />
         <span className="visually-hidden">Search conversations</span>
-        <input type="search" placeholder="Search titles and messages" value={typed} maxLength={MAX_SEARCH_CHARS} onChange={(event) => { setTyped(event.target.value); }} />
+        <input type="search" placeholder="Search" value={typed} maxLength={MAX_SEARCH_CHARS} onChange={(event) => { setTyped(event.target.value); }} />
       </label>
       <div className={styles.filters} role="group" aria-label="Which conversations">
         <Button look="quiet" aria-pressed={!isArchived} onClick={() => { setArchived(false); }}>Current</Button>

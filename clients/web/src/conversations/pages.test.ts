@@ -23,7 +23,7 @@ test("a conversation that is on two pages is listed once, as it was read last", 
 });
 
 test("a conversation without a title has a name all the same", () => {
-  expect(nameOf(conversation("a", " "))).toBe("Untitled");
+  expect(nameOf(conversation("a", " "))).toBe("New conversation");
   expect(nameOf(conversation("a", "Sales"))).toBe("Sales");
 });
 

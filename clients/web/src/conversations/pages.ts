@@ -1,4 +1,4 @@
-/** Pages of conversations as one list, and how a conversation is called in it. */
+/** Pages of conversations as one list, and how a conversation is called. */
 import type { ConversationList, ConversationView } from "../api";
 
 /** A conversation that moved between two pages while they were read is there once, as it was read last. */
@@ -9,7 +9,7 @@ export function joinPages(pages: readonly ConversationList[]): readonly Conversa
 }
 
 export function nameOf(conversation: Pick<ConversationView, "title">): string {
-  return conversation.title.trim() === "" ? "Untitled" : conversation.title;
+  return conversation.title.trim() === "" ? "New conversation" : conversation.title;
 }
 
 const STATES: Readonly<Record<ConversationView["state"], string>> = {

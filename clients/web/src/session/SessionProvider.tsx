@@ -4,6 +4,7 @@ import type { JSX, ReactNode } from "react";
 
 import { EverturnClient } from "../api";
 import type { Scope } from "../api";
+import type { KeptFiles } from "../composer/keptFiles";
 import { SessionContext } from "./context";
 import { forgetCredential, loadCredential, saveCredential } from "./credentials";
 import { SignIn } from "./SignIn";
@@ -31,9 +32,14 @@ export function SessionProvider({ scope, onScope, children }: SessionProviderPro
     setCredential(undefined);
     setWanted(true);
   }, [scope]);
+  const [keptFiles] = useState((): KeptFiles => new Map());
+  const signOut = useCallback(() => {
+    keptFiles.clear();
+    leave();
+  }, [keptFiles, leave]);
   const session = useMemo(
-    () => ({ backend, scope, isSignedIn: credential !== undefined, signOut: leave, expire: leave }),
-    [backend, scope, credential, leave],
+    () => ({ backend, scope, isSignedIn: credential !== undefined, keptFiles, signOut, expire: leave }),
+    [backend, scope, credential, keptFiles, signOut, leave],
   );
   if (isWanted) return <SignIn backend={backend} scope={scope} onScope={onScope} onSignIn={signIn} />;
   return <SessionContext value={session}>{children}</SessionContext>;

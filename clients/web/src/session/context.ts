@@ -2,12 +2,15 @@
 import { createContext, use } from "react";
 
 import type { EverturnClient, Scope } from "../api";
+import type { KeptFiles } from "../composer/keptFiles";
 
 export interface Session {
   readonly backend: EverturnClient;
   readonly scope: Scope;
   /** Whether there is a credential to forget; in development there is none. */
   readonly isSignedIn: boolean;
+  /** Files that are attached and not sent yet; signing out forgets them. */
+  readonly keptFiles: KeptFiles;
   readonly signOut: () => void;
   /** The server takes the credential no more. */
   readonly expire: () => void;

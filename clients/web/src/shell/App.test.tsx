@@ -5,11 +5,12 @@ import { beforeEach, expect, test, vi } from "vitest";
 import { App } from "./App";
 
 /** A server that knows one key and one conversation. */
-const answer = (_: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
+const answer = (address: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
   const isKnown = new Headers(init?.headers).get("authorization") === "Bearer evk_good";
   const problem = { type: "urn:everturn:problem:unauthorized", title: "Unauthorized", status: 401, detail: "No credential." };
   const item = { conversation_id: "conv_1", title: "Sales", state: "waiting", archived: false, created_at: "", last_activity_at: "2026-03-01T10:00:00Z" };
-  const body = isKnown ? { items: [item], next_cursor: null } : problem;
+  const isSearch = typeof address === "string" && address.endsWith("/search");
+  const body = isKnown ? { items: isSearch ? [] : [item], next_cursor: null } : problem;
   return Promise.resolve(new Response(JSON.stringify(body), { status: isKnown ? 200 : 401, headers: { "content-type": "application/json" } }));
 };
 
@@ -70,6 +71,45 @@ test("a new conversation is not opened when the person has gone elsewhere while 
   await waitFor(() => { expect(JSON.stringify(sessionStorage)).not.toContain("hello"); });
 
   expect(window.location.hash).toBe("#/conv_1");
+});
+
+test("whoever wants a new conversation where one begins can write at once", async () => {
+  sessionStorage.setItem("everturn.credential.default/default", "evk_good");
+  render(<App />);
+  const field = await screen.findByLabelText("Your message");
+  await userEvent.type(screen.getByLabelText("Search conversations"), "sal");
+
+  await userEvent.click(screen.getByRole("button", { name: "New conversation" }));
+
+  expect(field).toHaveFocus();
+});
+
+test("files that are attached are there again after a new sign-in and in the next look at a conversation, not after signing out", async () => {
+  sessionStorage.setItem("everturn.credential.default/default", "evk_good");
+  let isTaken = true;
+  vi.stubGlobal("fetch", (address: RequestInfo | URL, init?: RequestInit) => answer(address, isTaken ? init : {}));
+  render(<App />);
+  await userEvent.upload(await screen.findByLabelText("Files to attach"), new File(["a,b"], "data.csv"));
+  const signIn = async (): Promise<void> => {
+    await userEvent.click(await screen.findByLabelText("Token or API key"));
+    isTaken = true;
+    await userEvent.paste("evk_good");
+    await userEvent.click(screen.getByRole("button", { name: "Sign in" }));
+    await screen.findByLabelText("Your message");
+  };
+
+  isTaken = false;
+  await userEvent.type(screen.getByLabelText("Search conversations"), "x");
+  await signIn();
+  expect(screen.getByRole("list", { name: "Files to send" })).toHaveTextContent("data.csv");
+  window.location.hash = "#/conv_1";
+  await waitFor(() => { expect(screen.queryByRole("list", { name: "Files to send" })).toBeNull(); });
+  window.location.hash = "";
+  expect(await screen.findByRole("list", { name: "Files to send" })).toHaveTextContent("data.csv");
+  await userEvent.click(screen.getByRole("button", { name: "Sign out" }));
+  await signIn();
+
+  expect(screen.queryByRole("list", { name: "Files to send" })).toBeNull();
 });
 
 test("signing out forgets what was written and not sent, for whoever signs in next", async () => {

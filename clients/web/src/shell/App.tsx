@@ -5,7 +5,8 @@ import type { JSX } from "react";
 import type { Scope } from "../api";
 import { SessionProvider } from "../session/SessionProvider";
 import { AnnouncerProvider } from "../ui/announcer";
-import { ErrorBoundary } from "./ErrorBoundary";
+import { ErrorBoundary } from "../ui/ErrorBoundary";
+import { BrokenPage } from "./BrokenPage";
 import { Queries } from "./Queries";
 import { Shell } from "./Shell";
 import type { Select } from "./Shell";
@@ -20,7 +21,7 @@ export function App(): JSX.Element {
   const onScope = useCallback((wanted: Scope) => { go({ scope: wanted, conversationId: null, turnId: null }); }, [go]);
   const onSelect = useCallback<Select>((id, turn) => { go({ scope, conversationId: id, turnId: turn ?? null }); }, [go, scope]);
   return (
-    <ErrorBoundary>
+    <ErrorBoundary instead={(error) => <BrokenPage error={error} />}>
       <AnnouncerProvider>
         <SessionProvider key={JSON.stringify([tenant, project])} scope={scope} onScope={onScope}>
           <Queries>

@@ -45,6 +45,10 @@ export function Shell({ conversationId, turnId, onSelect }: ShellProps): JSX.Ele
   }, [close, onSelect]);
   const place = useRef(conversationId);
   useEffect(() => { place.current = conversationId; }, [conversationId]);
+  useEffect(() => {
+    // Who is where a new one begins, and wants one, wants to write.
+    if (place.current === null) focusField(main.current);
+  }, [visit]);
   const begin = useCallback((id: string, first: Pending | null) => {
     setBegun({ conversationId: id, first });
     // Who has gone elsewhere while it was sent stays there.
@@ -83,18 +87,20 @@ export function Shell({ conversationId, turnId, onSelect }: ShellProps): JSX.Ele
 }
 
 function SkipLink({ to }: { to: { current: HTMLElement | null } }): JSX.Element {
-  const skip = (): void => {
-    const field = to.current?.querySelector<HTMLElement>("textarea");
-    (field ?? to.current)?.focus();
-  };
+  const skip = (): void => { focusField(to.current); };
   return <button type="button" className={styles.skip} onClick={skip}>Skip to the message field</button>;
+}
+
+function focusField(main: HTMLElement | null): void {
+  const field = main?.querySelector<HTMLElement>("textarea");
+  (field ?? main)?.focus();
 }
 
 function Top({ onNew, onClose }: { onNew: () => void; onClose: () => void }): JSX.Element {
   return (
     <header className={styles.top}>
       <span className={styles.brand}>Everturn</span>
-      <Button onClick={onNew}><SquarePen aria-hidden /> New chat</Button>
+      <Button aria-label="New conversation" title="New conversation" onClick={onNew}><SquarePen aria-hidden /> New</Button>
       <span className={styles.closer}><IconButton label="Hide conversations" icon={<PanelLeftClose aria-hidden />} onClick={onClose} /></span>
     </header>
   );

@@ -43,7 +43,7 @@ export function renderInPage(children: ReactNode, answer: (asked: Asked) => Answ
       return new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json" } });
     },
   });
-  const session = { backend, scope: { tenant: "default", project: "default" }, isSignedIn: false, signOut: doNothing, expire: doNothing };
+  const session = { backend, scope: { tenant: "default", project: "default" }, isSignedIn: false, keptFiles: new Map<string, readonly File[]>(), signOut: doNothing, expire: doNothing };
   const rendered = render(
     <AnnouncerProvider>
       <SessionContext value={session}>

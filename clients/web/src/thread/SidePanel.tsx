@@ -5,7 +5,8 @@ import type { JSX, ReactNode } from "react";
 import type { TurnView } from "../api";
 import { ArtifactsContext } from "../artifacts/context";
 import type { ArtifactTarget } from "../artifacts/context";
-import { PanelBoundary } from "./PanelBoundary";
+import { Panel } from "../artifacts/Panel";
+import { ErrorBoundary } from "../ui/ErrorBoundary";
 import styles from "./thread.module.css";
 
 const ArtifactPanel = lazy(() => import("../artifacts/ArtifactPanel"));
@@ -39,7 +40,7 @@ export function SidePanel({ conversationId, turns, children }: SidePanelProps): 
       <div className={target === null ? styles.alone : styles.split}>
         {children}
         {target !== null && (
-          <PanelBoundary key={JSON.stringify(target)} onClose={close}>
+          <ErrorBoundary key={JSON.stringify(target)} instead={(error) => <BrokenPanel error={error} onClose={close} />}>
             <Suspense fallback={<aside className={styles.panelWaiting} aria-busy />}>
               {target.kind === "context" ? (
                 <InspectorPanel conversationId={conversationId} turnId={target.turnId} rounds={target.rounds} onClose={close} />
@@ -47,9 +48,18 @@ export function SidePanel({ conversationId, turns, children }: SidePanelProps): 
                 <ArtifactPanel target={target} turns={turns} onClose={close} />
               )}
             </Suspense>
-          </PanelBoundary>
+          </ErrorBoundary>
         )}
       </div>
     </ArtifactsContext>
+  );
+}
+
+/** A part of the page that could not be loaded, or a fault of it. */
+function BrokenPanel({ error, onClose }: { error: Error; onClose: () => void }): JSX.Element {
+  return (
+    <Panel title="This can’t be shown" details="" onClose={onClose}>
+      <p role="alert">{error.message}. It may help to load the page again; nothing is lost.</p>
+    </Panel>
   );
 }

@@ -46,7 +46,7 @@ describe("a call", () => {
   it("does not wait longer than a person would", async () => {
     const { server, client } = await serve(problem(429, {}, { "Retry-After": "3600" }));
 
-    const refusal = await client.getConversation("conv_1").catch((error: unknown) => error);
+    const refusal = await client.getTurn("conv_1", "turn_1").catch((error: unknown) => error);
 
     expect(refusal).toMatchObject({ status: 429, retryAfterS: 3600 });
     expect(server.asked).toHaveLength(1);
@@ -55,14 +55,14 @@ describe("a call", () => {
   it("gives up after its attempts", async () => {
     const { server, client } = await serve(breakOff);
 
-    await expect(client.getConversation("conv_1")).rejects.toThrow(Unreachable);
+    await expect(client.getTurn("conv_1", "turn_1")).rejects.toThrow(Unreachable);
     expect(server.asked).toHaveLength(FAST.attempts);
   });
 
   it("tells a refusal with its fields", async () => {
     const { client } = await serve(problem(422, { errors: [{ field: "title", message: "It is too long." }] }));
 
-    const refusal = await client.createConversation("x").catch((error: unknown) => error);
+    const refusal = await client.patchConversation("conv_1", { title: "x" }).catch((error: unknown) => error);
 
     expect(refusal).toBeInstanceOf(ProblemError);
     expect(refusal).toMatchObject({
@@ -79,14 +79,14 @@ describe("a call", () => {
       (response) => response.end("<h1>nginx</h1>"),
     );
 
-    await expect(client.getConversation("conv_1")).rejects.toMatchObject({ status: 404, type: "about:blank" });
-    await expect(client.getConversation("conv_1")).rejects.toThrow(BadAnswer);
+    await expect(client.getTurn("conv_1", "turn_1")).rejects.toMatchObject({ status: 404, type: "about:blank" });
+    await expect(client.getTurn("conv_1", "turn_1")).rejects.toThrow(BadAnswer);
   });
 
   it("ends when its caller gives up", async () => {
     const { client } = await serve(silence);
     const abort = new AbortController();
-    const asking = client.getConversation("conv_1", abort.signal);
+    const asking = client.getTurn("conv_1", "turn_1", abort.signal);
 
     abort.abort();
 
@@ -98,7 +98,18 @@ describe("a call", () => {
     const timings = { ...FAST, answerMs: 50, attempts: 1 };
     const client = new EverturnClient({ baseUrl: server.url, tenant: "a", project: "b", timings });
 
-    await expect(client.getConversation("conv_1")).rejects.toThrow(Unreachable);
+    await expect(client.getTurn("conv_1", "turn_1")).rejects.toThrow(Unreachable);
+  });
+
+  it("for a file that does not come to its end in time is unreachable, and one that its caller gave up is not", async () => {
+    const server = await TestServer.start((response) => response.writeHead(200, { "Content-Type": "text/csv" }).write("a,"));
+    const timings = { ...FAST, contentMs: 50 };
+    const abort = new AbortController();
+    abort.abort();
+
+    const impatient = new EverturnClient({ baseUrl: server.url, tenant: "a", project: "b", timings });
+    await expect(impatient.loadFile({ url: "/files/a/b/art_1" })).rejects.toThrow(Unreachable);
+    await expect(impatient.loadFile({ url: "/files/a/b/art_1" }, abort.signal)).rejects.toMatchObject({ name: "AbortError" });
   });
 
   it("keeps null where it is somebody's argument", async () => {

@@ -63,9 +63,14 @@ export class Requests {
   async load(path: string, abort?: AbortSignal): Promise<Blob> {
     const limit = AbortSignal.timeout(this.options.timings.contentMs);
     const signal = abort === undefined ? limit : AbortSignal.any([limit, abort]);
-    const response = await this.ask({ method: "GET", path }, signal);
-    if (!response.ok) throw await readProblem(response);
-    return readContent(response);
+    const call: Call = { method: "GET", path, abort };
+    try {
+      const response = await this.ask(call, signal);
+      if (!response.ok) throw await readProblem(response);
+      return await readContent(response);
+    } catch (error) {
+      throw this.asFailure(error, call);
+    }
   }
 
   /** An answer whose body is still to be read; its limits are the caller's. */

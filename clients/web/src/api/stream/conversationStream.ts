@@ -116,7 +116,9 @@ export class ConversationStream {
       { requests, path, timings, random, network: this.network, after: this.snapshot.state?.cursor },
       { onEvents: (events) => { if (isCurrent()) this.take(events); }, onStatus },
     );
-    void this.places.run(() => stream.run(running.signal), running.signal, () => { onStatus({ connection: "waiting" }); });
+    this.places
+      .run(() => stream.run(running.signal), running.signal, () => { onStatus({ connection: "waiting" }); })
+      .catch((error: unknown) => { if (isCurrent()) this.fail(error); });
   }
 
   private close(): void {

@@ -1,5 +1,5 @@
 // @vitest-environment node
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 
 import { PLACES, runInPlace } from "./places";
 
@@ -70,6 +70,20 @@ test("only so many tabs follow, and one that waits takes the place that becomes 
   expect(first).toEqual([...Array.from({ length: PLACES }, () => "following"), "waiting", "waiting"]);
   expect(tabs.slice(PLACES).map((tab) => tab.state)).toEqual(["following", "waiting"]);
   for (const tab of tabs.toReversed()) await tab.leave();
+});
+
+test.each(["at once", "while it waits"])("a tab whose browser refuses locks %s follows without a place", async (when) => {
+  const refusing = {
+    request: async (_: string, options: LockOptions, run: (lock: null) => Promise<unknown>): Promise<unknown> => {
+      if (options.ifAvailable === true && when === "while it waits") return run(null);
+      await settle();
+      throw new DOMException("The request was denied.", "SecurityError");
+    },
+  };
+  const tab = new Tab(refusing as unknown as LockManager);
+
+  await vi.waitFor(() => { expect(tab.state).toBe("following"); });
+  await tab.leave();
 });
 
 test("a tab that leaves while it waits never follows", async () => {

@@ -16,8 +16,24 @@ export const browserPlaces: Places = {
   },
 };
 
-/** As `Places.run`, with these locks. */
+/** As `Places.run`, with these locks. Where the browser refuses them, the work is done without a place. */
 export async function runInPlace(locks: LockManager, work: () => Promise<void>, stop: AbortSignal, onWait: () => void): Promise<void> {
+  const begun: Promise<void>[] = [];
+  const begin = (): Promise<void> => {
+    const working = work();
+    begun.push(working);
+    return working;
+  };
+  try {
+    await runInLock(locks, begin, stop, onWait);
+  } catch (error) {
+    // Such as in a page that may keep nothing. What failed may also be the work, which is not done twice.
+    if (begun.length > 0) throw error;
+    if (!stop.aborted) await begin();
+  }
+}
+
+async function runInLock(locks: LockManager, work: () => Promise<void>, stop: AbortSignal, onWait: () => void): Promise<void> {
   const names = Array.from({ length: PLACES }, (_, at) => `everturn.stream.${at + 1}`);
   for (const name of names) {
     if (await tryRun(locks, name, work)) return;
