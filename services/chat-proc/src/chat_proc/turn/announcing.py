@@ -96,6 +96,7 @@ class Announcer:
         else:
             # Nobody died of it: however often it fails, it is tried again.
             ANNOUNCEMENTS_FAILED.inc()
+            _log.warning("end_not_published", turn_id=turn_id)
             await self._patience.call(lambda: self._timelines.save_announcing(lease, turn_id, 0))
         return emitter.cursor
 
