@@ -46,7 +46,21 @@ class EngineView:
         """Name and state of each."""
         found = self._client.api.containers(all=True, filters=self._filters)
         # One that is just being removed may have lost its names already.
-        return [((entry["Names"] or [entry["Id"]])[0].lstrip("/"), entry["State"]) for entry in found]
+        return [
+            ((entry["Names"] or [entry["Id"]])[0].lstrip("/"), entry["State"])
+            for entry in found
+            if self._is_there(entry)
+        ]
+
+    def _is_there(self, entry: dict[str, Any]) -> bool:
+        """An engine that was killed while it removed a container may list it for ever, and answer that it has none."""
+        if entry["State"] != "dead":
+            return True
+        try:
+            self._client.api.inspect_container(entry["Id"])
+        except docker.errors.NotFound:
+            return False
+        return True
 
     def load_volumes(self) -> list[str]:
         return [found.name for found in self._client.volumes.list(filters=self._filters)]
