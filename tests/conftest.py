@@ -3,10 +3,12 @@
 All are synchronous, so they may be asked for by synchronous and asynchronous tests and fixtures.
 """
 
+import functools
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpcore2
 import pytest
 import structlog
 from hypothesis import settings
@@ -34,6 +36,9 @@ settings.load_profile("unhurried")
 *_processors, _ = structlog.get_config()["processors"]
 _plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
 structlog.configure(processors=[*_processors, _plain])
+
+# Every HTTP client reads all public certificate authorities, for 40 ms. A test makes hundreds, and asks none of them.
+httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 TEMPLATE = "everturn_template"
 _numbers = itertools.count(1)
