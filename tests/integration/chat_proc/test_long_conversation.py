@@ -19,7 +19,7 @@ from long_talk.world import World, build_world
 from everturn.telemetry.metrics import PROMPT_BREAKS
 from everturn_local.servers.databases import DatabaseUrls
 
-TURNS = int(os.environ.get("LONG_TALK_TURNS", "150"))
+TURNS = int(os.environ.get("LONG_TALK_TURNS", "100"))
 FACTS = max(1, TURNS // 3)
 CONTEXT_TOKENS = 80_000
 SUMMARY = """## Active request

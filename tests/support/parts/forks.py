@@ -20,9 +20,12 @@ from everturn_local.processes import KILLED_LIMIT_S, Child, Process
 
 DRIVERS = {
     "ingress": ("everturn.postgres.conversations", "everturn.postgres.database", "everturn.redis.wire"),
-    "chat_proc": ("everturn.testing.scripted_file",),
+    "chat_proc": ("everturn.testing.scripted_file", "everturn.embeddings.minilm_weights"),
 }
-"""What a service imports when it has read its settings, with the libraries below: the longest part of that."""
+"""What a service imports when it has read its settings, with the libraries below: the longest part of that.
+
+Only what is installed: where forks are made, imports are not looked for in the tests' own folders, and missed silently.
+"""
 
 SET_BY_IMPORTS = ("LIBRARY_PATH", "LD_LIBRARY_PATH", "MAGIC")
 """What pylibmagic sets when it is imported, and libmagic reads."""
@@ -95,6 +98,8 @@ def open_forks(*modules: str) -> ForkServerContext:
     There is one such place in a process: whoever comes first says what is imported.
     """
     context = multiprocessing.get_context("forkserver")
+    # As a worker does before it imports numpy, which reads them then.
+    os.environ.update({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"})
     context.set_forkserver_preload([name for module in modules for name in (f"{module}.__main__", *DRIVERS[module])])
     return context
 
