@@ -44,7 +44,11 @@ async def show(page: Page, width: Width, scheme: Scheme) -> None:
 
 def _tell(violations: Iterable[dict[str, Any]]) -> list[str]:
     return [
-        f"{each['id']} ({each['impact']}): {'; '.join(node['html'][:160] for node in each['nodes'][:5])}"
+        f"{each['id']} ({each['impact']}): {'; '.join(map(_name, each['nodes'][:5]))}"
         for each in violations
         if each["impact"] in GRAVE
     ]
+
+
+def _name(node: dict[str, Any]) -> str:
+    return f"{node['html'][:160]}: {'; '.join(check['message'] for check in (*node['any'], *node['all'])[:2])}"
