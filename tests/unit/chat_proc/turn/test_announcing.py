@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import pytest
 from prometheus_client import REGISTRY
 from turn_bench.bench import Bench
 from turn_bench.checks import check_conversation
@@ -133,6 +134,25 @@ async def test_a_wire_that_is_down_is_no_death_but_counts_as_a_try_that_failed()
 
 def failed() -> float:
     return REGISTRY.get_sample_value("everturn_announcements_failed_total") or 0
+
+
+async def test_while_nobody_can_read_what_was_told_an_end_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(answer("Done."))
+    await end_unannounced(bench)
+    told = await bench.published()
+
+    async def refuse(*_: object, **__: object) -> tuple[()]:
+        raise Unavailable("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.events, "load_newest", refuse)
+        await bench.hire().run_one()
+    row = bench.platform.turns[bench.turn_rows[0].id]
+    assert (row.turn.attempt, row.announced) == (0, False)
+    assert await bench.published() == told
+
+    await bench.work()
+    await check_conversation(bench)
 
 
 class LosingTimelines(MemoryTimelines):

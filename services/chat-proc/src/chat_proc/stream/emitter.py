@@ -1,7 +1,7 @@
 """The live end of one leased turn: numbers its events, and publishes in a task of its own what gathered meanwhile.
 
-Publishing never fails or stalls a turn. When events were lost on the way, clients get the committed state again
-(a rewind) and then what was said since.
+Publishing never fails or stalls a turn. An entry whose answer was lost is sent again as it is, and the stream takes it
+once. When events were lost on the way, clients get the committed state again (a rewind) and then what was said since.
 """
 
 import asyncio
@@ -52,6 +52,7 @@ class Emitter:
         # An emitter before this one may have written under the same fence.
         self._count = cursor.n if cursor.fence == fence else 0
         self._pending: list[EncodedEvent] = []
+        self._sending: Entry | None = None
         self._uncommitted = UncommittedEvents()
         self._view: Callable[[], TurnView] | None = None
         self._needs_rewind = False
@@ -126,24 +127,28 @@ class Emitter:
             except StaleFence:
                 self.stale.set()
             except (EventsLost, Unavailable) as error:
-                self._lose(str(error))
-                if self._closed and isinstance(error, Unavailable):
+                if isinstance(error, EventsLost):
+                    self._lose(str(error))
+                elif self._closed:
                     return
                 await asyncio.sleep(backoff_s)
                 backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)
         self._drained.set()
 
     def _has_work(self) -> bool:
-        return self._needs_rewind or bool(self._pending)
+        return self._needs_rewind or bool(self._pending) or self._sending is not None
 
     async def _publish_gathered(self) -> None:
         if self._needs_rewind:
             await self._prepare_rewind()
-        if not self._pending:
-            return
-        entry = Entry(self._published, self._take())
+        if self._sending is None:
+            if not self._pending:
+                return
+            self._sending = Entry(self._published, self._take())
+        entry = self._sending
         await self._writer.publish(self._conversation_id, entry, first=self._unchecked)
         self._published, self._unchecked = entry.events[-1].id, False
+        self._sending = None
         EVENTS_PUBLISHED.inc(len(entry.events))
 
     async def _prepare_rewind(self) -> None:
@@ -152,6 +157,7 @@ class Emitter:
         self._unchecked = True
         self._needs_rewind = False
         self._pending.clear()
+        self._sending = None
         if self._view is not None:
             REWINDS.inc()
             self._enqueue(ChatRewind(turn=self._view()), None)
@@ -170,7 +176,7 @@ class Emitter:
         return taken
 
     def _lose(self, why: str) -> None:
-        # An entry may have arrived although its publishing failed: the rewind asks the stream for its end first.
+        # An entry may have arrived although nobody heard so: the rewind asks the stream for its end first.
         _log.warning("events_lost", conversation_id=self._conversation_id, why=why)
         self._needs_rewind = True
         self._pending.clear()

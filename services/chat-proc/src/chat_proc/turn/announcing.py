@@ -22,6 +22,7 @@ from everturn.ports.sweeps import Sweeps
 from everturn.ports.timelines import Timelines
 from everturn.ports.turns import Turns
 from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED
+from everturn.timeline.conversation_state import TurnPage
 from everturn.timeline.turn_events import try_build_terminal_event
 from everturn.timeline.turn_view import build_turn_view
 from everturn.wire.events import ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle, parse_envelope
@@ -73,7 +74,30 @@ class Announcer:
         if await self._begin(lease, turn_id) > MAX_DEATHS:
             return await self._point_to_rows(claim, turn_id, cursor)
         page = await self._patience.call(lambda: self._turns.load_page(who, lease.conversation_id, turn_ids=[turn_id]))
+        try:
+            cursor, sent = await self._tell(claim, page, turn_id, cursor)
+        except Unavailable as error:
+            _log.warning("stream_end_unknown", turn_id=turn_id, error=str(error))
+            sent = False
+        if sent:
+            await self.save_announced(lease, turn_id, cursor)
+        else:
+            # Nobody died of it: however often it fails, it is tried again.
+            ANNOUNCEMENTS_FAILED.inc()
+            _log.warning("end_not_published", turn_id=turn_id)
+            await self._patience.call(lambda: self._timelines.save_announcing(lease, turn_id, 0))
+        return cursor
+
+    async def _tell(
+        self, claim: Claim, page: TurnPage, turn_id: TurnId, cursor: EventCursor
+    ) -> tuple[EventCursor, bool]:
+        """The cursor then, and whether all went out. Raises Unavailable while nobody knows what was told already."""
+        lease = claim.lease
         (record,) = page.turns
+        view = build_turn_view(record, tenant=lease.principal.tenant, project=lease.principal.project)
+        terminal = try_build_terminal_event(view)
+        if terminal is not None and await self._was_told(lease.conversation_id, turn_id):
+            terminal = None
         emitter = Emitter(
             self._writer,
             self._clock,
@@ -82,23 +106,15 @@ class Announcer:
             fence=lease.fence,
             cursor=cursor,
         )
-        view = build_turn_view(record, tenant=who.tenant, project=who.project)
         emitter.emit(ChatRewind(turn=view))
         if record.turn.ordinal == 1:
             emitter.emit(ConvTitle(title=page.conversation.title))
-        terminal = try_build_terminal_event(view)
-        if terminal is not None and not await self._was_told(lease.conversation_id, turn_id):
+        if terminal is not None:
             emitter.emit(terminal)
         if claim.turn_id is None:
             emitter.emit(_build_status(page.conversation, record.turn.status))
-        if await self._publish(emitter):
-            await self.save_announced(lease, turn_id, emitter.cursor)
-        else:
-            # Nobody died of it: however often it fails, it is tried again.
-            ANNOUNCEMENTS_FAILED.inc()
-            _log.warning("end_not_published", turn_id=turn_id)
-            await self._patience.call(lambda: self._timelines.save_announcing(lease, turn_id, 0))
-        return emitter.cursor
+        sent = await self._publish(emitter)
+        return emitter.cursor, sent
 
     async def _begin(self, lease: Lease, turn_id: TurnId) -> int:
         """Which try this is. Noted as a number: a note whose answer was lost is made again, and counts once."""
@@ -142,16 +158,16 @@ class Announcer:
         return sent
 
     async def _was_told(self, conversation_id: ConversationId, turn_id: TurnId) -> bool:
-        """Whether the stream has the turn's terminal event: its worker died after telling of it, before noting that."""
+        """Whether the stream has the turn's terminal event: its worker died after telling of it, before noting that.
+
+        Raises Unavailable.
+        """
         before: EventCursor | None = None
-        try:
-            # The stream keeps a bounded number of entries; an end that is older than a turn after it lies deep in it.
-            while page := await self._writer.load_newest(conversation_id, max_entries=LOOK_BACK_ENTRIES, before=before):
-                if any(_ends(event, turn_id) for entry in page for event in entry.events):
-                    return True
-                before = page[0].events[-1].id
-        except Unavailable as error:
-            _log.warning("stream_end_unknown", error=str(error))
+        # The stream keeps a bounded number of entries; an end that is older than a turn after it lies deep in it.
+        while page := await self._writer.load_newest(conversation_id, max_entries=LOOK_BACK_ENTRIES, before=before):
+            if any(_ends(event, turn_id) for entry in page for event in entry.events):
+                return True
+            before = page[0].events[-1].id
         return False
 
     async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
