@@ -230,21 +230,23 @@ async def test_a_worker_tells_prometheus_what_it_did(stage: Any) -> None:
     await stage.close()
 
 
-async def test_a_summary_is_a_span_of_its_turn_with_the_call_of_its_model_inside(
+async def test_summaries_and_titles_are_in_the_span_of_their_turn_with_the_calls_of_their_models(
     stage: Any, collector: Collector, tmp_path: Path
 ) -> None:
     script, config = tmp_path / "summaries.toml", tmp_path / "everturn.toml"
     script.write_text(f"[[scripts]]\nwhen = ''\n[[scripts.rounds]]\nreply = '''{SUMMARY}'''\n")
-    config.write_text(f'[models.roles]\nsummary = "scripted:{script}"\n')
+    config.write_text(f'[models.roles]\nsummary = "scripted:{script}"\ntitle = "scripted:{script}"\n')
     env = {"EVERTURN_CONFIG": str(config), "CONTEXT_MAX_TOKENS": "24000"}
     conversation_id, turn_id = await send(stage, trace=TraceContext("1" * 32, "2" * 16), text=LONG_TALK)
     watcher = stage.watch(conversation_id)
     await watcher.wait_ended(turn_id)
     await asyncio.gather(*(stage.platform.restart(name, extra_env=env) for name in ("worker-1", "worker-2")))
-    caller = TraceContext("3" * 32, "4" * 16)
+    caller, titled = TraceContext("3" * 32, "4" * 16), TraceContext("5" * 32, "6" * 16)
 
     _, turn_id = await send(stage, trace=caller, conversation_id=conversation_id)
     await watcher.wait_ended(turn_id)
+    other_id, first_id = await send(stage, trace=titled)
+    await stage.watch(other_id).wait_ended(first_id)
 
     (work,) = await asyncio.to_thread(collector.wait_for, lambda spans: named(spans, "invoke_agent everturn", caller))
     (compaction, *_) = named(collector.spans, "compaction", caller)
@@ -255,7 +257,13 @@ async def test_a_summary_is_a_span_of_its_turn_with_the_call_of_its_model_inside
     assert calls[0].attributes["everturn.model.role"] == "summary"
     assert calls[0].attributes["gen_ai.usage.input_tokens"] > calls[0].attributes["gen_ai.usage.output_tokens"] > 0
     assert calls[0].attributes["gen_ai.conversation.id"] == conversation_id
-    said = b"".join(span.raw for span in collector.spans if span.trace_id == caller.trace_id)
+    (first,) = await asyncio.to_thread(collector.wait_for, lambda spans: named(spans, "invoke_agent everturn", titled))
+    inside = [span for span in named(collector.spans, "chat scripted", titled) if span.parent == first.span_id]
+    (title,) = [span for span in inside if span.attributes["everturn.model.role"] == "title"]
+    assert title.attributes["gen_ai.conversation.id"] == other_id
+    assert title.attributes["gen_ai.usage.input_tokens"] > title.attributes["gen_ai.usage.output_tokens"] > 0
+    traces = {caller.trace_id, titled.trace_id}
+    said = b"".join(span.raw for span in collector.spans if span.trace_id in traces)
     assert b"the-summarys-words" not in said
     assert b"word word" not in said
     await stage.check_history(conversation_id, watcher)

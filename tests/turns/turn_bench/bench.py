@@ -258,7 +258,7 @@ class BenchWorker:
             objects=bench.objects,
             loop=build_loop(bench, gate, failpoints),
             announcer=self.build_announcer(NoSweeps()),
-            titles=TitleCalls(bench.title_model, "Name it."),
+            titles=TitleCalls(bench.title_model, "Name it.", tracing=bench.tracing),
             clock=bench.clock,
             failpoints=failpoints,
         )
@@ -325,7 +325,9 @@ def build_loop(bench: Bench, gate: Gate, failpoints: Failpoints) -> AgentLoop:
     limits = DecisionLimits(
         code_tools=code_tools, one_thinking=bench.one_thinking, fanout=fanout if bench.fanout else None
     )
-    generator = Generator(model, failpoints, fallback=bench.fallback, ratios=bench.ratios, limits=limits)
+    generator = Generator(
+        model, failpoints, fallback=bench.fallback, ratios=bench.ratios, limits=limits, tracing=bench.tracing
+    )
     approvals = ApprovalGate(bench.registry, redactor=bench.redactor)
     return AgentLoop(
         prompts=PromptBuilder(

@@ -159,7 +159,7 @@ async def open_worker(
         loop = build_loop(
             settings, config, models, offered, stragglers, objects=objects, memories=memories, tracing=tracing
         )
-        titles = TitleCalls(models.try_model("title"), load_topic("title"))
+        titles = TitleCalls(models.try_model("title"), load_topic("title"), tracing=tracing)
         pace = Pace()
         own = build_presence(secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots)
         presence = PresenceTask(wire.presences, own, pace)

@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from parts.kept_spans import KeptTracing
 from turn_bench.bench import Bench, until
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, call, cut_answer
@@ -126,6 +127,20 @@ async def test_the_fallback_answers_when_the_model_has_given_up_and_is_booked_un
     assert bench.texts(CompletionBody) == ["From the second."]
     assert [usage.model for _, usage in bench.platform.usage] == ["second"]
     await check_conversation(bench)
+
+
+async def test_each_call_of_a_round_is_a_span_with_the_number_of_the_round() -> None:
+    tracing = KeptTracing()
+    bench = Bench([Fail(ModelFailed("down"))], fallback=second(answer("From the second.")), tracing=tracing)
+
+    await run(bench)
+
+    down, good = tracing.spans
+    assert (down.name, down.failed) == ("chat scripted", "ModelFailed")
+    assert (good.name, good.failed) == ("chat second", "")
+    assert [span.attributes["everturn.round"] for span in tracing.spans] == [1, 1]
+    assert {span.attributes["everturn.model.role"] for span in tracing.spans} == {"decision"}
+    assert good.attributes["gen_ai.usage.input_tokens"] == 100
 
 
 async def test_the_fallback_answers_after_what_was_shown_is_taken_back() -> None:

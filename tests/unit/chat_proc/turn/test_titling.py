@@ -1,6 +1,8 @@
 import asyncio
 
 import pytest
+from parts.kept_spans import KeptSpan, KeptTracing
+from prometheus_client import REGISTRY
 from turn_bench.bench import Bench
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, call
@@ -11,6 +13,7 @@ from everturn.model.block_bodies import CompletionBody
 from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
 from everturn.model.turns import Outcome
 from everturn.ports.language_model import ModelFailed, ModelTraits, ModelUsage
+from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.testing.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel
 from everturn.wire.events import ConvTitle
 
@@ -21,11 +24,16 @@ FALLBACK = "please look at the attached numbers and tell me how sales…"
 class Titled:
     """A bench whose tool waits until the title model has said what it has to say."""
 
-    def __init__(self, *titles: Script) -> None:
+    def __init__(self, *titles: Script, tracing: Tracing = NO_TRACING) -> None:
         self.titles = ScriptedModel(titles, traits=ModelTraits("small", 1000, False, False))
         self.echo = DemoTool()
         self.bench = Bench(
-            call("demo.echo", {}), answer("Done."), answer("Again."), tools=[self.echo], title_model=self.titles
+            call("demo.echo", {}),
+            answer("Done."),
+            answer("Again."),
+            tools=[self.echo],
+            title_model=self.titles,
+            tracing=tracing,
         )
 
     async def run(self) -> Bench:
@@ -92,6 +100,52 @@ async def test_a_title_call_that_fails_leaves_the_beginning_of_the_prompt(script
 
     assert titled.title == FALLBACK
     assert bench.exits[0].outcome is Outcome.COMPLETED
+
+
+def count_failed() -> float:
+    labels = {"model": "small", "kind": "title"}
+    return REGISTRY.get_sample_value("everturn_model_calls_failed_total", labels) or 0.0
+
+
+async def trace_call(script: Script) -> KeptSpan:
+    """The span of the call for a title."""
+    tracing = KeptTracing()
+    await Titled(script, tracing=tracing).run()
+    (span,) = [span for span in tracing.spans if span.attributes.get("everturn.model.role") == "title"]
+    return span
+
+
+async def test_a_title_call_is_a_span_with_what_it_used_and_nothing_that_was_said() -> None:
+    failed = count_failed()
+
+    span = await trace_call([Say("Sales in March"), Finish("stop", ModelUsage(30, 5))])
+
+    assert (span.name, span.kind, span.failed) == ("chat small", "client", "")
+    assert span.attributes["gen_ai.usage.input_tokens"] == 30
+    assert {"gen_ai.conversation.id", "everturn.turn.id"} < set(span.attributes)
+    assert "Sales" not in str(span)
+    assert "sales" not in str(span)
+    assert count_failed() == failed
+
+
+@pytest.mark.parametrize(
+    ("script", "why", "is_counted"),
+    [
+        ([Fail(ModelFailed("down"))], "ModelFailed", True),
+        ([Say("Sales"), Pause(asyncio.Event())], "CancelledError", False),
+    ],
+    ids=["it fails", "the turn ends before it"],
+)
+async def test_a_title_call_that_fails_is_counted_and_one_that_nobody_waited_for_is_not(
+    script: Script, why: str, is_counted: bool
+) -> None:
+    failed = count_failed()
+
+    span = await trace_call(script)
+
+    assert span.failed == why
+    assert ("gen_ai.usage.input_tokens" in span.attributes) is not is_counted
+    assert count_failed() == failed + is_counted
 
 
 async def test_a_title_call_that_breaks_does_not_break_the_turn() -> None:

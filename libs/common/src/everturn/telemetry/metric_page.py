@@ -55,8 +55,9 @@ QUESTIONS: Final = (
                 "histogram_quantile(0.95, sum by (le, lane) (rate(everturn_turn_queue_seconds_bucket[5m])))",
             ),
             (
-                "Seconds of a model call, by model.",
-                "histogram_quantile(0.95, sum by (le, model) (rate(everturn_model_call_seconds_bucket[5m])))",
+                "Seconds of a model call that decides what happens next, by model.",
+                "histogram_quantile(0.95,"
+                ' sum by (le, model) (rate(everturn_model_call_seconds_bucket{kind="decision"}[5m])))',
             ),
             (
                 "Seconds of a tool call, by tool.",
@@ -81,7 +82,10 @@ QUESTIONS: Final = (
                 'sum(rate(everturn_turns_ended_total{outcome="failed"}[15m]))'
                 " / sum(rate(everturn_turns_ended_total[15m]))",
             ),
-            ("Model calls that broke off, a second.", "sum by (model) (rate(everturn_model_calls_failed_total[15m]))"),
+            (
+                "Model calls that broke off, a second.",
+                "sum by (model, kind) (rate(everturn_model_calls_failed_total[15m]))",
+            ),
             (
                 "Part of the calls of each tool that failed.",
                 'sum by (tool_id) (rate(everturn_tool_calls_total{outcome="error"}[15m]))'

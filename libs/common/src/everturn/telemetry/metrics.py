@@ -55,12 +55,12 @@ ROUND_SECONDS = Histogram(
 )
 MODEL_CALL_SECONDS = Histogram(
     "everturn_model_call_seconds",
-    "From the request to the end of a reply that decides what happens next, by model, retries included.",
-    ["model"],
+    "From the request to the end of a reply, retries included, by model and kind: decision, summary or title.",
+    ["model", "kind"],
     buckets=_WORK_S,
 )
 MODEL_CALLS_FAILED = Counter(
-    "everturn_model_calls_failed", "Model calls that gave no whole reply, by model.", ["model"]
+    "everturn_model_calls_failed", "Model calls that gave no whole reply, by model and kind.", ["model", "kind"]
 )
 NO_TOOL: Final = "none"
 """The label of a tool that is not offered, whatever it was called."""

@@ -2,6 +2,7 @@
 
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from typing import Final
 
 import structlog
 
@@ -11,7 +12,7 @@ from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClose
 from chat_proc.channels.citations import Citer, build_citer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream, ThinkingText
-from chat_proc.models.call_span import describe_call, describe_turn, describe_usage, name_call
+from chat_proc.models.calls import describe_turn, describe_usage, open_call
 from chat_proc.models.estimate import estimate_request
 from chat_proc.models.ratios import LearnedRatios
 from chat_proc.models.usage import build_usage_event
@@ -30,13 +31,12 @@ from everturn.ports.language_model import (
     TextDelta,
 )
 from everturn.telemetry.failpoints import Failpoints
-from everturn.telemetry.metrics import MODEL_CALL_SECONDS, MODEL_CALLS_FAILED
-from everturn.telemetry.tracing.spans import NO_TRACING, Attributes, Tracing
+from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.timeline.view_parts import format_of_path
 
 _log = structlog.get_logger(__name__)
 
-DECISION_ROLE = "decision"
+DECISION_ROLE: Final = "decision"
 WRITE_TOOL = "react.write"
 SHOWN_WRITE_CHANNELS = frozenset({"canvas", "timeline_text"})
 REASONING_INSTANCE = 1000
@@ -110,16 +110,12 @@ class Generator:
         turn = call.turn
         reply = _Reply(turn, call.round, DecisionStream(sources=turn.pool.rows, limits=call.limits))
         self._failpoints.hit("turn.before_first_token")
-        traits = call.model.traits
+        about = {**describe_turn(turn.lease.conversation_id, turn.turn_id), "everturn.round": call.round}
         try:
-            with (
-                MODEL_CALL_SECONDS.labels(traits.name).time(),
-                self._tracing.span(name_call(traits), _describe(call), kind="client") as span,
-            ):
+            with open_call(self._tracing, call.model.traits, call.request, role=DECISION_ROLE, turn=about) as span:
                 ran = await run_until(turn.inbox.wait_for_control(), self._stream(call, reply))
                 span.note(describe_usage(self._usage(call, reply)))
         except ModelFailed:
-            MODEL_CALLS_FAILED.labels(traits.name).inc()
             if reply.chars:
                 turn.book(self._usage(call, reply))
             raise
@@ -165,12 +161,6 @@ class _Call:
     request: ModelRequest
     round: int
     limits: DecisionLimits
-
-
-def _describe(call: _Call) -> Attributes:
-    turn = describe_turn(call.turn.lease.conversation_id, call.turn.turn_id)
-    asked = describe_call(call.model.traits, call.request, role=DECISION_ROLE, turn=turn)
-    return {**asked, "everturn.round": call.round}
 
 
 class _Reply:

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
+from chat_proc.models.calls import describe_turn, describe_usage, open_call
 from chat_proc.models.estimate import estimate_request
 from chat_proc.models.usage import build_usage_event
 from chat_proc.turn.opening import make_title, title_source
@@ -15,9 +16,11 @@ from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
 from everturn.model.llm.tokens import CharsPerToken
 from everturn.model.turns import Turn
 from everturn.ports.language_model import LanguageModel, ModelFailed, ModelUsage, ReplyFinished, TextDelta
+from everturn.telemetry.tracing.spans import NO_TRACING, Attributes, Tracing
 
 _log = structlog.get_logger(__name__)
 
+TITLE_ROLE: Final = "title"
 TITLE_S = 20.0
 """How long a title is waited for."""
 MAX_PROMPT_CHARS = 4_000
@@ -31,12 +34,25 @@ _AROUND = " \t#*_`\"'“”„«»"
 
 
 class TitleCall:
-    """One call on its way. Owned by `TitleCalls.beside`; the turn takes what there is of it when it ends."""
+    """One call on its way. Owned by `TitleCalls.beside`; the turn takes what there is of it when it ends.
 
-    def __init__(self, model: LanguageModel, request: ModelRequest, limit_s: float = TITLE_S) -> None:
+    `turn` is what the call's span says of the turn.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        request: ModelRequest,
+        *,
+        limit_s: float = TITLE_S,
+        tracing: Tracing = NO_TRACING,
+        turn: Attributes | None = None,
+    ) -> None:
         self._model = model
         self._request = request
         self._limit_s = limit_s
+        self._tracing = tracing
+        self._turn = turn or {}
         self._reply = ""
         self._usage: ModelUsage | None = None
         self._has_failed = False
@@ -45,10 +61,13 @@ class TitleCall:
     async def run(self) -> None:
         """Ask, for at most `limit_s`. A call that fails leaves no title."""
         try:
-            async with asyncio.timeout(self._limit_s):
-                await self._read()
+            with open_call(self._tracing, self._model.traits, self._request, role=TITLE_ROLE, turn=self._turn) as span:
+                try:
+                    await self._ask()
+                finally:
+                    if (usage := self.build_usage()) is not None:
+                        span.note(describe_usage(usage))
         except (ModelFailed, TimeoutError) as failure:
-            self._has_failed = isinstance(failure, ModelFailed)
             _log.warning("no_title", model=self._model.traits.name, why=str(failure))
 
     def try_title(self) -> str | None:
@@ -64,7 +83,16 @@ class TitleCall:
             ratio = CharsPerToken()
             output = ratio.tokens_for(len(self._reply))
             usage = ModelUsage(estimate_request(self._request, ratio), output, estimated=True)
-        return build_usage_event(self._model.traits.name, "title", usage)
+        return build_usage_event(self._model.traits.name, TITLE_ROLE, usage)
+
+    async def _ask(self) -> None:
+        """Raises ModelFailed, TimeoutError."""
+        try:
+            async with asyncio.timeout(self._limit_s):
+                await self._read()
+        except ModelFailed:
+            self._has_failed = True
+            raise
 
     async def _read(self) -> None:
         async with aclosing(self._model.generate(self._request)) as pieces:
@@ -91,9 +119,10 @@ class TitledTurn(Protocol):
 class TitleCalls:
     """Shared by all turns of a worker. Without a model no title is asked for."""
 
-    def __init__(self, model: LanguageModel | None, prompt: str) -> None:
+    def __init__(self, model: LanguageModel | None, prompt: str, *, tracing: Tracing = NO_TRACING) -> None:
         self._model = model
         self._prompt = prompt
+        self._tracing = tracing
 
     @asynccontextmanager
     async def beside(self, titled: TitledTurn) -> AsyncGenerator[None]:
@@ -120,7 +149,8 @@ class TitleCalls:
             PromptMessage("system", (TextPart(self._prompt),)),
             PromptMessage("user", (TextPart(text[:MAX_PROMPT_CHARS]),)),
         )
-        return TitleCall(self._model, ModelRequest(messages, MAX_OUTPUT_TOKENS))
+        about = describe_turn(turn.conversation_id, turn.id)
+        return TitleCall(self._model, ModelRequest(messages, MAX_OUTPUT_TOKENS), tracing=self._tracing, turn=about)
 
 
 def try_read_title(reply: str) -> str | None:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from parts.kept_spans import KeptTracing
+from prometheus_client import REGISTRY
 from turn_bench.bench import until
 
 from chat_proc.agent.compaction.summarizing import SummaryWriter, build_summary_request
@@ -16,8 +17,8 @@ from everturn.model.llm.tokens import CharsPerToken
 from everturn.ports.language_model import ModelFailed, ModelUsage
 from everturn.telemetry.failpoints import FailpointRaised, Failpoints
 from everturn.testing.long_talks import play_talk
+from everturn.testing.scripted_model import SCRIPTED_TRAITS, Fail, Finish, Pause, Say, Script, ScriptedModel
 from everturn.testing.scripted_model import Cut as CutOff
-from everturn.testing.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel
 from everturn.testing.timelines import NOW, TimelineBuilder
 
 GOOD = "## Active request\n- all of it\n## Done\n- half of it\n"
@@ -163,6 +164,16 @@ async def test_the_failpoint_of_a_compaction_is_in_its_model_call() -> None:
 
     with pytest.raises(FailpointRaised):
         await written.write(TALK, history(TALK))
+
+
+async def test_calls_that_fail_or_last_too_long_are_counted_as_failed() -> None:
+    labels = {"model": SCRIPTED_TRAITS.name, "kind": "summary"}
+    before = REGISTRY.get_sample_value("everturn_model_calls_failed_total", labels) or 0.0
+    written, _ = writer([Fail(ModelFailed("down"))], [Pause(asyncio.Event())], call_s=0.02)
+
+    await written.write(TALK, history(TALK))
+
+    assert REGISTRY.get_sample_value("everturn_model_calls_failed_total", labels) == before + 2
 
 
 async def test_each_call_is_a_span_with_what_it_asked_for_and_used_and_nothing_that_was_said() -> None:

@@ -16,7 +16,7 @@ from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.open_turn import OpenTurn, Writing
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.race import Stopped, run_until
-from chat_proc.models.call_span import describe_turn
+from chat_proc.models.calls import describe_turn
 from chat_proc.timeline.compaction.cut import Cut
 from chat_proc.timeline.compaction.memory import build_memory, restamp
 from chat_proc.timeline.compaction.shrinking import Shrunk, cover, shrink_by_rules

@@ -3,11 +3,12 @@
 import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
 from chat_proc.agent.prompt.system import load_topic
-from chat_proc.models.call_span import describe_call, describe_usage, name_call
+from chat_proc.models.calls import describe_usage, open_call
 from chat_proc.models.estimate import estimate_request
 from chat_proc.models.usage import build_usage_event
 from chat_proc.timeline.compaction.cut import Cut
@@ -23,7 +24,7 @@ from everturn.telemetry.tracing.spans import NO_TRACING, Attributes, Tracing
 
 _log = structlog.get_logger(__name__)
 
-SUMMARY_ROLE = "summary"
+SUMMARY_ROLE: Final = "summary"
 MAX_TRIES = 2
 CALL_S = 60.0
 """How long one summary is waited for."""
@@ -39,6 +40,12 @@ class _Reply:
     text: str = ""
     usage: ModelUsage | None = None
     counts: bool = False
+    has_failed: bool = False
+
+    @property
+    def is_free(self) -> bool:
+        """As a call that failed without a word."""
+        return self.has_failed and not self.text and self.usage is None
 
 
 class SummaryWriter:
@@ -73,24 +80,30 @@ class SummaryWriter:
 
     async def _try_ask(self, model: LanguageModel, request: ModelRequest, snapshot: Snapshot) -> str | None:
         """The reply; None when there is none. What it cost is kept whatever comes of it, also when it is cancelled."""
-        reply, failed = _Reply(), False
-        asked = describe_call(model.traits, request, role=SUMMARY_ROLE, turn=self._turn)
-        with self._tracing.span(name_call(model.traits), asked, kind="client") as span:
-            try:
-                self._failpoints.hit("turn.in_compaction")
-                async with asyncio.timeout(self._call_s):
-                    await _read(model, request, reply)
-            except (ModelFailed, TimeoutError) as failure:
-                failed = isinstance(failure, ModelFailed)
-                span.fail(type(failure).__name__)
-                _log.warning("no_summary", model=model.traits.name, why=str(failure))
-            finally:
-                if reply.usage is not None or reply.text or not failed:
-                    output = snapshot.tokens_of(reply.text)
-                    cost = reply.usage or ModelUsage(estimate_request(request, snapshot.ratio), output, estimated=True)
-                    self.usage.append(build_usage_event(model.traits.name, SUMMARY_ROLE, cost))
-                    span.note(describe_usage(self.usage[-1]))
+        reply = _Reply()
+        try:
+            with open_call(self._tracing, model.traits, request, role=SUMMARY_ROLE, turn=self._turn) as span:
+                try:
+                    await self._ask(model, request, reply)
+                finally:
+                    if not reply.is_free:
+                        output = snapshot.tokens_of(reply.text)
+                        told = ModelUsage(estimate_request(request, snapshot.ratio), output, estimated=True)
+                        self.usage.append(build_usage_event(model.traits.name, SUMMARY_ROLE, reply.usage or told))
+                        span.note(describe_usage(self.usage[-1]))
+        except (ModelFailed, TimeoutError) as failure:
+            _log.warning("no_summary", model=model.traits.name, why=str(failure))
         return reply.text if reply.counts else None
+
+    async def _ask(self, model: LanguageModel, request: ModelRequest, reply: _Reply) -> None:
+        """Raises ModelFailed, TimeoutError."""
+        self._failpoints.hit("turn.in_compaction")
+        try:
+            async with asyncio.timeout(self._call_s):
+                await _read(model, request, reply)
+        except ModelFailed:
+            reply.has_failed = True
+            raise
 
 
 async def _read(model: LanguageModel, request: ModelRequest, reply: _Reply) -> None:

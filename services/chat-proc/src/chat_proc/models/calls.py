@@ -1,0 +1,64 @@
+"""A model call as operators see it, whatever it is for: a span by OpenTelemetry's conventions for generative AI, how
+long it took, and whether it failed. Nothing of what is said."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Literal
+
+from everturn.model.commits import UsageEvent
+from everturn.model.llm.prompts import ModelRequest
+from everturn.ports.language_model import ModelFailed, ModelTraits
+from everturn.telemetry.metrics import MODEL_CALL_SECONDS, MODEL_CALLS_FAILED
+from everturn.telemetry.tracing.spans import Attributes, Span, Tracing
+
+ModelRole = Literal["decision", "summary", "title"]
+"""What a call is for, as the usage ledger names it."""
+
+
+@contextmanager
+def open_call(
+    tracing: Tracing, traits: ModelTraits, request: ModelRequest, *, role: ModelRole, turn: Attributes
+) -> Generator[Span]:
+    """The span of one call, from its request to the end of its reply; `turn` is from `describe_turn`.
+
+    A ModelFailed or TimeoutError that leaves the block is a call that failed. One that is cancelled is none: it was
+    we who wanted no more of it.
+    """
+    with (
+        MODEL_CALL_SECONDS.labels(traits.name, role).time(),
+        tracing.span(f"chat {traits.name}", _describe(traits, request, role, turn), kind="client") as span,
+    ):
+        try:
+            yield span
+        except (ModelFailed, TimeoutError):
+            MODEL_CALLS_FAILED.labels(traits.name, role).inc()
+            raise
+
+
+def describe_turn(conversation_id: str, turn_id: str) -> Attributes:
+    """Whose work it is."""
+    return {"gen_ai.conversation.id": conversation_id, "everturn.turn.id": turn_id}
+
+
+def describe_usage(usage: UsageEvent) -> Attributes:
+    """What a call used."""
+    told: dict[str, str | int | float | bool] = {
+        "gen_ai.response.model": usage.model,
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cache_read_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
+        "everturn.usage.estimated": usage.estimated,
+    }
+    return {**told, "everturn.usage.cost_usd": usage.cost_usd} if usage.cost_known else told
+
+
+def _describe(traits: ModelTraits, request: ModelRequest, role: ModelRole, turn: Attributes) -> Attributes:
+    return {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": traits.provider,
+        "gen_ai.request.model": traits.name,
+        "gen_ai.request.max_tokens": request.max_output_tokens,
+        "everturn.model.role": role,
+        **turn,
+    }

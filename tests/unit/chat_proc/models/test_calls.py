@@ -1,0 +1,86 @@
+"""What a span tells of a model call and what it does not, and which calls are counted as failed."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from parts.kept_spans import KeptTracing
+from prometheus_client import REGISTRY
+
+from chat_proc.models.calls import ModelRole, describe_turn, describe_usage, open_call
+from chat_proc.models.usage import build_usage_event
+from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
+from everturn.ports.language_model import ContextLimitExceeded, ModelFailed, ModelTraits, ModelUsage
+
+TRAITS = ModelTraits("heron-1", 100_000, images=False, documents=False, provider="acme")
+REQUEST = ModelRequest((PromptMessage("user", (TextPart("A secret question."),)),), 500)
+TURN = describe_turn("conv_1", "turn_1")
+
+
+def count(kind: ModelRole) -> tuple[float, float]:
+    """Calls of this kind that ended, and those of them that failed."""
+    labels = {"model": TRAITS.name, "kind": kind}
+    ended = REGISTRY.get_sample_value("everturn_model_call_seconds_count", labels)
+    return ended or 0.0, REGISTRY.get_sample_value("everturn_model_calls_failed_total", labels) or 0.0
+
+
+def test_a_call_is_named_after_its_model_and_tells_who_asks_for_what() -> None:
+    tracing = KeptTracing()
+
+    with open_call(tracing, TRAITS, REQUEST, role="summary", turn=TURN):
+        pass
+
+    (span,) = tracing.spans
+    assert (span.name, span.kind, span.failed) == ("chat heron-1", "client", "")
+    assert span.attributes == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "acme",
+        "gen_ai.request.model": "heron-1",
+        "gen_ai.request.max_tokens": 500,
+        "gen_ai.conversation.id": "conv_1",
+        "everturn.turn.id": "turn_1",
+        "everturn.model.role": "summary",
+    }
+
+
+def test_cost_is_told_where_it_is_known() -> None:
+    used = build_usage_event("heron-1", "summary", ModelUsage(input_tokens=7, output_tokens=3))
+
+    known, unknown = (describe_usage(replace(used, cost_usd=0.5, cost_known=each)) for each in (True, False))
+
+    assert known["gen_ai.usage.input_tokens"] == 7
+    assert known["gen_ai.usage.output_tokens"] == 3
+    assert known["everturn.usage.cost_usd"] == 0.5
+    assert "everturn.usage.cost_usd" not in unknown
+
+
+def test_every_call_is_timed_once_by_its_kind() -> None:
+    decisions, titles = count("decision"), count("title")
+
+    with open_call(KeptTracing(), TRAITS, REQUEST, role="title", turn=TURN):
+        pass
+
+    assert count("decision") == decisions
+    assert count("title") == (titles[0] + 1, titles[1])
+
+
+@pytest.mark.parametrize(
+    ("error", "is_counted"),
+    [
+        (ModelFailed("down"), True),
+        (ContextLimitExceeded(), True),
+        (TimeoutError(), True),
+        (asyncio.CancelledError(), False),
+    ],
+)
+@pytest.mark.parametrize("role", ["decision", "summary", "title"])
+def test_a_call_that_gives_no_whole_reply_has_failed_and_one_that_is_cancelled_has_not(
+    role: ModelRole, error: BaseException, is_counted: bool
+) -> None:
+    tracing, (ended, failed) = KeptTracing(), count(role)
+
+    with pytest.raises(type(error)), open_call(tracing, TRAITS, REQUEST, role=role, turn=TURN):
+        raise error
+
+    assert count(role) == (ended + 1, failed + is_counted)
+    assert tracing.spans[0].failed == type(error).__name__
