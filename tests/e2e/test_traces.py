@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 from parts.collector import Collector, Told
 from parts.sockets import SocketClient
+from parts.waiting import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
 from everturn.telemetry.tracing.context import TraceContext, build_turn_context
@@ -275,6 +276,8 @@ async def test_a_doctor_elsewhere_says_what_is_wrong_with_the_platform(stage: An
     well = await ask_doctor(url)
 
     await stage.platform.stop_part("redis")
+    # An ingress keeps what it found for a second.
+    await wait_until(lambda: httpx2.get(f"{url}/readyz").json()["status"] != "ready")
     ill = await ask_doctor(url)
     await stage.platform.restart("redis")
 

@@ -15,16 +15,15 @@ import pytest
 import pytest_asyncio
 from leftovers.engines import EngineView, load_pairs
 from leftovers.watching import Watch, watching
+from parts.begun import refuse, start_run
 from parts.broker import OwnBroker
 
 from chat_proc.sandbox.broker_line import ClientCertificate, parse_address
 from chat_proc.sandbox.containers import open_container_sandbox
 from chat_proc.sandbox.launching import SupervisedSandbox
-from everturn.ports.sandbox import RunRequest, RunResult
-from everturn.wire.execution import Capability, GatewayCall, ToolGrant, ToolReply
+from everturn.ports.sandbox import RunRequest
 
 NOWHERE = "everturn/there-is-none:latest"
-SLEEPER = "import time\nawait web.begun()\ntime.sleep(50)"
 GONE_LIMIT_S = 6.0
 """The guarantee is 2 s."""
 END_LIMIT_S = 30.0
@@ -82,50 +81,18 @@ def sandbox(broker: OwnBroker) -> SupervisedSandbox:
     return asyncio.run(open_container_sandbox(parse_address(broker.url, ClientCertificate())))
 
 
-class Run:
-    """A run whose program has said that it has begun, and waits."""
-
-    def __init__(self, sandbox: SupervisedSandbox) -> None:
-        self._sandbox = sandbox
-        self._begun = asyncio.Event()
-        self.task: asyncio.Task[RunResult] | None = None
-
-    async def start(self) -> None:
-        capability = Capability((ToolGrant("web.begun"),))
-        request = RunRequest("fault", "turn_1", SLEEPER, (), timeout_s=60, capability=capability)
-        self.task = asyncio.create_task(self._sandbox.run(request, self._note))
-        begun = asyncio.create_task(self._begun.wait())
-        await asyncio.wait((begun, self.task), timeout=END_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
-        begun.cancel()
-        assert not self.task.done(), self.task.result().report_text
-        assert self._begun.is_set()
-
-    async def wait(self) -> RunResult:
-        assert self.task is not None
-        return await asyncio.wait_for(self.task, END_LIMIT_S)
-
-    async def _note(self, call: GatewayCall) -> ToolReply:
-        self._begun.set()
-        return ToolReply(call.id, True)
-
-
-async def refuse(call: GatewayCall) -> ToolReply:
-    return ToolReply(call.id, False, None, "not_allowed", "")
-
-
 async def check_next_run_works(sandbox: SupervisedSandbox) -> None:
     result = await sandbox.run(RunRequest("next", "turn_1", "print(6 * 7)", ()), refuse)
     assert (result.ok, result.user_out_tail) == (True, "42\n"), result.report_text
 
 
 async def test_a_killed_broker_ends_its_runs_and_the_next_broker_leaves_nothing_of_them(broker, sandbox):
-    run = Run(sandbox)
-    await run.start()
+    running = await start_run(sandbox)
     view = EngineView(broker.label)
 
     await asyncio.to_thread(broker.kill)
     killed_s = time.monotonic()
-    result = await run.wait()
+    result = await asyncio.wait_for(running, END_LIMIT_S)
     while view.load_containers():
         assert time.monotonic() - killed_s < GONE_LIMIT_S
         await asyncio.sleep(0.05)
@@ -141,12 +108,11 @@ async def test_a_killed_broker_ends_its_runs_and_the_next_broker_leaves_nothing_
 
 @pytest.mark.parametrize(("role", "code"), [("supervisor", "sandbox_failed"), ("executor", "killed")])
 async def test_half_of_a_pair_that_is_killed_takes_the_other_half_with_it(broker, sandbox, engine, role, code):
-    run = Run(sandbox)
-    await run.start()
+    running = await start_run(sandbox)
     [container] = engine.containers.list(filters={"label": [broker.label, f"everturn.role={role}"]})
 
     container.kill()
-    result = await run.wait()
+    result = await asyncio.wait_for(running, END_LIMIT_S)
 
     assert (result.ok, result.error.code, result.error.where) == (False, code, "sandbox")
     await check_next_run_works(sandbox)
@@ -165,12 +131,11 @@ async def test_the_pair_does_not_outlive_its_worker(broker, watch):
 
 
 async def test_cancelling_the_task_ends_the_pair(sandbox, watch):
-    run = Run(sandbox)
-    await run.start()
+    running = await start_run(sandbox)
 
-    run.task.cancel()
+    running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await run.task
+        await running
 
     await watch.wait_nothing_left(GONE_LIMIT_S)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from leftovers.engines import EngineView
+from parts.begun import refuse, start_run
 from parts.broker import OwnBroker
 from parts.engine import OwnEngine, find_obstacle
 
@@ -19,9 +20,7 @@ from chat_proc.sandbox.broker_line import ClientCertificate, parse_address
 from chat_proc.sandbox.containers import open_container_sandbox
 from chat_proc.sandbox.launching import SupervisedSandbox
 from everturn.ports.sandbox import RunRequest, RunResult
-from everturn.wire.execution import Capability, GatewayCall, ToolGrant, ToolReply
 
-WAITING = "import time\nawait web.begun()\ntime.sleep(50)"
 END_LIMIT_S = 45.0
 LOOK_EVERY_S, GONE_LOOKS = 0.2, 300
 """A minute, twice the lease of a turn: the engine has to start again, and the broker's reaper to notice it."""
@@ -51,30 +50,8 @@ def watch() -> None:
     """In place of the other faults' watch over this machine: here an engine and its processes come and go."""
 
 
-class Begun:
-    """A tool by which a program says that it runs."""
-
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
-
-    async def __call__(self, call: GatewayCall) -> ToolReply:
-        self.event.set()
-        return ToolReply(call.id, True)
-
-
-async def start_run(sandbox: SupervisedSandbox) -> asyncio.Task[RunResult]:
-    """A run whose program runs, and waits."""
-    begun = Begun()
-    capability = Capability((ToolGrant("web.begun"),))
-    request = RunRequest("engine", "turn_1", WAITING, (), timeout_s=60, capability=capability)
-    running = asyncio.create_task(sandbox.run(request, begun))
-    async with asyncio.timeout(END_LIMIT_S):
-        await begun.event.wait()
-    return running
-
-
 async def run_next(sandbox: SupervisedSandbox) -> RunResult:
-    return await sandbox.run(RunRequest("next", "turn_1", "print(6 * 7)", ()), Begun())
+    return await sandbox.run(RunRequest("next", "turn_1", "print(6 * 7)", ()), refuse)
 
 
 @pytest.mark.timeout(180)

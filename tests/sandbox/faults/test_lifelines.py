@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from leftovers.processes import Process, load_descendants
 from leftovers.watching import Watch
+from parts.begun import start_run
 
 PYTHON = Path(__file__).parents[3] / ".venv-sandbox" / "bin" / "python"
-SLEEPER = "import time; print('on', flush=True); time.sleep(50)"
 FINE = "print(sum(range(1000)))"
 START_LIMIT_S = 30.0
 
@@ -57,9 +57,9 @@ def only_bubblewrap(sandbox: Any) -> None:
         pytest.skip("containers have their own tests of this fault")
 
 
-async def test_cancelling_the_task_kills_the_run_within_two_seconds(run, watch, only_bubblewrap):
-    running = asyncio.create_task(run(SLEEPER, timeout_s=60))
-    await wait_for(watch, 2, is_program)
+async def test_cancelling_the_task_kills_the_run_within_two_seconds(sandbox, watch, only_bubblewrap):
+    running = await start_run(sandbox)
+    watch.look()
 
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -84,9 +84,10 @@ async def test_the_run_does_not_outlive_its_worker_whenever_that_is_killed(watch
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-async def test_a_supervisor_that_dies_takes_the_run_with_it_and_is_a_failed_run(run, watch, number, only_bubblewrap):
-    running = asyncio.create_task(run(SLEEPER, timeout_s=60))
-    await wait_for(watch, 2, is_program)
+async def test_a_supervisor_that_dies_takes_the_run_with_it_and_is_a_failed_run(
+    sandbox, run, watch, number, only_bubblewrap
+):
+    running = await start_run(sandbox)
     [supervisor] = await wait_for(watch, 1, is_supervisor)
 
     os.kill(supervisor.pid, number)
@@ -106,8 +107,8 @@ async def wait_for_the_group_to_be_removed_by_a_later_run(run: Any, watch: Watch
     await run(FINE)
 
 
-async def test_an_executor_that_is_killed_is_a_failed_run(run, watch, only_bubblewrap):
-    running = asyncio.create_task(run(SLEEPER, timeout_s=60))
+async def test_an_executor_that_is_killed_is_a_failed_run(sandbox, watch, only_bubblewrap):
+    running = await start_run(sandbox)
     executor, _ = await wait_for(watch, 2, is_program)
 
     os.kill(executor.pid, signal.SIGKILL)
@@ -117,8 +118,8 @@ async def test_an_executor_that_is_killed_is_a_failed_run(run, watch, only_bubbl
     assert (result.error.code, result.error.where) == ("killed", "sandbox")
 
 
-async def test_a_frozen_executor_is_ended_at_the_limit(run, watch, only_bubblewrap):
-    running = asyncio.create_task(run(SLEEPER, timeout_s=2))
+async def test_a_frozen_executor_is_ended_at_the_limit(sandbox, watch, only_bubblewrap):
+    running = await start_run(sandbox, timeout_s=5)
     executor, _ = await wait_for(watch, 2, is_program)
 
     os.kill(executor.pid, signal.SIGSTOP)

@@ -117,9 +117,9 @@ class Publisher:
             self._last[conversation] = self._next(conversation)
 
     async def publish(
-        self, conversation: str, *data: AnyEvent, first: bool = False, turn_id: str | None = None
+        self, conversation: str, *data: AnyEvent, anywhere: bool = False, turn_id: str | None = None
     ) -> list[str]:
-        """One entry with these events; returns their ids."""
+        """One entry with these events, behind the one before or wherever the stream ends; returns their ids."""
         prev = self._last[conversation]
         events: list[EncodedEvent] = []
         for each in data:
@@ -135,12 +135,13 @@ class Publisher:
             )
             events.append(EncodedEvent(cursor, each.type, encode_envelope(envelope)))
         entry = Entry(prev, tuple(events))
-        await self._wire.event_writer.publish(ConversationId(conversation), entry, first=first or prev == ORIGIN)
+        after = None if anywhere or prev == ORIGIN else prev
+        await self._wire.event_writer.publish(ConversationId(conversation), entry, after=after)
         return [str(event.id) for event in events]
 
-    async def say(self, conversation: str, *texts: str, first: bool = False) -> list[str]:
+    async def say(self, conversation: str, *texts: str, anywhere: bool = False) -> list[str]:
         """One entry with a delta for each text."""
         deltas = [
             ChatDelta(channel="answer", instance=0, index=n, text=text, marker="answer") for n, text in enumerate(texts)
         ]
-        return await self.publish(conversation, *deltas, first=first)
+        return await self.publish(conversation, *deltas, anywhere=anywhere)

@@ -20,7 +20,7 @@ async def test_one_follower_hears_hundreds_of_conversations(wire: Wire) -> None:
 
     async with asyncio.timeout(20), aclosing(wire.event_reader.follow(follows)) as following:
         for conversation_id in conversations:
-            await wire.event_writer.publish(conversation_id, entry(1, 1, 2), first=True)
+            await wire.event_writer.publish(conversation_id, entry(1, 1, 2), after=None)
         heard = [await anext(following) for _ in conversations]
 
     assert sorted(conversation_id for conversation_id, _ in heard) == sorted(conversations)
@@ -32,7 +32,7 @@ async def test_a_conversation_added_before_the_first_wait_is_heard(wire: Wire) -
     follows.add(conversation_id, ORIGIN)
 
     async with asyncio.timeout(10), aclosing(wire.event_reader.follow(follows)) as following:
-        await wire.event_writer.publish(conversation_id, entry(1, 1, 1), first=True)
+        await wire.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
 
         assert await anext(following) == (conversation_id, entry(1, 1, 1))
 
@@ -40,9 +40,9 @@ async def test_a_conversation_added_before_the_first_wait_is_heard(wire: Wire) -
 async def test_a_conversation_that_comes_back_at_an_older_place_is_read_from_there(wire: Wire) -> None:
     ids = SequentialIds()
     conversation_id, other = ids.conversation(), ids.conversation()
-    await wire.event_writer.publish(conversation_id, entry(1, 1, 1), first=True)
-    await wire.event_writer.publish(conversation_id, entry(1, 2, 2), first=False)
-    await wire.event_writer.publish(other, entry(1, 1, 1), first=True)
+    await wire.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
+    await wire.event_writer.publish(conversation_id, entry(1, 2, 2), after=EventCursor(1, 1))
+    await wire.event_writer.publish(other, entry(1, 1, 1), after=None)
     follows = Follows({conversation_id: EventCursor(1, 1)})
 
     async with asyncio.timeout(10), aclosing(wire.event_reader.follow(follows)) as following:
@@ -57,7 +57,7 @@ async def test_a_conversation_that_comes_back_at_an_older_place_is_read_from_the
 
 async def test_closing_gives_the_connections_back(wire: Wire, redis_url: str) -> None:
     conversation_id = SequentialIds().conversation()
-    await wire.event_writer.publish(conversation_id, entry(1, 1, 1), first=True)
+    await wire.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
     client = build_client(redis_url, name="watch")
 
     for _ in range(40):  # more than the pool has

@@ -23,7 +23,7 @@ async def test_a_stream_is_forgotten_an_hour_after_its_last_entry(wire: Wire, re
     conversation_id = SequentialIds().conversation()
     client = build_client(redis_url, name="test")
 
-    await wire.event_writer.publish(conversation_id, entry(1, 1, 1), first=True)
+    await wire.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
 
     assert KEEP_S - 5 <= await client.ttl(stream_key(conversation_id)) <= KEEP_S
     await client.aclose()
@@ -33,7 +33,7 @@ async def test_a_stream_is_forgotten_an_hour_after_its_last_entry(wire: Wire, re
 async def test_a_stream_keeps_about_the_last_two_thousand_entries(wire: Wire) -> None:
     conversation_id = SequentialIds().conversation()
     for n in range(1, MAX_ENTRIES + 301):
-        await wire.event_writer.publish(conversation_id, entry(1, n, n), first=n == 1)
+        await wire.event_writer.publish(conversation_id, entry(1, n, n), after=EventCursor(1, n - 1) if n > 1 else None)
 
     kept = await wire.event_reader.load_after(conversation_id, ORIGIN, max_entries=10_000)
 
@@ -43,13 +43,13 @@ async def test_a_stream_keeps_about_the_last_two_thousand_entries(wire: Wire) ->
 
 async def test_after_a_loss_only_a_first_entry_is_taken(wire: Wire, redis_url: str) -> None:
     conversation_id = SequentialIds().conversation()
-    await wire.event_writer.publish(conversation_id, entry(1, 1, 1), first=True)
+    await wire.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
     client = build_client(redis_url, name="test")
     await client.flushall()
 
     with pytest.raises(EventsLost):
-        await wire.event_writer.publish(conversation_id, entry(1, 2, 2), first=False)
-    await wire.event_writer.publish(conversation_id, entry(1, 3, 3), first=True)
+        await wire.event_writer.publish(conversation_id, entry(1, 2, 2), after=EventCursor(1, 1))
+    await wire.event_writer.publish(conversation_id, entry(1, 3, 3), after=None)
 
     assert await wire.event_writer.load_last(conversation_id) == EventCursor(1, 3)
     await client.aclose()
@@ -58,9 +58,9 @@ async def test_after_a_loss_only_a_first_entry_is_taken(wire: Wire, redis_url: s
 
 async def test_fences_beyond_the_precision_of_a_double_still_grow(wire: Wire) -> None:
     conversation_id = SequentialIds().conversation()
-    await wire.event_writer.publish(conversation_id, entry(2**53, 1, 1), first=True)
+    await wire.event_writer.publish(conversation_id, entry(2**53, 1, 1), after=None)
 
-    await wire.event_writer.publish(conversation_id, entry(2**53 + 2, 1, 1), first=True)
+    await wire.event_writer.publish(conversation_id, entry(2**53 + 2, 1, 1), after=None)
 
     assert await wire.event_writer.load_last(conversation_id) == EventCursor(2**53 + 2, 1)
 
@@ -68,4 +68,4 @@ async def test_fences_beyond_the_precision_of_a_double_still_grow(wire: Wire) ->
 async def test_without_a_server_nothing_is_published() -> None:
     async with open_wire("redis://127.0.0.1:1/0", name="test") as wire:
         with pytest.raises(Unavailable):
-            await wire.event_writer.publish(SequentialIds().conversation(), entry(1, 1, 1), first=True)
+            await wire.event_writer.publish(SequentialIds().conversation(), entry(1, 1, 1), after=None)

@@ -13,7 +13,7 @@ async def test_the_last_id_outlives_the_entries(wire: Wire, redis_url: str) -> N
     conversation_id = SequentialIds().conversation()
     client = build_client(redis_url, name="test")
     assert await load_last_id(client, conversation_id) is None
-    await wire.event_writer.publish(conversation_id, entry(4, 1, 2), first=True)
+    await wire.event_writer.publish(conversation_id, entry(4, 1, 2), after=None)
 
     await client.xtrim(stream_key(conversation_id), maxlen=0, approximate=False)
 

@@ -58,7 +58,7 @@ async def test_a_server_that_was_killed_is_used_again_when_it_is_back(tmp_path: 
     conversation_id = SequentialIds().conversation()
     try:
         async with open_wire(server.url, name="test") as wire:
-            await wire.event_writer.publish(conversation_id, entry(1, 1, 1), first=True)
+            await wire.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
             following = asyncio.create_task(_fails_following(wire))
             server.kill()
             server.stop()
@@ -66,7 +66,7 @@ async def test_a_server_that_was_killed_is_used_again_when_it_is_back(tmp_path: 
 
             server.start()
 
-            await wire.event_writer.publish(conversation_id, entry(1, 2, 2), first=True)
+            await wire.event_writer.publish(conversation_id, entry(1, 2, 2), after=None)
     finally:
         server.stop()
 

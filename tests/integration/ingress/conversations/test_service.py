@@ -31,7 +31,7 @@ async def test_an_erased_conversation_leaves_nothing(
     file = (await chat.state(conversation))["turns"][0]["attachments"][0]
     assert stored_files(ingress_env["OBJECTS_URL"], conversation)
     told = Entry(ORIGIN, (EncodedEvent(EventCursor(1, 1), "chat.delta", b"{}"),))
-    await wire.event_writer.publish(conversation, told, first=True)
+    await wire.event_writer.publish(conversation, told, after=None)
 
     erased = await client.delete(f"{BASE}/{conversation}")
 

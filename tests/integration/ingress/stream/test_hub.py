@@ -51,7 +51,7 @@ async def test_a_hole_in_the_chain_gets_gap_snapshot_and_live(chat: Any, follow:
         await stream.until("chat_delta", skip=HINTS)
         worker.skip(conversation, 3)
         await worker.commit(conversation)
-        (after,) = await worker.say(conversation, "b", first=True)
+        (after,) = await worker.say(conversation, "b", anywhere=True)
         await stream.until("stream_gap", skip=HINTS)
         await stream.until("stream_snapshot")
         assert (await stream.until("chat_delta", skip=HINTS)).id == after
@@ -71,7 +71,7 @@ async def test_redis_emptied_under_a_running_turn_is_mended_by_the_rewind(
         await stream.until("chat_delta", skip=HINTS)
         redis_server.empty()
         worker.skip(conversation, 2)
-        (mended,) = await worker.publish(conversation, rewind, first=True, turn_id=sent["turn_id"])
+        (mended,) = await worker.publish(conversation, rewind, anywhere=True, turn_id=sent["turn_id"])
         await stream.until("stream_gap", skip=HINTS)
         await stream.until("stream_snapshot")
         assert (await stream.until("chat_rewind", skip=HINTS)).id == mended
@@ -161,4 +161,4 @@ async def publish_one(wire: Wire, conversation: str) -> None:
     from_worker = EventCursor(1, 1)
     payload = f'{{"id":"1-1","type":"conv.title","ts":"t","conversation_id":"{conversation}","data":{{"title":"x"}}}}'
     event = EncodedEvent(from_worker, "conv.title", payload.encode())
-    await wire.event_writer.publish(ConversationId(conversation), Entry(EventCursor(0, 0), (event,)), first=True)
+    await wire.event_writer.publish(ConversationId(conversation), Entry(EventCursor(0, 0), (event,)), after=None)

@@ -5,6 +5,7 @@ import pytest
 from turn_bench.bench import until
 
 from chat_proc.stream.emitter import MAX_ENTRY_BYTES, MAX_PENDING_EVENTS, Emitter
+from chat_proc.stream.numbering import EventNumbering
 from everturn.errors import Unavailable
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import ORIGIN, EventCursor
@@ -30,12 +31,12 @@ class Wire(MemoryEvents):
         self.fail_before: list[Exception] = []
         self.fail_after: list[Exception] = []
 
-    async def publish(self, conversation_id: ConversationId, entry: Entry, *, first: bool) -> None:
+    async def publish(self, conversation_id: ConversationId, entry: Entry, *, after: EventCursor | None) -> None:
         self.calls += 1
         await self.open.wait()
         if self.fail_before:
             raise self.fail_before.pop()
-        await super().publish(conversation_id, entry, first=first)
+        await super().publish(conversation_id, entry, after=after)
         if entry not in self.entries:
             self.entries.append(entry)
         if self.fail_after:
@@ -66,7 +67,8 @@ def wire() -> Wire:
 
 
 def build(wire: Wire, *, fence: int = 1, cursor: EventCursor = ORIGIN) -> Emitter:
-    emitter = Emitter(wire, FixedClock(), conversation_id=CONVERSATION, turn_id=TURN, fence=fence, cursor=cursor)
+    numbering = EventNumbering(FixedClock(), conversation_id=CONVERSATION, turn_id=TURN, fence=fence, after=cursor)
+    emitter = Emitter(wire, numbering)
     emitter.show_committed(lambda: VIEW)
     return emitter
 

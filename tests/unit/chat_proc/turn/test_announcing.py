@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
@@ -20,6 +21,7 @@ from everturn.ports.language_model import ModelFailed
 from everturn.ports.sweeps import Ring
 from everturn.ports.timelines import Timelines
 from everturn.testing.scripted_model import Fail
+from everturn.testing.streams.events import MemoryEvents
 from everturn.testing.turns.leases import MemoryLeases
 from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.wire.events import ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle
@@ -76,7 +78,7 @@ async def test_an_end_that_was_told_before_a_long_turn_after_it_is_not_told_agai
     assert last is not None
     for n in range(2 * LOOK_BACK_ENTRIES):
         said = EventCursor(1, 100 + n)
-        await bench.events.publish(bench.conversation_id, Entry(said, (EncodedEvent(said, "x", b"{}"),)), first=True)
+        await bench.events.publish(bench.conversation_id, Entry(said, (EncodedEvent(said, "x", b"{}"),)), after=None)
 
     await bench.work()
 
@@ -153,6 +155,84 @@ async def test_while_nobody_can_read_what_was_told_an_end_is_not_told_again(monk
 
     await bench.work()
     await check_conversation(bench)
+
+
+async def test_an_end_that_arrives_while_it_is_looked_for_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(answer("Done."))
+    await end_unannounced(bench)
+    late = await bench.events.load_newest(bench.conversation_id, max_entries=1_000)
+    bench.events.lose_all()
+    looked = 0
+
+    async def look_before_it_arrives(conversation_id: ConversationId, **how: Any) -> tuple[Entry, ...]:
+        nonlocal looked
+        looked += 1
+        found = await MemoryEvents.load_newest(bench.events, conversation_id, **how)
+        if looked == 1:
+            for entry in late:
+                await bench.events.publish(conversation_id, entry, after=None)
+        return found
+
+    monkeypatch.setattr(bench.events, "load_newest", look_before_it_arrives)
+    await bench.hire().run_one()
+    monkeypatch.undo()
+
+    assert looked == 2
+    assert [type(event.data) for event in await bench.published()].count(ChatComplete) == 1
+    assert bench.platform.turns[bench.turn_rows[0].id].announced
+    await check_conversation(bench)
+
+
+async def test_a_stream_that_goes_on_at_every_look_leaves_the_end_to_the_sweeper(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(answer("Done."))
+    await end_unannounced(bench)
+    bench.events.lose_all()
+    looks: list[int] = []
+
+    async def go_on(conversation_id: ConversationId, **_: object) -> tuple[()]:
+        looks.append(len(looks) + 1)
+        said = EventCursor(1, 100 * len(looks))
+        await bench.events.publish(conversation_id, Entry(said, (EncodedEvent(said, "x", b"{}"),)), after=None)
+        return ()
+
+    monkeypatch.setattr(bench.events, "load_newest", go_on)
+    before = failed()
+    await bench.hire().run_one()
+    monkeypatch.undo()
+
+    assert looks == [1, 2, 3]
+    assert failed() == before + 1
+    assert not bench.platform.turns[bench.turn_rows[0].id].announced
+
+
+class LosingEvents(MemoryEvents):
+    """Each entry goes in, and its answer is lost the first time."""
+
+    answers: bool = True
+
+    async def publish(self, conversation_id: ConversationId, entry: Entry, *, after: EventCursor | None) -> None:
+        await super().publish(conversation_id, entry, after=after)
+        self.answers = not self.answers
+        if not self.answers:
+            raise Unavailable("the answer was lost")
+
+
+async def test_an_end_whose_answer_was_lost_is_sent_again_as_it_is() -> None:
+    bench = Bench(answer("Done."))
+    await end_unannounced(bench)
+    row = bench.platform.turns[bench.turn_rows[0].id]
+    events = LosingEvents()
+    claim = await MemoryLeases(bench.platform, owner="worker-1", ttl_s=15.0).try_claim(bench.conversation_id)
+    assert claim is not None
+
+    cursor = await build_announcer(bench, NoSweeps(), writer=events).announce_ended(claim, row.turn.id, claim.cursor)
+
+    (entry,) = await events.load_newest(bench.conversation_id, max_entries=9)
+    assert [event.type for event in entry.events] == ["chat.rewind", "conv.title", "chat.complete", "conv.status"]
+    assert entry.events[-1].id == cursor
+    assert row.announced
 
 
 class LosingTimelines(MemoryTimelines):
@@ -304,12 +384,14 @@ class WaitingElsewhere(NoSweeps):
         return (Ring(ConversationId("conv_next"), Lane.PAID),)
 
 
-def build_announcer(bench: Bench, sweeps: NoSweeps, timelines: Timelines | None = None) -> Announcer:
+def build_announcer(
+    bench: Bench, sweeps: NoSweeps, timelines: Timelines | None = None, writer: MemoryEvents | None = None
+) -> Announcer:
     return Announcer(
         leases=MemoryLeases(bench.platform),
         timelines=timelines or bench.hire().timelines,
         turns=bench.turns,
-        writer=bench.events,
+        writer=writer or bench.events,
         sweeps=sweeps,
         doorbells=bench.doorbells,
         clock=bench.clock,

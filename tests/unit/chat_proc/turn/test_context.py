@@ -5,6 +5,7 @@ from turn_bench.bench import ANN, Bench, BenchWorker
 
 from chat_proc.agent.open_turn import TurnEnd, Writing
 from chat_proc.stream.emitter import Emitter
+from chat_proc.stream.numbering import EventNumbering
 from chat_proc.timeline.files import describe_media
 from chat_proc.turn.context import LeasedTurn, add_usage, last_round
 from chat_proc.turn.inbox import LeasedInbox
@@ -31,14 +32,8 @@ async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]
     assert claim.turn_id is not None
     timelines = worker.timelines
     row = await timelines.load_turn(ANN, claim.turn_id)
-    emitter = Emitter(
-        worker.writer,
-        bench.clock,
-        conversation_id=bench.conversation_id,
-        turn_id=row.id,
-        fence=claim.lease.fence,
-        cursor=claim.cursor,
-    )
+    where = {"conversation_id": bench.conversation_id, "turn_id": row.id, "fence": claim.lease.fence}
+    emitter = Emitter(worker.writer, EventNumbering(bench.clock, **where, after=claim.cursor))
     turn = LeasedTurn(
         claim,
         row,

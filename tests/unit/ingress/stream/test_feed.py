@@ -61,7 +61,7 @@ class OvertakenEvents(MemoryEvents):
         found = await super().load_after(conversation_id, after, max_entries=max_entries)
         late, self.late = self.late, None
         if late is not None and self.hub is not None:
-            await self.publish(conversation_id, late, first=False)
+            await self.publish(conversation_id, late, after=late.prev)
             while self.hub.positions()[conversation_id] < late.events[-1].id:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0)
         return found
@@ -90,7 +90,7 @@ async def follow(after: EventCursor | None, count: int) -> list[str]:
     """What a client gets of a stream with three entries, all in the rows, and a fourth that overtakes its read."""
     events = OvertakenEvents(late=entry(4))
     for n in range(1, 4):
-        await events.publish(CONVERSATION, entry(n), first=n == 1)
+        await events.publish(CONVERSATION, entry(n), after=None if n == 1 else at(n - 1))
     hub = Hub(reader=events, hints=cast(Any, NoHints()), rows=Rows(at(3)), metrics=IngressMetrics(), queue_bytes=10_000)
     events.hub = hub
     running = asyncio.create_task(hub.run())
@@ -126,7 +126,7 @@ class LargeRows(Rows):
 
 async def test_behind_a_snapshot_that_is_larger_than_what_may_wait_comes_what_follows_and_not_another_one() -> None:
     events = MemoryEvents()
-    await events.publish(CONVERSATION, entry(1), first=True)
+    await events.publish(CONVERSATION, entry(1), after=None)
     hub = Hub(
         reader=events, hints=cast(Any, NoHints()), rows=LargeRows(at(1)), metrics=IngressMetrics(), queue_bytes=10_000
     )
@@ -147,7 +147,7 @@ async def test_behind_a_snapshot_that_is_larger_than_what_may_wait_comes_what_fo
 
 async def test_the_lag_of_a_live_event_is_told_once_its_client_has_taken_it() -> None:
     events, metrics = MemoryEvents(), IngressMetrics()
-    await events.publish(CONVERSATION, entry(1), first=True)
+    await events.publish(CONVERSATION, entry(1), after=None)
     hub = Hub(reader=events, hints=cast(Any, NoHints()), rows=Rows(at(1)), metrics=metrics, queue_bytes=10_000)
     running = asyncio.create_task(hub.run())
     client = await hub.open(ANN, CONVERSATION, at(1), None)
@@ -158,7 +158,7 @@ async def test_the_lag_of_a_live_event_is_told_once_its_client_has_taken_it() ->
         while client.cursor.phase is not Phase.LIVE:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
         payload = b'{"ts":"1970-01-01T00:00:10Z"}'
-        await events.publish(CONVERSATION, Entry(at(1), (EncodedEvent(at(2), "chat.delta", payload),)), first=False)
+        await events.publish(CONVERSATION, Entry(at(1), (EncodedEvent(at(2), "chat.delta", payload),)), after=at(1))
         await coming
         before = metrics.registry.get_sample_value("ingress_stream_lag_seconds_count")
         asking = asyncio.create_task(anext(chunks))

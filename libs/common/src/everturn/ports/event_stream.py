@@ -36,7 +36,7 @@ class Hint:
 
 
 class EventsLost(EverturnError):
-    """The stream no longer holds the event before this entry."""
+    """The stream does not end where this entry was to follow: something is missing, or came in between."""
 
 
 class EventWriter(Protocol):
@@ -52,11 +52,12 @@ class EventWriter(Protocol):
         """The last entries, or the last whose id is below `before`; oldest first."""
         ...
 
-    async def publish(self, conversation_id: ConversationId, entry: Entry, *, first: bool) -> None:
-        """Append one entry; its id is its last event's.
+    async def publish(self, conversation_id: ConversationId, entry: Entry, *, after: EventCursor | None) -> None:
+        """Append one entry where the stream ends at the event `after`, at ORIGIN if there is no stream; None: anywhere.
 
-        Raises StaleFence when a newer fence has written, EventsLost when the stream does not end at `prev`
-        (not checked when `first`), Unavailable when the wire is down. The stream keeps about 2,000 entries for an hour.
+        Its id is its last event's; an entry that is the stream's last already is not appended again. Raises StaleFence
+        when a newer fence has written, EventsLost when the stream ends elsewhere, Unavailable when the wire is down.
+        The stream keeps about 2,000 entries for an hour.
         """
         ...
 

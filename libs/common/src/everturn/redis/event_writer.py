@@ -18,25 +18,23 @@ KEEP_S = 3_600
 # The last id comes from XINFO, which still knows it when every entry has been trimmed away. An entry whose id is the
 # last one is there already: the answer to its first sending was lost.
 _PUBLISH = """
-local id, prev, first = ARGV[1], ARGV[2], ARGV[3]
-local last = false
+local id, after = ARGV[1], ARGV[2]
+local last = '0-0'
 local info = redis.pcall('XINFO', 'STREAM', KEYS[1])
 if not info.err then
   for i = 1, #info, 2 do
     if info[i] == 'last-generated-id' then last = info[i + 1] end
   end
 end
-if last then
-  if tonumber(string.match(last, '^%d+')) > tonumber(string.match(id, '^%d+')) then return 'STALE' end
-  if last == id then return 'OK' end
-end
-if first == '0' and last ~= prev then return 'LOST' end
-local added = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[4], id, unpack(ARGV, 6))
+if tonumber(string.match(last, '^%d+')) > tonumber(string.match(id, '^%d+')) then return 'STALE' end
+if last == id then return 'OK' end
+if after ~= '' and last ~= after then return 'LOST' end
+local added = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], id, unpack(ARGV, 5))
 if type(added) == 'table' and added.err then
   if string.find(added.err, 'equal or smaller') then return 'LOST' end
   return added
 end
-redis.call('EXPIRE', KEYS[1], ARGV[5])
+redis.call('EXPIRE', KEYS[1], ARGV[4])
 return 'OK'
 """
 
@@ -59,8 +57,8 @@ class RedisEventWriter:
             rows = await self._client.xrevrange(stream_key(conversation_id), max=newest, count=max_entries)
         return tuple(read_entry(read_id(raw_id), fields) for raw_id, fields in reversed(rows))
 
-    async def publish(self, conversation_id: ConversationId, entry: Entry, *, first: bool) -> None:
-        head = (str(entry.events[-1].id), str(entry.prev), int(first), MAX_ENTRIES, KEEP_S)
+    async def publish(self, conversation_id: ConversationId, entry: Entry, *, after: EventCursor | None) -> None:
+        head = (str(entry.events[-1].id), "" if after is None else str(after), MAX_ENTRIES, KEEP_S)
         async with limited(PUBLISH_LIMIT_S):
             said = await self._publish(keys=[stream_key(conversation_id)], args=[*head, *build_fields(entry)])
         match said:

@@ -9,14 +9,13 @@ from collections.abc import Callable
 
 import structlog
 
+from chat_proc.stream.numbering import EventNumbering
 from chat_proc.stream.uncommitted import UncommittedEvents
 from everturn.errors import StaleFence, Unavailable
-from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import EventCursor
-from everturn.ports.clock import Clock, iso
 from everturn.ports.event_stream import EncodedEvent, Entry, EventsLost, EventWriter
 from everturn.telemetry.metrics import EVENTS_PUBLISHED, REWINDS
-from everturn.wire.events import AnyEvent, ChatRewind, Envelope, encode_envelope
+from everturn.wire.events import AnyEvent, ChatRewind
 from everturn.wire.views import TurnView
 
 _log = structlog.get_logger(__name__)
@@ -31,26 +30,12 @@ MAX_BACKOFF_S = 2.0
 class Emitter:
     """Owned by one turn runner. `emit` may be called from its task only; `run` is the publishing task."""
 
-    def __init__(
-        self,
-        writer: EventWriter,
-        clock: Clock,
-        *,
-        conversation_id: ConversationId,
-        turn_id: TurnId,
-        fence: int,
-        cursor: EventCursor,
-    ) -> None:
+    def __init__(self, writer: EventWriter, numbering: EventNumbering) -> None:
         self._writer = writer
-        self._clock = clock
-        self._conversation_id = conversation_id
-        self._turn_id = turn_id
-        self._fence = fence
-        self._cursor = cursor
-        self._published = cursor
+        self._numbering = numbering
+        self._conversation_id = numbering.conversation_id
+        self._published = numbering.cursor
         self._unchecked = True
-        # An emitter before this one may have written under the same fence.
-        self._count = cursor.n if cursor.fence == fence else 0
         self._pending: list[EncodedEvent] = []
         self._sending: Entry | None = None
         self._uncommitted = UncommittedEvents()
@@ -66,7 +51,7 @@ class Emitter:
     @property
     def cursor(self) -> EventCursor:
         """The last id given out; a commit stores it, because all that was emitted before is in what it commits."""
-        return self._cursor
+        return self._numbering.cursor
 
     def show_committed(self, view: Callable[[], TurnView]) -> None:
         """Say how to build the committed state of the turn, which a rewind shows."""
@@ -146,7 +131,7 @@ class Emitter:
                 return
             self._sending = Entry(self._published, self._take())
         entry = self._sending
-        await self._writer.publish(self._conversation_id, entry, first=self._unchecked)
+        await self._writer.publish(self._conversation_id, entry, after=None if self._unchecked else entry.prev)
         self._published, self._unchecked = entry.events[-1].id, False
         self._sending = None
         EVENTS_PUBLISHED.inc(len(entry.events))
@@ -182,18 +167,7 @@ class Emitter:
         self._pending.clear()
 
     def _enqueue(self, data: AnyEvent, round_number: int | None) -> None:
-        self._count += 1
-        self._cursor = EventCursor(self._fence, self._count)
-        envelope = Envelope(
-            id=str(self._cursor),
-            type=data.type,
-            ts=iso(self._clock.now()),
-            conversation_id=self._conversation_id,
-            turn_id=self._turn_id,
-            round=round_number,
-            data=data,
-        )
-        self._pending.append(EncodedEvent(self._cursor, data.type, encode_envelope(envelope)))
+        self._pending.append(self._numbering.encode(data, round_number))
         if len(self._pending) > MAX_PENDING_EVENTS:
             self._lose("too many unsent")
         self._notify()

@@ -1,31 +1,32 @@
 """What follows the end of a turn: telling clients of ends nobody published, and handing the lease back."""
 
 import asyncio
+from collections.abc import Sequence
 
 import structlog
 from pydantic import ValidationError
 
-from chat_proc.stream.emitter import Emitter
+from chat_proc.stream.numbering import EventNumbering
 from chat_proc.turn.finish import build_status_after
 from chat_proc.turn.patience import Patience
 from everturn.errors import EverturnError, Unavailable
 from everturn.model.conversations import Conversation, ConversationState
 from everturn.model.identity import lane_of
 from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import Claim, EventCursor, Lease
+from everturn.model.leases import ORIGIN, Claim, EventCursor, Lease
 from everturn.model.turns import TurnStatus
 from everturn.ports.clock import Clock
 from everturn.ports.doorbells import Doorbells
-from everturn.ports.event_stream import EncodedEvent, EventWriter
+from everturn.ports.event_stream import EncodedEvent, Entry, EventsLost, EventWriter
 from everturn.ports.leases import Leases
 from everturn.ports.sweeps import Sweeps
 from everturn.ports.timelines import Timelines
 from everturn.ports.turns import Turns
-from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED
+from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, EVENTS_PUBLISHED
 from everturn.timeline.conversation_state import TurnPage
 from everturn.timeline.turn_events import try_build_terminal_event
 from everturn.timeline.turn_view import build_turn_view
-from everturn.wire.events import ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle, parse_envelope
+from everturn.wire.events import AnyEvent, ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle, parse_envelope
 
 _log = structlog.get_logger(__name__)
 
@@ -33,6 +34,9 @@ PUBLISH_S = 5.0
 """How long an end may take to go out before it is left to the sweeper."""
 LOOK_BACK_ENTRIES = 50
 """Of the stream at a time, to see whether an end was told already: mostly it is among the last."""
+MAX_LOOKS = 3
+"""At the stream in one try, when it goes on between look and publishing: what another worker sent before it died can
+still arrive, once."""
 MAX_DEATHS = 3
 """Workers that may die while they tell of one end. Then clients are made to read it from the rows themselves."""
 _TERMINAL_TYPES = frozenset(kind.model_fields["type"].default for kind in (ChatComplete, ChatError))
@@ -74,11 +78,7 @@ class Announcer:
         if await self._begin(lease, turn_id) > MAX_DEATHS:
             return await self._point_to_rows(claim, turn_id, cursor)
         page = await self._patience.call(lambda: self._turns.load_page(who, lease.conversation_id, turn_ids=[turn_id]))
-        try:
-            cursor, sent = await self._tell(claim, page, turn_id, cursor)
-        except Unavailable as error:
-            _log.warning("stream_end_unknown", turn_id=turn_id, error=str(error))
-            sent = False
+        cursor, sent = await self._tell(claim, page, turn_id, cursor)
         if sent:
             await self.save_announced(lease, turn_id, cursor)
         else:
@@ -91,30 +91,21 @@ class Announcer:
     async def _tell(
         self, claim: Claim, page: TurnPage, turn_id: TurnId, cursor: EventCursor
     ) -> tuple[EventCursor, bool]:
-        """The cursor then, and whether all went out. Raises Unavailable while nobody knows what was told already."""
-        lease = claim.lease
-        (record,) = page.turns
-        view = build_turn_view(record, tenant=lease.principal.tenant, project=lease.principal.project)
-        terminal = try_build_terminal_event(view)
-        if terminal is not None and await self._was_told(lease.conversation_id, turn_id):
-            terminal = None
-        emitter = Emitter(
-            self._writer,
-            self._clock,
-            conversation_id=lease.conversation_id,
-            turn_id=turn_id,
-            fence=lease.fence,
-            cursor=cursor,
-        )
-        emitter.emit(ChatRewind(turn=view))
-        if record.turn.ordinal == 1:
-            emitter.emit(ConvTitle(title=page.conversation.title))
-        if terminal is not None:
-            emitter.emit(terminal)
-        if claim.turn_id is None:
-            emitter.emit(_build_status(page.conversation, record.turn.status))
-        sent = await self._publish(emitter)
-        return emitter.cursor, sent
+        """The cursor then, and whether all went out; nothing does while nobody knows what was told already."""
+        conversation_id = claim.lease.conversation_id
+        try:
+            for _ in range(MAX_LOOKS):
+                last = await self._writer.load_last(conversation_id)
+                was_told = await self._was_told(conversation_id, turn_id)
+                entry = self._number(
+                    claim.lease, turn_id, max(cursor, last or cursor), _build_told(claim, page, was_told)
+                )
+                cursor = entry.events[-1].id
+                if await self._try_append(conversation_id, entry, last or ORIGIN):
+                    return cursor, True
+        except Unavailable as error:
+            _log.warning("stream_end_unknown", turn_id=turn_id, error=str(error))
+        return cursor, False
 
     async def _begin(self, lease: Lease, turn_id: TurnId) -> int:
         """Which try this is. Noted as a number: a note whose answer was lost is made again, and counts once."""
@@ -137,25 +128,36 @@ class Announcer:
         turn = await self._patience.call(lambda: self._timelines.load_turn(who, turn_id))
         # Without any turn of it: what the rows of this one hold may be what killed the workers.
         page = await self._patience.call(lambda: self._turns.load_page(who, lease.conversation_id, turn_ids=[]))
-        emitter = Emitter(
-            self._writer,
-            self._clock,
-            conversation_id=lease.conversation_id,
-            turn_id=turn_id,
-            fence=lease.fence,
-            cursor=hole,
-        )
-        emitter.emit(_build_status(page.conversation, turn.status))
-        await self.save_announced(lease, turn_id, emitter.cursor)
-        await self._publish(emitter)
-        return emitter.cursor
+        entry = self._number(lease, turn_id, hole, [_build_status(page.conversation, turn.status)])
+        cursor = entry.events[-1].id
+        await self.save_announced(lease, turn_id, cursor)
+        try:
+            await self._try_append(lease.conversation_id, entry, None)
+        except Unavailable as error:
+            # A snapshot has the state too.
+            _log.warning("status_not_published", turn_id=turn_id, error=str(error))
+        return cursor
 
-    async def _publish(self, emitter: Emitter) -> bool:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(emitter.run())
-            sent = await emitter.flush(self._publish_s)
-            emitter.close()
-        return sent
+    def _number(self, lease: Lease, turn_id: TurnId, prev: EventCursor, told: Sequence[AnyEvent]) -> Entry:
+        numbering = EventNumbering(
+            self._clock, conversation_id=lease.conversation_id, turn_id=turn_id, fence=lease.fence, after=prev
+        )
+        return Entry(prev, tuple(numbering.encode(data) for data in told))
+
+    async def _try_append(self, conversation_id: ConversationId, entry: Entry, after: EventCursor | None) -> bool:
+        """False when the stream ends elsewhere. Where the answer is lost the same entry is sent again: it goes in once.
+
+        Raises StaleFence, Unavailable.
+        """
+        try:
+            async with asyncio.timeout(self._publish_s):
+                await self._patience.call(lambda: self._writer.publish(conversation_id, entry, after=after))
+        except EventsLost:
+            return False
+        except TimeoutError as error:
+            raise Unavailable(f"not published within {self._publish_s:g} s") from error
+        EVENTS_PUBLISHED.inc(len(entry.events))
+        return True
 
     async def _was_told(self, conversation_id: ConversationId, turn_id: TurnId) -> bool:
         """Whether the stream has the turn's terminal event: its worker died after telling of it, before noting that.
@@ -198,6 +200,21 @@ class Announcer:
         except EverturnError as error:
             # The row stays; the sweeper rings for it.
             _log.warning("next_turn_not_rung", error=str(error))
+
+
+def _build_told(claim: Claim, page: TurnPage, was_told: bool) -> list[AnyEvent]:
+    """The state of the turn, its end unless clients have that, and the state of the conversation if no turn follows."""
+    who = claim.lease.principal
+    (record,) = page.turns
+    view = build_turn_view(record, tenant=who.tenant, project=who.project)
+    told: list[AnyEvent] = [ChatRewind(turn=view)]
+    if record.turn.ordinal == 1:
+        told.append(ConvTitle(title=page.conversation.title))
+    if not was_told and (terminal := try_build_terminal_event(view)) is not None:
+        told.append(terminal)
+    if claim.turn_id is None:
+        told.append(_build_status(page.conversation, record.turn.status))
+    return told
 
 
 def _build_status(conversation: Conversation, ended: TurnStatus) -> ConvStatus:

@@ -1,4 +1,4 @@
-"""Asking the database again when it does not answer: a restart of a few seconds costs a turn nothing but time."""
+"""Asking a server again when it does not answer: a restart of a few seconds costs a turn nothing but time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -33,6 +33,6 @@ class Patience:
             try:
                 return await make()
             except Unavailable as error:
-                _log.warning("database_unavailable", error=str(error), pause_s=pause_s)
+                _log.warning("asking_again", error=str(error), pause_s=pause_s)
                 await self._sleep(pause_s)
         return await make()

@@ -11,6 +11,7 @@ from chat_proc.agent.loop import AgentLoop, HandedOver, Parked
 from chat_proc.agent.open_turn import TurnEnd, show_files
 from chat_proc.agent.race import Stopped, run_until
 from chat_proc.stream.emitter import Emitter
+from chat_proc.stream.numbering import EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.approvals import PatientApprovals
@@ -206,14 +207,11 @@ class ClaimedTurn:
             return max(cursor, await self._find_cursor()), False
 
     async def _run_turn(self, turn_id: TurnId, cursor: EventCursor) -> "_Result":
-        emitter = Emitter(
-            self._parts.writer,
-            self._parts.clock,
-            conversation_id=self._claim.lease.conversation_id,
-            turn_id=turn_id,
-            fence=self._claim.lease.fence,
-            cursor=cursor,
+        lease = self._claim.lease
+        numbering = EventNumbering(
+            self._parts.clock, conversation_id=lease.conversation_id, turn_id=turn_id, fence=lease.fence, after=cursor
         )
+        emitter = Emitter(self._parts.writer, numbering)
         manifests = ManifestKeeper(self._parts.objects, self._claim.lease.conversation_id, turn_id)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(emitter.run())

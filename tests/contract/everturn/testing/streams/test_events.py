@@ -18,12 +18,12 @@ class TestMemoryEvents(EventsContract):
 
 async def test_after_a_loss_only_a_first_entry_is_taken() -> None:
     events, conversation_id = MemoryEvents(), SequentialIds().conversation()
-    await events.publish(conversation_id, entry(1, 1, 1), first=True)
+    await events.publish(conversation_id, entry(1, 1, 1), after=None)
 
     events.lose_all()
 
     with pytest.raises(EventsLost):
-        await events.publish(conversation_id, entry(1, 2, 2), first=False)
+        await events.publish(conversation_id, entry(1, 2, 2), after=entry(1, 1, 1).events[-1].id)
 
 
 async def test_while_down_nothing_is_published() -> None:
@@ -31,4 +31,4 @@ async def test_while_down_nothing_is_published() -> None:
     events.down = True
 
     with pytest.raises(Unavailable):
-        await events.publish(SequentialIds().conversation(), entry(1, 1, 1), first=True)
+        await events.publish(SequentialIds().conversation(), entry(1, 1, 1), after=None)

@@ -46,7 +46,7 @@ async def test_what_is_left_anywhere_is_found(where: str) -> None:
     events, objects, counts = MemoryEvents(), MemoryObjects(), {"turn": 0, "block": int(where == "rows")}
     if where == "events":
         told = Entry(ORIGIN, (EncodedEvent(EventCursor(1, 1), "chat.delta", b"{}"),))
-        await events.publish(GONE, told, first=True)
+        await events.publish(GONE, told, after=None)
     if where == "objects":
         objects.stored[object_key(GONE, "a" * 64)] = b"a"
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from everturn.errors import StaleFence, Unavailable
 from everturn.model.ids import ConversationId
-from everturn.model.leases import EventCursor
+from everturn.model.leases import ORIGIN, EventCursor
 from everturn.ports.event_stream import ERASED_FENCE, Entry, EventsLost, FollowSet
 
 
@@ -36,14 +36,14 @@ class MemoryEvents:
         kept = self._entries.get(conversation_id, [])
         return tuple([entry for entry in kept if before is None or entry.events[-1].id < before][-max_entries:])
 
-    async def publish(self, conversation_id: ConversationId, entry: Entry, *, first: bool) -> None:
+    async def publish(self, conversation_id: ConversationId, entry: Entry, *, after: EventCursor | None) -> None:
         self._check()
         last, entry_id = self._last.get(conversation_id), entry.events[-1].id
         if last is not None and last.fence > entry_id.fence:
             raise StaleFence(conversation_id)
         if last == entry_id:
             return
-        if (not first and last != entry.prev) or (last is not None and last >= entry_id):
+        if (after is not None and (last or ORIGIN) != after) or (last is not None and last >= entry_id):
             raise EventsLost(conversation_id)
         async with self._changed:
             self._entries.setdefault(conversation_id, []).append(entry)

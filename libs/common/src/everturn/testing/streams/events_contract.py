@@ -58,8 +58,8 @@ class EventsContract:
     async def test_the_writer_reads_its_newest_entries_oldest_first(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
         entries = [entry(1, 1, 3, prev=ORIGIN), entry(1, 4, 4), entry(2, 5, 6, prev=EventCursor(1, 4))]
-        for n, each in enumerate(entries):
-            await events.writer.publish(conversation_id, each, first=n == 0)
+        for each in entries:
+            await events.writer.publish(conversation_id, each, after=each.prev)
 
         assert await events.writer.load_newest(conversation_id, max_entries=2) == tuple(entries[1:])
         assert await events.writer.load_newest(conversation_id, max_entries=9) == tuple(entries)
@@ -70,8 +70,8 @@ class EventsContract:
         conversation_id = SequentialIds().conversation()
         one, two = entry(1, 1, 3, prev=ORIGIN), entry(1, 4, 4)
 
-        await events.writer.publish(conversation_id, one, first=True)
-        await events.writer.publish(conversation_id, two, first=False)
+        await events.writer.publish(conversation_id, one, after=None)
+        await events.writer.publish(conversation_id, two, after=EventCursor(1, 3))
 
         assert await events.reader.load_after(conversation_id, ORIGIN, max_entries=10) == (one, two)
         assert await events.reader.load_after(conversation_id, EventCursor(1, 3), max_entries=10) == (two,)
@@ -82,73 +82,85 @@ class EventsContract:
         conversation_id = SequentialIds().conversation()
         assert await events.writer.load_last(conversation_id) is None
 
-        await events.writer.publish(conversation_id, entry(3, 7, 9), first=True)
+        await events.writer.publish(conversation_id, entry(3, 7, 9), after=None)
 
         assert await events.writer.load_last(conversation_id) == EventCursor(3, 9)
         assert await events.reader.load_last(conversation_id) == EventCursor(3, 9)
 
     async def test_a_stale_fence_publishes_nothing(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
-        await events.writer.publish(conversation_id, entry(2, 1, 1), first=True)
+        await events.writer.publish(conversation_id, entry(2, 1, 1), after=None)
 
-        for first in (True, False):
+        for after in (None, EventCursor(1, 49)):
             with pytest.raises(StaleFence):
-                await events.writer.publish(conversation_id, entry(1, 50, 50), first=first)
+                await events.writer.publish(conversation_id, entry(1, 50, 50), after=after)
 
         assert await events.writer.load_last(conversation_id) == EventCursor(2, 1)
 
-    async def test_an_entry_after_a_hole_is_refused_unless_it_is_the_first(self, events: Events) -> None:
+    async def test_an_entry_after_a_hole_is_refused_unless_it_may_go_anywhere(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
         with pytest.raises(EventsLost):
-            await events.writer.publish(conversation_id, entry(1, 5, 5), first=False)
-        await events.writer.publish(conversation_id, entry(1, 1, 1), first=True)
+            await events.writer.publish(conversation_id, entry(1, 5, 5), after=EventCursor(1, 4))
+        await events.writer.publish(conversation_id, entry(1, 1, 1), after=None)
 
         with pytest.raises(EventsLost):
-            await events.writer.publish(conversation_id, entry(1, 5, 5), first=False)
-        await events.writer.publish(conversation_id, entry(1, 5, 5), first=True)
+            await events.writer.publish(conversation_id, entry(1, 5, 5), after=EventCursor(1, 4))
+        await events.writer.publish(conversation_id, entry(1, 5, 5), after=None)
 
         assert await events.writer.load_last(conversation_id) == EventCursor(1, 5)
 
+    async def test_an_entry_is_refused_where_another_came_in_since_the_stream_was_read(self, events: Events) -> None:
+        conversation_id = SequentialIds().conversation()
+        late = entry(1, 1, 1)
+        await events.writer.publish(conversation_id, late, after=None)
+
+        for read in (ORIGIN, EventCursor(1, 9)):
+            with pytest.raises(EventsLost):
+                await events.writer.publish(conversation_id, entry(2, 1, 1), after=read)
+        await events.writer.publish(conversation_id, entry(2, 1, 1), after=EventCursor(1, 1))
+
+        assert await events.reader.load_after(conversation_id, ORIGIN, max_entries=10) == (late, entry(2, 1, 1))
+
     async def test_an_entry_whose_answer_was_lost_may_come_again(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
-        await events.writer.publish(conversation_id, entry(1, 1, 1), first=True)
-        await events.writer.publish(conversation_id, entry(1, 2, 2), first=False)
+        await events.writer.publish(conversation_id, entry(1, 1, 1), after=None)
+        await events.writer.publish(conversation_id, entry(1, 2, 2), after=EventCursor(1, 1))
 
-        await events.writer.publish(conversation_id, entry(1, 2, 2), first=False)
+        await events.writer.publish(conversation_id, entry(1, 2, 2), after=EventCursor(1, 1))
 
         assert len(await events.reader.load_after(conversation_id, ORIGIN, max_entries=10)) == 2
 
     async def test_an_erased_stream_holds_nothing_and_refuses_who_has_not_heard(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
-        await events.writer.publish(conversation_id, entry(7, 1, 2), first=True)
+        await events.writer.publish(conversation_id, entry(7, 1, 2), after=None)
 
         await events.erasure.erase(conversation_id)
 
         assert await events.reader.load_after(conversation_id, ORIGIN, max_entries=10) == ()
-        for first in (True, False):
+        for after in (None, EventCursor(7, 2)):
             with pytest.raises(StaleFence):
-                await events.writer.publish(conversation_id, entry(7, 3, 3), first=first)
+                await events.writer.publish(conversation_id, entry(7, 3, 3), after=after)
         await events.erasure.erase(conversation_id)
         assert await events.reader.load_after(conversation_id, ORIGIN, max_entries=10) == ()
 
     async def test_writing_goes_on_after_a_trim(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
-        await events.writer.publish(conversation_id, entry(1, 1, 2), first=True)
+        await events.writer.publish(conversation_id, entry(1, 1, 2), after=None)
 
         await events.writer.trim(conversation_id, EventCursor(1, 50))
-        await events.writer.publish(conversation_id, entry(1, 3, 3), first=False)
+        await events.writer.publish(conversation_id, entry(1, 3, 3), after=EventCursor(1, 2))
 
         assert await events.writer.load_last(conversation_id) == EventCursor(1, 3)
 
     async def test_a_follower_gets_what_is_there_and_what_comes(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
-        await events.writer.publish(conversation_id, entry(1, 1, 1), first=True)
-        await events.writer.publish(conversation_id, entry(1, 2, 2), first=False)
+        await events.writer.publish(conversation_id, entry(1, 1, 1), after=None)
+        await events.writer.publish(conversation_id, entry(1, 2, 2), after=EventCursor(1, 1))
         follows = Follows({conversation_id: EventCursor(1, 1)})
 
         async with asyncio.timeout(_LIMIT_S), aclosing(events.reader.follow(follows)) as following:
             first = await anext(following)
-            await events.writer.publish(conversation_id, entry(1, 3, 3), first=False)
+            await events.writer.publish(conversation_id, entry(1, 3, 3), after=EventCursor(1, 2))
             second = await anext(following)
 
         assert (first, second) == ((conversation_id, entry(1, 2, 2)), (conversation_id, entry(1, 3, 3)))
@@ -156,7 +168,7 @@ class EventsContract:
     async def test_a_conversation_added_to_the_set_ends_the_wait(self, events: Events) -> None:
         ids = SequentialIds()
         quiet, lively = ids.conversation(), ids.conversation()
-        await events.writer.publish(lively, entry(1, 1, 1), first=True)
+        await events.writer.publish(lively, entry(1, 1, 1), after=None)
         follows = Follows({quiet: ORIGIN})
 
         async with asyncio.timeout(_LIMIT_S), aclosing(events.reader.follow(follows)) as following:
@@ -168,14 +180,14 @@ class EventsContract:
 
     async def test_a_position_that_was_moved_on_is_believed(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
-        await events.writer.publish(conversation_id, entry(1, 1, 1), first=True)
+        await events.writer.publish(conversation_id, entry(1, 1, 1), after=None)
         follows = Follows({conversation_id: ORIGIN})
 
         async with asyncio.timeout(_LIMIT_S), aclosing(events.reader.follow(follows)) as following:
             await anext(following)
             follows.cursors[conversation_id] = EventCursor(1, 2)
-            await events.writer.publish(conversation_id, entry(1, 2, 2), first=False)
-            await events.writer.publish(conversation_id, entry(1, 3, 3), first=False)
+            await events.writer.publish(conversation_id, entry(1, 2, 2), after=EventCursor(1, 1))
+            await events.writer.publish(conversation_id, entry(1, 3, 3), after=EventCursor(1, 2))
 
             assert await anext(following) == (conversation_id, entry(1, 3, 3))
 

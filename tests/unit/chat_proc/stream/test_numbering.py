@@ -1,0 +1,27 @@
+from chat_proc.stream.numbering import EventNumbering
+from everturn.model.ids import ConversationId, TurnId
+from everturn.model.leases import ORIGIN, EventCursor
+from everturn.testing.fixed_clock import FixedClock
+from everturn.wire.events import ConvTitle, parse_envelope
+
+CONVERSATION, TURN = ConversationId("conv_1"), TurnId("turn_1")
+
+
+def number(after: EventCursor) -> EventNumbering:
+    return EventNumbering(FixedClock(), conversation_id=CONVERSATION, turn_id=TURN, fence=2, after=after)
+
+
+def test_a_new_fence_counts_from_one_and_the_same_fence_goes_on() -> None:
+    new, same = number(EventCursor(1, 9)), number(EventCursor(2, 9))
+
+    assert [new.encode(ConvTitle(title=text)).id for text in "ab"] == [EventCursor(2, 1), EventCursor(2, 2)]
+    assert same.encode(ConvTitle(title="a")).id == EventCursor(2, 10)
+    assert (new.cursor, same.cursor) == (EventCursor(2, 2), EventCursor(2, 10))
+
+
+def test_an_event_says_whose_it_is() -> None:
+    event = number(ORIGIN).encode(ConvTitle(title="a"), 3)
+
+    envelope = parse_envelope(event.payload)
+    assert (envelope.id, envelope.conversation_id, envelope.turn_id, envelope.round) == ("2-1", CONVERSATION, TURN, 3)
+    assert (envelope.type, event.type) == ("conv.title", "conv.title")
