@@ -47,7 +47,6 @@ from chat_proc.turn.runner import RunnerParts, TurnRunner
 from chat_proc.turn.titling import TitleCalls
 from chat_proc.worker.configured import build_decision_limits, build_limits
 from chat_proc.worker.drain import Worker
-from chat_proc.worker.health_server import build_live_page, build_metrics_page, open_health_server
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
 from chat_proc.worker.orphans import OrphanSweep
@@ -86,6 +85,7 @@ from everturn.postgres.timelines import PostgresTimelines
 from everturn.postgres.turns import PostgresTurns
 from everturn.redis.wire import Wire, open_wire
 from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.page_server import build_live_page, build_metrics_page, open_page_server
 from everturn.telemetry.parts import CHECK_TIMEOUT_S, Part
 from everturn.telemetry.redaction import Redactor
 from everturn.telemetry.tracing.opening import open_tracing
@@ -171,7 +171,8 @@ async def open_worker(
         if settings.metrics_port:
             ready = ReadyPage(build_parts(worker, drivers, opened), open_clock(settings.clock_steps).monotonic)
             pages = {"/metrics": build_metrics_page, "/livez": build_live_page, "/readyz": ready.build}
-            await stack.enter_async_context(open_health_server(settings.metrics_host, settings.metrics_port, pages))
+            server = open_page_server(settings.metrics_host, settings.metrics_port, pages, setting="METRICS_PORT")
+            await stack.enter_async_context(server)
         yield worker, Readiness(name, why, offered.sandbox, sandbox_why, *search)
 
 

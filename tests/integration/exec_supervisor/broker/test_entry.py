@@ -1,9 +1,11 @@
 """The broker as a process, without an engine: what it says when it serves, how it refuses, how it ends."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from everturn.telemetry.page_server import MAX_CONNECTIONS
 from everturn.wire.brokering import BROKER_FRAME_BYTES, BrokerRefusal, ListPairs, PairList, StartPair
 from everturn.wire.framing import FrameDecoder, FrameStream
 from everturn.wire.records import MessageClass, build_message, parse_message
@@ -77,6 +80,31 @@ def test_the_page_of_numbers_is_served_where_it_says(ready: dict[str, Any]):
 
     assert 'everturn_broker_pairs{state="warm"} 0.0' in page
     assert "everturn_broker_failures_total" in page
+
+
+def test_connections_that_ask_for_no_page_leave_room_for_those_that_do(ready: dict[str, Any]):
+    host, _, port = ready["metrics"].rpartition(":")
+    with contextlib.ExitStack() as stack:
+        lines = [stack.enter_context(socket.create_connection((host, port), 60)) for _ in range(MAX_CONNECTIONS + 1)]
+
+        refused = lines.pop().recv(1)
+        for line in lines:
+            line.shutdown(socket.SHUT_WR)
+        ends = [line.recv(1) for line in lines]
+
+        with urllib.request.urlopen(f"http://{ready['metrics']}/metrics", timeout=15) as answer:
+            assert answer.status == 200
+    assert refused == b""
+    assert ends == [b""] * MAX_CONNECTIONS
+
+
+def test_a_port_for_the_page_that_is_taken_ends_the_start_with_a_sentence(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        process = start(tmp_path, BROKER_METRICS=f"127.0.0.1:{taken.getsockname()[1]}")
+        out, said = process.communicate(timeout=30)
+
+    assert (process.returncode, out) == (2, "")
+    assert "Choose another BROKER_METRICS." in said
 
 
 def test_a_second_broker_for_the_same_socket_does_not_start(folder: Path, ready: dict[str, Any]):

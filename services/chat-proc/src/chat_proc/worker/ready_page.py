@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from chat_proc.worker.health_server import Page
 from everturn.telemetry.kept import Kept
+from everturn.telemetry.page_server import Page
 from everturn.telemetry.parts import Part, check_all, sum_up
 
 KEEP_S: Final = 2.0

@@ -8,16 +8,19 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import AsyncGenerator, Coroutine, Generator
+from collections.abc import AsyncGenerator, Coroutine
+from functools import partial
 from typing import Final
+from urllib.parse import urlsplit
 
 import structlog
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
 from everturn.errors import Conflict, Invalid
 from everturn.settings import explain_errors
 from everturn.telemetry.logging import configure_logging
+from everturn.telemetry.page_server import build_metrics_page, open_page_server
 from everturn.wire.profiles import load_profiles
 from exec_supervisor.broker.conversation import Conversation
 from exec_supervisor.broker.docker_engine import DockerEngine
@@ -62,7 +65,7 @@ def _first(group: BaseExceptionGroup[Exception]) -> Exception:
 
 
 async def run_broker(settings: BrokerSettings) -> None:
-    """Serve until SIGTERM or SIGINT; then end every pair. Raises Invalid, SocketTaken, OSError."""
+    """Serve until SIGTERM or SIGINT; then end every pair. Raises Invalid, SocketTaken, CantListen, OSError."""
     stop = _heed_signals()
     profiles = load_profiles(settings.profiles)
     check_warm_fits(profiles, settings.max_pairs)
@@ -70,13 +73,13 @@ async def run_broker(settings: BrokerSettings) -> None:
     metrics = BrokerMetrics(registry)
     with (
         hold_identity(settings.socket) as broker_id,
-        _metrics_page(settings.metrics, registry) as page,
         contextlib.closing(DockerEngine(settings.docker_host)) as engine,
     ):
         connected = asyncio.Event()
         watch = EventWatch(engine, broker_id, connected)
         # Events are followed until the last pair has ended, and pairs end after the last conversation.
         async with (
+            _metrics_page(settings.metrics, registry) as page,
             _running(watch.run()),
             open_pairs(
                 engine,
@@ -129,20 +132,16 @@ async def _running(*lifetimes: Coroutine[None, None, None]) -> AsyncGenerator[No
                 task.cancel()
 
 
-@contextlib.contextmanager
-def _metrics_page(address: str, registry: CollectorRegistry) -> Generator[str]:
-    """Serve the metrics, where an address is given; the address that it came to be."""
+@contextlib.asynccontextmanager
+async def _metrics_page(address: str, registry: CollectorRegistry) -> AsyncGenerator[str]:
+    """Serve the metrics, where an address is given; the address that it came to be. Raises CantListen."""
     if not address:
         yield ""
         return
     host, port = split_address(address)
-    server, thread = start_http_server(port, host, registry)
-    try:
-        yield f"{host}:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    pages = {"/metrics": partial(build_metrics_page, registry)}
+    async with open_page_server(host, port, pages, setting="BROKER_METRICS") as url:
+        yield urlsplit(url).netloc
 
 
 def _heed_signals() -> asyncio.Event:

@@ -124,8 +124,8 @@ class Pairs:
         self.end(warm.pair, force=True)
 
     def count(self, state: PairState) -> int:
-        """Asked from the thread of the metrics page too, while pairs come and go."""
-        return sum(pair.state == state for pair in tuple(self._pairs.values()))
+        """Asked by the metrics page too."""
+        return sum(pair.state == state for pair in self._pairs.values())
 
     def end(self, pair: Pair, *, force: bool = False) -> "asyncio.Future[None]":
         """Begin to end a pair; done when it has ended. Told again it goes on as it began."""
