@@ -79,8 +79,7 @@ def test_a_start_that_fails_shows_what_the_failing_containers_said(installation:
     settings = installation.folder / "everturn.env"
     good = settings.read_text()
 
-    # Workers that ran until now would be known of for some seconds.
-    installation.down()
+    # The workers that ran until now are still known of when it begins to wait.
     settings.write_text(f"{good}WORKER_SLOTS=0\n")
     said = installation.fail_up()
     settings.write_text(good)

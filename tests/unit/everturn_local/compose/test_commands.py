@@ -2,13 +2,16 @@
 
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from everturn_local.compose.commands import PortTaken, check_port, run_down
+from everturn_local.compose.commands import NotReady, PortTaken, check_port, run_down, wait_started
 from everturn_local.compose.installation import NoSocket
 from everturn_local.compose.program import Compose
+from everturn_local.compose.unwell import SERVICE_LABEL, WORKERS
+from everturn_local.images.engine import FoundContainer, NoEngineError
 from everturn_local.settings import ComposeSettings
 
 
@@ -31,6 +34,58 @@ def test_a_port_of_another_program_is_told_and_that_of_our_ingress_is_none(tmp_p
         check_port(settings, ours)
         with pytest.raises(PortTaken, match="make up PORT="):
             check_port(settings, nobodys)
+
+
+class Engine:
+    """One worker beside others, in the state it had at each look; the last one for ever."""
+
+    def __init__(self, *states: tuple[str, str] | NoEngineError) -> None:
+        self._states = list(states)
+
+    def load_containers(self, label: str) -> list[FoundContainer]:
+        now = self._states.pop(0) if len(self._states) > 1 else self._states[0]
+        if isinstance(now, NoEngineError):
+            raise now
+        state, health = now
+        ingress = FoundContainer("trial-ingress-1", {SERVICE_LABEL: "ingress"}, "running", "healthy", 0)
+        return [ingress, FoundContainer("trial-chat-proc-1", {SERVICE_LABEL: WORKERS}, state, health, 1)]
+
+    def load_last_lines(self, name: str, *, count: int) -> str:
+        return "slots: must be 1 or more"
+
+
+def serve_one_worker(serve: Callable[..., str]) -> ComposeSettings:
+    url = serve((200, {"parts": {}, "workers": [{"id": "that-ended-seconds-ago"}]}))
+    return ComposeSettings(workers=1, port=int(url.rpartition(":")[2]), limit_s=0.01)
+
+
+@pytest.mark.parametrize("state", [("restarting", ""), ("running", "starting"), ("exited", "")])
+def test_a_worker_that_ended_before_does_not_stand_in_for_one_that_has_not_started(
+    serve: Callable[..., str], state: tuple[str, str]
+):
+    shown: list[str] = []
+
+    with pytest.raises(NotReady, match=r"0 of 1 workers' containers are well\."):
+        wait_started(serve_one_worker(serve), Engine(state), shown.append)
+
+    (worker,) = shown
+    assert worker.startswith("trial-chat-proc-1 ")
+    assert worker.endswith("slots: must be 1 or more")
+
+
+def test_it_is_ready_when_the_workers_of_this_start_have_started(serve: Callable[..., str]):
+    shown: list[str] = []
+    settings = serve_one_worker(serve).model_copy(update={"limit_s": 60.0})
+    away = NoEngineError("it is restarted")
+
+    wait_started(settings, Engine(away, ("running", "starting"), ("running", "healthy")), shown.append)
+
+    assert shown == [f"ready: http://127.0.0.1:{settings.port}"]
+
+
+def test_an_engine_that_stays_away_is_told(serve: Callable[..., str]):
+    with pytest.raises(NotReady, match="it was stopped"):
+        wait_started(serve_one_worker(serve), Engine(NoEngineError("it was stopped")), list[str]().append)
 
 
 def test_without_an_engine_the_sentence_says_so(tmp_path: Path):

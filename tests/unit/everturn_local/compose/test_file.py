@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from everturn_local.compose.program import FILE
+from everturn_local.compose.unwell import WORKERS
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +21,13 @@ def test_the_broker_is_on_a_network_without_a_way_out_and_without_anybody_else(f
     assert not [name for name, networks in joined.items() if "broker-metrics" in networks]
     assert file["networks"]["broker-metrics"] == {"internal": True}
     assert "ports" not in file["services"]["broker"]
+
+
+def test_a_worker_is_well_when_its_own_page_answers_which_is_there_once_it_has_started(file: Any):
+    worker = file["services"][WORKERS]
+
+    assert "http://127.0.0.1:9464/livez" in worker["healthcheck"]["test"][-1]
+    assert worker["environment"]["METRICS_PORT"] == "9464"
 
 
 def test_only_the_ingress_can_be_reached_from_outside(file: Any):

@@ -1,10 +1,7 @@
 """Waiting until what was started is ready."""
 
-import json
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -15,42 +12,12 @@ PART = {"ok": True, "detail": ""}
 Serve = Callable[..., str]
 
 
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    """Starts a server that gives these answers, the last one for ever."""
-    servers: list[HTTPServer] = []
-
-    def start(*answers: tuple[int, Mapping[str, Any]]) -> str:
-        waiting = list(answers)
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                status, body = waiting.pop(0) if len(waiting) > 1 else waiting[0]
-                data = json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, format: str, *args: object) -> None: ...
-
-        server = HTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
 def test_it_is_ready_with_all_its_workers(serve: Serve):
     few = {"parts": {"redis": PART}, "workers": [{}]}
     all_of_them = {"parts": {"redis": PART, "antivirus": {"ok": False, "detail": "away"}}, "workers": [{}, {}]}
     url = serve((503, {}), (200, few), (200, all_of_them))
 
-    found = wait_ready(url, 2, limit_s=60)
+    found = wait_ready(partial(load_readiness, url, 2), limit_s=60)
 
     assert (found.missing, found.failing) == ("", ["antivirus: away"])
 
@@ -58,7 +25,7 @@ def test_it_is_ready_with_all_its_workers(serve: Serve):
 def test_what_is_missing_at_the_end_is_told(serve: Serve):
     url = serve((200, {"parts": {}, "workers": None}))
 
-    assert wait_ready(url, 2, limit_s=0).missing == "0 of 2 workers are there."
+    assert wait_ready(partial(load_readiness, url, 2), limit_s=0).missing == "0 of 2 workers are there."
 
 
 def test_nobody_there_and_no_answer_that_can_be_read_are_not_ready(serve: Serve):

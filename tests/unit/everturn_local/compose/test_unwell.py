@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from everturn_local.compose.unwell import MAX_SHOWN_CHARS, SERVICE_LABEL, describe, find_unwell, show_unwell
+from everturn_local.compose.unwell import (
+    MAX_SHOWN_CHARS,
+    SERVICE_LABEL,
+    WORKERS,
+    count_well,
+    describe,
+    find_unwell,
+    show_unwell,
+)
 from everturn_local.images.engine import FoundContainer, NoEngineError
 
 
@@ -66,6 +74,17 @@ def test_a_container_is_well_while_it_runs_healthily_and_a_job_when_it_has_ended
 )
 def test_its_state_is_told_in_words(container: FoundContainer, words: str):
     assert words in describe(container)
+
+
+def test_the_containers_of_a_service_count_while_they_are_well():
+    containers = [
+        build("a", health="healthy", service=WORKERS),
+        build("b", health="starting", service=WORKERS),
+        build("c", "restarting", exit_code=2, service=WORKERS),
+        build("d", health="healthy"),
+    ]
+
+    assert count_well(containers, WORKERS) == 1
 
 
 def test_the_last_words_of_each_that_is_not_well_are_shown_and_of_no_other():

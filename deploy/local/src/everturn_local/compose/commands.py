@@ -7,10 +7,10 @@ from typing import Final
 from everturn.errors import EverturnError
 from everturn_local.compose.installation import Installation, build_variables
 from everturn_local.compose.program import FILE, Compose, ComposeFailed, find_program
-from everturn_local.compose.readiness import build_url, wait_ready
+from everturn_local.compose.readiness import Readiness, build_url, load_readiness, wait_ready
 from everturn_local.compose.secret_files import save_secrets, save_store_keys
-from everturn_local.compose.unwell import Containers, show_unwell
-from everturn_local.images.engine import open_engine
+from everturn_local.compose.unwell import PROJECT_LABEL, WORKERS, Containers, count_well, show_unwell
+from everturn_local.images.engine import NoEngineError, open_engine
 from everturn_local.images.making import run_images
 from everturn_local.ports import is_port_free
 from everturn_local.settings import ComposeSettings, LocalSettings
@@ -63,16 +63,35 @@ def _start(
     except ComposeFailed:
         show_unwell(engine, settings.project, report)
         raise
+    wait_started(settings, engine, report)
+    report(f"settings: {installation.settings_file}, secrets: {installation.secrets}")
+    return 0
+
+
+def wait_started(settings: ComposeSettings, engine: Containers, report: Report) -> None:
+    """Until what was started is ready. Raises NotReady, after what each container that is not well said last."""
     url = build_url(settings.bind, settings.port)
-    found = wait_ready(url, settings.workers, limit_s=settings.limit_s)
+    found = wait_ready(lambda: _look(settings, url, engine), limit_s=settings.limit_s)
     if found.missing:
         show_unwell(engine, settings.project, report)
         raise NotReady(f"{found.missing} `make logs` shows more.")
     for failing in found.failing:
         report(f"goes on without {failing}")
     report(f"ready: {url}")
-    report(f"settings: {installation.settings_file}, secrets: {installation.secrets}")
-    return 0
+
+
+def _look(settings: ComposeSettings, url: str, engine: Containers) -> Readiness:
+    """What the platform says, and whether its workers are ours: those of before that have ended are known for some
+    seconds more, while the containers of this start may not come up."""
+    found = load_readiness(url, settings.workers)
+    if found.missing:
+        return found
+    try:
+        well = count_well(engine.load_containers(f"{PROJECT_LABEL}={settings.project}"), WORKERS)
+    except NoEngineError as error:
+        return Readiness(f"The engine can't be asked for the workers: {error}.", found.failing)
+    missing = f"{well} of {settings.workers} workers' containers are well." if well < settings.workers else ""
+    return Readiness(missing, found.failing)
 
 
 def run_down(settings: ComposeSettings, environment: Mapping[str, str], *, volumes: bool, yes: bool) -> int:

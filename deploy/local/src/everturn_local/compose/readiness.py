@@ -1,8 +1,8 @@
-"""Whether the platform behind an address is ready: asks the ingress, which asks the others."""
+"""Whether the platform behind an address says that it is ready: asks the ingress, which asks the others."""
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any, Final
@@ -29,16 +29,16 @@ def build_url(bind: str, port: int) -> str:
     return f"http://{host}:{port}"
 
 
-def wait_ready(url: str, workers: int, *, limit_s: float) -> Readiness:
-    """Until the ingress serves and knows of that many workers, or the limit is over."""
+def wait_ready(look: Callable[[], Readiness], *, limit_s: float) -> Readiness:
+    """Until nothing is missing, or the limit is over; what was found last."""
     deadline = time.monotonic() + limit_s
-    while (found := load_readiness(url, workers)).missing and time.monotonic() < deadline:
+    while (found := look()).missing and time.monotonic() < deadline:
         time.sleep(POLL_S)
     return found
 
 
 def load_readiness(url: str, workers: int) -> Readiness:
-    """As the ingress tells it now."""
+    """As the ingress tells it now. It may count workers that ended some seconds ago."""
     try:
         with _DIRECT.open(f"{url}/readyz", timeout=ANSWER_LIMIT_S) as answer:
             told: dict[str, Any] = json.loads(answer.read(MAX_ANSWER_BYTES))

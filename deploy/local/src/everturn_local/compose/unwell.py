@@ -1,4 +1,4 @@
-"""Which containers of an installation are not well, and what each of them said last: why `make up` failed."""
+"""Which containers of an installation are well, and what each of the others said last: why `make up` failed."""
 
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
@@ -7,6 +7,8 @@ from everturn_local.images.engine import FoundContainer, NoEngineError
 
 PROJECT_LABEL: Final = "com.docker.compose.project"
 SERVICE_LABEL: Final = "com.docker.compose.service"
+WORKERS: Final = "chat-proc"
+"""The service whose containers are workers."""
 JOBS: Final = frozenset({"migrate"})
 """Services that are to end, with status 0."""
 SHOWN_LINES: Final = 40
@@ -39,6 +41,11 @@ def show_unwell(engine: Containers, project: str, show: Callable[[str], None]) -
 def find_unwell(containers: Iterable[FoundContainer]) -> list[FoundContainer]:
     """By name. A container without a healthcheck is well while it runs, a job when it has ended with 0."""
     return sorted((each for each in containers if not _is_well(each)), key=lambda each: each.name)
+
+
+def count_well(containers: Iterable[FoundContainer], service: str) -> int:
+    """How many containers of this service are well now."""
+    return sum(_is_well(each) for each in containers if each.labels.get(SERVICE_LABEL) == service)
 
 
 def describe(container: FoundContainer) -> str:
