@@ -12,6 +12,7 @@ import pytest_asyncio
 from parts.forks import ForkingSpawn
 from parts.homes import copy_home
 from parts.sockets import SocketClient
+from parts.waiting import wait_until
 
 from everturn_client.errors import ProblemError
 from everturn_local.servers.databases import DATABASE
@@ -63,6 +64,9 @@ async def ask(stage: Any) -> tuple[Any, Any, str]:
         return turn is not None and turn.status == "waiting"
 
     await watcher.wait_until(waits)
+    # Clients are told that it waits before its worker has let go of it.
+    parked = f"SELECT status FROM turn WHERE id = '{accepted.turn_id}'"
+    await wait_until(lambda: stage.platform.postgres.run_sql(parked, database=DATABASE) == "waiting")
     (approval,) = watcher.turn(accepted.turn_id).approvals
     assert (approval.tool_id, approval.params, approval.state) == ("mail.send", {"to": "ann"}, "pending")
     return accepted, watcher, approval.approval_id
