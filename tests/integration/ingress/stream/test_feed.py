@@ -92,15 +92,16 @@ async def test_a_stream_ends_when_its_token_does(start_ingress: Any) -> None:
     ingress = start_ingress(AUTH_ISSUER="i", AUTH_AUDIENCE="a", AUTH_SECRET=SECRET)
     claims = {"iss": "i", "aud": "a", "sub": "ann"}
     fresh = jwt.encode(claims | {"exp": int(time.time()) + 60}, SECRET, "HS256")
-    dying = jwt.encode(claims | {"exp": int(time.time()) - 57}, SECRET, "HS256")
 
     async with httpx2.AsyncClient(base_url=ingress.url, timeout=20) as http:
         made = await http.post(
             f"{BASE}/new/messages", json={"text": "hello"}, headers={"Authorization": f"Bearer {fresh}"}
         )
         url = f"{BASE}/{made.json()['conversation_id']}/events"
+        # Taken for a minute after its end. What it opens must be open before that minute is over.
+        dying = jwt.encode(claims | {"exp": int(time.time()) - 55}, SECRET, "HS256")
         async with (
-            asyncio.timeout(10),
+            asyncio.timeout(30),
             http.stream("GET", url, headers={"Authorization": f"Bearer {dying}"}) as response,
         ):
             told = [line async for line in response.aiter_lines()]
