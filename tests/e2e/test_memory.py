@@ -4,15 +4,17 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import asyncpg
 import pytest
 import pytest_asyncio
 from parts.forks import ForkingSpawn
 from parts.homes import copy_home
+from parts.waiting import wait_until
 
+from everturn_client.answers import Accepted
 from everturn_client.client import EverturnClient
+from everturn_local.servers.databases import DATABASE
 from everturn_local.supervision.platform import Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -28,15 +30,19 @@ async def platform(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pl
         yield platform
 
 
-async def play(platform: Platform, text: str) -> tuple[str, Any]:
-    """One turn in a new conversation, and what its tool calls gave."""
+async def play(platform: Platform, text: str) -> str:
+    """One turn in a new conversation, up to its end."""
     async with EverturnClient(platform.urls[0]) as client:
         sent = await client.send_message("new", text)
-        async with asyncio.timeout(40):
-            async for envelope in client.events(sent.conversation_id, "0-0"):
-                if envelope.type in ("chat.complete", "chat.error"):
-                    break
-        return sent.turn_id, await client.fetch(sent.conversation_id)
+        await wait_told(client, sent)
+        return sent.turn_id
+
+
+async def wait_told(client: EverturnClient, sent: Accepted) -> None:
+    async with asyncio.timeout(40):
+        async for envelope in client.events(sent.conversation_id, "0-0"):
+            if envelope.type in ("chat.complete", "chat.error"):
+                return
 
 
 async def wait_indexed(platform: Platform, turn_id: str) -> int:
@@ -54,7 +60,7 @@ async def wait_indexed(platform: Platform, turn_id: str) -> int:
 
 async def recall(platform: Platform) -> str:
     """What memory search gives a later turn, as the timeline has it."""
-    turn_id, _ = await play(platform, "script:recall please")
+    turn_id = await play(platform, "script:recall please")
     connection = await asyncpg.connect(platform.database.superuser)
     try:
         return await connection.fetchval(
@@ -65,7 +71,7 @@ async def recall(platform: Platform) -> str:
 
 
 async def test_an_ended_turn_is_found_by_its_meaning_from_another_conversation(platform: Platform) -> None:
-    turn_id, _ = await play(platform, "script:tell we settled on a database")
+    turn_id = await play(platform, "script:tell we settled on a database")
 
     assert await wait_indexed(platform, turn_id) == 2
 
@@ -76,10 +82,16 @@ async def test_an_ended_turn_is_found_by_its_meaning_from_another_conversation(p
 
 async def test_a_worker_killed_before_it_indexed_loses_nothing(platform: Platform) -> None:
     platform.auto_restart = False
+    # The next worker's first look finds nothing then, and its second one is at the end of the turn.
+    unindexed = "SELECT count(*) FROM turn WHERE indexed_at IS NULL"
+    await wait_until(lambda: platform.postgres.run_sql(unindexed, database=DATABASE) == "0")
     await platform.restart("worker-1", extra_env={"FAILPOINT": "index.before_claim:2:kill"})
-    turn_id, _ = await play(platform, "script:tell and once more")
-    assert await platform.wait_exit("worker-1") == -signal.SIGKILL
+    async with EverturnClient(platform.urls[0]) as client:
+        sent = await client.send_message("new", "script:tell and once more")
+        # Or, where the turn takes longer than an indexer sleeps, in its middle.
+        assert await platform.wait_exit("worker-1") == -signal.SIGKILL
 
-    await platform.restart("worker-1")
+        await platform.restart("worker-1")
+        await wait_told(client, sent)
 
-    assert await wait_indexed(platform, turn_id) == 2
+    assert await wait_indexed(platform, sent.turn_id) == 2
