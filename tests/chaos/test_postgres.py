@@ -18,6 +18,7 @@ from everturn_local.servers.databases import DATABASE, INGRESS, WORKER
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
 PAUSE_S = 10.0
+GONE_MS = 5_000
 ENDED_S = 80.0
 """A pause costs a lease and a takeover; each message said meanwhile is one more round or turn."""
 ONCE = Timings(connect_s=2.0, answer_s=12.0, attempts=1)
@@ -52,7 +53,8 @@ async def fill(chaos: Chaos) -> None:
     """No role may connect any more, and those who are in are thrown out."""
     roles = f"'{INGRESS}', '{WORKER}'"
     limits = "".join(f"ALTER ROLE {role} CONNECTION LIMIT 0;" for role in (INGRESS, WORKER))
-    ended = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename IN ({roles});"
+    # With a limit it waits until the session is gone; without one it has only been told to go.
+    ended = f"SELECT pg_terminate_backend(pid, {GONE_MS}) FROM pg_stat_activity WHERE usename IN ({roles});"
     await asyncio.to_thread(chaos.platform.postgres.run_sql, limits + ended, database=DATABASE)
     try:
         assert await ask(chaos, "new") == 503

@@ -48,7 +48,7 @@ if os.fork() == 0:
     while True:
         with open(OUTPUT_DIR + "/beat", "a") as f: f.write("x")
         time.sleep(0.001)
-time.sleep(0.1)
+while not os.path.exists(OUTPUT_DIR + "/beat"): time.sleep(0.001)
 """
 
     result = await run(program, outputs=("beat",), timeout_s=10)
@@ -122,7 +122,7 @@ for _ in range(8):
         kept = bytearray(os.urandom(1 << 20)) * 60
         time.sleep(5)
         os._exit(0)
-time.sleep(2)
+os.wait()
 """
 
     result = await run(program, profile="small", timeout_s=6)
