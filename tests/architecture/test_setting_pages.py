@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from pydantic_settings import BaseSettings, EnvSettingsSource
 
 from chat_proc.settings import WorkerSettings
 from everturn.setting_page import (
@@ -50,6 +51,23 @@ def test_the_page_lists_every_setting() -> None:
         PAGE.write_text(text)
 
     assert PAGE.read_text() == text, "rewrite it with UPDATE_GOLDEN=1 make test TESTS=tests/architecture"
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.reader or "shared")
+def test_a_variable_that_only_a_field_is_named_after_sets_nothing(
+    group: SettingGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert issubclass(group.settings, BaseSettings)
+    fields = group.settings.model_fields
+    documented = {str(field.validation_alias or name).upper() for name, field in fields.items()}
+    for variable in documented:
+        monkeypatch.delenv(variable, raising=False)
+
+    for name in fields:
+        if name.upper() not in documented:
+            monkeypatch.setenv(name.upper(), "1")
+
+    assert EnvSettingsSource(group.settings)() == {}
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.reader or "shared")

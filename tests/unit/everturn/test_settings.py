@@ -30,6 +30,12 @@ def test_a_service_is_in_production_unless_told_otherwise(monkeypatch: pytest.Mo
     assert (settings.mode, settings.log_format, settings.failpoint) == ("production", "json", "")
 
 
+def test_somebody_elses_mode_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load(monkeypatch, MODE="development")
+
+    assert settings.mode == "production"
+
+
 @pytest.mark.parametrize("changes", [{"EVERTURN_MODE": "staging"}, {"LOG_LEVEL": "loud"}, {"READY_FD": "-1"}])
 def test_a_value_that_means_nothing_is_refused(changes: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValidationError):

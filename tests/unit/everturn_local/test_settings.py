@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from everturn.wire.profiles import load_profiles
-from everturn_local.settings import REPOSITORY, BadSettings, load_environment, load_run_environment, load_settings
+from everturn_local.settings import (
+    REPOSITORY,
+    BadSettings,
+    load_compose_settings,
+    load_environment,
+    load_run_environment,
+    load_settings,
+)
 
 
 def test_the_defaults_are_the_documented_ones(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -15,6 +22,15 @@ def test_the_defaults_are_the_documented_ones(monkeypatch: pytest.MonkeyPatch, t
     settings = load_settings(tmp_path / "absent")
 
     assert (settings.everturn_home, settings.port, settings.host) == (REPOSITORY / ".everturn", 8080, "127.0.0.1")
+
+
+def test_the_containers_secrets_stand_in_the_checkout_and_not_in_the_persons_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.delenv("COMPOSE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert load_compose_settings(tmp_path / "absent").home == REPOSITORY / "deploy"
 
 
 def test_the_environment_chooses_home_and_port(monkeypatch: pytest.MonkeyPatch):

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from everturn.errors import EverturnError
-from everturn.settings import explain_errors
+from everturn.settings import BY_ALIAS, explain_errors
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 ENV_FILE = REPOSITORY / ".env"
@@ -47,7 +47,7 @@ class LocalSettings(BaseSettings):
 class ComposeSettings(BaseSettings):
     """Settings of `make up`, `make down` and `make logs`."""
 
-    model_config = SettingsConfigDict(extra="ignore", populate_by_name=True)
+    model_config = BY_ALIAS
 
     home: Path = Field(
         default=REPOSITORY / "deploy",

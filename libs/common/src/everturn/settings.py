@@ -17,6 +17,9 @@ MAX_SECRETS: Final = 100
 MAX_SECRET_BYTES: Final = 65_536
 """Of one file: a chain of certificates is the longest that anybody keeps in one."""
 SECRETS_DIR: Final = "SECRETS_DIR"
+BY_ALIAS: Final = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True, env_prefix="=")
+"""Our own code gives settings by the names of their fields, the environment by their aliases alone. Without a prefix
+that no variable can have, pydantic-settings would also read MODE, MODEL or HOME, which are set for something else."""
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
 
 
@@ -35,7 +38,7 @@ class Secrecy(StrEnum):
 class CommonSettings(BaseSettings):
     """What every service reads from its environment. A service adds its own in its `settings.py`."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = BY_ALIAS
 
     mode: Literal["development", "production"] = Field(
         default="production",

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings
 
 from everturn.errors import Invalid
-from everturn.settings import CommonSettings, Secrecy
+from everturn.settings import BY_ALIAS, CommonSettings, Secrecy
 from everturn.telemetry.redaction import find_named_secrets, find_url_secrets
 from everturn.tools.described.descriptor import ToolModule
 
@@ -25,7 +25,7 @@ MIN_CONTEXT_TOKENS = 24_000
 class ExecutionSettings(BaseSettings):
     """How generated programs run; also all that a trial of the walls needs."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = BY_ALIAS
 
     execution_mode: Literal["auto", "containers", "bubblewrap", "off"] = Field(
         default="auto",

@@ -4,15 +4,15 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings
 
-from everturn.settings import Secrecy
+from everturn.settings import BY_ALIAS, Secrecy
 
 
 class BrokerSettings(BaseSettings):
     """Everything that can be set about a broker process."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = BY_ALIAS
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", validation_alias="LOG_LEVEL", description="Least severe log lines that are written."

@@ -7,11 +7,11 @@ from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings
 
 from everturn.errors import Invalid
 from everturn.model.limits.token_bucket import BadLimits, Limit, parse_limit, parse_limits
-from everturn.settings import CommonSettings
+from everturn.settings import BY_ALIAS, CommonSettings
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 MIN_SECRET_BYTES = 32
@@ -363,7 +363,7 @@ class IngressSettings(LimitSettings):
 class OperatorSettings(BaseSettings):
     """What only the commands of an operator read; the serving process is never given it."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = BY_ALIAS
 
     database_owner_url: SecretStr = Field(
         validation_alias="DATABASE_OWNER_URL",
