@@ -66,6 +66,14 @@ async def test_names_may_be_utf8_and_keep_what_cleaning_will_drop() -> None:
     assert files[0].filename == "../grüße.csv"
 
 
+async def test_what_browsers_escape_in_a_name_is_read_back_and_nothing_else() -> None:
+    raw = body(MESSAGE, file_part(b"5%22 x%0D%0Ay 100%25.csv"))
+
+    _, files = await read_multipart(request(raw), max_files=2)
+
+    assert files[0].filename == '5" x\r\ny 100%25.csv'
+
+
 @pytest.mark.parametrize(
     "raw",
     [

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MAX_PART_HEADER_BYTES = 8192
 MAX_BOUNDARY_BYTES = 200
+ESCAPED = (("%22", '"'), ("%0A", "\n"), ("%0D", "\r"))
+"""How browsers and curl write what would end a file name in a header, as HTML says in "Multipart form data"."""
 
 
 @dataclass(slots=True)
@@ -121,8 +123,15 @@ def _disposition(part: _Part) -> tuple[bytes, dict[bytes, bytes]]:
 def _build_file(part: _Part, raw_name: bytes, index: int) -> IncomingFile:
     declared, _ = parse_options_header(part.headers.get(b"content-type", b""))
     return IncomingFile(
-        filename=raw_name.decode("utf-8", errors="replace"),
+        filename=_read_name(raw_name),
         declared=declared.decode("latin-1").lower(),
         data=bytes(part.data),
         field=f"files.{index}",
     )
+
+
+def _read_name(raw: bytes) -> str:
+    text = raw.decode("utf-8", errors="replace")
+    for escaped, char in ESCAPED:
+        text = text.replace(escaped, char)
+    return text
