@@ -55,6 +55,8 @@ def store(objects: MemoryObjects, name: str, data: bytes, mime: str = "text/plai
         (" \n", "Untitled"),
         ("word " * 20, "word word word word word word word word word word word word…"),
         ("x" * 100, "x" * TITLE_CHARS + "…"),
+        ("Run this:\n```python\nprint(42)\n```", "Run this"),
+        ("```python\nprint(42)\n```", "python print(42)"),
     ],
 )
 def test_a_title_is_the_beginning_of_the_prompt_cut_at_a_word(text: str, title: str) -> None:

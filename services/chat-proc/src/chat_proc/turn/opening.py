@@ -37,13 +37,15 @@ PREVIEW_CHARS = 4_000
 MAX_PREVIEWS = 20
 """Of the files that signals bring in one round."""
 TITLE_CHARS = 60
+CODE_FENCE = "```"
 
 _log = structlog.get_logger(__name__)
 
 
 def make_title(text: str) -> str:
-    """A conversation's first title: the beginning of its first prompt, cut at a word."""
-    line = " ".join(text.split())
+    """A conversation's first title: the beginning of its first prompt, cut at a word and before a block of code."""
+    words, _, code = text.partition(CODE_FENCE)
+    line = " ".join(words.split()).rstrip(":") or " ".join(code.replace(CODE_FENCE, " ").split())
     if len(line) <= TITLE_CHARS:
         return line or "Untitled"
     return line[:TITLE_CHARS].rsplit(" ", 1)[0].rstrip(",;:.") + "…"

@@ -138,9 +138,12 @@ def test_numbers_are_readable(value: float | None, text: str) -> None:
 
 
 def test_a_programs_output_is_quoted_cut_or_missed() -> None:
-    assert "```\n42\n```" in render_program_output("42\n", ok=True)
-    assert "printed nothing" in render_program_output("", ok=True)
-    assert len(render_program_output("x" * 10_000, ok=True)) < 3_200
+    ended = "The program ended well after 12 ms."
+
+    assert render_program_output(f"{ended}\n--- printed ---\n  42\n", ok=True).endswith("It printed:\n\n```\n  42\n```")
+    assert render_program_output(ended, ok=True) == "Your program ran and printed nothing."
+    assert render_program_output(f"{ended}\nNot kept: a.csv.", ok=True).endswith("printed nothing.\n\nNot kept: a.csv.")
+    assert len(render_program_output(f"{ended}\n--- printed ---\n{'x' * 10_000}", ok=True)) < 3_200
     assert "ran into an error" in render_program_output("NameError: x", ok=False)
 
 

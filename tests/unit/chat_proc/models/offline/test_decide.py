@@ -156,7 +156,7 @@ def test_a_blank_steer_before_any_result_stops(sales: "PromptBuilder") -> None:
 def test_the_users_program_is_run_once_and_its_output_told(prompt: "PromptBuilder") -> None:
     prompt.turn("turn_1", "```python\nprint(6 * 7)\n```")
     run = decide_for(prompt)
-    answer = decide_for(prompt.ran(1, "user_program", "42"))
+    answer = decide_for(prompt.ran(1, "user_program", "The program ended well after 9 ms.\n--- printed ---\n42"))
 
     assert isinstance(run, RunCode)
     assert run.program.code == "print(6 * 7)\n"

@@ -11,6 +11,8 @@ LABELS = {"total": "total", "mean": "average", "min": "lowest", "max": "highest"
 _MAX_OUTPUT_CHARS = 3_000
 _MAX_ERROR_CHARS = 800
 _MAX_MEASURES = 3
+_ENDED_WELL, _PRINTED = "The program ended well", "--- printed ---\n"
+"""What a model reads of a run: how it ended, notes, and behind this line what the program printed."""
 
 
 def render_table_answer(result: TableResult, outputs: Sequence[str]) -> str:
@@ -43,13 +45,16 @@ def render_failure(what: str, report: str) -> str:
 
 
 def render_program_output(report: str, *, ok: bool) -> str:
-    """What the user's program printed."""
-    shown = report.strip()
-    if len(shown) > _MAX_OUTPUT_CHARS:
-        shown = shown[:_MAX_OUTPUT_CHARS] + "\n… (cut)"
+    """What the user's program printed, and what else the tool told of it. `report` is the tool's."""
     if not ok:
         return render_failure("Your program ran into an error:", report)
-    return f"Your program ran. It printed:\n\n```\n{shown}\n```" if shown else "Your program ran and printed nothing."
+    told, _, printed = report.partition(_PRINTED)
+    shown = printed.strip("\n")
+    if len(shown) > _MAX_OUTPUT_CHARS:
+        shown = shown[:_MAX_OUTPUT_CHARS] + "\n… (cut)"
+    said = f"Your program ran. It printed:\n\n```\n{shown}\n```" if shown else "Your program ran and printed nothing."
+    notes = "\n".join(line for line in told.strip().splitlines() if not line.startswith(_ENDED_WELL))
+    return f"{said}\n\n{notes[:_MAX_ERROR_CHARS]}" if notes else said
 
 
 def render_capabilities() -> str:
