@@ -29,9 +29,12 @@ _DIRECT = build_opener(ProxyHandler({}))
 
 
 class OwnInstallation:
-    """A context manager; all calls block. `image` stands in for every image that isn't ours."""
+    """A context manager; all calls block. `image` stands in for every image that isn't ours.
 
-    def __init__(self, folder: Path, image: str) -> None:
+    With `s3` files are in a server that speaks S3 instead of a volume.
+    """
+
+    def __init__(self, folder: Path, image: str, *, s3: bool = False) -> None:
         self.project = f"everturn-test-{secrets.token_hex(4)}"
         self.url = f"http://{LOOPBACK}:{(port := load_free_port())}"
         self.folder = folder
@@ -42,6 +45,7 @@ class OwnInstallation:
             "COMPOSE_HOME": str(folder),
             "COMPOSE_PROJECT_NAME": self.project,
             "PORT": str(port),
+            **({"S3": "1"} if s3 else {}),
             "NO_PROXY": LOOPBACK,
         }
         self._engine = cast("Any", docker).from_env(timeout=ANSWER_LIMIT_S)

@@ -1,5 +1,7 @@
-"""What the compose file promises of networks; what an engine makes of it is in tests/compose."""
+"""What the compose file promises of networks and of its file store; what an engine makes of it is in tests/compose."""
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,3 +34,20 @@ def test_a_worker_is_well_when_its_own_page_answers_which_is_there_once_it_has_s
 
 def test_only_the_ingress_can_be_reached_from_outside(file: Any):
     assert [name for name, service in file["services"].items() if service.get("ports")] == ["ingress"]
+
+
+@pytest.mark.parametrize(
+    ("unpaired", "code", "said"), [("exit 1", 0, "serves"), ("exec sleep 60", 1, "would let everybody in")]
+)
+def test_a_file_store_that_does_not_read_its_key_is_not_started(
+    file: Any, unpaired: str, code: int, said: str, tmp_path: Path
+):
+    (command,) = file["services"]["s3"]["command"]
+    rclone = tmp_path / "rclone"
+    rclone.write_text(f'#!/bin/sh\nif [ "$RCLONE_AUTH_KEY" = unpaired ]; then {unpaired}; fi\necho "serves $*"\n')
+    rclone.chmod(0o755)
+
+    shell = ["/bin/sh", "-c", command.replace("$$", "$").replace("timeout 5", "timeout 0.2")]
+    done = subprocess.run(shell, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, said in done.stdout) == (code, True), done
