@@ -80,7 +80,7 @@ async def test_two_messages_at_once_are_one_turn_and_a_followup_or_two_turns_in_
 
 @pytest.mark.parametrize("said", [["cancel", "cancel"], ["steer", "cancel"], ["followup", "cancel", "steer"]])
 async def test_whatever_is_said_with_an_accepted_cancel_the_turn_is_cancelled_once(stage: Any, said: list[str]) -> None:
-    sent = await stage.clients[0].send_message("new", "script:slow please")
+    sent = await stage.clients[0].send_message("new", "script:endless please")
     watchers = [stage.watch(sent.conversation_id, ingress=n) for n in range(2)]
     await watchers[0].wait_text(sent.turn_id, "answer")
 
@@ -111,7 +111,7 @@ async def test_whatever_is_said_with_an_accepted_cancel_the_turn_is_cancelled_on
 async def test_a_conversation_exported_and_erased_in_the_middle_of_a_turn_is_whole_first_and_gone_then(
     stage: Any,
 ) -> None:
-    sent = await stage.clients[0].send_message("new", "script:slow please")
+    sent = await stage.clients[0].send_message("new", "script:endless please")
     watcher = stage.watch(sent.conversation_id)
     await watcher.wait_text(sent.turn_id, "answer")
     url = f"{stage.clients[1].base_url}/conversations/default/default/{sent.conversation_id}"
