@@ -1,5 +1,7 @@
 /** Where a text says what was looked for, as the server's search has it: whole words, whatever their case and accents. */
 
+import { withoutSigns } from "../markdown/withoutSigns";
+
 export interface Piece {
   readonly text: string;
   readonly isHit: boolean;
@@ -14,13 +16,10 @@ const BEFORE_CHARS = 40;
 const WORD = /[\p{L}\p{N}\p{M}]+/gu;
 /** Thai, Lao, Burmese, Khmer, kana and Chinese characters: no blanks tell their words apart. */
 const UNSPACED = /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+/gu;
-/** Signs of Markdown and citations, which say nothing in a line of plain text. */
-const SIGNS = /\[\[S:[^\]]*\]\]|^#{1,6} |^>+ |[*`]+|^[|:\s-]+$/gm;
-const LINK = /\[([^\][]*)\]\([^()\s]*\)/g;
 
 /** The part of the text around its first hit, in pieces of which some are hits. */
 export function cutSnippet(snippet: string, query: string): readonly Piece[] {
-  const text = snippet.replace(SIGNS, "").replace(LINK, "$1").replace(/[\s|]+/g, " ").trim();
+  const text = withoutSigns(snippet);
   const spans = findSpans(text, query);
   const start = findStart(text, spans[0]?.[0] ?? 0);
   const end = findEnd(text, start + LIMIT_CHARS);

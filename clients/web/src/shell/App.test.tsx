@@ -56,6 +56,21 @@ test("going from one conversation to another draws nothing else anew, in every t
   expect(search).toHaveValue("sal");
 });
 
+test("where there is no conversation that is said, and nobody is asked to write", async () => {
+  sessionStorage.setItem("everturn.credential.default/default", "evk_good");
+  const missing = { type: "urn:everturn:problem:not-found", title: "There is no such thing", status: 404, detail: "" };
+  vi.stubGlobal("fetch", (address: RequestInfo | URL, init?: RequestInit) =>
+    typeof address === "string" && address.includes("conv_gone")
+      ? Promise.resolve(new Response(JSON.stringify(missing), { status: 404, headers: { "content-type": "application/problem+json" } }))
+      : answer(address, init));
+  window.location.hash = "#/conv_gone";
+  render(<App />);
+
+  await screen.findByRole("heading", { level: 1, name: "No conversation" });
+  expect(screen.queryByLabelText("Your message")).toBeNull();
+  expect(await screen.findByText(/There is no conversation at this address/, {}, { timeout: 5_000 })).toBeVisible();
+});
+
 test("a new conversation is not opened when the person has gone elsewhere while its message was sent", async () => {
   sessionStorage.setItem("everturn.credential.default/default", "evk_good");
   const way: ((response: Response) => void)[] = [];

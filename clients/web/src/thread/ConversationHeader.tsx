@@ -4,10 +4,10 @@ import type { JSX } from "react";
 import { nameOf } from "../conversations/pages";
 import styles from "./thread.module.css";
 
-export function ConversationHeader({ title }: { title: string }): JSX.Element {
+export function ConversationHeader({ title, isAbsent }: { title: string; isAbsent: boolean }): JSX.Element {
   return (
     <header className={styles.header}>
-      <h1>{nameOf({ title })}</h1>
+      <h1>{isAbsent ? "No conversation" : nameOf({ title })}</h1>
     </header>
   );
 }

@@ -1,6 +1,6 @@
 /** One conversation: its turns, how the connection stands, and where the person writes. */
 import { useCallback, useEffect, useMemo, useState } from "react";
-import type { JSX } from "react";
+import type { ComponentProps, JSX } from "react";
 
 import { isOpen } from "../api";
 import type { Accepted, TurnView } from "../api";
@@ -12,6 +12,7 @@ import { ConversationHeader } from "./ConversationHeader";
 import { stillPending } from "./pending";
 import type { Pending } from "./pending";
 import { SidePanel } from "./SidePanel";
+import { wasNeverThere } from "./status";
 import { StatusLine } from "./StatusLine";
 import { Thread } from "./Thread";
 import styles from "./thread.module.css";
@@ -55,6 +56,7 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
   useAnnouncedTurn(last);
   const state = conversation?.state;
   const title = conversation?.title ?? "";
+  const isAbsent = wasNeverThere(live);
   useEffect(() => { onChanged(); }, [state, title, onChanged]);
   useDocumentTitle(title);
   return (
@@ -63,12 +65,13 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
         <QueuePlaceContext value={live.place ?? null}>
           <SidePanel turns={turns} conversationId={conversationId}>
             <div className={styles.screen}>
-              <ConversationHeader title={title} />
+              <ConversationHeader title={title} isAbsent={isAbsent} />
               {live.state === null ? <div className={styles.thread} aria-busy /> : (
                 <Thread key={opened.key} {...{ turns, pending, olderProblem, loadOlder, sentCount }} openedTurnId={opened.turnId} hasOlder={live.state.next_cursor !== undefined} />
               )}
               <StatusLine live={live} isSought={opened.isSought} problems={[stopping.problem, opened.problem]} />
-              <Composer
+              <Writing
+                isThere={!isAbsent}
                 conversationId={conversationId}
                 isBusy={openTurn !== undefined || pending.length > 0}
                 isStopping={stopping.isStopping}
@@ -81,6 +84,11 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
       </ToolProgressContext>
     </TurnActionsContext>
   );
+}
+
+/** Where there is no conversation, nobody is asked to write into it. */
+function Writing({ isThere, ...rest }: ComponentProps<typeof Composer> & { isThere: boolean }): JSX.Element | null {
+  return isThere ? <Composer {...rest} /> : null;
 }
 
 function useDocumentTitle(title: string): void {

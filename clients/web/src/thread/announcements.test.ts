@@ -24,6 +24,18 @@ test("the answer is read when it is whole", () => {
   expect(tellChange(running, buildTurn({ texts: [buildText()] }))).toBe("Answer: The total is 12.");
 });
 
+test("the answer is read without the signs of its Markdown", () => {
+  const table = buildText({ text: "**North** sold most:\n\n| region | units |\n| --- | --- |\n| North | 26 |" });
+
+  expect(tellChange(running, buildTurn({ texts: [table] }))).toBe("Answer: North sold most: region units North 26");
+});
+
+test("a step that the person stopped did not fail", () => {
+  const begun = { ...running, steps: [buildStep({ status: "started" })] };
+
+  expect(tellChange(begun, { ...begun, steps: [buildStep({ status: "error", error: "cancelled" })] })).toBe("analyse_table was cancelled.");
+});
+
 test("a failure and a question are told", () => {
   const error = { type: "urn:everturn:problem:x", title: "The model is out of reach", status: 503, detail: "" };
   const asked = { approval_id: "a", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", reason: "", state: "pending" as const };

@@ -1,10 +1,13 @@
 /** What a screen reader is told while a turn goes on: its landmarks, and not each word that arrives. */
 import { isOpen } from "../api";
-import type { TurnView } from "../api";
+import type { StepView, TurnView } from "../api";
+import { withoutSigns } from "../markdown/withoutSigns";
 import { lastAnswer } from "../turn/parts";
 import { oneLine } from "../ui/wording";
 
 const MAX_ANSWER_CHARS = 600;
+/** Signs of Markdown and citations may be as much again. */
+const MAX_READ_CHARS = 4 * MAX_ANSWER_CHARS;
 
 /** What happened between two states of the last turn; empty when there is nothing to tell. */
 export function tellChange(before: TurnView | undefined, after: TurnView | undefined): string {
@@ -22,7 +25,7 @@ export function tellChange(before: TurnView | undefined, after: TurnView | undef
 function tellEnd(turn: TurnView): string {
   if (turn.error !== undefined) return `The turn failed: ${turn.error.title}.`;
   if (turn.outcome === "cancelled") return "The turn was cancelled.";
-  const answer = oneLine(lastAnswer(turn), MAX_ANSWER_CHARS);
+  const answer = oneLine(withoutSigns(lastAnswer(turn).slice(0, MAX_READ_CHARS)), MAX_ANSWER_CHARS);
   return answer === "" ? "The turn ended." : `Answer: ${answer}`;
 }
 
@@ -31,6 +34,11 @@ function tellSteps(before: TurnView, after: TurnView): string {
   const statuses = new Map(before.steps.map((step) => [step.step, step.status]));
   return after.steps
     .filter((step) => statuses.get(step.step) !== step.status)
-    .map((step) => `${step.title} ${{ started: "runs", completed: "is done", error: "failed" }[step.status]}.`)
+    .map((step) => `${step.title} ${sayStatus(step)}.`)
     .join(" ");
+}
+
+function sayStatus(step: StepView): string {
+  if (step.error === "cancelled") return "was cancelled";
+  return { started: "runs", completed: "is done", error: "failed" }[step.status];
 }

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 
 import { ProblemError } from "../api";
 import type { ConversationSnapshot } from "../api";
-import { describeConnection, sayCompaction } from "./status";
+import { describeConnection, sayCompaction, wasNeverThere } from "./status";
 
 const snapshot = (changes: Partial<ConversationSnapshot>): ConversationSnapshot => ({ state: null, connection: "live", toolProgress: new Map(), ...changes });
 
@@ -22,9 +22,20 @@ test("a window that waits for others says so", () => {
 });
 
 test("a refusal is told in the server's words", () => {
-  const problem = new ProblemError({ type: "urn:everturn:problem:not-found", title: "Not found", status: 404, detail: "There is no such conversation." });
+  const problem = new ProblemError({ type: "urn:everturn:problem:forbidden", title: "Not allowed", status: 403, detail: "It is closed to you." });
 
-  expect(describeConnection(snapshot({ connection: "refused", problem }))).toContain("There is no such conversation.");
+  expect(describeConnection(snapshot({ connection: "refused", problem }))).toContain("It is closed to you.");
+  expect(wasNeverThere(snapshot({ connection: "refused", problem }))).toBe(false);
+});
+
+test("a conversation that is not there is told in words for a person", () => {
+  const problem = new ProblemError({ type: "urn:everturn:problem:not-found", title: "There is no such thing", status: 404, detail: "" });
+
+  expect(describeConnection(snapshot({ connection: "refused", problem }))).toMatch(/^There is no conversation at this address/);
+  expect(wasNeverThere(snapshot({ connection: "refused", problem }))).toBe(true);
+  const state = { cursor: "1-1", turns: [] } as unknown as ConversationSnapshot["state"];
+  expect(describeConnection(snapshot({ connection: "refused", problem, state }))).toMatch(/^This conversation was deleted/);
+  expect(wasNeverThere(snapshot({ connection: "refused", problem, state }))).toBe(false);
 });
 
 test("a summary is told while it is made and with what it saved", () => {

@@ -44,6 +44,12 @@ test("a turn shows what was said, done and answered", async () => {
   expect(opened).toMatchObject([{ kind: "file", file: { filename: "out.csv" } }]);
 });
 
+test("a call that was cut short by a stop did not fail", () => {
+  show(buildTurn({ steps: [buildStep({ status: "error", error: "cancelled" })] }));
+
+  expect(screen.getByRole("button", { name: "Step analyse_table, cancelled, 1.2 s" })).toBeVisible();
+});
+
 test("a call that waits is approved or denied with a reason", async () => {
   show(buildTurn({ status: "waiting", approvals: [APPROVAL] }));
   const question = within(screen.getByRole("region", { name: "Approval of mail.send" }));

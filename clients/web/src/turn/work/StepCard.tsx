@@ -1,5 +1,5 @@
 /** One step of the work: which tool, with what, what came of it, and how long it took. */
-import { CircleAlert, CircleCheck, LoaderCircle } from "lucide-react";
+import { CircleAlert, CircleCheck, CircleSlash, LoaderCircle } from "lucide-react";
 import { use } from "react";
 import type { JSX } from "react";
 
@@ -10,7 +10,7 @@ import { ToolProgressContext } from "../actions";
 import { Parameters } from "./Parameters";
 import styles from "./work.module.css";
 
-const STATUS_WORDS = { started: "running", completed: "done", error: "failed" } as const;
+const STATUS_WORDS = { started: "running", completed: "done", error: "failed", cancelled: "cancelled" } as const;
 const FAILURES: Readonly<Record<string, string>> = {
   error: "The tool failed.",
   ambiguous: "Nobody knows whether it was done: the worker ended in the middle of it.",
@@ -23,10 +23,10 @@ export function StepCard({ step }: { step: StepView }): JSX.Element {
   return (
     <Disclosure
       className={styles.step}
-      label={`Step ${step.title}, ${STATUS_WORDS[step.status]}${took === "" ? "" : `, ${took}`}`}
+      label={`Step ${step.title}, ${STATUS_WORDS[standing(step)]}${took === "" ? "" : `, ${took}`}`}
       summary={
         <>
-          <StatusIcon status={step.status} />
+          <StatusIcon status={standing(step)} />
           <span className={styles.title}>{step.title}</span>
           <span className={styles.teaser} aria-hidden>{step.status === "started" ? oneLine(progress?.progress ?? "") : ""}</span>
           <span className={styles.took} aria-hidden>{took}</span>
@@ -38,12 +38,19 @@ export function StepCard({ step }: { step: StepView }): JSX.Element {
   );
 }
 
-function StatusIcon({ status }: { status: StepView["status"] }): JSX.Element {
+/** A call that was cut short when the person stopped the turn did not fail. */
+function standing(step: StepView): keyof typeof STATUS_WORDS {
+  return step.error === "cancelled" ? "cancelled" : step.status;
+}
+
+function StatusIcon({ status }: { status: keyof typeof STATUS_WORDS }): JSX.Element {
   switch (status) {
     case "started":
       return <LoaderCircle className={`${styles.icon ?? ""} ${styles.spinning ?? ""}`} aria-hidden />;
     case "completed":
       return <CircleCheck className={`${styles.icon ?? ""} ${styles.good ?? ""}`} aria-hidden />;
+    case "cancelled":
+      return <CircleSlash className={styles.icon} aria-hidden />;
     case "error":
       return <CircleAlert className={`${styles.icon ?? ""} ${styles.bad ?? ""}`} aria-hidden />;
   }

@@ -1,0 +1,13 @@
+// @vitest-environment node
+import { expect, test } from "vitest";
+
+import { withoutSigns } from "./withoutSigns";
+
+test.each([
+  ["## Totals\n\n**North** sold `most`.[[S:1,2]]", "Totals North sold most."],
+  ["| a | b |\n|---|---:|\n| 1 | 2 |", "a b 1 2"],
+  ["> see [the page](https://example.org/1)", "see the page"],
+  ["2 - 1 | snake_case", "2 - 1 snake_case"],
+])("%j is said as %j", (text, said) => {
+  expect(withoutSigns(text)).toBe(said);
+});

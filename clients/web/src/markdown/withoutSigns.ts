@@ -1,0 +1,10 @@
+/** A text in Markdown as words alone, for where nothing is laid out: a line of a list, or what a screen reader is told. */
+
+/** Signs of Markdown and citations, which say nothing there. */
+const SIGNS = /\[\[S:[^\]]*\]\]|^#{1,6} |^>+ |[*`]+|^[|:\s-]+$/gm;
+const LINK = /\[([^\][]*)\]\([^()\s]*\)/g;
+
+/** In one line. */
+export function withoutSigns(text: string): string {
+  return text.replace(SIGNS, "").replace(LINK, "$1").replace(/[\s|]+/g, " ").trim();
+}
