@@ -170,14 +170,14 @@ class Engine:
 
     def load_containers(self, label: str) -> list[FoundContainer]:
         """Those with this label, `name=value`, in whatever state. Raises NoEngineError."""
-        with _answering():
+        with _translated(NoEngineError):
             found = self._client.api.containers(all=True, filters={"label": label})
             states = [self._client.api.inspect_container(each["Id"]) for each in found]
         return [_read_container(each) for each in states]
 
     def load_last_lines(self, name: str, *, count: int) -> str:
         """Of what a container said on stdout and stderr. Raises NoEngineError, also when it is gone."""
-        with _answering():
+        with _translated(NoEngineError):
             said = cast("bytes", self._client.api.logs(name, tail=count))
         return said.decode(errors="replace")
 
@@ -199,16 +199,8 @@ def _read_image(image: Any) -> FoundImage:
 
 
 @contextlib.contextmanager
-def _answering() -> Generator[None]:
+def _translated(kind: type[EverturnError] = ImageError) -> Generator[None]:
     try:
         yield
     except (docker_errors.DockerException, OSError) as error:
-        raise NoEngineError(str(error)) from error
-
-
-@contextlib.contextmanager
-def _translated() -> Generator[None]:
-    try:
-        yield
-    except (docker_errors.DockerException, OSError) as error:
-        raise ImageError(str(error)) from error
+        raise kind(str(error)) from error
