@@ -23,11 +23,11 @@ def build(
 
 
 class Engine:
-    """Containers with what they said; `is_away` from the first question for what one said."""
+    """Containers with what they said; those `gone` are there no more when they are asked."""
 
-    def __init__(self, said: Sequence[tuple[FoundContainer, str]], *, is_away: bool = False) -> None:
+    def __init__(self, said: Sequence[tuple[FoundContainer, str]], *, gone: Sequence[str] = ()) -> None:
         self._said = {container.name: (container, text) for container, text in said}
-        self._is_away = is_away
+        self._gone = gone
         self.label = ""
 
     def load_containers(self, label: str) -> list[FoundContainer]:
@@ -35,8 +35,8 @@ class Engine:
         return [container for container, _ in self._said.values()]
 
     def load_last_lines(self, name: str, *, count: int) -> str:
-        if self._is_away:
-            raise NoEngineError("it was stopped")
+        if name in self._gone:
+            raise NoEngineError("no such container")
         return self._said[name][1]
 
 
@@ -109,10 +109,23 @@ def test_the_last_words_of_each_that_is_not_well_are_shown_and_of_no_other():
     assert third == "x_migrate_1 ended with 1, and said last:\nno such role"
 
 
-def test_an_engine_that_went_away_is_told_and_hides_no_other_failure():
+def test_a_container_that_is_gone_since_hides_no_other():
+    engine = Engine([(build("x_a", "created"), ""), (build("x_b", "exited", exit_code=2), "slots: 0")], gone=["x_a"])
     shown: list[str] = []
 
-    show_unwell(Engine([(build("x", "created"), "")], is_away=True), "x", shown.append)
+    show_unwell(engine, "x", shown.append)
+
+    assert ["no such container" in shown[0], "slots: 0" in shown[1]] == [True, True]
+
+
+def test_an_engine_that_went_away_is_told():
+    class Away(Engine):
+        def load_containers(self, label: str) -> list[FoundContainer]:
+            raise NoEngineError("it was stopped")
+
+    shown: list[str] = []
+
+    show_unwell(Away([]), "x", shown.append)
 
     assert len(shown) == 1
     assert "it was stopped" in shown[0]

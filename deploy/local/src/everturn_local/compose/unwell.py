@@ -28,14 +28,21 @@ def show_unwell(engine: Containers, project: str, show: Callable[[str], None]) -
     """Show the state and the last lines of each container that is not well. An engine that went away is told so:
     whoever calls has a failure of their own to tell."""
     try:
-        for container in find_unwell(engine.load_containers(f"{PROJECT_LABEL}={project}")):
-            said = engine.load_last_lines(container.name, count=SHOWN_LINES)[-MAX_SHOWN_CHARS:].rstrip()
-            show(
-                f"{container.name} {describe(container)}"
-                + (f", and said last:\n{said}" if said else ", and said nothing")
-            )
+        unwell = find_unwell(engine.load_containers(f"{PROJECT_LABEL}={project}"))
     except NoEngineError as error:
         show(f"what the containers said can't be shown: {error}")
+        return
+    for container in unwell:
+        show(f"{container.name} {describe(container)}, and {_load_last_words(engine, container.name)}")
+
+
+def _load_last_words(engine: Containers, name: str) -> str:
+    try:
+        said = engine.load_last_lines(name, count=SHOWN_LINES)[-MAX_SHOWN_CHARS:].rstrip()
+    except NoEngineError as error:
+        # It may have been removed since; the others are told of all the same.
+        return f"what it said can't be shown: {error}"
+    return f"said last:\n{said}" if said else "said nothing"
 
 
 def find_unwell(containers: Iterable[FoundContainer]) -> list[FoundContainer]:

@@ -96,7 +96,6 @@ class Indexer:
         self._failpoints.hit("index.before_claim")
         jobs = await self._index.claim_turns(1)
         for job in jobs:
-            self._failpoints.hit("index.claimed")
             await self._index_one(job)
         return bool(jobs)
 
@@ -119,7 +118,6 @@ class Indexer:
         blocks = await self._index.load_texts(job.principal, job.conversation_id, job.turn_id)
         snippets = build_snippets(blocks, await self._load_files(blocks))
         embedded = await self._embed(snippets, without=job.tries >= MAX_TRIES)
-        self._failpoints.hit("index.before_save")
         saved = await self._index.save_snippets(job.principal, job, embedded, encoder=self._embedder.name)
         TURNS_INDEXED.labels("indexed" if saved else "gone").inc()
         SNIPPETS_INDEXED.inc(len(embedded) if saved else 0)
