@@ -22,6 +22,17 @@ async def ask(person: Person) -> Locator:
     return question
 
 
+async def test_a_conversation_that_waits_is_called_by_its_first_words(person: Person) -> None:
+    await ask(person)
+
+    await expect(person.page.get_by_role("heading", level=1, name="script:mail please")).to_be_visible()
+    await expect(person.page).to_have_title("script:mail please · Everturn")
+    row = person.page.get_by_role("link", name="script:mail please")
+    await expect(row).to_contain_text("waits for you")
+    await person.page.reload()
+    await expect(row).to_contain_text("waits for you")
+
+
 async def test_a_call_is_made_when_the_person_approves_it(person: Person, stage: Any) -> None:
     question = await ask(person)
 

@@ -65,6 +65,11 @@ export interface Signalled {
   readonly key?: string | undefined;
 }
 
+export interface WantedTurns {
+  cursor?: string;
+  limit?: number;
+}
+
 /** One person's access to one tenant and project. All methods raise ProblemError, Unreachable and BadAnswer. */
 export class EverturnClient {
   readonly requests: Requests;
@@ -152,10 +157,9 @@ export class EverturnClient {
     return this.read(this.path(conversationId, "turns", turnId, "feedback"), { reaction, text });
   }
 
-  /** The conversation with `limit` turns before `cursor`, as many as the server likes without a limit. */
-  loadTurns(conversationId: string, cursor: string, limit?: number): Promise<StateView> {
-    const size = limit === undefined ? {} : { limit };
-    return this.read(this.path("fetch"), { conversation_id: conversationId, cursor, ...size });
+  /** The conversation with `limit` turns before `cursor`: the last ones without, as many as the server likes without a limit. */
+  loadTurns(conversationId: string, wanted: WantedTurns, abort?: AbortSignal): Promise<StateView> {
+    return this.read(this.path("fetch"), { conversation_id: conversationId, ...wanted }, abort);
   }
 
   getTurn(conversationId: string, turnId: string, abort?: AbortSignal): Promise<Turn> {

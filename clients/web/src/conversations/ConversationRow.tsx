@@ -8,9 +8,10 @@ import { writeRoute } from "../shell/route";
 import { sayAgo } from "../ui/wording";
 import { DeleteDialog } from "./DeleteDialog";
 import styles from "./conversations.module.css";
-import { nameOf, sayState } from "./pages";
+import { sayState } from "./pages";
 import { RenameDialog } from "./RenameDialog";
 import { RowMenu } from "./RowMenu";
+import { useName } from "./useName";
 
 interface ConversationRowProps {
   conversation: ConversationView;
@@ -25,6 +26,7 @@ export const ConversationRow = memo(function ConversationRow(props: Conversation
   const { scope } = useSession();
   const [asked, setAsked] = useState<"rename" | "delete" | null>(null);
   const id = conversation.conversation_id;
+  const name = useName(conversation);
   const row = useRef<HTMLDivElement>(null);
   const isErased = useRef(false);
   const returnTo = useCallback(() => {
@@ -47,7 +49,7 @@ export const ConversationRow = memo(function ConversationRow(props: Conversation
   return (
     <div ref={row} className={isSelected ? styles.selected : styles.row}>
       <a className={styles.link} href={writeRoute({ scope, conversationId: id, turnId: null })} aria-current={isSelected ? "page" : undefined} onClick={select}>
-        <span className={styles.title}>{nameOf(conversation)}</span>
+        <span className={styles.title}>{name}</span>
         <State conversation={conversation} now={now} />
       </a>
       <RowMenu conversation={conversation} onAsk={setAsked} onChanged={onChanged} onFork={onSelect} />

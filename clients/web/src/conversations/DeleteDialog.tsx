@@ -8,7 +8,7 @@ import { Button } from "../ui/Button";
 import { Modal, ModalActions } from "../ui/Modal";
 import { sayError } from "../ui/wording";
 import styles from "./conversations.module.css";
-import { nameOf } from "./pages";
+import { useName } from "./useName";
 
 interface DeleteDialogProps {
   conversation: ConversationView;
@@ -19,6 +19,7 @@ interface DeleteDialogProps {
 
 export function DeleteDialog({ conversation, onClose, returnTo, onDeleted }: DeleteDialogProps): JSX.Element {
   const backend = useBackend();
+  const name = useName(conversation);
   const [isBusy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
   const erase = async (): Promise<void> => {
@@ -35,7 +36,7 @@ export function DeleteDialog({ conversation, onClose, returnTo, onDeleted }: Del
   };
   return (
     <Modal heading="Delete the conversation?" role="alertdialog" onClose={onClose} returnTo={returnTo}>
-      <p>“{nameOf(conversation)}” is erased with all its turns and files. This can’t be undone.</p>
+      <p>“{name}” is erased with all its turns and files. This can’t be undone.</p>
       {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
       <ModalActions>
         <Button onClick={onClose}>Keep it</Button>

@@ -9,7 +9,7 @@ import { useAnnounce } from "../ui/announcer";
 import { saveBlob } from "../ui/saving";
 import { sayError } from "../ui/wording";
 import styles from "./conversations.module.css";
-import { nameOf } from "./pages";
+import { useName } from "./useName";
 
 interface RowMenuProps {
   conversation: ConversationView;
@@ -20,7 +20,7 @@ interface RowMenuProps {
 
 export function RowMenu({ conversation, onAsk, onChanged, onFork }: RowMenuProps): JSX.Element {
   const act = useRowActions(conversation, onChanged, onFork);
-  const label = `Actions for ${nameOf(conversation)}`;
+  const label = `Actions for ${useName(conversation)}`;
   return (
     <MenuProvider>
       <MenuButton className={styles.menuButton} aria-label={label} title="Actions">

@@ -24,7 +24,8 @@ test("a conversation that is on two pages is listed once, as it was read last", 
 
 test("a conversation without a title has a name all the same", () => {
   expect(nameOf(conversation("a", " "))).toBe("New conversation");
-  expect(nameOf(conversation("a", "Sales"))).toBe("Sales");
+  expect(nameOf(conversation("a", " "), "Compare the north")).toBe("Compare the north");
+  expect(nameOf(conversation("a", "Sales"), "Compare the north")).toBe("Sales");
 });
 
 test("only what goes on is said", () => {

@@ -8,8 +8,10 @@ export function joinPages(pages: readonly ConversationList[]): readonly Conversa
   return [...byId.values()];
 }
 
-export function nameOf(conversation: Pick<ConversationView, "title">): string {
-  return conversation.title.trim() === "" ? "New conversation" : conversation.title;
+/** `opening` are the first words of a conversation that has no title yet. */
+export function nameOf(conversation: Pick<ConversationView, "title">, opening = ""): string {
+  if (conversation.title.trim() !== "") return conversation.title;
+  return opening === "" ? "New conversation" : opening;
 }
 
 const STATES: Readonly<Record<ConversationView["state"], string>> = {

@@ -1,13 +1,12 @@
-/** The title of the conversation. */
+/** How the conversation is called. */
 import type { JSX } from "react";
 
-import { nameOf } from "../conversations/pages";
 import styles from "./thread.module.css";
 
-export function ConversationHeader({ title, isAbsent }: { title: string; isAbsent: boolean }): JSX.Element {
+export function ConversationHeader({ name, isAbsent }: { name: string; isAbsent: boolean }): JSX.Element {
   return (
     <header className={styles.header}>
-      <h1>{isAbsent ? "No conversation" : nameOf({ title })}</h1>
+      <h1>{isAbsent ? "No conversation" : name}</h1>
     </header>
   );
 }

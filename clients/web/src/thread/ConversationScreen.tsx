@@ -3,9 +3,11 @@ import { useCallback, useEffect, useMemo, useState } from "react";
 import type { ComponentProps, JSX } from "react";
 
 import { isOpen } from "../api";
-import type { Accepted, TurnView } from "../api";
+import type { Accepted, StateView, TurnView } from "../api";
 import { Composer } from "../composer/Composer";
 import type { Draft } from "../composer/useSending";
+import { makeOpening, openingOf } from "../conversations/openings";
+import { nameOf } from "../conversations/pages";
 import { ToolProgressContext, TurnActionsContext } from "../turn/actions";
 import { QueuePlaceContext } from "../turn/queue";
 import { ConversationHeader } from "./ConversationHeader";
@@ -58,14 +60,15 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
   const title = conversation?.title ?? "";
   const isAbsent = wasNeverThere(live);
   useEffect(() => { onChanged(); }, [state, title, onChanged]);
-  useDocumentTitle(title);
+  const opening = findOpening(live.state, pending);
+  useDocumentTitle(title, opening);
   return (
     <TurnActionsContext value={actions}>
       <ToolProgressContext value={live.toolProgress}>
         <QueuePlaceContext value={live.place ?? null}>
           <SidePanel turns={turns} conversationId={conversationId}>
             <div className={styles.screen}>
-              <ConversationHeader title={title} isAbsent={isAbsent} />
+              <ConversationHeader name={nameOf({ title }, opening)} isAbsent={isAbsent} />
               {live.state === null ? <div className={styles.thread} aria-busy /> : (
                 <Thread key={opened.key} {...{ turns, pending, olderProblem, loadOlder, sentCount }} openedTurnId={opened.turnId} hasOlder={live.state.next_cursor !== undefined} />
               )}
@@ -91,8 +94,16 @@ function Writing({ isThere, ...rest }: ComponentProps<typeof Composer> & { isThe
   return isThere ? <Composer {...rest} /> : null;
 }
 
-function useDocumentTitle(title: string): void {
-  useEffect(() => { document.title = title === "" ? "Everturn" : `${title} · Everturn`; }, [title]);
+/** Its first words, also before the stream tells of them. */
+function findOpening(state: StateView | null, pending: readonly Pending[]): string {
+  const first = pending[0];
+  if (state !== null && state.turns.length > 0) return openingOf(state);
+  return first === undefined ? "" : makeOpening(first.text, first.filenames);
+}
+
+function useDocumentTitle(title: string, opening: string): void {
+  const name = title === "" ? opening : title;
+  useEffect(() => { document.title = name === "" ? "Everturn" : `${name} · Everturn`; }, [name]);
   useEffect(() => () => { document.title = "Everturn"; }, []);
 }
 

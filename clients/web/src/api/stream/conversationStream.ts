@@ -175,7 +175,7 @@ export class ConversationStream {
   private async fetchOlder(limit?: number): Promise<void> {
     const cursor = this.snapshot.state?.next_cursor;
     if (cursor === undefined) return;
-    const page = await this.client.loadTurns(this.conversationId, cursor, limit);
+    const page = await this.client.loadTurns(this.conversationId, { cursor, ...(limit === undefined ? {} : { limit }) });
     this.flush();
     // A snapshot may have replaced the turns that this page belongs to.
     this.publish((state) => (state.next_cursor === cursor ? addOlder(state, page) : state));
