@@ -45,6 +45,20 @@ async def test_a_reload_in_the_middle_loses_nothing_and_doubles_nothing(person: 
     await check_as_stored(person, stage)
 
 
+async def test_that_the_server_does_not_answer_is_said_until_it_does(person: Person, link: FaultProxy) -> None:
+    await person.send("script:plain please")
+    await person.finish()
+    alert = person.page.get_by_role("form", name="Message").get_by_role("alert")
+
+    link.refuse()
+    await person.offer("script:plain again")
+    await expect(alert).to_have_text("The server does not answer.")
+    link.heal()
+
+    await expect(alert).to_have_count(0)
+    await expect(person.field).to_have_value("script:plain again")
+
+
 async def test_a_network_that_breaks_and_comes_back_doubles_no_text(
     person: Person, stage: Any, link: FaultProxy
 ) -> None:

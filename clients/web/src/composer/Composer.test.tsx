@@ -1,6 +1,6 @@
 import { screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
-import { beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
 import type { Accepted } from "../api";
 import { refuse, renderInPage } from "../testing/harness";
@@ -17,8 +17,15 @@ beforeEach(() => {
   onStop.mockClear();
 });
 
+afterEach(() => { vi.restoreAllMocks(); });
+
 function show(isBusy: boolean, answer: (asked: Asked) => Answer | Promise<Answer> = () => ({ status: 202, body: ACCEPTED })): Page {
   return renderInPage(<Composer conversationId="conv_1" isBusy={isBusy} isStopping={false} onAccepted={onAccepted} onStop={onStop} />, answer);
+}
+
+/** A server that can't be reached. */
+function lose(): Page["queries"] {
+  return show(false, () => Promise.reject(new TypeError("Failed to fetch"))).queries;
 }
 
 test("Enter sends, Shift and Enter break the line", async () => {
@@ -47,6 +54,37 @@ test("what was refused stays in the field, with the reason", async () => {
   await userEvent.type(screen.getByLabelText("Your message"), "hello{Enter}");
 
   expect(await screen.findByRole("alert")).toHaveTextContent("The text is too long.");
+  expect(screen.getByLabelText("Your message")).toHaveValue("hello");
+});
+
+test("that the server does not answer is said until it does, and the text is kept", async () => {
+  const queries = lose();
+
+  await userEvent.type(screen.getByLabelText("Your message"), "hello{Enter}");
+  expect(await screen.findByRole("alert")).toHaveTextContent("The server does not answer.");
+  await queries.query({ queryKey: ["list"], queryFn: () => Promise.resolve([]) });
+
+  await waitFor(() => { expect(screen.queryByRole("alert")).toBeNull(); });
+  expect(screen.getByLabelText("Your message")).toHaveValue("hello");
+});
+
+test("a refusal stays when the server answers something else", async () => {
+  const { queries } = show(false, () => refuse(422, "The text is too long."));
+
+  await userEvent.type(screen.getByLabelText("Your message"), "hello{Enter}");
+  await screen.findByRole("alert");
+  await queries.query({ queryKey: ["list"], queryFn: () => Promise.resolve([]) });
+
+  expect(screen.getByRole("alert")).toHaveTextContent("The text is too long.");
+});
+
+test("who is offline is told so", async () => {
+  lose();
+  vi.spyOn(navigator, "onLine", "get").mockReturnValue(false);
+
+  await userEvent.type(screen.getByLabelText("Your message"), "hello{Enter}");
+
+  expect(await screen.findByRole("alert")).toHaveTextContent("You are offline. Your text is kept.");
   expect(screen.getByLabelText("Your message")).toHaveValue("hello");
 });
 

@@ -1,13 +1,14 @@
 /** Sending what is written. Text and files stay where they are until the server has accepted them. */
 import { useCallback, useRef, useState } from "react";
 
-import { makeKey } from "../api";
+import { Unreachable, makeKey } from "../api";
 import type { Accepted, Scope } from "../api";
 import { useSession } from "../session/context";
 import { sayError } from "../ui/wording";
 import { findRefusals } from "./attachments";
 import type { Refusals } from "./attachments";
 import { loadAttempt, saveAttempt } from "./attempts";
+import { useAnswering } from "./useAnswering";
 
 const NO_REFUSALS: Refusals = new Map();
 
@@ -35,6 +36,7 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
   const { backend, scope } = useSession();
   const [progress, setProgress] = useState<number | null>(null);
   const [problem, setProblem] = useState("");
+  const [isLost, setLost] = useState(false);
   const [refusals, setRefusals] = useState(NO_REFUSALS);
   const attempt = useRef<Tried | null>(null);
   const abort = useRef<AbortController | null>(null);
@@ -44,6 +46,7 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
       abort.current = new AbortController();
       setProgress(0);
       setProblem("");
+      setLost(false);
       setRefusals(NO_REFUSALS);
       // The same message, sent again after an unclear failure, has the same key and is taken once.
       const known = attempt.current ?? loadBefore(scope, conversationId);
@@ -58,7 +61,8 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
         return true;
       } catch (error) {
         setRefusals(findRefusals(error, draft.files));
-        setProblem(abort.current.signal.aborted ? "It was not sent." : sayError(error));
+        setProblem(abort.current.signal.aborted ? "It was not sent." : sayFailure(error));
+        setLost(!abort.current.signal.aborted && error instanceof Unreachable);
         return false;
       } finally {
         abort.current = null;
@@ -67,6 +71,12 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
     },
     [backend, scope, conversationId, onAccepted],
   );
+  const forgetProblem = useCallback(() => {
+    setProblem("");
+    setLost(false);
+  }, []);
+  // That the server does not answer is true only until it does.
+  useAnswering(isLost, forgetProblem);
   return {
     isSending: progress !== null,
     progress: progress ?? 0,
@@ -74,8 +84,12 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
     refusals,
     send,
     abort: useCallback(() => { abort.current?.abort(); }, []),
-    forgetProblem: useCallback(() => { setProblem(""); }, []),
+    forgetProblem,
   };
+}
+
+function sayFailure(error: unknown): string {
+  return error instanceof Unreachable && !navigator.onLine ? "You are offline. Your text is kept." : sayError(error);
 }
 
 interface Tried {

@@ -25,6 +25,7 @@ export interface Answer {
 export interface Page extends RenderResult {
   asked: Asked[];
   opened: ArtifactTarget[];
+  queries: QueryClient;
 }
 
 const PREFIX = "/conversations/default/default";
@@ -33,6 +34,7 @@ const PREFIX = "/conversations/default/default";
 export function renderInPage(children: ReactNode, answer: (asked: Asked) => Answer | Promise<Answer> = () => ({ status: 200, body: {} })): Page {
   const asked: Asked[] = [];
   const opened: ArtifactTarget[] = [];
+  const queries = new QueryClient({ defaultOptions: { queries: { retry: false } } });
   const backend = new EverturnClient({
     tenant: "default",
     project: "default",
@@ -47,13 +49,13 @@ export function renderInPage(children: ReactNode, answer: (asked: Asked) => Answ
   const rendered = render(
     <AnnouncerProvider>
       <SessionContext value={session}>
-        <QueryClientProvider client={new QueryClient({ defaultOptions: { queries: { retry: false } } })}>
+        <QueryClientProvider client={queries}>
           <ArtifactsContext value={{ open: (target) => { opened.push(target); } }}>{children}</ArtifactsContext>
         </QueryClientProvider>
       </SessionContext>
     </AnnouncerProvider>,
   );
-  return { ...rendered, asked, opened };
+  return { ...rendered, asked, opened, queries };
 }
 
 export function refuse(status: number, detail: string): Answer {

@@ -59,7 +59,10 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
   const state = conversation?.state;
   const title = conversation?.title ?? "";
   const isAbsent = wasNeverThere(live);
+  const isLive = live.connection === "live";
   useEffect(() => { onChanged(); }, [state, title, onChanged]);
+  // When the connection is back much may have changed, and it is known that the server answers.
+  useEffect(() => { if (isLive) onChanged(); }, [isLive, onChanged]);
   const opening = findOpening(live.state, pending);
   useDocumentTitle(title, opening);
   return (
