@@ -21,7 +21,7 @@ export function CodeBlock({ code, language = "" }: CodeBlockProps): JSX.Element 
   return (
     <figure className={styles.figure} aria-label={language === "" ? "Code" : `Code, ${language}`}>
       <figcaption className={styles.caption}>
-        <span>{language}</span>
+        <span>{language === "" ? "text" : language}</span>
         <CopyButton text={code} />
       </figcaption>
       {/* Long lines scroll sideways, by keyboard too. */}

@@ -94,3 +94,23 @@ test("tables, tasks and code are what they are", () => {
   expect(screen.getByRole("img", { name: "done" })).toBeInTheDocument();
   expect(screen.getByRole("figure", { name: "Code, py" })).toHaveTextContent("x = 1");
 });
+
+test("the header of a table that grows is not shown as text, and is when nothing more comes", () => {
+  const { rerender } = render(<Markdown text={"Rows:\n\n| region | rows |\n"} isGrowing />);
+  expect(screen.getByText("Rows:")).toBeVisible();
+  expect(screen.queryByText(/region/)).toBeNull();
+
+  rerender(<Markdown text={"Rows:\n\n| region | rows |\n| --- | --- |\n"} isGrowing />);
+  expect(screen.getByRole("columnheader", { name: "region" })).toBeVisible();
+
+  rerender(<Markdown text={"Rows:\n\n| region | rows |\n"} />);
+  expect(screen.getByText("| region | rows |")).toBeVisible();
+});
+
+test("code without a language is called text, and can be copied", () => {
+  render(<Markdown text={"```\nx = 1\n```"} />);
+
+  const code = screen.getByRole("figure", { name: "Code" });
+  expect(code).toHaveTextContent(/^text/);
+  expect(screen.getByRole("button", { name: "Copy code" })).toBeVisible();
+});

@@ -2,7 +2,7 @@
 import { memo, useDeferredValue, useMemo } from "react";
 import type { JSX } from "react";
 
-import { splitBlocks } from "./blocks";
+import { splitBlocks, withoutOpenTable } from "./blocks";
 import styles from "./Markdown.module.css";
 import { OrPlain, Plain } from "./OrPlain";
 import { parse, parseKept } from "./parsed";
@@ -18,7 +18,7 @@ interface MarkdownProps {
 
 export const Markdown = memo(function Markdown({ text, isGrowing = false }: MarkdownProps): JSX.Element {
   const shown = useDeferredValue(text);
-  const blocks = useMemo(() => splitBlocks(shown), [shown]);
+  const blocks = useMemo(() => splitBlocks(isGrowing ? withoutOpenTable(shown) : shown), [shown, isGrowing]);
   const last = blocks.length - 1;
   return (
     <div className={styles.markdown}>

@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
 
-import { splitBlocks } from "./blocks";
+import { splitBlocks, withoutOpenTable } from "./blocks";
 
 test("paragraphs that a blank line parts are blocks of their own", () => {
   expect(splitBlocks("one\nstill one\n\ntwo\n")).toEqual(["one\nstill one\n\n", "two\n"]);
@@ -79,4 +79,30 @@ test("a text whose blocks all name one long address is parsed once and not as of
 
 test("a text with footnotes is not split, because they are numbered through", () => {
   expect(splitBlocks("a[^1]\n\nb\n\n[^1]: note")).toHaveLength(1);
+});
+
+test.each([
+  ["words\n\n| reg", "words\n\n"],
+  ["words\n\n| region | rows |\n", "words\n\n"],
+  ["words\n| region | rows |\n| --", "words\n"],
+  ["| region |\n| - ", ""],
+  ["|", ""],
+])("what may become a table is held back until it is known: %j", (text, shown) => {
+  expect(withoutOpenTable(text)).toBe(shown);
+});
+
+test.each([
+  "words\n\n",
+  "| region |\n| --- |\n",
+  "| region |\n| --- |\n| nor",
+  "| region |\n| --- |\n| - |\n| -",
+  "| no table\n| but words",
+  "| no table\n\n",
+  "| no table\nafter",
+  "a | b",
+  "```\n| code |",
+  "    | code",
+  `| ${"long ".repeat(250)}`,
+])("what is no table, or one already, is shown at once: %j", (text) => {
+  expect(withoutOpenTable(text)).toBe(text);
 });

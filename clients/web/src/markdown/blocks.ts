@@ -41,6 +41,40 @@ export function splitBlocks(text: string): readonly string[] {
   return withDefinitions(text, scan.blocks);
 }
 
+/** A header that no other line follows yet may be a long sentence as well, which is not held back for ever. */
+const MAX_HELD_CHARS = 1_000;
+const TABLE_LINE = /^ {0,3}\|/;
+/** The beginning of the line below a header. */
+const DELIMITERS = /^ {0,3}\|[ \t:|-]*$/;
+
+/** A text that grows, without lines at its end that may become a table: its header, until the line below it is whole. */
+export function withoutOpenTable(text: string): string {
+  // At most a header and what there is of the line below it.
+  const end = text.endsWith("\n") ? text.length - 1 : text.length;
+  const last = text.lastIndexOf("\n", end - 1) + 1;
+  if (!TABLE_LINE.test(text.slice(last, end))) return text;
+  const before = last === 0 ? 0 : text.lastIndexOf("\n", last - 2) + 1;
+  const isBelowHeader = last > 0 && TABLE_LINE.test(text.slice(before, last));
+  const start = isBelowHeader ? before : last;
+  if (isBelowHeader && (end < text.length || !DELIMITERS.test(text.slice(last)))) return text;
+  if (text.length - start > MAX_HELD_CHARS || (isBelowHeader && isRow(text, before))) return text;
+  return isInFence(text.slice(0, start)) ? text : text.slice(0, start);
+}
+
+/** Whether the line that begins at `at` stands below another one of a table. */
+function isRow(text: string, at: number): boolean {
+  return at > 0 && TABLE_LINE.test(text.slice(text.lastIndexOf("\n", at - 2) + 1, at));
+}
+
+function isInFence(text: string): boolean {
+  let fence: string | null = null;
+  for (const line of text.split("\n")) {
+    if (fence === null) fence = FENCE.exec(line)?.[1] ?? null;
+    else if (closesFence(line, fence)) fence = null;
+  }
+  return fence !== null;
+}
+
 function readLine(scan: Scan, text: string, at: number, line: string): void {
   if (scan.fence !== null) {
     if (closesFence(line, scan.fence)) scan.fence = null;
