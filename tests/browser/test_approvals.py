@@ -29,6 +29,7 @@ async def test_a_conversation_that_waits_is_called_by_its_first_words(person: Pe
     await expect(person.page).to_have_title("script:mail please · Everturn")
     row = person.page.get_by_role("link", name="script:mail please")
     await expect(row).to_contain_text("waits for you")
+    await expect(person.reply.get_by_role("button", name="Step mail.send, waits for you")).to_be_visible()
     await person.page.reload()
     await expect(row).to_contain_text("waits for you")
 

@@ -30,7 +30,7 @@ export const PartView = memo(
       case "answer":
         return <div className={styles.answer}><Words text={part.text} isGrowing={part.isGrowing} /></div>;
       case "step":
-        return <StepCard step={part.step} />;
+        return <StepCard step={part.step} isAsked={part.isAsked} />;
       case "approval":
         return <ApprovalCard approval={part.approval} />;
       case "signal":
@@ -45,7 +45,7 @@ function isSame(before: Part, after: Part): boolean {
   if (before.key !== after.key) return false;
   switch (before.kind) {
     case "step":
-      return after.kind === "step" && before.step === after.step;
+      return after.kind === "step" && before.step === after.step && before.isAsked === after.isAsked;
     case "approval":
       return after.kind === "approval" && before.approval === after.approval;
     case "signal":

@@ -50,6 +50,19 @@ test("a call that was cut short by a stop did not fail", () => {
   expect(screen.getByRole("button", { name: "Step analyse_table, cancelled, 1.2 s" })).toBeVisible();
 });
 
+test("a step waits for the person as long as they are asked, and runs when they have said yes", () => {
+  const steps = [buildStep({ status: "started", call_id: "call_1" }), buildStep({ step: "call_2", status: "started", call_id: "call_2", title: "web.search" })];
+  const turn = buildTurn({ status: "waiting", steps, approvals: [APPROVAL] });
+  const { unmount } = show(turn);
+
+  expect(screen.getByRole("button", { name: /^Step analyse_table, waits for you/ })).toBeVisible();
+  expect(screen.getByRole("button", { name: /^Step web.search, running/ })).toBeVisible();
+  unmount();
+  show({ ...turn, status: "running", approvals: [{ ...APPROVAL, state: "approved" as const }] });
+
+  expect(screen.getByRole("button", { name: /^Step analyse_table, running/ })).toBeVisible();
+});
+
 test("a call that waits is approved or denied with a reason", async () => {
   show(buildTurn({ status: "waiting", approvals: [APPROVAL] }));
   const question = within(screen.getByRole("region", { name: "Approval of mail.send" }));

@@ -4,7 +4,7 @@ import type { ApprovalView, SignalView, StepView, TextView, TurnView } from "../
 export type TextKind = "thinking" | "note" | "written" | "answer";
 export type Part =
   | { kind: TextKind; key: string; text: TextView; isGrowing: boolean }
-  | { kind: "step"; key: string; step: StepView }
+  | { kind: "step"; key: string; step: StepView; isAsked: boolean }
   | { kind: "approval"; key: string; approval: ApprovalView }
   | { kind: "signal"; key: string; signal: SignalView };
 
@@ -34,14 +34,15 @@ export function lastAnswer(turn: TurnView): string {
 function buildRound(turn: TurnView, said: readonly SignalView[], round: number, growing: TextView | null): Part[] {
   const texts = turn.texts.filter((text) => text.round === round && text.text !== "");
   const asked = turn.approvals.filter((approval) => approval.round === round);
+  const open = asked.filter((approval) => approval.state === "pending");
   const here = said.filter((signal) => signal.round === round);
   return [
     ...here.filter((signal) => !isLate(turn, signal)).map(signalPart),
     ...texts.filter((text) => text.channel !== "answer").map((text) => textPart(text, growing)),
     // What was answered stands before its call, what is asked still is the last that is read.
     ...asked.filter((approval) => approval.state !== "pending").map(approvalPart),
-    ...turn.steps.filter((step) => step.round === round).map(stepPart),
-    ...asked.filter((approval) => approval.state === "pending").map(approvalPart),
+    ...turn.steps.filter((step) => step.round === round).map((step) => stepPart(step, open)),
+    ...open.map(approvalPart),
     ...texts.filter((text) => text.channel === "answer").map((text) => textPart(text, growing)),
     ...here.filter((signal) => isLate(turn, signal)).map(signalPart),
   ];
@@ -87,8 +88,10 @@ function answerText(turn: TurnView, answer: string): TextView {
   return { round: turn.rounds, channel: "answer", instance: 0, marker: "answer", format: "markdown", text: answer };
 }
 
-function stepPart(step: StepView): Part {
-  return { kind: "step", key: `step.${step.step}`, step };
+/** A call is not made as long as the person is asked for it. */
+function stepPart(step: StepView, open: readonly ApprovalView[]): Part {
+  const isAsked = step.status === "started" && open.some((approval) => approval.call_id === step.call_id);
+  return { kind: "step", key: `step.${step.step}`, step, isAsked };
 }
 
 function approvalPart(approval: ApprovalView): Part {

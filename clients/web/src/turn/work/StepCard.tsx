@@ -1,5 +1,5 @@
 /** One step of the work: which tool, with what, what came of it, and how long it took. */
-import { CircleAlert, CircleCheck, CircleSlash, LoaderCircle } from "lucide-react";
+import { CircleAlert, CircleCheck, CirclePause, CircleSlash, LoaderCircle } from "lucide-react";
 import { use } from "react";
 import type { JSX } from "react";
 
@@ -10,23 +10,27 @@ import { ToolProgressContext } from "../actions";
 import { Parameters } from "./Parameters";
 import styles from "./work.module.css";
 
-const STATUS_WORDS = { started: "running", completed: "done", error: "failed", cancelled: "cancelled" } as const;
+const STATUS_WORDS = { asked: "waits for you", started: "running", completed: "done", error: "failed", cancelled: "cancelled" } as const;
 const FAILURES: Readonly<Record<string, string>> = {
   error: "The tool failed.",
   ambiguous: "Nobody knows whether it was done: the worker ended in the middle of it.",
   cancelled: "It was cancelled.",
 };
 
-export function StepCard({ step }: { step: StepView }): JSX.Element {
+type Standing = keyof typeof STATUS_WORDS;
+
+/** `isAsked`: the person is asked whether the call may be made. */
+export function StepCard({ step, isAsked }: { step: StepView; isAsked: boolean }): JSX.Element {
+  const stands = standing(step, isAsked);
   const progress = use(ToolProgressContext).get(step.call_id ?? "");
   const took = step.duration_ms === undefined ? "" : sayDuration(step.duration_ms);
   return (
     <Disclosure
       className={styles.step}
-      label={`Step ${step.title}, ${STATUS_WORDS[standing(step)]}${took === "" ? "" : `, ${took}`}`}
+      label={`Step ${step.title}, ${STATUS_WORDS[stands]}${took === "" ? "" : `, ${took}`}`}
       summary={
         <>
-          <StatusIcon status={standing(step)} />
+          <StatusIcon status={stands} />
           <span className={styles.title}>{step.title}</span>
           <span className={styles.teaser} aria-hidden>{step.status === "started" ? oneLine(progress?.progress ?? "") : ""}</span>
           <span className={styles.took} aria-hidden>{took}</span>
@@ -39,12 +43,15 @@ export function StepCard({ step }: { step: StepView }): JSX.Element {
 }
 
 /** A call that was cut short when the person stopped the turn did not fail. */
-function standing(step: StepView): keyof typeof STATUS_WORDS {
+function standing(step: StepView, isAsked: boolean): Standing {
+  if (isAsked) return "asked";
   return step.error === "cancelled" ? "cancelled" : step.status;
 }
 
-function StatusIcon({ status }: { status: keyof typeof STATUS_WORDS }): JSX.Element {
+function StatusIcon({ status }: { status: Standing }): JSX.Element {
   switch (status) {
+    case "asked":
+      return <CirclePause className={styles.icon} aria-hidden />;
     case "started":
       return <LoaderCircle className={`${styles.icon ?? ""} ${styles.spinning ?? ""}`} aria-hidden />;
     case "completed":
