@@ -1,10 +1,10 @@
 /** One line above the field: how the connection stands, and that older parts are being summarized. */
-import { LoaderCircle, WifiOff } from "lucide-react";
+import { CircleAlert, Hourglass, LoaderCircle, MessageCircleX, WifiOff } from "lucide-react";
 import type { JSX } from "react";
 
 import type { ConversationSnapshot } from "../api";
 import { useDelayed } from "../ui/useDelayed";
-import { describeConnection, sayCompaction } from "./status";
+import { describeConnection, isMissing, sayCompaction } from "./status";
 import styles from "./thread.module.css";
 
 const BRIEF_MS = 1_000;
@@ -25,7 +25,7 @@ export function StatusLine({ live, isSought, problems }: StatusLineProps): JSX.E
   const compaction = live.compaction === undefined ? "" : sayCompaction(live.compaction);
   return (
     <div className={styles.status} role="status">
-      {connection !== "" && <p className={styles.warning}><WifiOff aria-hidden /> {connection}</p>}
+      {connection !== "" && <p className={styles.warning}><ConnectionIcon live={live} /> {connection}</p>}
       {compaction !== "" && (
         <p>{live.compaction?.status === "started" && <LoaderCircle className={styles.spinning} aria-hidden />} {compaction}</p>
       )}
@@ -33,4 +33,17 @@ export function StatusLine({ live, isSought, problems }: StatusLineProps): JSX.E
       {problems.filter((problem) => problem !== "").map((problem) => <p key={problem} className={styles.warning}>{problem}</p>)}
     </div>
   );
+}
+
+/** Only a connection that is broken looks like one. */
+function ConnectionIcon({ live }: { live: ConversationSnapshot }): JSX.Element {
+  if (isMissing(live)) return <MessageCircleX aria-hidden />;
+  switch (live.connection) {
+    case "refused":
+      return <CircleAlert aria-hidden />;
+    case "waiting":
+      return <Hourglass aria-hidden />;
+    default:
+      return <WifiOff aria-hidden />;
+  }
 }

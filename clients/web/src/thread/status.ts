@@ -30,7 +30,8 @@ export function wasNeverThere(live: ConversationSnapshot): boolean {
   return isMissing(live) && live.state === null;
 }
 
-function isMissing({ connection, problem }: ConversationSnapshot): boolean {
+/** Whether the server said that there is no such conversation, or none any more. */
+export function isMissing({ connection, problem }: ConversationSnapshot): boolean {
   return connection === "refused" && problem instanceof ProblemError && problem.status === 404;
 }
 

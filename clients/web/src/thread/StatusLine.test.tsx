@@ -1,0 +1,21 @@
+import { render, screen } from "@testing-library/react";
+import { expect, test } from "vitest";
+
+import { ProblemError } from "../api";
+import type { ConversationSnapshot } from "../api";
+import { StatusLine } from "./StatusLine";
+
+function refuse(status: number): Pick<ConversationSnapshot, "connection" | "problem"> {
+  return { connection: "refused", problem: new ProblemError({ type: "about:blank", title: "Refused", status, detail: "" }) };
+}
+
+test.each([
+  ["message-circle-x", /There is no conversation/, refuse(404)],
+  ["circle-alert", /can’t be shown/, refuse(403)],
+  ["hourglass", /Other windows/, { connection: "waiting" as const }],
+  ["wifi-off", /You are offline/, { connection: "offline" as const }],
+])("only a connection that is broken looks like one: %s", async (icon, words, changes) => {
+  render(<StatusLine live={{ state: null, toolProgress: new Map(), ...changes }} isSought={false} problems={[]} />);
+
+  expect((await screen.findByText(words)).querySelector("svg")).toHaveClass(`lucide-${icon}`);
+});
