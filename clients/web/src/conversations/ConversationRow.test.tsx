@@ -10,8 +10,8 @@ import { ConversationRow } from "./ConversationRow";
 const NOW = Date.parse("2026-03-01T10:00:00Z");
 const AT = "2026-03-01T10:00:00Z";
 
-function show(title: string, answer: () => Answer): Page {
-  const conversation: ConversationView = { conversation_id: "conv_1", title, state: "waiting", archived: false, created_at: AT, last_activity_at: AT };
+function show(title: string, answer: () => Answer, state: ConversationView["state"] = "waiting"): Page {
+  const conversation: ConversationView = { conversation_id: "conv_1", title, state, archived: false, created_at: AT, last_activity_at: AT };
   return renderInPage(<ConversationRow conversation={conversation} isSelected={false} now={NOW} onSelect={vi.fn()} onChanged={vi.fn()} />, answer);
 }
 
@@ -27,6 +27,13 @@ test("a conversation with a title is called by it, and nothing is read", () => {
   const { asked } = show("Sales", () => refuse(500, "Not asked."));
 
   expect(screen.getByRole("link", { name: /^Sales/ })).toBeVisible();
+  expect(asked).toEqual([]);
+});
+
+test("a conversation in which nothing was said yet is not asked for its first words", () => {
+  const { asked } = show("", () => refuse(500, "Not asked."), "idle");
+
+  expect(screen.getByRole("link", { name: /^New conversation/ })).toBeVisible();
   expect(asked).toEqual([]);
 });
 

@@ -6,15 +6,16 @@ import { useBackend } from "../session/context";
 import { openingOf } from "./openings";
 import { nameOf } from "./pages";
 
-/** A conversation that is there before its first message is looked at again. */
+/** After a failure it is tried again. */
 const AGAIN_MS = 15_000;
 
-export function useName({ conversation_id: id, title }: Pick<ConversationView, "conversation_id" | "title">): string {
+export function useName({ conversation_id: id, title, state }: Pick<ConversationView, "conversation_id" | "title" | "state">): string {
   const backend = useBackend();
   const { data } = useQuery({
     queryKey: ["opening", id],
     queryFn: async ({ signal }) => openingOf(await backend.loadTurns(id, {}, signal)),
-    enabled: title.trim() === "",
+    // Where nothing went on yet nothing was said: the first turn leaves a title.
+    enabled: title.trim() === "" && state !== "idle",
     // What was said first stays the first.
     staleTime: (query) => (isFound(query.state.data) ? Infinity : 0),
     refetchInterval: (query) => (isFound(query.state.data) ? false : AGAIN_MS),
