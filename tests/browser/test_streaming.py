@@ -47,6 +47,8 @@ async def test_a_reload_in_the_middle_loses_nothing_and_doubles_nothing(person: 
 
 async def test_that_the_server_does_not_answer_is_said_until_it_does(person: Person, link: FaultProxy) -> None:
     await person.send("script:plain please")
+    # The field of the new conversation is gone when its reply is there; what is written before goes with it.
+    await expect(person.reply).to_contain_text("A plain answer.")
     await person.finish()
     alert = person.page.get_by_role("form", name="Message").get_by_role("alert")
 
