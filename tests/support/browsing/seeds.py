@@ -9,7 +9,8 @@ SELECT id, {sid}, tenant, project, user_id, '{url}', '{title}', '{url}', 'web', 
   FROM conversation WHERE id = '{conversation_id}';
 """
 
-# Each copy has ids of its own, and the words `NUMBER` become the number of its turn.
+# Each copy has ids of its own, and the words `NUMBER` become the number of its turn. No copy waits for an index, which
+# would keep the turns of other tests waiting for theirs.
 _REPEAT_TURN = """
 CREATE TEMP TABLE copy AS
 SELECT t.id AS first_id, left(t.id, -6) || 'f' || lpad(to_hex(n), 5, '0') AS id, n,
@@ -17,7 +18,8 @@ SELECT t.id AS first_id, left(t.id, -6) || 'f' || lpad(to_hex(n), 5, '0') AS id,
   FROM turn t, generate_series(1, {count} - 1) AS n WHERE t.conversation_id = '{conversation_id}';
 INSERT INTO turn
 SELECT (jsonb_populate_record(t, jsonb_build_object('id', c.id, 'ordinal', 1 + c.n,
-        'first_seq', t.first_seq + c.n * c.blocks, 'request', replace(t.request, 'NUMBER', (c.n + 1)::text)))).*
+        'first_seq', t.first_seq + c.n * c.blocks, 'indexed_at', clock_timestamp(),
+        'request', replace(t.request, 'NUMBER', (c.n + 1)::text)))).*
   FROM turn t JOIN copy c ON c.first_id = t.id;
 INSERT INTO block
 SELECT (jsonb_populate_record(b, jsonb_build_object('seq', b.seq + c.n * c.blocks, 'turn_id', c.id,
