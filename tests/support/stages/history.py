@@ -90,7 +90,8 @@ def check_seen(seen: Sequence[Envelope], folded: StateView | None, truth: StateV
     """
     assert folded is not None
     assert {envelope.conversation_id for envelope in seen} <= {truth.conversation.conversation_id}
-    assert differences(comparable_state(folded).model_dump(), comparable_state(truth).model_dump()) == []
+    found = differences(comparable_state(folded).model_dump(), comparable_state(truth).model_dump())
+    assert not found, "\n".join(found)
     for run in runs_of(seen):
         ids = [cursor for envelope in run if envelope.id and (cursor := try_parse_cursor(envelope.id))]
         assert ids == sorted(set(ids))
