@@ -36,18 +36,29 @@ async def test_every_listener_hears_a_hint(wire: Wire, redis_url: str) -> None:
     hint = Hint("signal", conversation_id, SequentialIds().signal())
 
     async with asyncio.TaskGroup() as tasks:
-        listeners = [tasks.create_task(hear_one(wire.hints.listen())) for _ in range(2)]
+        listeners = [tasks.create_task(hear_one(wire.hints.listen(lambda: None))) for _ in range(2)]
         await wait_for_listeners(redis_url, 2)
         await wire.hints.send(hint)
 
     assert [listener.result() for listener in listeners] == [hint, hint]
 
 
+async def test_from_when_it_is_listened_no_hint_is_missed(wire: Wire) -> None:
+    hint, listening = Hint("status", SequentialIds().conversation()), asyncio.Event()
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        listener = tasks.create_task(hear_one(wire.hints.listen(listening.set)))
+        await listening.wait()
+        await wire.hints.send(hint)
+
+    assert listener.result() == hint
+
+
 async def test_a_hint_about_the_state_names_no_signal(wire: Wire, redis_url: str) -> None:
     hint = Hint("status", SequentialIds().conversation())
 
     async with asyncio.TaskGroup() as tasks:
-        listener = tasks.create_task(hear_one(wire.hints.listen()))
+        listener = tasks.create_task(hear_one(wire.hints.listen(lambda: None)))
         await wait_for_listeners(redis_url, 1)
         await wire.hints.send(hint)
 
@@ -82,13 +93,13 @@ async def test_a_lost_connection_ends_the_listening(wire: Wire, redis_url: str) 
 
 async def _fails_listening(wire: Wire) -> bool:
     with pytest.raises(Unavailable):
-        await hear_one(wire.hints.listen())
+        await hear_one(wire.hints.listen(lambda: None))
     return True
 
 
 async def test_without_a_server_there_is_nothing_to_hear() -> None:
     async with open_wire("redis://127.0.0.1:1/0", name="test") as wire:
         with pytest.raises(Unavailable):
-            await hear_one(wire.hints.listen())
+            await hear_one(wire.hints.listen(lambda: None))
         with pytest.raises(Unavailable):
             await wire.inbox_bells.ring(SequentialIds().conversation())

@@ -2,13 +2,15 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any, cast
 
+from everturn.errors import Unavailable
 from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
+from everturn.model.ids import ConversationId, SignalId
 from everturn.model.leases import EventCursor
-from everturn.ports.event_stream import EncodedEvent, Entry
+from everturn.ports.event_stream import EncodedEvent, Entry, Hint
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.streams.events import MemoryEvents
 from ingress.admission.metrics import IngressMetrics
@@ -68,7 +70,7 @@ class OvertakenEvents(MemoryEvents):
 
 
 class NoHints:
-    async def listen(self) -> Any:
+    async def listen(self, listening: Callable[[], None]) -> Any:
         await asyncio.Event().wait()
         yield
 
@@ -171,3 +173,79 @@ async def test_the_lag_of_a_live_event_is_told_once_its_client_has_taken_it() ->
     assert before == 0
     assert metrics.registry.get_sample_value("ingress_stream_lag_seconds_count") == 1
     assert metrics.registry.get_sample_value("ingress_stream_lag_seconds_sum") == 2
+
+
+class LateRows(Rows):
+    """The head can be read `after` as many tries, and no signal's row ever."""
+
+    def __init__(self, *, after: int) -> None:
+        super().__init__(at(1))
+        self.after = after
+        self.tries = 0
+
+    async def load_head(self, principal: Principal, conversation_id: ConversationId) -> Head:
+        self.tries += 1
+        if self.tries <= self.after:
+            raise Unavailable("Postgres")
+        return Head(f"event: head_{self.tries}\n\n".encode(), queued=False)
+
+    async def load_signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> bytes:
+        raise Unavailable("Postgres")
+
+
+class Hints:
+    """Listens again, or brings a hint, when a test says so."""
+
+    def __init__(self) -> None:
+        self.reconnects = asyncio.Event()
+        self.comes = asyncio.Event()
+
+    async def listen(self, listening: Callable[[], None]) -> Any:
+        listening()
+        reconnecting = asyncio.create_task(self.reconnects.wait())
+        coming = asyncio.create_task(self.comes.wait())
+        await asyncio.wait((reconnecting, coming), return_when=asyncio.FIRST_COMPLETED)
+        if reconnecting.done():
+            self.reconnects.clear()
+            raise Unavailable("Redis")
+        self.comes.clear()
+        yield Hint("signal", CONVERSATION, "sig_1")
+
+
+async def read_heads(hints: Hints, rows: LateRows, *then: asyncio.Event) -> list[str]:
+    """The heads that a client is told, each of `then` set when it has the one before."""
+    events = MemoryEvents()
+    await events.publish(CONVERSATION, entry(1), after=None)
+    hub = Hub(reader=events, hints=cast(Any, hints), rows=rows, metrics=IngressMetrics(), queue_bytes=10_000)
+    running = asyncio.create_task(hub.run())
+    client = await hub.open(ANN, CONVERSATION, at(1), None)
+    waiting, told = list(then), ""
+    async with (
+        asyncio.timeout(10),
+        aclosing(Feed(hub, heartbeat_s=0.01, unix_now=lambda: 0.0).chunks(client)) as chunks,
+    ):
+        async for chunk in chunks:
+            told += chunk.decode()
+            if b"head" in chunk:
+                if not waiting:
+                    break
+                waiting.pop(0).set()
+    running.cancel()
+    await asyncio.wait([running])
+    return re.findall(r"head_\d+", told)
+
+
+async def test_a_head_that_can_not_be_read_at_first_is_told_when_it_can() -> None:
+    assert await read_heads(Hints(), LateRows(after=2)) == ["head_3"]
+
+
+async def test_a_hint_whose_row_can_not_be_read_is_told_with_the_head() -> None:
+    hints = Hints()
+
+    assert await read_heads(hints, LateRows(after=0), hints.comes) == ["head_1", "head_2"]
+
+
+async def test_what_hints_told_while_nobody_listened_is_told_with_the_head() -> None:
+    hints = Hints()
+
+    assert await read_heads(hints, LateRows(after=0), hints.reconnects) == ["head_1", "head_2"]

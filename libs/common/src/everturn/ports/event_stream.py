@@ -1,6 +1,6 @@
 """The live wire to clients: one ordered stream of encoded events per conversation, and hints that carry ids only."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -114,8 +114,8 @@ class Hints(Protocol):
 
     async def send(self, hint: Hint) -> None: ...
 
-    def listen(self) -> AsyncGenerator[Hint]:
-        """All hints from now on. Raises Unavailable when the wire is down."""
+    def listen(self, listening: Callable[[], None]) -> AsyncGenerator[Hint]:
+        """All hints from the call of `listening` on. Raises Unavailable when the wire is down."""
         ...
 
 

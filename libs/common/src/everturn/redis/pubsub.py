@@ -1,6 +1,6 @@
 """Hints and inbox bells over pub/sub: they reach who listens at that moment, and nobody else."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -27,8 +27,8 @@ class RedisHints:
         async with limited(CALL_LIMIT_S):
             await self._client.publish(HINTS, f"{hint.kind} {hint.conversation_id} {hint.signal_id}")
 
-    async def listen(self) -> AsyncGenerator[Hint]:
-        async with aclosing(_listen(self._client, HINTS)) as messages:
+    async def listen(self, listening: Callable[[], None]) -> AsyncGenerator[Hint]:
+        async with aclosing(_listen(self._client, HINTS, listening)) as messages:
             async for _, text in messages:
                 kind, conversation_id, signal_id = text.split(" ")
                 if kind in ("status", "signal"):
@@ -46,12 +46,12 @@ class RedisInboxBells:
             await self._client.publish(f"{INBOX}{{{conversation_id}}}", b"")
 
     async def listen(self) -> AsyncGenerator[ConversationId]:
-        async with aclosing(_listen(self._client, f"{INBOX}*")) as messages:
+        async with aclosing(_listen(self._client, f"{INBOX}*", lambda: None)) as messages:
             async for channel, _ in messages:
                 yield ConversationId(channel.removeprefix(INBOX).strip("{}"))
 
 
-async def _listen(client: Any, pattern: str) -> AsyncGenerator[tuple[str, str]]:
+async def _listen(client: Any, pattern: str, listening: Callable[[], None]) -> AsyncGenerator[tuple[str, str]]:
     """Channel and text of each message. A server that went away without a word is found out by a ping."""
     pubsub = client.pubsub()
     try:
@@ -59,7 +59,9 @@ async def _listen(client: Any, pattern: str) -> AsyncGenerator[tuple[str, str]]:
             await pubsub.psubscribe(pattern)
         while True:
             message = await _next_message(pubsub)
-            if message["type"] == "pmessage":
+            if message["type"] == "psubscribe":
+                listening()
+            elif message["type"] == "pmessage":
                 yield message["channel"].decode(), message["data"].decode()
     finally:
         await pubsub.aclose()

@@ -139,7 +139,11 @@ class Feed:
         frame = b""
         for _ in range(REREADS):
             version = client.stream.version
-            head = await client.stream.heads.get()
+            try:
+                head = await client.stream.heads.get()
+            except Unavailable:
+                client.cursor.stale_hints = True
+                raise
             frame = head.frame
             self._hub.waiting.note(client.stream, queued=head.queued)
             if client.stream.version == version:

@@ -166,7 +166,7 @@ class Hub:
         pause_s = 0.1
         while True:
             try:
-                async for hint in self._hints.listen():
+                async for hint in self._hints.listen(self._defer_hints):
                     pause_s = 0.1
                     self._keep_hint(hint)
             except Unavailable as error:
@@ -175,8 +175,18 @@ class Hub:
                 await asyncio.sleep(pause_s)
                 pause_s = min(MAX_BACKOFF_S, pause_s * 2)
 
+    def _defer_hints(self) -> None:
+        """Nobody knows which hints passed by while this process did not listen."""
+        for stream in self._streams.values():
+            stream.defer_hint()
+
     def _keep_hint(self, hint: Hint) -> None:
-        if hint.conversation_id in self._streams and not self._waiting_hints.full():
+        stream = self._streams.get(hint.conversation_id)
+        if stream is None:
+            return
+        if self._waiting_hints.full():
+            stream.defer_hint()
+        else:
             self._waiting_hints.put_nowait(hint)
 
     async def _run_hint_reads(self) -> None:
@@ -194,6 +204,7 @@ class Hub:
                 stream.end_all()
         except Unavailable as error:
             _log.warning("a hint's row was not read", error=str(error))
+            stream.defer_hint()
 
     async def _offer_hint(self, stream: ConversationStream, hint: Hint) -> None:
         # An entry that came while the row was read may tell of something newer, so the row is read again.
