@@ -18,11 +18,7 @@ export default defineConfig(
     languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname } },
     linterOptions: { reportUnusedDisableDirectives: "error" },
     rules: {
-      "max-lines": ["error", { max: 300, skipBlankLines: false, skipComments: false }],
-      "max-lines-per-function": ["error", { max: 80, skipBlankLines: true, skipComments: true }],
       "max-depth": ["error", 4],
-      "max-params": ["error", 5],
-      complexity: ["error", 16],
       "no-console": "error",
       "no-warning-comments": "error",
       "react-hooks/exhaustive-deps": "error",
@@ -47,6 +43,6 @@ export default defineConfig(
   },
   {
     files: ["**/*.test.{ts,tsx}"],
-    rules: { "max-lines": ["error", { max: 600 }], "max-lines-per-function": "off", "@typescript-eslint/no-non-null-assertion": "off" },
+    rules: { "@typescript-eslint/no-non-null-assertion": "off" },
   },
 );

@@ -1,21 +1,13 @@
 """Documents, tests and the repository agree with the code, and the checks find what they should."""
 
 import pytest
-from architecture_rules.documents import check_has_test, check_links, check_named_functions, check_no_machine
-from architecture_rules.sources import ROOT, Module, load_modules, load_repository_texts, render
+from architecture_rules.documents import check_links, check_named_functions, check_no_machine
+from architecture_rules.sources import ROOT, Module, load_repository_texts, render
 
 
 def find_module(path: str) -> Module | None:
     file = ROOT / path
     return Module(path, file.read_text()) if file.is_file() else None
-
-
-def test_every_module_has_a_test_module():
-    violations = [
-        found for module in load_modules() for found in check_has_test(module, lambda path: (ROOT / path).is_file())
-    ]
-
-    assert not violations, render(violations)
 
 
 def test_every_function_that_the_architecture_names_exists():
@@ -40,28 +32,6 @@ def test_nothing_of_one_machine_is_committed():
     violations = [found for path, text in load_repository_texts() for found in check_no_machine(path, text)]
 
     assert not violations, render(violations)
-
-
-@pytest.mark.parametrize(
-    ("tests", "found"),
-    [
-        ({"tests/unit/everturn/model/test_ids.py"}, 0),
-        ({"tests/chaos/everturn/model/test_ids.py"}, 0),
-        ({"tests/unit/everturn/test_ids.py"}, 1),
-        ({"tests/other/everturn/model/test_ids.py"}, 1),
-    ],
-)
-def test_a_module_needs_a_test_module_of_its_own_path(tests: set[str], found: int):
-    module = Module("libs/common/src/everturn/model/ids.py", "x = 1")
-
-    assert len(list(check_has_test(module, tests.__contains__))) == found
-
-
-@pytest.mark.parametrize("name", ["__init__", "__main__"])
-def test_an_init_or_main_needs_no_test_module(name: str):
-    module = Module(f"libs/common/src/everturn/model/{name}.py", "x = 1")
-
-    assert list(check_has_test(module, lambda _: False)) == []
 
 
 @pytest.mark.parametrize(

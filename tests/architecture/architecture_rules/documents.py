@@ -1,4 +1,4 @@
-"""What must be true between files: tests for every module, functions that documents name, nothing of one machine."""
+"""What must be true between files: named functions exist, links lead somewhere, nothing of one machine."""
 
 import ast
 import re
@@ -8,8 +8,6 @@ from pathlib import Path, PurePosixPath
 
 from architecture_rules.sources import ROOT, Module, Violation
 
-TEST_KINDS = ("unit", "contract", "integration", "sandbox", "e2e", "chaos")
-WITHOUT_TESTS = ("__init__", "__main__")
 NAMED_FUNCTION = re.compile(r"`([\w./-]+\.py):([\w.]+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # Put together from parts, so that this file passes its own check.
@@ -26,16 +24,6 @@ MACHINE_PATHS = {str(ROOT), str(Path.home())} - {"/", "/root"}
 """This checkout and this home: where a path of a machine comes from when it slips in. Root's home is everywhere."""
 
 
-def check_has_test(module: Module, exists: Callable[[str], bool]) -> Iterator[Violation]:
-    """`exists` tells whether a path of the repository is a file."""
-    if module.name in WITHOUT_TESTS:
-        return
-    *folders, _ = module.package_path
-    wanted = [f"tests/{kind}/{'/'.join(folders)}/test_{module.name}.py" for kind in TEST_KINDS]
-    if not any(exists(path) for path in wanted):
-        yield Violation(module.path, 1, f"no test module, for example {wanted[0]}")
-
-
 def check_named_functions(document: str, text: str, find: Callable[[str], Module | None]) -> Iterator[Violation]:
     """Every `path.py:name` or `path.py:Class.method` in a document exists. `find` returns None for an absent file."""
     for number, line in enumerate(text.splitlines(), 1):
@@ -48,7 +36,8 @@ def check_named_functions(document: str, text: str, find: Callable[[str], Module
 
 
 def check_links(document: str, text: str, exists: Callable[[str], bool]) -> Iterator[Violation]:
-    """Every link of a Markdown document to a place beside it leads somewhere. `exists` as in `check_has_test`."""
+    """Every link of a Markdown document to a place beside it leads somewhere. `exists` tells whether a
+    path of the repository is a file or folder."""
     for number, line in enumerate(text.splitlines(), 1):
         for target in LINK.findall(line):
             place = target.partition("#")[0]
