@@ -22,6 +22,7 @@ pieces = st.lists(texts, min_size=1, max_size=3)
 class Call:
     params: dict[str, object]
     status: str
+    code: str | None = None
     files: tuple[str, ...] = ()
     plan: str = ""
     asked: Settled | Literal["pending"] | None = None
@@ -58,6 +59,7 @@ calls = st.builds(
     Call,
     params=st.dictionaries(st.sampled_from(["path", "content", "prog_name", "other"]), values, max_size=3),
     status=st.sampled_from(["ok", "error", "ambiguous", "cancelled"]),
+    code=st.one_of(st.none(), texts),
     files=st.lists(st.sampled_from(["a.png", "b.csv", "hidden.txt"]), max_size=2).map(tuple),
     plan=st.sampled_from(["", "p1", "p2"]),
     asked=st.sampled_from([None, None, "pending", "approved", "denied", "expired", "withdrawn"]),
@@ -116,7 +118,7 @@ def stream_round(story: AskingStory, one: Round) -> list[CallId]:
         params = {"path": path, "channel": channel, "content": "".join(content)}
         call_ids.append(story.add_call("react.write", params))
     for call in one.calls:
-        call_ids.append(story.add_call("exec_tools.run", call.params))
+        call_ids.append(story.add_call("exec_tools.run", call.params, call.code))
         if call.asked:
             story.ask(call_ids[-1], "exec_tools.run", {"to": "ann"})
     return call_ids

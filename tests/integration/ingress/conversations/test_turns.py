@@ -6,6 +6,15 @@ from typing import Any
 import httpx2
 import pytest
 
+from everturn.model.block_bodies import ToolCallBody, ToolCodeBody
+from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
+from everturn.model.ids import CallId
+from everturn.model.refs import call_ref, round_ref
+from everturn.postgres.database import Database
+from everturn.postgres.leases import PostgresLeases
+from everturn.postgres.timelines import PostgresTimelines
+from everturn.testing.turns.stage import commit
+
 BASE = "/conversations/default/default"
 ABSENT = "01890a5d-ac96-774b-bcce-b302099a8057"
 Refused = Callable[..., dict[str, Any]]
@@ -37,6 +46,35 @@ async def test_materialized_the_documents_come_along(client: httpx2.AsyncClient,
     timeline = artifacts["conv.timeline.v1"]
     assert (timeline["version"], timeline["turn_ids"], timeline["sources_pool"]) == (1, [sent["turn_id"]], [])
     assert [log["turn_id"] for log in artifacts["turn.log"]] == [sent["turn_id"]]
+
+
+async def test_a_step_is_read_back_with_its_whole_program(
+    client: httpx2.AsyncClient, chat: Any, refused: Refused, worker_database: Database
+) -> None:
+    sent = await chat.send("hello")
+    claim = await PostgresLeases(worker_database, owner="w").try_claim(sent["conversation_id"])
+    assert claim is not None
+    program = "print(1)\n" * 1_000
+    body, call = ToolCodeBody(text=program), ToolCallBody(tool_id="exec_tools.run", params={"prog_name": "count"})
+    drafts = [
+        BlockDraft(sent["turn_id"], 1, kind, ref, content, "2026-03-01T12:00:00.000Z", call_id=CallId("call_1"))
+        for kind, ref, content in (
+            (BlockType.TOOL_CODE, round_ref(sent["turn_id"], 1, "code"), body),
+            (BlockType.TOOL_CALL, call_ref(sent["turn_id"], "call_1"), call),
+        )
+    ]
+    blocks = chain_blocks(drafts, next_seq=claim.next_seq, last_hash=claim.last_hash)
+    await PostgresTimelines(worker_database).commit(claim.lease, commit(claim, blocks))
+    url = f"{BASE}/{sent['conversation_id']}/turns/{sent['turn_id']}"
+
+    (shown,) = (await client.get(url)).json()["steps"]
+    whole = (await client.get(f"{url}/steps/{shown['step']}")).json()
+
+    assert (shown["title"], shown["code"], shown["code_chars"]) == ("count", program[:4_000], len(program))
+    assert (whole["code"], whole["status"], whole["code_ref"]) == (program, "started", blocks[0].ref)
+    for absent in ("call_2", "x" * 200):
+        refused(await client.get(f"{url}/steps/{absent}"), 404)
+    refused(await client.get(f"{url}/steps/call_1", headers={"X-Dev-User": "bob"}), 404)
 
 
 async def test_absent_and_foreign_turns_are_the_same_404(

@@ -8,7 +8,7 @@ from everturn.model.problems import problem
 from everturn.model.signals import SignalKind, SignalState
 from everturn.model.turns import Outcome, TurnStatus, TurnUsage
 from everturn.testing.stories import BEGINNING, PROJECT, TENANT, Story, make_artifact
-from everturn.timeline.turn_view import build_turn_view
+from everturn.timeline.turn_view import build_turn_view, try_build_step_detail
 from everturn.wire.views import TurnView
 
 
@@ -149,3 +149,23 @@ def test_the_latest_snapshot_of_each_plan_is_shown() -> None:
     view = view_of(story)
 
     assert [(plan.plan_id, plan.steps[0].label) for plan in view.plans] == [("p1", "better"), ("p2", "two")]
+
+
+def test_the_detail_of_a_step_has_what_the_view_of_the_turn_cuts() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    story.start_round()
+    long = "x" * 9_000
+    first = story.add_call("exec_tools.run", {"content": long}, code=long)
+    other = story.add_call("exec_tools.run", {}, code="print(2)")
+    story.add(bodies.ToolResultBody(tool_id="exec_tools.run", status="ok", text=long), call_id=first)
+    story.commit()
+
+    (shown, second) = view_of(story).steps
+    detail = try_build_step_detail(story.records[-1], str(first), tenant=TENANT, project=PROJECT)
+
+    assert detail is not None
+    assert (detail.code, detail.result, detail.params) == (long, long, {"content": long})
+    assert (len(shown.code or ""), shown.code_chars, detail.status) == (4_000, 9_000, "completed")
+    assert (second.step, second.code, second.code_chars) == (other, "print(2)", 8)
+    assert try_build_step_detail(story.records[-1], "call_absent", tenant=TENANT, project=PROJECT) is None

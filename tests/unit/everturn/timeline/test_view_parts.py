@@ -34,6 +34,16 @@ def test_a_step_is_called_as_its_program() -> None:
     assert step.params == {"prog_name": "chart"}
 
 
+def test_a_step_shows_the_beginning_of_its_program_and_its_length() -> None:
+    call = ToolCallBody(tool_id="exec_tools.run", params={})
+
+    short = view_parts.build_started_step(block_of(call), call, "print(1)")
+    long = view_parts.build_started_step(block_of(call), call, "x" * 9_000)
+
+    assert (short.code, short.code_chars) == ("print(1)", 8)
+    assert (long.code, long.code_chars) == ("x" * 4_000, 9_000)
+
+
 @pytest.mark.parametrize("status", ["error", "ambiguous", "cancelled"])
 def test_a_call_that_did_not_succeed_is_an_error_that_says_which(status: str) -> None:
     call = ToolCallBody(tool_id="t", params={})

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas f98f51a7950b4eff723f8ff8a871bcfc5c2b37912ea529fee088ba3c55696aff
-// Types 13ccb7a7b81045ed0189937aab491d424145d2442b4eb4fb769bd6b152452d6d
+// Schemas 32040e23198e24be3de0620ac705acb62ddc08e1d7ba0395773bd8122871722a
+// Types 74c3010bbe20f035e5e5268db7b6667dbec24d454837d71eb77f639f01cecb86
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1060,6 +1060,49 @@ export interface components {
             readonly used: boolean;
         };
         /**
+         * StepDetail
+         * @description One step with what the view of its turn cuts: the whole program, all parameters and the result.
+         *
+         *     `result` is the text that the model was given. `code_ref` and `result_ref` name the blocks of the timeline.
+         */
+        readonly StepDetail: {
+            /** Call Id */
+            readonly call_id?: string;
+            /** Code */
+            readonly code?: string;
+            /** Code Chars */
+            readonly code_chars?: number;
+            /** Code Ref */
+            readonly code_ref?: string;
+            /** Duration Ms */
+            readonly duration_ms?: number;
+            /** Error */
+            readonly error?: string;
+            /** Params */
+            readonly params?: {
+                readonly [key: string]: unknown;
+            };
+            /** Result */
+            readonly result?: string;
+            /** Result Preview */
+            readonly result_preview?: string;
+            /** Result Ref */
+            readonly result_ref?: string;
+            /** Round */
+            readonly round: number;
+            /**
+             * Status
+             * @enum {string}
+             */
+            readonly status: "started" | "completed" | "error";
+            /** Step */
+            readonly step: string;
+            /** Title */
+            readonly title: string;
+            /** Tool Id */
+            readonly tool_id?: string;
+        };
+        /**
          * StepStatus
          * @description What became of a step.
          * @enum {string}
@@ -1068,10 +1111,17 @@ export interface components {
         /**
          * StepView
          * @description One step of the work, such as a tool call. `step` is its key in the turn; `duration_ms` once it ended.
+         *
+         *     `code` is the beginning of the program that the call runs and `code_chars` the length of the whole program. Both are
+         *     absent for calls without a program. The detail of the step has the whole program.
          */
         readonly StepView: {
             /** Call Id */
             readonly call_id?: string;
+            /** Code */
+            readonly code?: string;
+            /** Code Chars */
+            readonly code_chars?: number;
             /** Duration Ms */
             readonly duration_ms?: number;
             /** Error */
@@ -1827,11 +1877,15 @@ export interface components {
         };
         /**
          * ChatStep
-         * @description A step began or ended. `step` is its key in the turn.
+         * @description A step began or ended. `step` is its key in the turn. Only its beginning has `code`, as in StepView.
          */
         readonly ChatStep: {
             /** Call Id */
             readonly call_id?: string;
+            /** Code */
+            readonly code?: string;
+            /** Code Chars */
+            readonly code_chars?: number;
             /** Duration Ms */
             readonly duration_ms?: number;
             /** Error */

@@ -130,9 +130,11 @@ class Story:
             )
         )
 
-    def add_call(self, tool_id: str, params: dict[str, Any]) -> CallId:
-        """A tool call for the next commit."""
+    def add_call(self, tool_id: str, params: dict[str, Any], code: str | None = None) -> CallId:
+        """A tool call for the next commit, with the program that it runs."""
         call_id = self._ids.call()
+        if code is not None:
+            self.add(bodies.ToolCodeBody(text=code), call_id=call_id)
         self.add(bodies.ToolCallBody(tool_id=tool_id, params=params), call_id=call_id)
         return call_id
 

@@ -32,7 +32,8 @@ def build_start_event(turn: Turn, *, tenant: str, project: str) -> ChatStart:
 
 
 def build_step_event(step: StepView) -> ChatStep:
-    """A step as it is now. The round travels in the envelope."""
+    """A step as it is now. The round travels in the envelope, the program in the first event of its step only."""
+    has_begun = step.status == "started"
     return ChatStep(
         step=step.step,
         status=step.status,
@@ -40,6 +41,8 @@ def build_step_event(step: StepView) -> ChatStep:
         tool_id=step.tool_id,
         call_id=step.call_id,
         params=step.params,
+        code=step.code if has_begun else None,
+        code_chars=step.code_chars if has_begun else None,
         result_preview=step.result_preview,
         duration_ms=step.duration_ms,
         error=step.error,

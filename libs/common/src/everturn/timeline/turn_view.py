@@ -26,7 +26,16 @@ from everturn.timeline.view_parts import (
     withdraw_pending,
 )
 from everturn.wire.times import iso
-from everturn.wire.views import ApprovalView, CitationView, FileView, SignalView, StepView, TextView, TurnView
+from everturn.wire.views import (
+    ApprovalView,
+    CitationView,
+    FileView,
+    SignalView,
+    StepDetail,
+    StepView,
+    TextView,
+    TurnView,
+)
 
 _Decided = (
     bodies.ThinkingBody,
@@ -72,6 +81,28 @@ def build_turn_view(record: TurnRecord, *, tenant: str, project: str) -> TurnVie
     )
 
 
+def try_build_step_detail(record: TurnRecord, step: str, *, tenant: str, project: str) -> StepDetail | None:
+    """One step of a turn with its whole program, parameters and result. None when the turn has no such step."""
+    steps = build_turn_view(record, tenant=tenant, project=project).steps
+    shown = next((each for each in steps if each.step == step), None)
+    if shown is None:
+        return None
+    whole: dict[str, Any] = {}
+    for block in record.blocks:
+        if block.call_id != shown.call_id:
+            continue
+        match block.body:
+            case bodies.ToolCodeBody(text=text):
+                whole |= {"code": text, "code_ref": block.ref}
+            case bodies.ToolCallBody(params=params):
+                whole |= {"params": params}
+            case bodies.ToolResultBody(text=text):
+                whole |= {"result": text, "result_ref": block.ref}
+            case _:
+                """Notes and files of the call are elsewhere in the turn."""
+    return StepDetail(**{**dict(shown), **whole})
+
+
 def _end_fields(turn: Turn, seen: "_Seen") -> dict[str, Any]:
     if turn.status.is_open:
         return {"rounds": seen.rounds, "sealed_round": seen.sealed_round}
@@ -106,6 +137,7 @@ class _Seen:
         self._project = project
         self._texts: dict[tuple[int, str, int], TextView] = {}
         self._steps: dict[str, StepView] = {}
+        self._code: dict[str | None, str] = {}
         self._plans: dict[str, PlanSnapshot] = {}
         self._files: dict[str, FileView] = {}
         self._citations: dict[int, CitationView] = {}
@@ -134,6 +166,8 @@ class _Seen:
                 self._add_completion(block, body)
             case bodies.AttemptBody() as body:
                 self._add_text(block, _as_shown(body), channel="answer", instance=body.instance)
+            case bodies.ToolCodeBody(text=text):
+                self._code[block.call_id] = text
             case bodies.ToolCallBody() as body:
                 self._add_call(block, body)
             case bodies.ToolResultBody() as body:
@@ -200,7 +234,7 @@ class _Seen:
         self._add_text(block, _as_shown(body), channel="answer", instance=body.instance)
 
     def _add_call(self, block: Block, body: bodies.ToolCallBody) -> None:
-        step = build_started_step(block, body)
+        step = build_started_step(block, body, self._code.pop(block.call_id, None))
         self._steps[step.step] = step
         if body.parent is not None:
             # Calls of programs are not among the actions of a reply, which are what is numbered.

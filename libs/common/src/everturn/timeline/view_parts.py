@@ -34,6 +34,8 @@ from everturn.wire.views import (
 WRITE_TOOL = "react.write"
 SHOWN_CHANNELS = ("canvas", "timeline_text")
 PREVIEW_CHARS = 400
+CODE_CHARS = 4_000
+"""Of a program, in views of turns and in events. Most programs are shorter."""
 PARAM_CHARS = 500
 PARAM_ITEMS = 50
 PARAM_DEPTH = 6
@@ -66,8 +68,11 @@ def build_file_view(artifact: Artifact, *, tenant: str, project: str) -> FileVie
     )
 
 
-def build_started_step(block: Block, call: ToolCallBody) -> StepView:
-    """The step of a `react.tool.call` block. Its key is the call id; long and bulky parameters are cut."""
+def build_started_step(block: Block, call: ToolCallBody, code: str | None = None) -> StepView:
+    """The step of a `react.tool.call` block with the `code` that it runs. Its key is the call id.
+
+    Long programs and parameters are cut.
+    """
     name = call.params.get("prog_name")
     return StepView(
         step=block.call_id or block.ref,
@@ -77,6 +82,8 @@ def build_started_step(block: Block, call: ToolCallBody) -> StepView:
         tool_id=call.tool_id,
         call_id=block.call_id,
         params=bound_params(call.params),
+        code=None if code is None else code[:CODE_CHARS],
+        code_chars=None if code is None else len(code),
     )
 
 

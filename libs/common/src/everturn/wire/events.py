@@ -55,7 +55,7 @@ class ChatStart(EventData):
 
 
 class ChatStep(EventData):
-    """A step began or ended. `step` is its key in the turn."""
+    """A step began or ended. `step` is its key in the turn. Only its beginning has `code`, as in StepView."""
 
     type: Literal["chat.step"] = "chat.step"
     step: str
@@ -65,6 +65,8 @@ class ChatStep(EventData):
     call_id: str | None = None
     ref: str | None = None
     params: dict[str, Any] | None = None
+    code: str | None = None
+    code_chars: int | None = None
     result_preview: str | None = None
     duration_ms: int | None = None
     error: str | None = None

@@ -42,7 +42,11 @@ class TextView(View):
 
 
 class StepView(View):
-    """One step of the work, such as a tool call. `step` is its key in the turn; `duration_ms` once it ended."""
+    """One step of the work, such as a tool call. `step` is its key in the turn; `duration_ms` once it ended.
+
+    `code` is the beginning of the program that the call runs and `code_chars` the length of the whole program. Both are
+    absent for calls without a program. The detail of the step has the whole program.
+    """
 
     step: str
     status: Literal["started", "completed", "error"]
@@ -51,9 +55,22 @@ class StepView(View):
     tool_id: str | None = None
     call_id: str | None = None
     params: dict[str, Any] | None = None
+    code: str | None = None
+    code_chars: int | None = None
     result_preview: str | None = None
     duration_ms: int | None = None
     error: str | None = None
+
+
+class StepDetail(StepView):
+    """One step with what the view of its turn cuts: the whole program, all parameters and the result.
+
+    `result` is the text that the model was given. `code_ref` and `result_ref` name the blocks of the timeline.
+    """
+
+    code_ref: str | None = None
+    result: str | None = None
+    result_ref: str | None = None
 
 
 class CitationView(View):

@@ -174,7 +174,7 @@ class ToolRunner:
         drafts += [
             place.draft(record.type, record.ref, record.body, call_id=record.call_id or call_id) for record in records
         ]
-        ended = build_ended_step(build_started_step(pending.block, pending.body), result)
+        ended = build_ended_step(build_started_step(pending.block, pending.body, pending.code), result)
         events: list[AnyEvent] = [build_step_event(ended)]
         external = [artifact for artifact in result.artifacts if artifact.visibility == "external"]
         if external:

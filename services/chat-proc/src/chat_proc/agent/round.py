@@ -30,7 +30,7 @@ from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signals.finalizing import check_finalizing, finalize_tools
 from chat_proc.agent.signals.folding import ends_work
 from chat_proc.timeline.plans import current_plan
-from everturn.model.block_bodies import ToolCallBody
+from everturn.model.block_bodies import ToolCallBody, ToolCodeBody
 from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.model.ids import CallId
 from everturn.model.plans import PlanMoment, build_ack, mark_steps
@@ -210,7 +210,9 @@ def _calls_of(drafts: Sequence[BlockDraft]) -> dict[CallId, ToolCallBody]:
 def _started(drafts: Sequence[BlockDraft]) -> list[ChatStep]:
     """The calls among these blocks as steps that begin."""
     blocks = chain_blocks(drafts, next_seq=1, last_hash="")
-    calls = ((block, block.body) for block in blocks)
+    programs = {block.call_id: block.body.text for block in blocks if isinstance(block.body, ToolCodeBody)}
     return [
-        build_step_event(build_started_step(block, body)) for block, body in calls if isinstance(body, ToolCallBody)
+        build_step_event(build_started_step(block, block.body, programs.get(block.call_id)))
+        for block in blocks
+        if isinstance(block.body, ToolCallBody)
     ]

@@ -9,6 +9,7 @@ from ingress.admission.json_body import BundleId, JsonBody, is_absent
 from ingress.admission.lines import Line
 
 MAX_TURN_IDS = 100
+MAX_STEP_CHARS = 200
 State = Literal["idle", "queued", "running", "waiting", "error"]
 
 

@@ -20,9 +20,10 @@ from everturn.ports.turns import TurnPage, Turns
 from everturn.timeline.conversation_state import build_conversation_view, build_state
 from everturn.timeline.materialized import build_derived_artifacts
 from everturn.timeline.turn_index import build_turn_index
+from everturn.timeline.turn_view import try_build_step_detail
 from everturn.wire.materialized import FetchView
 from everturn.wire.turn_index import TurnIndexView
-from everturn.wire.views import TurnView
+from everturn.wire.views import StepDetail, TurnView
 from ingress.conversations.schemas import MAX_TURN_IDS, ConversationOut, ErasedOut, FetchIn, TurnOut
 
 DELETE_TRIES = 3
@@ -145,6 +146,17 @@ class ConversationService:
             waiting = (await self._queue.load_positions([(principal, conversation_id)])).get(conversation_id)
         # Its parts are checked already; a copy by validation would cost as much as the reading.
         return TurnOut.model_construct(**dict(view), **_position_of(waiting))
+
+    async def load_step(
+        self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId, step: str
+    ) -> StepDetail:
+        """One step of a turn, whole."""
+        page = await self._turns.load_page(principal, conversation_id, turn_ids=[turn_id], limit=1)
+        place = {"tenant": principal.tenant, "project": principal.project}
+        detail = try_build_step_detail(page.turns[0], step, **place) if page.turns else None
+        if detail is None:
+            raise NotFound()
+        return detail
 
     async def load_turn_index(
         self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId

@@ -6,13 +6,14 @@ from fastapi import APIRouter, Depends, Path, Query
 
 from everturn.wire.materialized import FetchView
 from everturn.wire.turn_index import TurnIndexView
+from everturn.wire.views import StepDetail
 from ingress.admission.paths import ConversationPath, TurnPath
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import Me
 from ingress.conversations.endpoints import Service
 from ingress.conversations.round_context import MAX_ROUND, RoundContextOut, RoundContexts, round_contexts
-from ingress.conversations.schemas import FetchIn, TurnOut, TurnsIn, TurnsOut
+from ingress.conversations.schemas import MAX_STEP_CHARS, FetchIn, TurnOut, TurnsIn, TurnsOut
 
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["turns"])
 
@@ -35,6 +36,19 @@ async def get_turn_index(
 ) -> TurnIndexView:
     """What of one turn can be read back: its refs in sections, each with a few words. Built anew for each request."""
     return await service.load_turn_index(me, conversation_id, turn_id)
+
+
+@router.get("/{conversation_id}/turns/{turn_id}/steps/{step}", responses=problems(), response_model_exclude_none=True)
+async def get_step(
+    *,
+    me: Me,
+    service: Service,
+    conversation_id: ConversationPath,
+    turn_id: TurnPath,
+    step: Annotated[str, Path(max_length=MAX_STEP_CHARS, description="The `step` of one of the turn's steps.")],
+) -> StepDetail:
+    """One step with its whole program, parameters and result, which views of the turn cut."""
+    return await service.load_step(me, conversation_id, turn_id, step)
 
 
 @router.get("/{conversation_id}/turns/{turn_id}/rounds/{number}/context", responses=problems())

@@ -152,7 +152,8 @@ def _as_delta(text: TextView, *, completed: bool) -> events.ChatDelta:
 def _build_step(step: events.ChatStep | StepView, iteration: int | None) -> dict[str, Any]:
     fields = {"type": "iteration", "iteration": iteration, "tool_name": step.tool_id or step.title, "step": step.step}
     if step.status == "started":
-        return {**fields, "status": "start", "tool_args": step.params}
+        code = {"code": step.code, "code_chars": step.code_chars} if step.code is not None else {}
+        return {**fields, "status": "start", "tool_args": step.params, **code}
     elapsed = None if step.duration_ms is None else step.duration_ms / 1000
     end = {"observation": step.result_preview, "error": step.error, "iter_elapsed": elapsed}
     return {**fields, "status": "done", **end}
