@@ -57,6 +57,7 @@ LISTS_OWN = {
     ("POST", "/conversations/{tenant}/{project}/search"),
     ("POST", "/conversations/{tenant}/{project}/feedback/conversations-in-period"),
     ("GET", "/conversations/{tenant}/{project}/feedback/summary"),
+    ("GET", "/limits/{tenant}/{project}"),
     ("GET", "/memory/{tenant}/{project}"),
     ("DELETE", "/memory/{tenant}/{project}"),
 }
@@ -97,6 +98,7 @@ BODIES: dict[tuple[str, str], Any] = {
         "to": "2027-01-01T00:00:00Z",
     },
     ("GET", "/conversations/{tenant}/{project}/feedback/summary"): None,
+    ("GET", "/limits/{tenant}/{project}"): None,
     ("GET", "/memory/{tenant}/{project}"): None,
     ("DELETE", "/memory/{tenant}/{project}"): None,
     ("DELETE", "/memory/{tenant}/{project}/{memory_id}"): None,

@@ -44,6 +44,7 @@ from ingress.admission.queue.gate import QueueCaps, WorkGate
 from ingress.admission.responses import PROBLEM_SCHEMA
 from ingress.admission.slots import OpenSlots
 from ingress.admission.validation import problem_of_validation
+from ingress.attachments import endpoints as attachments
 from ingress.attachments.antivirus import Antivirus
 from ingress.attachments.intake import FileCaps, Intake
 from ingress.attachments.structure.checks import StructureChecks
@@ -156,6 +157,7 @@ def build_routes(*, max_files: int = IngressSettings.model_fields["max_files"].d
         chat.router,
         signals.submit_router,
         signals.router,
+        attachments.router,
         memory.router,
         search.router,
         sse.router,

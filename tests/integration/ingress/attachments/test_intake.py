@@ -163,6 +163,27 @@ async def test_files_at_their_caps_are_taken(client: httpx2.AsyncClient) -> None
     assert (answer.status_code, other.status_code) == (202, 202), answer.text + other.text
 
 
+async def test_the_limits_of_a_message_can_be_asked_for_before_an_upload(
+    client: httpx2.AsyncClient, start_ingress: Any, refused: Refused
+) -> None:
+    default = (await client.get("/limits/default/default")).json()
+    changed = start_ingress(MESSAGE_MAX_FILES="3", MODALITY_MAX_IMAGE_BYTES="1000", MESSAGE_MAX_BYTES="2000000")
+    async with httpx2.AsyncClient(base_url=changed.url, timeout=20) as other:
+        limits = (await other.get("/limits/default/default")).json()
+        refusal = refused(await post(other, file("x.png", png_of_bytes(limits["image_bytes"] + 1))), 413)
+
+    assert default == {
+        "message_bytes": 25_000_000,
+        "text_chars": 1_000_000,
+        "files": 20,
+        "image_bytes": 5_000_000,
+        "document_bytes": 10_000_000,
+        "text_bytes": 10_000_000,
+    }
+    assert limits == default | {"files": 3, "image_bytes": 1000, "message_bytes": 2_000_000}
+    assert "1000 bytes" in refusal["detail"]
+
+
 async def test_a_message_above_its_cap_is_413(client: httpx2.AsyncClient, refused: Refused) -> None:
     message = ("message", (None, json.dumps({"text": "a"}), "application/json"))
     files = [("files", (f"{n}.txt", b"x" * 9_000_000, "text/plain")) for n in range(3)]
