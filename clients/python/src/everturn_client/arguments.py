@@ -8,7 +8,10 @@ from urllib.parse import urlsplit
 
 from everturn_client.settings import DEFAULT_URL, ClientSettings
 
-EXIT_CODES = "Exit codes: 0 fine, 1 the turn or request failed or was cancelled, 2 wrong usage, 3 server unreachable."
+EXIT_CODES = (
+    "Exit codes: 0 fine, 1 the turn or request failed or was cancelled, 2 wrong usage, 3 server unreachable, "
+    "4 the answer stops before its end."
+)
 
 
 def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:

@@ -32,7 +32,7 @@ from everturn_client.terminal.lines import LineReader
 from everturn_client.terminal.prompt import Prompt
 from everturn_client.terminal.screen import Screen
 
-DONE, FAILED, USAGE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, FAILED, USAGE, UNREACHABLE, CUT, INTERRUPTED = 0, 1, 2, 3, 4, 130
 MAX_STDIN_CHARS = 1_000_000
 
 
@@ -161,6 +161,8 @@ def _load_program() -> str:
 
 def _exit_code(turn: TurnView) -> int:
     is_good = not is_open(turn) and turn.error is None and turn.outcome != "cancelled"
+    if is_good and turn.cut_reason is not None:
+        return CUT
     return DONE if is_good else FAILED
 
 

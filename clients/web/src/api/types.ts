@@ -24,6 +24,7 @@ export type TurnUsage = Schemas["TurnUsage"];
 export type Problem = Schemas["Problem"];
 export type ProblemDetails = Schemas["ProblemDetails"];
 export type Compaction = Schemas["ChatCompaction"];
+export type Phase = Schemas["ChatPhase"];
 export type ToolReport = Schemas["ChatTool"];
 
 export type ConversationList = Schemas["ConversationList"];

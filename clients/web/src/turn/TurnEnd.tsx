@@ -11,6 +11,7 @@ const OUTCOMES = {
   cancelled: "The turn was cancelled.",
   stopped: "The turn was stopped; this is what there was.",
   capped: "The turn reached a limit; this is what there was.",
+  cut: "The answer stops before its end.",
 } as const;
 
 export function TurnEnd({ turn }: { turn: TurnView }): JSX.Element | null {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from everturn.model import block_bodies as bodies
 from everturn.model.turns import Outcome
 from everturn.testing.stories import Story, make_artifact
-from everturn.wire.events import ChatCompaction, ConvStatus, parse_envelope
+from everturn.wire.events import ChatCompaction, ChatPhase, ConvStatus, parse_envelope
 
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer
@@ -80,6 +80,21 @@ async def test_the_answer_streams_to_standard_output_and_the_rest_beside_it(
         assert told in err
     assert "\x1b" not in out + err
     assert (tmp_path / "files" / "chart.png").read_bytes() == b"image"
+
+
+async def test_a_cut_answer_has_a_line_and_an_exit_code_of_its_own(server: "SmallServer", everturn: "Everturn") -> None:
+    server.story.start_turn("Tell me all")
+    server.snapshot_page = 0
+    waiting = ChatPhase(phase="model_retrying", retry_in_ms=1500, attempt=2, max_attempts=8, reason="rate_limited")
+    last = server.story.events[-1]
+    server.story.events.append(last.model_copy(update={"id": None, "type": waiting.type, "data": waiting}))
+    tell_end(server.story, Outcome.CUT)
+
+    code, out, err = await everturn.run("chat", "Tell me all")
+
+    assert (code, out) == (4, "Here it is.\n")
+    assert "· the model did not answer; trying again in 1.5 s (attempt 2 of 8)\n" in err
+    assert "The answer stops before its end: it reached the length limit of one reply." in err
 
 
 async def test_a_compaction_and_the_sources_are_told_beside_the_answer(

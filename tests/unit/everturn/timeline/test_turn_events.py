@@ -32,6 +32,7 @@ def test_a_turn_that_ended_is_told_with_its_answer(outcome: Outcome) -> None:
 
     assert isinstance(event, ChatComplete)
     assert (event.outcome, event.answer, event.followups, event.rounds) == (outcome.value, "Hi", ("More?",), 1)
+    assert event.cut_reason == ("length" if outcome is Outcome.CUT else None)
 
 
 def test_a_failed_turn_is_told_with_its_problem() -> None:

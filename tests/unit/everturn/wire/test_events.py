@@ -56,13 +56,14 @@ EVENTS: tuple[AnyEvent, ...] = (
     events.ChatCitations(sources=(CitationView(sid=1, title="", url="https://a.test", source_type="web"),)),
     events.ChatFollowups(items=("More?",)),
     events.ChatCompaction(status="started", reason="soft", before_tokens=60_000),
+    events.ChatPhase(phase="model_retrying", retry_in_ms=900, attempt=2, max_attempts=8, reason="rate_limited"),
     events.ChatTool(call_id="call_1-1", tool_id="a.b", kind="data", data={"done": 3}),
     events.ChatSignal(signal_id="sig_1", kind="steer", state="accepted", text=""),
     events.ChatApproval(
         approval_id="appr_1", call_id="call_1", tool_id="a.b", params={"n": 1}, state="pending", expires_at="later"
     ),
     events.ChatRewind(turn=TURN),
-    events.ChatComplete(outcome="cancelled", rounds=1, usage=TurnUsage(), elapsed_ms=1),
+    events.ChatComplete(outcome="cut", cut_reason="length", rounds=1, usage=TurnUsage(cost_known=False), elapsed_ms=1),
     events.ChatError(problem=FAILURE, rounds=1, usage=TurnUsage(cost_usd=0.1), elapsed_ms=1),
     events.StreamSnapshot(state=StateView(conversation=CONVERSATION, turns=(TURN,), cursor="1-1")),
     events.StreamGap(after="1-1"),

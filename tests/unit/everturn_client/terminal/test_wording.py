@@ -72,6 +72,19 @@ def test_a_plan_shows_its_marks() -> None:
         ({"error": problem("m", "The model failed.", 502, "Twice.")}, "The turn failed: The model failed. Twice."),
         ({"outcome": "cancelled"}, "The turn was cancelled."),
         ({"outcome": "completed"}, ""),
+        (
+            {"outcome": "cut", "cut_reason": "length"},
+            "The answer stops before its end: it reached the length limit of one reply."
+            ' Send "continue" to let the model go on.',
+        ),
+        (
+            {"outcome": "cut", "cut_reason": "refusal"},
+            "The answer stops before its end: the model declined to go on.",
+        ),
+        (
+            {"outcome": "cut", "cut_reason": "of a newer server"},
+            'The answer stops before its end. Send "continue" to let the model go on.',
+        ),
     ],
 )
 def test_how_a_turn_ended_is_said(changes: dict[str, object], expected: str) -> None:

@@ -60,6 +60,7 @@ def test_everything_that_a_stream_sends_is_an_event(schemas: dict[str, Any]) -> 
         events.StreamGap(after="1-1"),
         events.ServerShutdown(retry_ms=5),
         events.ChatCompaction(status="started", reason="soft", before_tokens=9),
+        events.ChatPhase(phase="model_waiting", waited_ms=5000),
         events.ChatTool(call_id="call_1", tool_id="a.b", kind="data", data={"done": None}),
     ]
     last = story.events[-1]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from everturn.errors import EverturnError
-from everturn.wire.events import ChatCompaction, ConvStatus, Envelope, encode_envelope
+from everturn.wire.events import ChatCompaction, ChatPhase, ConvStatus, Envelope, encode_envelope
 from everturn.wire.views import TurnView
 from everturn_client.answers import Accepted
 from everturn_client.client import EverturnClient
@@ -119,6 +119,8 @@ class Chat:
     def _print_step(self, printer: TurnPrinter, turn: TurnView, envelope: Envelope) -> None:
         if isinstance(envelope.data, ChatCompaction) and envelope.turn_id == turn.turn_id:
             self._screen.write(printer.render_compaction(envelope.data))
+        if isinstance(envelope.data, ChatPhase) and envelope.turn_id == turn.turn_id:
+            self._screen.write(printer.render_phase(envelope.data))
         if isinstance(envelope.data, ConvStatus):
             self._print_status(turn, envelope.data)
         self._screen.write(printer.render(turn))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from everturn.model.plans import PlanSnapshot
 from everturn.timeline.event_fold import is_open
-from everturn.wire.events import ChatCompaction
+from everturn.wire.events import ChatCompaction, ChatPhase
 from everturn.wire.views import ApprovalView, StepView, TextView, TurnView
 from everturn_client.terminal.screen import Piece, Tone
 from everturn_client.terminal.wording import (
@@ -13,6 +13,7 @@ from everturn_client.terminal.wording import (
     render_counts,
     render_end,
     render_file,
+    render_phase,
     render_plan,
     render_signal,
     render_sources,
@@ -45,6 +46,11 @@ class TurnPrinter:
     def render_compaction(self, told: ChatCompaction) -> list[Piece]:
         """A line between what the turn prints; it is no part of the turn's state."""
         return list(self._say(render_compaction(told), "good" if told.status == "completed" else "info"))
+
+    def render_phase(self, phase: ChatPhase) -> list[Piece]:
+        """A line about the model that the turn waits for; it is no part of the turn's state."""
+        line = render_phase(phase)
+        return list(self._say(line)) if line else []
 
     def end_line(self) -> list[Piece]:
         """End the line that a text left open, so that something else can be written."""

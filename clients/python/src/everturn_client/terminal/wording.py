@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from everturn.model.plans import PlanSnapshot, StepStatus
-from everturn.wire.events import ChatCompaction
+from everturn.wire.events import ChatCompaction, ChatPhase
 from everturn.wire.views import ApprovalView, CitationView, ConversationView, FileView, SignalView, StepView, TurnView
 
 _MARKS = {StepStatus.PENDING: "□", StepStatus.IN_PROGRESS: "…", StepStatus.DONE: "✓", StepStatus.FAILED: "✗"}
@@ -87,6 +87,37 @@ def render_compaction(told: ChatCompaction) -> str:
             return "· older parts stay as they are"
 
 
+def render_phase(phase: ChatPhase) -> str:
+    """One line for what a turn waits for; empty once the model goes on."""
+    match phase.phase:
+        case "model_waiting":
+            return f"· the model has been silent for {render_duration(phase.waited_ms or 0)}"
+        case "model_retrying":
+            count = f" (attempt {phase.attempt} of {phase.max_attempts})" if phase.attempt else ""
+            return f"· the model did not answer; trying again in {render_duration(phase.retry_in_ms or 0)}{count}"
+        case "model_fallback":
+            return "· the model did not answer; the fallback model is asked now"
+        case "model_replying":
+            return ""
+
+
+_CUT_BECAUSE = {
+    "length": "it reached the length limit of one reply",
+    "content_filter": "the provider's content filter stopped it",
+    "refusal": "the model declined to go on",
+    "size_limit": "it reached the size limit of this installation",
+    "incomplete": "the model ended its reply too early",
+    "provider_error": "the connection to the model broke",
+}
+
+
+def render_cut(reason: str) -> str:
+    """Why an answer stops before its end; a reason that this client does not know is left out."""
+    because = f": {_CUT_BECAUSE[reason]}" if reason in _CUT_BECAUSE else ""
+    goes_on = "" if reason in ("content_filter", "refusal") else ' Send "continue" to let the model go on.'
+    return f"The answer stops before its end{because}.{goes_on}"
+
+
 def render_end(turn: TurnView) -> str:
     """How a turn ended, in a sentence; empty when it just completed."""
     if turn.error:
@@ -99,6 +130,8 @@ def render_end(turn: TurnView) -> str:
             return "The turn was stopped; this is what there was."
         case "capped":
             return "The turn reached a limit; this is what there was."
+        case "cut":
+            return render_cut(turn.cut_reason or "")
         case "completed" | None:
             return ""
 

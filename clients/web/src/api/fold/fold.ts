@@ -28,6 +28,7 @@ function foldKind(state: StateView, event: StreamEvent): StateView {
     case "stream.gap":
     case "server.shutdown":
     case "chat.compaction":
+    case "chat.phase":
     case "chat.tool":
       return state;
     case "conv.title":

@@ -40,6 +40,18 @@ describe("what is only for the moment", () => {
     expect(fold(...many).toolProgress.get("call_1")?.messages).toEqual(many.slice(5).map((each) => each.data.text));
   });
 
+  it("is what the turn waits for until it goes on, in whatever way", () => {
+    const retrying = { type: "chat.phase", data: { phase: "model_retrying", retry_in_ms: 900, attempt: 2 } } as const;
+    const goesOn = { type: "chat.phase", data: { phase: "model_replying" } } as const;
+    const signal = { type: "chat.signal", data: { signal_id: "sig_1" } } as unknown as StreamEvent;
+
+    expect(fold(retrying).phase).toMatchObject({ phase: "model_retrying", turn_id: "turn_1" });
+    expect(fold(retrying, signal).phase).toBeDefined();
+    expect(fold(retrying, goesOn).phase).toBeUndefined();
+    expect(fold(retrying, { type: "chat.step", data: STEP }).phase).toBeUndefined();
+    expect(fold(retrying, { type: "chat.complete", data: ENDED } as unknown as StreamEvent).phase).toBeUndefined();
+  });
+
   it("is a summary of older turns until its turn ends or is rewound", () => {
     const begun = { type: "chat.compaction", data: { status: "started", reason: "soft", before_tokens: 9 } } as const;
 

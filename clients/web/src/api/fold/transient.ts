@@ -1,11 +1,16 @@
-// What a person sees while it happens and what no state keeps: a place in the queue, a summary being made, a tool that
-// tells of its work.
-import type { Compaction, EventOf, StreamEvent, ToolReport } from "../types";
+// What a person sees while it happens and what no state keeps: a place in the queue, a summary being made, a model that
+// is waited for, a tool that reports its progress.
+import type { Compaction, EventOf, Phase, StreamEvent, ToolReport } from "../types";
 
 export const MAX_MESSAGES = 20;
 
 /** The latest summary of older turns that the turn `turn_id` waited for. */
 export interface CompactionNotice extends Compaction {
+  readonly turn_id?: string;
+}
+
+/** What the turn `turn_id` waits for now. */
+export interface PhaseNotice extends Phase {
   readonly turn_id?: string;
 }
 
@@ -29,6 +34,7 @@ export interface QueuePlace {
 export interface Transient {
   readonly place?: QueuePlace;
   readonly compaction?: CompactionNotice;
+  readonly phase?: PhaseNotice;
   readonly toolProgress: ReadonlyMap<string, ToolProgress>;
 }
 
@@ -36,6 +42,13 @@ export const NOTHING: Transient = { toolProgress: new Map() };
 
 /** What is seen after one event. It ends with the turn it belongs to, and with a snapshot or a rewind. */
 export function foldTransient(seen: Transient, event: StreamEvent): Transient {
+  if (event.type === "chat.phase") return foldPhase(seen, event);
+  // A phase holds until its turn goes on.
+  const goesOn = event.turn_id !== undefined && event.turn_id === seen.phase?.turn_id && event.type !== "chat.signal";
+  return foldOther(goesOn ? forgetPhase(seen) : seen, event);
+}
+
+function foldOther(seen: Transient, event: Exclude<StreamEvent, EventOf<"chat.phase">>): Transient {
   switch (event.type) {
     case "stream.snapshot":
       return NOTHING;
@@ -64,6 +77,17 @@ function foldPlace(seen: Transient, { data, turn_id }: EventOf<"conv.status">): 
   if (data.state !== "queued") return forgetPlace(seen);
   if (data.position === undefined || turnId === undefined) return seen;
   return { ...seen, place: { turnId, ahead: data.position, hasMore: data.position_more ?? false } };
+}
+
+function foldPhase(seen: Transient, { data, turn_id }: EventOf<"chat.phase">): Transient {
+  if (data.phase === "model_replying") return forgetPhase(seen);
+  return { ...seen, phase: { ...data, ...(turn_id === undefined ? {} : { turn_id }) } };
+}
+
+function forgetPhase(seen: Transient): Transient {
+  if (seen.phase === undefined) return seen;
+  const { phase: _, ...rest } = seen;
+  return rest;
 }
 
 function forgetPlace(seen: Transient): Transient {

@@ -56,9 +56,9 @@ function endTurn(turn: TurnView, event: EventOf<"chat.complete" | "chat.error">)
   const { rounds, usage, elapsed_ms } = event.data;
   const ended = { rounds, sealed_round: rounds, usage, elapsed_ms, approvals: withdrawPending(turn.approvals) };
   if (event.type === "chat.error") return { ...turn, ...ended, status: "failed", error: event.data.problem };
-  const { outcome, answer, followups, sources_used } = event.data;
+  const { outcome, cut_reason, answer, followups, sources_used } = event.data;
   const status = outcome === "cancelled" ? "cancelled" : "completed";
-  return change(turn, { ...ended, status, outcome, answer, followups, sources_used });
+  return change(turn, { ...ended, status, outcome, cut_reason, answer, followups, sources_used });
 }
 
 function withdrawPending(approvals: readonly ApprovalView[]): readonly ApprovalView[] {

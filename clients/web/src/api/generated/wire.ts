@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 32040e23198e24be3de0620ac705acb62ddc08e1d7ba0395773bd8122871722a
-// Types 74c3010bbe20f035e5e5268db7b6667dbec24d454837d71eb77f639f01cecb86
+// Schemas eaad0dc4f109868cff268756a4ca1995d795bb2b370546c3df8a61b331a0b048
+// Types def02a1c71cc2d24345992bf76a0708a39f4512cac1e29d2843a0cad99567201
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -708,6 +708,48 @@ export interface components {
             readonly updated_at: string;
         };
         /**
+         * MessageLimits
+         * @description The largest message that this server accepts. A file counts as an image, a document or a text by its content.
+         */
+        readonly MessageLimits: {
+            /**
+             * Document Bytes
+             * @description Bytes of one PDF, .docx, .pptx or .xlsx.
+             * @example 10000000
+             */
+            readonly document_bytes: number;
+            /**
+             * Files
+             * @description Files of one message.
+             * @example 20
+             */
+            readonly files: number;
+            /**
+             * Image Bytes
+             * @description Bytes of one JPEG, PNG, GIF or WebP.
+             * @example 5000000
+             */
+            readonly image_bytes: number;
+            /**
+             * Message Bytes
+             * @description Bytes of the whole request with all files and headers of its parts.
+             * @example 25000000
+             */
+            readonly message_bytes: number;
+            /**
+             * Text Bytes
+             * @description Bytes of one text file of any other kind.
+             * @example 10000000
+             */
+            readonly text_bytes: number;
+            /**
+             * Text Chars
+             * @description Characters of the text.
+             * @example 1000000
+             */
+            readonly text_chars: number;
+        };
+        /**
          * PartOut
          * @description How a part is.
          */
@@ -1294,6 +1336,11 @@ export interface components {
             readonly citations: readonly components["schemas"]["CitationView"][];
             /** Created At */
             readonly created_at: string;
+            /**
+             * Cut Reason
+             * @enum {string}
+             */
+            readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "incomplete" | "provider_error";
             /** Elapsed Ms */
             readonly elapsed_ms?: number;
             readonly error?: components["schemas"]["Problem"];
@@ -1309,7 +1356,7 @@ export interface components {
              * Outcome
              * @enum {string}
              */
-            readonly outcome?: "completed" | "stopped" | "cancelled" | "capped";
+            readonly outcome?: "completed" | "stopped" | "cancelled" | "capped" | "cut";
             /** Plans */
             readonly plans: readonly components["schemas"]["PlanSnapshot"][];
             /** Position */
@@ -1342,10 +1389,14 @@ export interface components {
         /**
          * TurnUsage
          * @description Sums over a turn's model calls. Cost in US dollars.
+         *
+         *     `cost_known` is false when one of the calls has no price; `cost_usd` is then the sum of the others.
          */
         readonly TurnUsage: {
             /** Cache Read Tokens */
             readonly cache_read_tokens: number;
+            /** Cost Known */
+            readonly cost_known: boolean;
             /** Cost Usd */
             readonly cost_usd: number;
             /** Input Tokens */
@@ -1357,7 +1408,8 @@ export interface components {
          * TurnView
          * @description One turn. `sealed_round` is the last round whose texts are committed; `answer` is the latest completion as shown.
          *
-         *     `elapsed_ms` counts from the turn's start to its end.
+         *     `elapsed_ms` counts from the turn's start to its end. `cut_reason` says why the answer stops before its end; a
+         *     followup lets the model go on from there.
          */
         readonly TurnView: {
             /** Answer */
@@ -1370,6 +1422,11 @@ export interface components {
             readonly citations: readonly components["schemas"]["CitationView"][];
             /** Created At */
             readonly created_at: string;
+            /**
+             * Cut Reason
+             * @enum {string}
+             */
+            readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "incomplete" | "provider_error";
             /** Elapsed Ms */
             readonly elapsed_ms?: number;
             readonly error?: components["schemas"]["Problem"];
@@ -1385,7 +1442,7 @@ export interface components {
              * Outcome
              * @enum {string}
              */
-            readonly outcome?: "completed" | "stopped" | "cancelled" | "capped";
+            readonly outcome?: "completed" | "stopped" | "cancelled" | "capped" | "cut";
             /** Plans */
             readonly plans: readonly components["schemas"]["PlanSnapshot"][];
             /** Rounds */
@@ -1572,11 +1629,18 @@ export interface components {
         };
         /**
          * ChatComplete
-         * @description The turn ended well.
+         * @description The turn ended without an error. `cut_reason` says why the answer stops before its end, if it does.
+         *
+         *     It is always set with the outcome `cut`, and with `capped` when the closing answer was cut too.
          */
         readonly ChatComplete: {
             /** Answer */
             readonly answer?: string;
+            /**
+             * Cut Reason
+             * @enum {string}
+             */
+            readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "incomplete" | "provider_error";
             /** Elapsed Ms */
             readonly elapsed_ms: number;
             /** Followups */
@@ -1585,7 +1649,7 @@ export interface components {
              * Outcome
              * @enum {string}
              */
-            readonly outcome: "completed" | "stopped" | "cancelled" | "capped";
+            readonly outcome: "completed" | "stopped" | "cancelled" | "capped" | "cut";
             /** Rounds */
             readonly rounds: number;
             /** Sources Used */
@@ -1739,6 +1803,51 @@ export interface components {
             readonly turn_id?: string;
             /** @constant */
             readonly type: "chat.followups";
+        };
+        /**
+         * ChatPhase
+         * @description What a turn waits for while nothing else can be shown. It holds until the turn's next event of another type.
+         *
+         *     `model_waiting`: the model has been silent for `waited_ms`; told again every few seconds. `model_retrying`: a call
+         *     failed because of `reason` and is repeated in `retry_in_ms`; `attempt` of `max_attempts` is the next one.
+         *     `model_fallback`: the fallback model is called instead. `model_replying`: the model writes something that is not
+         *     shown yet. Nothing keeps it: a snapshot does not have it.
+         */
+        readonly ChatPhase: {
+            /** Attempt */
+            readonly attempt?: number;
+            /** Max Attempts */
+            readonly max_attempts?: number;
+            /**
+             * Phase
+             * @enum {string}
+             */
+            readonly phase: "model_waiting" | "model_retrying" | "model_fallback" | "model_replying";
+            /** Reason */
+            readonly reason?: string;
+            /** Retry In Ms */
+            readonly retry_in_ms?: number;
+            /** Waited Ms */
+            readonly waited_ms?: number;
+        };
+        /**
+         * ChatPhaseEvent
+         * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
+         */
+        readonly ChatPhaseEvent: {
+            /** Conversation Id */
+            readonly conversation_id: string;
+            readonly data: components["schemas"]["ChatPhase"];
+            /** Id */
+            readonly id?: string;
+            /** Round */
+            readonly round?: number;
+            /** Ts */
+            readonly ts: string;
+            /** Turn Id */
+            readonly turn_id?: string;
+            /** @constant */
+            readonly type: "chat.phase";
         };
         /**
          * ChatPlan
@@ -2037,7 +2146,7 @@ export interface components {
             /** @constant */
             readonly type: "conv.title";
         };
-        readonly Event: components["schemas"]["ReadyEvent"] | components["schemas"]["ConvStatusEvent"] | components["schemas"]["ConvTitleEvent"] | components["schemas"]["ChatStartEvent"] | components["schemas"]["ChatStepEvent"] | components["schemas"]["ChatDeltaEvent"] | components["schemas"]["ChatPlanEvent"] | components["schemas"]["ChatFilesEvent"] | components["schemas"]["ChatCitationsEvent"] | components["schemas"]["ChatFollowupsEvent"] | components["schemas"]["ChatCompactionEvent"] | components["schemas"]["ChatToolEvent"] | components["schemas"]["ChatSignalEvent"] | components["schemas"]["ChatApprovalEvent"] | components["schemas"]["ChatRewindEvent"] | components["schemas"]["ChatCompleteEvent"] | components["schemas"]["ChatErrorEvent"] | components["schemas"]["StreamSnapshotEvent"] | components["schemas"]["StreamGapEvent"] | components["schemas"]["ServerShutdownEvent"];
+        readonly Event: components["schemas"]["ReadyEvent"] | components["schemas"]["ConvStatusEvent"] | components["schemas"]["ConvTitleEvent"] | components["schemas"]["ChatStartEvent"] | components["schemas"]["ChatStepEvent"] | components["schemas"]["ChatDeltaEvent"] | components["schemas"]["ChatPlanEvent"] | components["schemas"]["ChatFilesEvent"] | components["schemas"]["ChatCitationsEvent"] | components["schemas"]["ChatFollowupsEvent"] | components["schemas"]["ChatCompactionEvent"] | components["schemas"]["ChatPhaseEvent"] | components["schemas"]["ChatToolEvent"] | components["schemas"]["ChatSignalEvent"] | components["schemas"]["ChatApprovalEvent"] | components["schemas"]["ChatRewindEvent"] | components["schemas"]["ChatCompleteEvent"] | components["schemas"]["ChatErrorEvent"] | components["schemas"]["StreamSnapshotEvent"] | components["schemas"]["StreamGapEvent"] | components["schemas"]["ServerShutdownEvent"];
         /**
          * Ready
          * @description The stream is open; `cursor` is where it begins.

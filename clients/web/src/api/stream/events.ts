@@ -16,6 +16,7 @@ const KNOWN: Readonly<Record<StreamEventType, true>> = {
   "chat.citations": true,
   "chat.followups": true,
   "chat.compaction": true,
+  "chat.phase": true,
   "chat.tool": true,
   "chat.signal": true,
   "chat.approval": true,

@@ -9,7 +9,7 @@ from everturn.model.ids import ApprovalId, SignalId
 from everturn.model.llm.sources import Citation
 from everturn.model.plans import PlanSnapshot
 from everturn.model.problems import Problem
-from everturn.model.turns import Outcome, TurnUsage
+from everturn.model.turns import CutReason, Outcome, TurnUsage
 
 
 class Body(BaseModel):
@@ -311,9 +311,13 @@ class FeedbackBody(Body):
 
 
 class ExitBody(Body):
-    """The terminal block of a turn. Exactly one of `outcome` and `error` is set."""
+    """The terminal block of a turn. Exactly one of `outcome` and `error` is set.
+
+    `cut_reason` is set when the answer stops before its end: with the outcome `cut`, and perhaps with `capped`.
+    """
 
     outcome: Outcome | None = None
+    cut_reason: CutReason | None = None
     error: Problem | None = None
     rounds: int
     usage: TurnUsage

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -28,16 +29,29 @@ class TurnStatus(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a turn that did not fail ended: by itself, stopped by a steer, cancelled, or at a cap."""
+    """How a turn that did not fail ended: by itself, stopped by a steer, cancelled, at a cap, or with a cut answer."""
 
     COMPLETED = "completed"
     STOPPED = "stopped"
     CANCELLED = "cancelled"
     CAPPED = "capped"
+    CUT = "cut"
+
+
+CutReason = Literal["length", "content_filter", "refusal", "size_limit", "incomplete", "provider_error"]
+"""Why an answer stops before its end.
+
+`length`: the token limit of one reply. `content_filter` and `refusal`: the provider's filter or the model itself ended
+it. `size_limit`: our own cap on the size of a reply. `incomplete`: the model ended its reply in the middle of the
+answer. `provider_error`: the connection or the provider failed, and so did every further attempt.
+"""
 
 
 class TurnUsage(BaseModel):
-    """Sums over a turn's model calls. Cost in US dollars."""
+    """Sums over a turn's model calls. Cost in US dollars.
+
+    `cost_known` is false when one of the calls has no price; `cost_usd` is then the sum of the others.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,6 +59,7 @@ class TurnUsage(BaseModel):
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cost_usd: float = 0.0
+    cost_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,7 +228,11 @@ class Story:
             ended_at=BEGINNING + timedelta(hours=1),
         )
         self._change_last(turn=turn)
-        self.add(bodies.ExitBody(outcome=outcome, error=failure, rounds=self.round, usage=usage, elapsed_ms=12))
+        cut = "length" if outcome is Outcome.CUT else None
+        ended = bodies.ExitBody(
+            outcome=outcome, cut_reason=cut, error=failure, rounds=self.round, usage=usage, elapsed_ms=12
+        )
+        self.add(ended)
         self.conversation = replace(self.conversation, state=ConversationState.IDLE)
         self.commit()
         if terminal := try_build_terminal_event(self._view()):

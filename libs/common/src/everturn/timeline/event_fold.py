@@ -61,6 +61,7 @@ def _fold(state: StateView, envelope: Envelope) -> StateView:
             | events.StreamGap()
             | events.ServerShutdown()
             | events.ChatCompaction()
+            | events.ChatPhase()
             | events.ChatTool()
         ):
             return state
@@ -137,6 +138,7 @@ def _end_turn(turn: TurnView, data: events.ChatComplete | events.ChatError) -> T
             told = {
                 "status": "cancelled" if data.outcome == "cancelled" else "completed",
                 "outcome": data.outcome,
+                "cut_reason": data.cut_reason,
                 "answer": data.answer,
                 "followups": data.followups,
                 "sources_used": data.sources_used,

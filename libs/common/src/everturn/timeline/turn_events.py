@@ -89,6 +89,7 @@ def try_build_terminal_event(turn: TurnView) -> ChatComplete | ChatError | None:
         return None
     return ChatComplete(
         outcome=turn.outcome,
+        cut_reason=turn.cut_reason,
         answer=turn.answer,
         followups=turn.followups,
         rounds=turn.rounds,

@@ -117,6 +117,7 @@ def _end_fields(turn: Turn, seen: "_Seen") -> dict[str, Any]:
         }
     return {
         "outcome": seen.exit.outcome.value if seen.exit.outcome else None,
+        "cut_reason": seen.exit.cut_reason,
         "error": seen.exit.error,
         "usage": seen.exit.usage,
         "rounds": seen.exit.rounds,

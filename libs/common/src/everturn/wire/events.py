@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from everturn.model.plans import PlanSnapshot
 from everturn.model.problems import Problem
-from everturn.model.turns import TurnUsage
+from everturn.model.turns import CutReason, TurnUsage
 from everturn.wire.views import CitationView, EventView, FileView, StateView, TurnView
 
 
@@ -127,6 +127,24 @@ class ChatCompaction(EventData):
     after_tokens: int | None = None
 
 
+class ChatPhase(EventData):
+    """What a turn waits for while nothing else can be shown. It holds until the turn's next event of another type.
+
+    `model_waiting`: the model has been silent for `waited_ms`; told again every few seconds. `model_retrying`: a call
+    failed because of `reason` and is repeated in `retry_in_ms`; `attempt` of `max_attempts` is the next one.
+    `model_fallback`: the fallback model is called instead. `model_replying`: the model writes something that is not
+    shown yet. Nothing keeps it: a snapshot does not have it.
+    """
+
+    type: Literal["chat.phase"] = "chat.phase"
+    phase: Literal["model_waiting", "model_retrying", "model_fallback", "model_replying"]
+    waited_ms: int | None = None
+    retry_in_ms: int | None = None
+    attempt: int | None = None
+    max_attempts: int | None = None
+    reason: str | None = Field(default=None, max_length=60)
+
+
 class ChatTool(EventData):
     """A tool that is running tells of its work. Nothing keeps it: who comes later sees the call's step only.
 
@@ -179,10 +197,14 @@ class ChatRewind(EventData):
 
 
 class ChatComplete(EventData):
-    """The turn ended well."""
+    """The turn ended without an error. `cut_reason` says why the answer stops before its end, if it does.
+
+    It is always set with the outcome `cut`, and with `capped` when the closing answer was cut too.
+    """
 
     type: Literal["chat.complete"] = "chat.complete"
-    outcome: Literal["completed", "stopped", "cancelled", "capped"]
+    outcome: Literal["completed", "stopped", "cancelled", "capped", "cut"]
+    cut_reason: CutReason | None = None
     answer: str | None = None
     followups: tuple[str, ...] = ()
     rounds: int
@@ -235,6 +257,7 @@ AnyEvent = (
     | ChatCitations
     | ChatFollowups
     | ChatCompaction
+    | ChatPhase
     | ChatTool
     | ChatSignal
     | ChatApproval

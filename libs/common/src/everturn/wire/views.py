@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from everturn.model.plans import PlanSnapshot
 from everturn.model.problems import Problem
-from everturn.model.turns import TurnUsage
+from everturn.model.turns import CutReason, TurnUsage
 
 
 class View(BaseModel):
@@ -139,7 +139,8 @@ class FeedbackView(View):
 class TurnView(View):
     """One turn. `sealed_round` is the last round whose texts are committed; `answer` is the latest completion as shown.
 
-    `elapsed_ms` counts from the turn's start to its end.
+    `elapsed_ms` counts from the turn's start to its end. `cut_reason` says why the answer stops before its end; a
+    followup lets the model go on from there.
     """
 
     turn_id: str
@@ -158,7 +159,8 @@ class TurnView(View):
     feedback: tuple[FeedbackView, ...] = ()
     followups: tuple[str, ...] = ()
     answer: str | None = None
-    outcome: Literal["completed", "stopped", "cancelled", "capped"] | None = None
+    outcome: Literal["completed", "stopped", "cancelled", "capped", "cut"] | None = None
+    cut_reason: CutReason | None = None
     error: Problem | None = None
     usage: TurnUsage | None = None
     rounds: int = 0

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from everturn.wire.events import AnyEvent, ChatDelta, ChatTool
+from everturn.wire.events import AnyEvent, ChatDelta, ChatPhase, ChatTool
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class UncommittedEvents:
         self._texts: dict[tuple[int | None, str, int], list[ChatDelta]] = {}
 
     def add(self, data: AnyEvent, round_number: int | None) -> None:
-        if isinstance(data, ChatTool):
-            # What a tool tells of its work is for the moment; its step is said again.
+        if isinstance(data, ChatTool | ChatPhase):
+            # Progress is for the moment only; a step, or the next phase, is sent again.
             return
         if not isinstance(data, ChatDelta):
             self._said.append(SaidEvent(data, round_number))

@@ -286,4 +286,5 @@ def add_usage(usage: TurnUsage, events: Sequence[UsageEvent]) -> TurnUsage:
         output_tokens=usage.output_tokens + sum(event.output_tokens for event in events),
         cache_read_tokens=usage.cache_read_tokens + sum(event.cache_read_tokens for event in events),
         cost_usd=usage.cost_usd + sum(event.cost_usd for event in events),
+        cost_known=usage.cost_known and all(event.cost_known for event in events),
     )

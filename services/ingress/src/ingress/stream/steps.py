@@ -83,6 +83,8 @@ class StepsProjector:
                 yield "phase", {**at, "phase": "compacting"}
             case events.ChatCompaction(status="completed") as done:
                 yield "compact", {**at, "before_tokens": done.before_tokens, "after_tokens": done.after_tokens}
+            case events.ChatPhase() as phase:
+                yield "phase", {**at, **phase.model_dump(exclude={"type"}, exclude_none=True)}
             case events.ChatSignal(state="applied", kind="followup" | "steer" | "event", text=text):
                 yield "inject", {**at, "type": "inject", "content": text}
             case events.ChatComplete() | events.ChatError() as end:
@@ -140,7 +142,8 @@ def _project_turn(turn: TurnView) -> Iterator[Shown]:
         end = {"answer": turn.answer, "iterations": turn.rounds, "elapsed": (turn.elapsed_ms or 0) / 1000}
         usage = turn.usage.model_dump() if turn.usage else None
         error = turn.error.model_dump(exclude_none=True) if turn.error else None
-        yield "done", {**at, **end, "outcome": turn.outcome, "usage": usage, "error": error}
+        ended = {"outcome": turn.outcome, "cut_reason": turn.cut_reason, "usage": usage, "error": error}
+        yield "done", {**at, **end, **ended}
 
 
 def _as_delta(text: TextView, *, completed: bool) -> events.ChatDelta:
@@ -166,10 +169,11 @@ def _build_approval(asked: events.ChatApproval | ApprovalView) -> dict[str, Any]
 def _build_end(end: events.ChatComplete | events.ChatError) -> dict[str, Any]:
     fields = {"iterations": end.rounds, "usage": end.usage.model_dump(), "elapsed": end.elapsed_ms / 1000}
     match end:
-        case events.ChatComplete(answer=answer, outcome=outcome):
-            return {**fields, "answer": answer, "outcome": outcome, "error": None}
+        case events.ChatComplete(answer=answer, outcome=outcome, cut_reason=cut_reason):
+            return {**fields, "answer": answer, "outcome": outcome, "cut_reason": cut_reason, "error": None}
         case events.ChatError(problem=problem):
-            return {**fields, "answer": None, "outcome": None, "error": problem.model_dump(exclude_none=True)}
+            error = problem.model_dump(exclude_none=True)
+            return {**fields, "answer": None, "outcome": None, "cut_reason": None, "error": error}
 
 
 def _encode(name: str, data: dict[str, Any]) -> bytes:
