@@ -15,7 +15,6 @@ from chat_proc.agent.limits import TurnLimits
 from chat_proc.agent.long_results import ResultKeeper
 from chat_proc.agent.loop import AgentLoop
 from chat_proc.agent.prompting import HotsetSource, PromptBuilder
-from chat_proc.agent.race import Stragglers
 from chat_proc.agent.round import RoundRunner
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.fanout.rules import FanoutRules
@@ -31,6 +30,7 @@ from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.runner import ClaimedTurn, RunnerParts, TurnRunner
 from chat_proc.turn.titling import TitleCalls
 from chat_proc.workspace.history import ArtifactHistory
+from everturn.cancellation import Stragglers
 from everturn.errors import StaleFence
 from everturn.model.block_bodies import Body, ExitBody
 from everturn.model.blocks import Block

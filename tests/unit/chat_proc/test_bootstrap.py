@@ -6,7 +6,6 @@ import pytest
 from pydantic import SecretStr
 from turn_bench.programs import build_parts
 
-from chat_proc.agent.race import Stragglers
 from chat_proc.bootstrap import (
     Readiness,
     build_compactor,
@@ -23,6 +22,7 @@ from chat_proc.sandbox.broker_line import BadBrokerAddress
 from chat_proc.sandbox.opening import open_sandbox
 from chat_proc.settings import BadConfig, OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
+from everturn.cancellation import Stragglers
 from everturn.ports.sandbox import SandboxUnavailable
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.tracing.spans import NO_TRACING

@@ -21,7 +21,6 @@ from chat_proc.agent.long_results import ResultKeeper
 from chat_proc.agent.loop import AgentLoop
 from chat_proc.agent.prompt.system import build_system_prompt, load_topic
 from chat_proc.agent.prompting import PromptBuilder
-from chat_proc.agent.race import Stragglers
 from chat_proc.agent.round import RoundRunner
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
@@ -57,6 +56,7 @@ from chat_proc.worker.ready_page import ReadyPage
 from chat_proc.worker.retention import RetentionJob
 from chat_proc.worker.slots import Slots
 from chat_proc.worker.sweeper import Sweeper
+from everturn.cancellation import Stragglers
 from everturn.embeddings.choice import choose_embedder
 from everturn.embeddings.opening import is_minilm_installed, open_embedder
 from everturn.model.ids import RandomIds

@@ -6,10 +6,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 import asyncpg
+import structlog
 
+from everturn.cancellation import keep_cancellation
 from everturn.errors import EverturnError, Invalid, StaleFence, Unavailable
 from everturn.model.identity import Principal
 from everturn.ports.timelines import OutOfOrder
+
+_log = structlog.get_logger(__name__)
 
 CONNECT_TIMEOUT_S = 5.0
 ACQUIRE_TIMEOUT_S = 5.0
@@ -18,6 +22,8 @@ CLOSE_TIMEOUT_S = 5.0
 CANCEL_GRACE_S = 0.1
 """How long a statement whose caller is cancelled may still come back. Cutting it short costs a connection of its own to
 tell the server, and a wait for that; most statements are done by then."""
+END_TIMEOUT_S = 5.0
+"""How long a cancelled statement may take to end before its connection is closed."""
 SERVER_SETTINGS = {
     "statement_timeout": "8s",
     "lock_timeout": "2s",
@@ -52,6 +58,7 @@ class Connection(Protocol):
     async def fetchval(self, query: str, *args: object) -> Any: ...
     async def execute(self, query: str, *args: object) -> str: ...
     async def executemany(self, command: str, args: Sequence[Sequence[object]]) -> None: ...
+    def terminate(self) -> None: ...
     def transaction(
         self, *, isolation: str | None = None, readonly: bool = False
     ) -> AbstractAsyncContextManager[object]: ...
@@ -91,7 +98,8 @@ class Database:
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connection]:
         """A connection without a principal: row-level security hides all rows, only functions work."""
-        with translated():
+        # A rollback on a connection that has just broken fails, and must not replace the cancellation it cleans up for.
+        with keep_cancellation(), translated():
             async with self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S) as connection:
                 yield _Unhurried(connection)
 
@@ -117,7 +125,7 @@ class _Unhurried:
         self._inner = inner
 
     async def fetch(self, query: str, *args: object) -> Sequence[Row]:
-        return await _unhurried(self._inner.fetch(query, *args))
+        return await self._run(self._inner.fetch(query, *args))
 
     async def fetchrow(
         self,
@@ -126,44 +134,50 @@ class _Unhurried:
         timeout: float | None = None,  # noqa: ASYNC109 - the driver's own limit, which this replaces
     ) -> Row | None:
         """`timeout` in seconds, where COMMAND_TIMEOUT_S is too short."""
-        return await _unhurried(self._inner.fetchrow(query, *args, timeout=timeout))
+        return await self._run(self._inner.fetchrow(query, *args, timeout=timeout))
 
     async def fetchval(self, query: str, *args: object) -> Any:
-        return await _unhurried(self._inner.fetchval(query, *args))
+        return await self._run(self._inner.fetchval(query, *args))
 
     async def execute(self, query: str, *args: object) -> str:
-        return await _unhurried(self._inner.execute(query, *args))
+        return await self._run(self._inner.execute(query, *args))
 
     async def executemany(self, command: str, args: Sequence[Sequence[object]]) -> None:
-        await _unhurried(self._inner.executemany(command, args))
+        await self._run(self._inner.executemany(command, args))
+
+    def terminate(self) -> None:
+        self._inner.terminate()
 
     def transaction(
         self, *, isolation: str | None = None, readonly: bool = False
     ) -> AbstractAsyncContextManager[object]:
         return self._inner.transaction(isolation=isolation, readonly=readonly)
 
+    async def _run(self, statement: Coroutine[Any, Any, T]) -> T:
+        running = asyncio.ensure_future(statement)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await self._end(running)
+            raise
 
-async def _unhurried(statement: Coroutine[Any, Any, T]) -> T:
-    running = asyncio.ensure_future(statement)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await _end_statement(running)
-        raise
-
-
-async def _end_statement(running: asyncio.Future[Any]) -> None:
-    """Returns when it has ended, also where its caller is cancelled once more: its connection serves one at a time."""
-    try:
-        await asyncio.wait({running}, timeout=CANCEL_GRACE_S)
-    finally:
-        running.cancel()
-        while not running.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({running})
-        if not running.cancelled():
-            # Nobody hears of its error any more.
-            running.exception()
+    async def _end(self, running: asyncio.Future[Any]) -> None:
+        """Returns when the statement has ended, because a connection serves one at a time, also where the caller is
+        cancelled again. A statement that ignores its cancellation loses its connection."""
+        try:
+            await asyncio.wait({running}, timeout=CANCEL_GRACE_S)
+        finally:
+            running.cancel()
+            deadline = asyncio.get_running_loop().time() + END_TIMEOUT_S
+            while not running.done() and (left_s := deadline - asyncio.get_running_loop().time()) > 0:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({running}, timeout=left_s)
+            if not running.done():
+                _log.error("A cancelled statement did not end; its connection is closed.", timeout_s=END_TIMEOUT_S)
+                self._inner.terminate()
+            elif not running.cancelled():
+                # Retrieved, so that asyncio does not report it: the caller gets its cancellation.
+                running.exception()
 
 
 async def name_principal(connection: Connection, principal: Principal) -> None:

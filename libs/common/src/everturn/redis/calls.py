@@ -8,6 +8,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from everturn.cancellation import keep_cancellation
 from everturn.errors import Invalid, Unavailable
 from everturn.waiting import answered_within
 
@@ -48,7 +49,8 @@ async def limited(limit_s: float) -> AsyncGenerator[None]:
     """Around one call: Unavailable when it fails or the server is silent for longer; what this process itself needs is
     not counted. A call cut short closes its connection."""
     try:
-        async with answered_within(limit_s):
-            yield
+        with keep_cancellation():
+            async with answered_within(limit_s):
+                yield
     except (RedisError, OSError, TimeoutError) as error:
         raise Unavailable(f"Redis: {error or type(error).__name__}") from error

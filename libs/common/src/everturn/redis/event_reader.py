@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from typing import Any
 
 from redis.asyncio import Redis
 
+from everturn.cancellation import end_tasks
 from everturn.errors import Unavailable
 from everturn.model.ids import ConversationId
 from everturn.model.leases import EventCursor
@@ -53,9 +53,7 @@ class RedisEventReader:
                         yield cursors.take(key, read_id(raw_id), fields)
             raise Unavailable("The reader can't be woken.") from waker.exception()
         finally:
-            waker.cancel()
-            with suppress(asyncio.CancelledError, Unavailable):
-                await waker
+            await end_tasks(waker)
 
     async def _read(self, streams: dict[str, str]) -> list[tuple[str, list[tuple[bytes, Fields]]]]:
         async with limited(BLOCK_MS / 1_000 + GRACE_S):

@@ -13,7 +13,8 @@ from chat_proc.agent.catalog import ToolCatalog
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.long_results import ResultKeeper
 from chat_proc.agent.open_turn import LiveCall, OpenTurn, Writing, show_files
-from chat_proc.agent.race import Stopped, Stragglers, run_until
+from chat_proc.agent.race import Stopped, run_until
+from everturn.cancellation import Stragglers
 from everturn.errors import Invalid
 from everturn.model.artifacts import Artifact
 from everturn.model.block_bodies import CheckoutBody, PlanBody, ToolCallBody, ToolResultBody

@@ -17,6 +17,7 @@ from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
 from chat_proc.sandbox.containers import build_unseen_sandbox, open_container_sandbox
 from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.pool import WarmPool
+from everturn.cancellation import end_tasks
 from everturn.ports.runs.presences import BatteryOutcome
 from everturn.ports.sandbox import SandboxUnavailable
 from everturn.wire.profiles import Profiles
@@ -138,8 +139,7 @@ async def _keep_warm(opened: OpenedSandbox, profiles: Profiles) -> AsyncGenerato
     try:
         yield OpenedSandbox(opened.sandbox.with_launcher(pool), opened.why)
     finally:
-        filling.cancel()
-        await asyncio.wait((filling,))
+        await end_tasks(filling)
 
 
 def _tell_crash(filling: asyncio.Task[None]) -> None:

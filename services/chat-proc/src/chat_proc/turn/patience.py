@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import structlog
 
+from everturn.cancellation import keep_cancellation
 from everturn.errors import Unavailable
 
 _log = structlog.get_logger(__name__)
@@ -28,11 +29,16 @@ class Patience:
         self._sleep = sleep
 
     async def call(self, make: Callable[[], Awaitable[_T]]) -> _T:
-        """What `make` gives; raises Unavailable when it still does so after the last pause."""
+        """What `make` gives; raises Unavailable when it still does so after the last pause.
+
+        A task that was cancelled meanwhile does not try again, whatever error came of it.
+        """
         for pause_s in self._pauses_s:
             try:
-                return await make()
+                with keep_cancellation():
+                    return await make()
             except Unavailable as error:
                 _log.warning("asking_again", error=str(error), pause_s=pause_s)
                 await self._sleep(pause_s)
-        return await make()
+        with keep_cancellation():
+            return await make()

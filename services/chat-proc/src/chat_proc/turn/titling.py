@@ -11,6 +11,7 @@ from chat_proc.models.calls import describe_turn, describe_usage, open_call
 from chat_proc.models.estimate import estimate_request
 from chat_proc.models.usage import build_usage_event
 from chat_proc.turn.opening import make_title, title_source
+from everturn.cancellation import end_tasks
 from everturn.model.commits import UsageEvent
 from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
 from everturn.model.llm.tokens import CharsPerToken
@@ -136,9 +137,8 @@ class TitleCalls:
         try:
             yield
         finally:
-            asking.cancel()
-            await asyncio.wait({asking})
-            if not asking.cancelled() and (error := asking.exception()) is not None:
+            await end_tasks(asking)
+            if asking.done() and not asking.cancelled() and (error := asking.exception()) is not None:
                 _log.error("title_call_broke", exc_info=error)
 
     def _try_build(self, turn: Turn) -> TitleCall | None:

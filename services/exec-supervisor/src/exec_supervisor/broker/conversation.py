@@ -6,6 +6,7 @@ from typing import Final, Protocol, TypeVar
 
 import structlog
 
+from everturn.cancellation import end_tasks
 from everturn.wire.brokering import (
     BROKER_FRAME_BYTES,
     Attach,
@@ -228,7 +229,6 @@ async def _wait_for_orphan(pair: Pair) -> None:
 
 async def _cancel(task: "asyncio.Task[ResultT]") -> None:
     """End a task of ours and take in how it ended."""
-    task.cancel()
-    await asyncio.wait((task,))
-    if not task.cancelled():
+    await end_tasks(task)
+    if task.done() and not task.cancelled():
         task.exception()

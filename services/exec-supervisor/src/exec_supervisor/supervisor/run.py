@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
+from everturn.cancellation import end_tasks
 from everturn.wire.execution import (
     MIB,
     Finished,
@@ -254,7 +255,6 @@ class Run:
 
 async def _cancel(task: "asyncio.Task[object]") -> None:
     """End a task of ours and take in how it ended."""
-    task.cancel()
-    await asyncio.wait((task,))
-    if not task.cancelled():
+    await end_tasks(task)
+    if task.done() and not task.cancelled():
         task.exception()

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Coroutine
 from typing import Any
 
+from everturn.cancellation import end_tasks
 from everturn.model.ids import ConversationId
 from ingress.admission.paths import load_conversation_id
 from ingress.errors import absent, too_many
@@ -71,8 +72,7 @@ class Subscriptions:
     async def _stop(self, conversation_id: ConversationId) -> None:
         task = self._open.pop(conversation_id, None)
         if task:
-            task.cancel()
-            await asyncio.wait([task])
+            await end_tasks(task)
 
     async def _run(self, conversation_id: ConversationId, client: Subscription) -> None:
         """Feed the socket until it closes, the server drains or the conversation is gone."""

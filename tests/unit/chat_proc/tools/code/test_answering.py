@@ -5,8 +5,8 @@ import asyncio
 from turn_bench.programs import build_parts
 from turn_bench.tools import DeafTool, DemoTool
 
-from chat_proc.agent.race import Stragglers
 from chat_proc.tools.code.answering import MAX_SIDE_BY_SIDE, ProgramParts, ProgramTools, RunAnswerer
+from everturn.cancellation import Stragglers
 from everturn.model.ids import CallId, ConversationId, TurnId
 from everturn.ports.runs.effects import EffectKey
 from everturn.ports.tool import ToolContext

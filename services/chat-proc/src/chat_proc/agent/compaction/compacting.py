@@ -23,6 +23,7 @@ from chat_proc.timeline.compaction.shrinking import Shrunk, cover, shrink_by_rul
 from chat_proc.timeline.compaction.snapshot import Snapshot
 from chat_proc.timeline.compaction.steps import HARD_STEPS, LAST_RESORTS, SOFT_STEPS, choose_cut, find_step, is_worth
 from chat_proc.timeline.compaction.thresholds import ContextLimits
+from everturn.cancellation import end_tasks
 from everturn.ports.language_model import ContextLimitExceeded, LanguageModel
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import COMPACTIONS
@@ -139,10 +140,9 @@ class TurnCompaction:
         work = self._work
         if work is None:
             return
-        work.task.cancel()
-        await asyncio.wait({work.task})
+        await end_tasks(work.task)
         self._skip(work, "turn_left")
-        if not work.task.cancelled() and (error := work.task.exception()) is not None:
+        if work.task.done() and not work.task.cancelled() and (error := work.task.exception()) is not None:
             _log.error("compaction_broke", exc_info=error)
 
     async def _measure(self, place: RoundPlace) -> int:

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from chat_proc.tools.code.effects import Answered, EffectGuard
 from chat_proc.tools.code.telling import MAX_MESSAGE_CHARS, fit_reply
 from chat_proc.tools.registry import ToolRegistry
+from everturn.cancellation import Stragglers
 from everturn.errors import EverturnError, Invalid, NotFound, Unavailable
 from everturn.model.ids import CallId
 from everturn.ports.runs.effects import EffectKey, EffectLedger
@@ -24,27 +25,12 @@ MAX_SIDE_BY_SIDE: Final = 8
 """Calls of one run that work at a time; the others wait, and their time runs."""
 
 
-class Leftovers(Protocol):
-    """Takes tasks that go on although they were cancelled."""
-
-    async def wind_up(self, task: "asyncio.Task[ToolOutcome]") -> None:
-        """Wait for a cancelled task as long as it may take, then own it."""
-        ...
-
-
-class NoLeftovers:
-    """Waits for every cancelled task, however long that takes."""
-
-    async def wind_up(self, task: "asyncio.Task[ToolOutcome]") -> None:
-        await asyncio.wait({task})
-
-
 @dataclass(frozen=True, slots=True)
 class ProgramParts:
     """What answering calls needs, shared by all runs of a worker."""
 
     ledger: EffectLedger
-    leftovers: Leftovers = field(default_factory=NoLeftovers)
+    leftovers: Stragglers = field(default_factory=Stragglers)
     redactor: Redactor = field(default_factory=Redactor)
     failpoints: Failpoints = field(default_factory=lambda: Failpoints(""))
 
@@ -104,9 +90,7 @@ class RunAnswerer:
         try:
             await asyncio.wait({working}, timeout=spec.timeout_s)
         finally:
-            if not working.done():
-                working.cancel()
-                await self._parts.leftovers.wind_up(working)
+            await self._parts.leftovers.end(working)
         if not working.done() or working.cancelled():
             late = f"{spec.tool_id} did not end within {spec.timeout_s:g} s"
             return Answered(self._refuse(asked, "timeout", late), told=False)
