@@ -38,11 +38,11 @@ def keep_cancellation() -> Generator[None]:
     try:
         yield
     except Exception as error:
-        if task is None or task.cancelling() <= before:
-            raise
-        CANCELLATIONS_KEPT.inc()
-        raise asyncio.CancelledError from error
-    if task is not None and task.cancelling() > before:
+        if task and task.cancelling() > before:
+            CANCELLATIONS_KEPT.inc()
+            raise asyncio.CancelledError from error
+        raise
+    if task and task.cancelling() > before:
         CANCELLATIONS_KEPT.inc()
         raise asyncio.CancelledError
 

@@ -1,8 +1,10 @@
 import asyncio
+import contextlib
 
 import pytest
 
-from chat_proc.agent.race import Ran, Stopped, Stragglers, run_until
+from chat_proc.agent.race import Ran, Stopped, run_until
+from everturn.cancellation import Stragglers
 
 
 async def never() -> None:
@@ -55,76 +57,40 @@ async def test_a_stop_says_why() -> None:
     assert await run_until(stop(), never()) == Stopped("late")
 
 
-class Deaf:
-    """Work that ignores every cancellation until it may end."""
+async def test_work_that_ignores_its_cancellation_is_left_behind() -> None:
+    may_end, stragglers = asyncio.Event(), Stragglers(grace_s=0.01)
 
-    def __init__(self) -> None:
-        self.may_end = asyncio.Event()
-        self.cancellations = 0
+    async def work() -> None:
+        while not may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await may_end.wait()
 
-    async def run(self) -> str:
-        while not self.may_end.is_set():
-            try:
-                await self.may_end.wait()
-            except asyncio.CancelledError:
-                self.cancellations += 1
-        return "too late"
+    async def stop() -> str:
+        return "late"
 
+    assert await run_until(stop(), work(), stragglers=stragglers) == Stopped("late", left_behind=True)
 
-async def soon() -> None:
-    await asyncio.sleep(0)
-
-
-async def test_work_that_ignores_its_cancellation_is_left_behind_after_a_while() -> None:
-    deaf, stragglers = Deaf(), Stragglers(grace_s=0.01)
-
-    assert await run_until(soon(), deaf.run(), stragglers=stragglers) == Stopped()
-
-    assert stragglers.count == 1
-    deaf.may_end.set()
+    may_end.set()
     await stragglers.close(1.0)
     assert stragglers.count == 0
-    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_cancelled_race_does_not_wait_for_work_that_ignores_its_cancellation() -> None:
-    deaf, stragglers = Deaf(), Stragglers(grace_s=0.01)
-    race = asyncio.ensure_future(run_until(never(), deaf.run(), stragglers=stragglers))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+async def test_a_stop_that_ignores_its_cancellation_does_not_hold_up_finished_work() -> None:
+    may_end, stragglers = asyncio.Event(), Stragglers(grace_s=0.01)
 
-    race.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await race
+    async def stop() -> None:
+        while not may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await may_end.wait()
 
-    assert stragglers.count == 1
-    deaf.may_end.set()
+    async def work() -> int:
+        await asyncio.sleep(0)
+        return 7
+
+    assert await run_until(stop(), work(), stragglers=stragglers) == Ran(7)
+
+    may_end.set()
     await stragglers.close(1.0)
-
-
-async def test_who_does_not_end_at_all_holds_up_nobody_for_ever() -> None:
-    deaf, stragglers = Deaf(), Stragglers(grace_s=0.0)
-    await run_until(soon(), deaf.run(), stragglers=stragglers)
-
-    await stragglers.close(0.01)
-
-    assert (stragglers.count, deaf.cancellations) == (1, 2)
-    deaf.may_end.set()
-    await stragglers.close(1.0)
-
-
-async def test_the_error_of_a_straggler_reaches_nobody() -> None:
-    deaf, stragglers = Deaf(), Stragglers(grace_s=0.0)
-
-    async def breaks() -> None:
-        await deaf.run()
-        raise ValueError("late")
-
-    await run_until(soon(), breaks(), stragglers=stragglers)
-    deaf.may_end.set()
-    await stragglers.close(1.0)
-
-    assert stragglers.count == 0
 
 
 async def test_an_error_of_the_work_is_raised() -> None:

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from turn_bench.bench import ANN, Bench, BenchWorker
 
-from chat_proc.agent.open_turn import TurnEnd, Writing
+from chat_proc.agent.open_turn import TurnActivity, TurnEnd, Writing
 from chat_proc.stream.emitter import Emitter
 from chat_proc.stream.numbering import EventNumbering
 from chat_proc.timeline.files import describe_media
@@ -47,6 +47,7 @@ async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]
         manifests=ManifestKeeper(bench.objects, bench.conversation_id, row.id),
         lease_age_s=lambda: 0.0,
         approvals=worker.approvals,
+        activity=TurnActivity(bench.clock.monotonic),
         patience=Patience((0.0,)),
     )
     return turn, emitter

@@ -1,5 +1,5 @@
 import asyncio
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from prometheus_client import Counter
@@ -9,14 +9,17 @@ from turn_bench.checks import check_conversation
 from turn_bench.replies import answer
 
 from chat_proc.turn.runner import MAX_ATTEMPTS, MAX_CLOSINGS
+from chat_proc.worker.heartbeat import STALL_S
 from everturn.errors import StaleFence
 from everturn.model.block_bodies import PromptBody
 from everturn.model.blocks import Block
+from everturn.model.commits import Commit
 from everturn.model.identity import Lane
-from everturn.model.leases import ORIGIN
+from everturn.model.leases import ORIGIN, Lease
 from everturn.model.turns import TurnStatus
 from everturn.model.uploads import Upload
 from everturn.ports.inbox import IncomingMessage
+from everturn.ports.timelines import Timelines
 from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED
 from everturn.testing.scripted_model import Pause, Say
 from everturn.wire.events import ChatError, ChatStart, ConvStatus
@@ -266,6 +269,70 @@ async def test_an_end_that_can_not_be_told_rings_no_bell_of_its_own() -> None:
 
     assert await bench.doorbells.next_ring([Lane.REGISTERED], timeout_s=0.01) is None
     assert bench.platform.conversations[bench.conversation_id].lease_owner is None
+
+
+class StuckTimelines:
+    """Timelines whose first commit never returns and ignores its first cancellation, as a lost one would."""
+
+    def __init__(self, inner: Timelines) -> None:
+        self._inner = inner
+        self.entered = asyncio.Event()
+        self.is_stuck = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def commit(self, lease: Lease, commit: Commit) -> int:
+        if not self.is_stuck:
+            return await self._inner.commit(lease, commit)
+        self.is_stuck = False
+        self.entered.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.Event().wait()
+        raise AssertionError("never reached")
+
+
+async def test_a_stuck_turn_stalls_and_another_worker_ends_it_once() -> None:
+    bench = Bench(answer("Done."))
+    await bench.say("Hello.")
+    worker = bench.hire()
+    stuck = StuckTimelines(worker.timelines)
+    worker.change(timelines=stuck)
+    claim = await worker.leases.try_claim(bench.conversation_id)
+    assert claim is not None
+    turn = worker.runner.hold(claim)
+    running = asyncio.create_task(turn.run())
+    await stuck.entered.wait()
+
+    bench.clock.advance(STALL_S + 1)
+    assert turn.stalled_for_s() > STALL_S
+    turn.lose_lease()
+    with pytest.raises(StaleFence):
+        await running
+
+    await bench.work()
+    assert [exit.error for exit in bench.exits] == [None]
+    await check_conversation(bench)
+
+
+async def test_a_turn_that_waits_for_its_model_is_not_stalled() -> None:
+    go_on = asyncio.Event()
+    bench = Bench([Pause(go_on), Say(answer("Done."))])
+    await bench.say("Hello.")
+    worker = bench.hire()
+    claim = await worker.leases.try_claim(bench.conversation_id)
+    assert claim is not None
+    turn = worker.runner.hold(claim)
+    running = asyncio.create_task(turn.run())
+    await until(lambda: bench.model.unfinished == 1)
+
+    bench.clock.advance(10 * STALL_S)
+
+    assert turn.stalled_for_s() == 0
+    go_on.set()
+    assert await running
 
 
 def value_of(counter: Counter) -> float:

@@ -2,8 +2,9 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
+from structlog.testing import capture_logs
 
-from chat_proc.worker.heartbeat import Heartbeat
+from chat_proc.worker.heartbeat import STALL_S, Heartbeat
 from everturn.errors import Unavailable
 from everturn.model.ids import ConversationId
 from everturn.model.leases import Claim, Lease
@@ -18,6 +19,7 @@ class Turn:
         self.lost = False
         self.handing_back = False
         self.rung = 0
+        self.stalled_s = 0.0
         self.seen: list[int] = []
         self.confirmed: list[float] = []
 
@@ -26,6 +28,9 @@ class Turn:
 
     def confirm_lease(self, at_s: float) -> None:
         self.confirmed.append(at_s)
+
+    def stalled_for_s(self) -> float:
+        return self.stalled_s
 
     def ring_inbox(self) -> None:
         self.rung += 1
@@ -224,3 +229,21 @@ async def test_it_beats_until_it_is_cancelled(leases: Leases) -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_stalled_turn_is_given_back_with_its_tasks_in_the_log(heartbeat: Heartbeat, leases: Leases) -> None:
+    stuck, busy = Turn(3), Turn(4)
+    heartbeat.hold(ONE, stuck)
+    heartbeat.hold(TWO, busy)
+    leases.held = {ONE: 0, TWO: 0}
+    stuck.stalled_s, busy.stalled_s = STALL_S + 1, STALL_S - 1
+
+    with capture_logs() as logs:
+        await heartbeat.beat()
+
+    assert stuck.lost
+    assert not busy.lost
+    assert leases.asked == [{TWO: 4}]
+    stalled = next(line for line in logs if "no progress" in line["event"])
+    assert stalled["conversation_id"] == ONE
+    assert any("test_a_stalled_turn_is_given_back" in task for task in stalled["tasks"])

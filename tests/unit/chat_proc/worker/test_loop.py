@@ -59,6 +59,7 @@ class Turn:
         self.told: list[str] = []
         self.running = False
         self.comes_to_its_end = True
+        self.overdue = asyncio.Event()
 
     async def run(self) -> bool:
         self.running = True
@@ -87,8 +88,14 @@ class Turn:
 
     handing_back = False
 
+    def stalled_for_s(self) -> float:
+        return 0.0
+
     def lose_lease(self) -> None:
         self.told.append("lost")
+
+    async def wait_overdue(self) -> None:
+        await self.overdue.wait()
 
 
 class Runner:
@@ -279,6 +286,16 @@ async def test_turns_that_did_not_end_here_tell_nothing_of_how_long_turns_take(d
 
     await desk.until(lambda: desk.slots.running == 0)
     assert desk.pace.turn_s is None
+
+
+async def test_an_overdue_turn_gives_its_slot_back(desk: Desk) -> None:
+    for n in (1, 2, 3):
+        await desk.ring(n)
+    await desk.until_running(2)
+
+    desk.runner.turns[0].overdue.set()
+
+    await desk.until(lambda: len(desk.leases.claimed) == 3)
 
 
 async def test_a_bell_reaches_its_turn_also_after_the_wire_broke(desk: Desk) -> None:

@@ -130,9 +130,8 @@ class ToolRunner:
         params = self._catalog.check_params(spec.tool_id, pending.body.params)
         call = self._build_call(turn, pending, params)
         name = f"{spec.tool_id} {call.call_id}"
-        ran = await run_until(
-            _wait_for_stop(turn, spec, call.stop), self._bounded(spec, call), stragglers=self._stragglers, name=name
-        )
+        stop, work = _wait_for_stop(turn, spec, call.stop), self._bounded(turn, spec, call)
+        ran = await run_until(stop, work, stragglers=self._stragglers, name=name)
         if isinstance(ran, Stopped):
             return ran.why if isinstance(ran.why, _NoOutcome) else ran
         if call.stop.is_set() and isinstance(ran.value, ToolOutcome) and ran.value.status == "error":
@@ -152,10 +151,11 @@ class ToolRunner:
         )
         return ToolCall(pending.block.call_id or CallId(""), params, pending.code, context)
 
-    async def _bounded(self, spec: ToolSpec, call: ToolCall) -> ToolOutcome | _NoOutcome:
+    async def _bounded(self, turn: OpenTurn, spec: ToolSpec, call: ToolCall) -> ToolOutcome | _NoOutcome:
         self._failpoints.hit("turn.in_tool")
         try:
-            return await self._catalog.run(spec.tool_id, call)
+            with turn.activity.open_call():
+                return await self._catalog.run(spec.tool_id, call)
         except Exception as error:  # noqa: BLE001 - the tool-call edge
             # A tool that raises is told to the model, which can do something about it.
             _log.exception("tool_raised", tool_id=spec.tool_id, call_id=call.call_id)

@@ -129,6 +129,10 @@ class Generator:
         return build_usage_event(self._models[0].traits.name, DECISION_ROLE, usage)
 
     async def _stream(self, call: "_Call", reply: "_Reply") -> None:
+        with call.turn.activity.open_call():
+            await self._read(call, reply)
+
+    async def _read(self, call: "_Call", reply: "_Reply") -> None:
         async with aclosing(call.model.generate(call.request)) as pieces:
             async for piece in pieces:
                 match piece:

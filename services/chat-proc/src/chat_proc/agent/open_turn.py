@@ -1,6 +1,7 @@
 """What the loop needs of the turn it works on: its blocks, its wire, its inbox, and the one way to write."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -62,6 +63,36 @@ class TurnEnd:
     outcome: Outcome | None
     error: Problem | None = None
     writing: Writing = field(default_factory=Writing)
+
+
+class TurnActivity:
+    """When a turn last made progress, and how many calls of models and tools it has open.
+
+    An open call may take as long as its own limits allow. Anything else that a turn waits for answers within seconds:
+    a turn without progress and without an open call is stuck, and its worker gives it back.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._progress_at_s = monotonic()
+        self._open_calls = 0
+
+    def note_progress(self) -> None:
+        self._progress_at_s = self._monotonic()
+
+    @contextmanager
+    def open_call(self) -> Generator[None]:
+        """Around the call itself, not around a wait for a task that was to end it."""
+        self._open_calls += 1
+        try:
+            yield
+        finally:
+            self._open_calls -= 1
+            self.note_progress()
+
+    def stalled_for_s(self) -> float:
+        """Seconds without progress; 0 while a call is open."""
+        return 0.0 if self._open_calls else self._monotonic() - self._progress_at_s
 
 
 class Manifests(Protocol):
@@ -134,6 +165,8 @@ class TurnState(Protocol):
     def approvals(self) -> TurnApprovals: ...
     @property
     def manifests(self) -> Manifests: ...
+    @property
+    def activity(self) -> TurnActivity: ...
     @property
     def handover(self) -> bool:
         """Whether this worker is going away and the turn is to be handed to another at the next round boundary."""

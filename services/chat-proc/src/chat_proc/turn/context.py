@@ -6,7 +6,7 @@ from dataclasses import replace
 import structlog
 
 from chat_proc.agent.limits import Spent
-from chat_proc.agent.open_turn import TurnApprovals, TurnEnd, Writing
+from chat_proc.agent.open_turn import TurnActivity, TurnApprovals, TurnEnd, Writing
 from chat_proc.stream.emitter import Emitter
 from chat_proc.timeline.files import AttachedMedia
 from chat_proc.turn.finish import build_status_after, draft_exit, status_of
@@ -61,6 +61,7 @@ class LeasedTurn:
         sources: Sequence[Source] = (),
         lease_age_s: Callable[[], float],
         approvals: TurnApprovals,
+        activity: TurnActivity,
         patience: Patience | None = None,
     ) -> None:
         self._claim = claim
@@ -84,6 +85,7 @@ class LeasedTurn:
         self.turn = turn
         self.inbox = inbox
         self.approvals = approvals
+        self.activity = activity
         self.manifests = manifests
         self.handover = False
         self.title_call: TitleCall | None = None
@@ -140,6 +142,7 @@ class LeasedTurn:
         return iso(self._clock.now())
 
     def emit(self, data: AnyEvent, round_number: int | None = None) -> None:
+        self.activity.note_progress()
         self._meter.note_said(data)
         self._emitter.emit(data, round_number)
 
@@ -233,6 +236,7 @@ class LeasedTurn:
         except InboxMoved as moved:
             self.inbox.notice_seq(moved.inbox_seq)
             raise
+        self.activity.note_progress()
         self._sources.settle(commit.sources)
         self.inbox.notice_seq(inbox_seq)
 

@@ -8,7 +8,7 @@ from functools import partial
 import structlog
 
 from chat_proc.agent.loop import AgentLoop, HandedOver, Parked
-from chat_proc.agent.open_turn import TurnEnd, show_files
+from chat_proc.agent.open_turn import TurnActivity, TurnEnd, show_files
 from chat_proc.agent.race import Stopped, run_until
 from chat_proc.stream.emitter import Emitter
 from chat_proc.stream.numbering import EventNumbering
@@ -50,6 +50,8 @@ MAX_ENDS_TOLD = 10
 """Ends of earlier turns told under one claim; the sweeper comes again for those that are left."""
 CLEAR_S = 10.0
 """How long a turn that lost its lease may look for, and remove, what is left of an erased conversation."""
+WIND_UP_S = 60.0
+"""How long a turn that lost its lease may take to end: two graces of its tasks, and twice CLEAR_S, with slack."""
 FLUSH_S = 5.0
 """How long the end of a turn waits for its events to go out before the sweeper is left to announce it."""
 
@@ -107,12 +109,15 @@ class ClaimedTurn:
         self._parts = parts
         self._claim = claim
         self._stop = asyncio.Event()
+        self._lost = asyncio.Event()
         self._stop_reason: StopReason | None = None
         self._handover = False
         self._inbox: LeasedInbox | None = None
         self._turn: LeasedTurn | None = None
         self._handing_back = False
         self._confirmed_at = parts.clock.monotonic()
+        self._activity = TurnActivity(parts.clock.monotonic)
+        self._began = False
 
     @property
     def fence(self) -> int:
@@ -133,6 +138,9 @@ class ClaimedTurn:
     def confirm_lease(self, at_s: float) -> None:
         self._confirmed_at = at_s
 
+    def stalled_for_s(self) -> float:
+        return self._activity.stalled_for_s() if self._began else 0.0
+
     def ring_inbox(self) -> None:
         if self._inbox is not None:
             self._inbox.ring()
@@ -143,16 +151,24 @@ class ClaimedTurn:
             self._turn.handover = True
 
     def lose_lease(self) -> None:
+        self._lost.set()
         self._end_work(StopReason.LOST)
 
     def cut_short(self) -> None:
         self._end_work(StopReason.CUT)
+
+    async def wait_overdue(self) -> None:
+        """Return when the turn should have ended long ago, because its lease is lost."""
+        await self._lost.wait()
+        await asyncio.sleep(WIND_UP_S)
 
     async def run(self) -> bool:
         """Whether the turn has ended; it has not where its conversation was erased.
 
         Raises StaleFence when another worker has the lease; then nothing more was written.
         """
+        self._began = True
+        self._activity.note_progress()
         result, told = _Result.ENDED, True
         try:
             cursor, told = await self._tell_ends(await self._find_cursor())
@@ -183,6 +199,7 @@ class ClaimedTurn:
         told = True
         for ended_id in self._ends_to_tell():
             cursor, sent = await self._try_announce(ended_id, cursor)
+            self._activity.note_progress()
             told = told and sent
         return cursor, told
 
@@ -229,7 +246,8 @@ class ClaimedTurn:
         """Caught here, because a task group would wrap the loss of the lease."""
         try:
             ran = await run_until(self._stop.wait(), self._work(turn_id, emitter, manifests))
-            if self._stop_reason is StopReason.LOST:
+            # Work that ignores its cancellation may write until the lease has run out, so the lease is not handed back.
+            if self._stop_reason is StopReason.LOST or (isinstance(ran, Stopped) and ran.left_behind):
                 raise StaleFence()
             if isinstance(ran, Stopped) or isinstance(ran.value, HandedOver | Parked):
                 await emitter.flush(FLUSH_S)
@@ -312,6 +330,7 @@ class ClaimedTurn:
             usage=await ask(lambda: timelines.load_usage(lease.principal, turn_id)),
             sources=await ask(lambda: timelines.load_sources(*where)),
             lease_age_s=self._lease_age_s,
+            activity=self._activity,
             approvals=PatientApprovals(self._parts.approvals, self._parts.patience),
         )
         self._turn.handover = self._handover

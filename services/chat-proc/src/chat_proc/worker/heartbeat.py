@@ -5,11 +5,12 @@ from typing import Protocol
 
 import structlog
 
+from everturn.cancellation import describe_tasks
 from everturn.errors import Unavailable
 from everturn.model.ids import ConversationId
 from everturn.ports.clock import Clock
 from everturn.ports.leases import Leases
-from everturn.telemetry.metrics import LEASES_LOST
+from everturn.telemetry.metrics import LEASES_LOST, TURNS_STALLED
 
 _log = structlog.get_logger(__name__)
 
@@ -17,6 +18,11 @@ RENEWALS_PER_LEASE = 6
 """Renewals in the time that a lease lasts: 2.5 s apart for a lease of 15 s."""
 GIVE_UP_SHARE = 0.9
 """A worker that has not confirmed a lease for this share of it stops writing, before the database gives it away."""
+
+
+STALL_S = 120.0
+"""A turn that makes no progress for so long, with no call open, is stuck. All waits inside a turn are bounded: the
+longest is a database call with all its retries, below 100 s."""
 
 
 class HeldTurn(Protocol):
@@ -32,6 +38,10 @@ class HeldTurn(Protocol):
 
     def notice_inbox(self, inbox_seq: int) -> None: ...
 
+    def stalled_for_s(self) -> float:
+        """Seconds without progress while no call of a model, a tool or a person is open."""
+        ...
+
     def confirm_lease(self, at_s: float) -> None:
         """The lease was still ours at this moment of the monotonic clock."""
         ...
@@ -46,11 +56,12 @@ class HeldTurn(Protocol):
 class Heartbeat:
     """Owns the set of held leases. `hold` and `drop` come from the claim loop, `run` is a task of its own."""
 
-    def __init__(self, leases: Leases, clock: Clock, *, lease_s: float) -> None:
+    def __init__(self, leases: Leases, clock: Clock, *, lease_s: float, stall_s: float = STALL_S) -> None:
         self._leases = leases
         self._clock = clock
         self._every_s = lease_s / RENEWALS_PER_LEASE
         self._give_up_s = lease_s * GIVE_UP_SHARE
+        self._stall_s = stall_s
         self._held: dict[ConversationId, HeldTurn] = {}
         self._confirmed: dict[ConversationId, float] = {}
 
@@ -78,6 +89,7 @@ class Heartbeat:
 
     async def beat(self) -> None:
         """One renewal of all leases; those that are gone, or too long unconfirmed, are lost."""
+        self._give_back_stalled()
         asked_at = self._clock.monotonic()
         fences = {conversation_id: turn.fence for conversation_id, turn in self._held.items()}
         if not fences:
@@ -111,6 +123,21 @@ class Heartbeat:
         deadline = self._clock.monotonic() - self._give_up_s
         for conversation_id in [c for c, confirmed in self._confirmed.items() if confirmed <= deadline]:
             self._lose(conversation_id, "not confirmed in time")
+
+    def _give_back_stalled(self) -> None:
+        stalled = {c: turn for c, turn in self._held.items() if turn.stalled_for_s() > self._stall_s}
+        if not stalled:
+            return
+        tasks = describe_tasks()
+        for conversation_id, turn in stalled.items():
+            TURNS_STALLED.inc()
+            _log.error(
+                "A turn made no progress and is given back.",
+                conversation_id=conversation_id,
+                stalled_for_s=round(turn.stalled_for_s()),
+                tasks=tasks,
+            )
+            self._lose(conversation_id, "stalled")
 
     def _lose(self, conversation_id: ConversationId, why: str) -> None:
         LEASES_LOST.inc()

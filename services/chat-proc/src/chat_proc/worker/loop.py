@@ -44,6 +44,10 @@ class RunningTurn(HeldTurn, Protocol):
         """Whether its turn has come to an end, and is not left to another worker or another time."""
         ...
 
+    async def wait_overdue(self) -> None:
+        """Return when the turn should have ended long ago, because its lease is lost."""
+        ...
+
     def request_handover(self) -> None: ...
 
     def cut_short(self) -> None: ...
@@ -177,10 +181,10 @@ class ClaimLoop:
         bind_contextvars(conversation_id=conversation_id, turn_id=claim.turn_id, tenant=claim.lease.principal.tenant)
         self._heartbeat.hold(conversation_id, turn)
         try:
-            if claim.attempt >= SUSPECT_ATTEMPTS:
-                await self._run_alone(turn)
-            else:
-                await self._run_paced(claim, turn)
+            # Whatever a turn hangs in, its slot comes back. Its lease has run out by then.
+            work = self._run_alone(turn) if claim.attempt >= SUSPECT_ATTEMPTS else self._run_paced(claim, turn)
+            if isinstance(await run_until(turn.wait_overdue(), work, name=f"work on {conversation_id}"), Stopped):
+                _log.error("A turn that lost its lease did not end.", conversation_id=conversation_id)
         except StaleFence:
             _log.warning("turn_lost", conversation_id=conversation_id, fence=claim.lease.fence)
         except Exception:  # noqa: BLE001 - the worker-job edge

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from everturn.cancellation import end_tasks
 from everturn.wire.execution import (
     MIB,
     Finished,
@@ -34,6 +33,8 @@ INPUTS_TIMEOUT_S: Final = 60.0
 SILENCE_S: Final = 2.0
 OUTPUTS_TIMEOUT_S: Final = 60.0
 WATCH_EVERY_S: Final = 0.1
+CANCEL_GRACE_S: Final = 5.0
+"""How long a cancelled task of ours may take to end before it is cancelled once more, and again after that."""
 _TAR_BYTES_PER_FILE: Final = 4096
 _TAR_PADDING_BYTES: Final = 64 << 10
 _EXTRA_ADDRESS_SPACE_BYTES: Final = 1024 * MIB
@@ -255,6 +256,9 @@ class Run:
 
 async def _cancel(task: "asyncio.Task[object]") -> None:
     """End a task of ours and take in how it ended."""
-    await end_tasks(task)
+    # Twice, because the first cancellation may have been lost; this process has the standard library only.
+    for _ in range(2):
+        task.cancel()
+        await asyncio.wait((task,), timeout=CANCEL_GRACE_S)
     if task.done() and not task.cancelled():
         task.exception()

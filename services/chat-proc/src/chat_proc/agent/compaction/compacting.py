@@ -182,8 +182,12 @@ class TurnCompaction:
 
     async def _wait(self, work: _Work) -> None:
         """Append what comes of it. Who wants the turn to stop or to change does not wait for a model: then rules do."""
-        ran = await run_until(self._turn.inbox.wait_for_control(), _result_of(work))
+        ran = await run_until(self._turn.inbox.wait_for_control(), self._await_result(work))
         await self._append(work, shrink_by_rules(work.snapshot) if isinstance(ran, Stopped) else ran.value)
+
+    async def _await_result(self, work: _Work) -> Shrunk:
+        with self._turn.activity.open_call():
+            return await _result_of(work)
 
     async def _append(self, work: _Work, shrunk: Shrunk) -> None:
         writing = self._take(work, shrunk)
