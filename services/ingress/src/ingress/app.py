@@ -54,7 +54,7 @@ from ingress.chat import endpoints as chat
 from ingress.chat import signals
 from ingress.chat.schemas import MessageIn, SignalIn
 from ingress.chat.service import ChatService, Wires
-from ingress.chat.submission import SubmissionCaps
+from ingress.chat.submission import build_caps
 from ingress.conversations import endpoints as conversations
 from ingress.conversations import turns
 from ingress.conversations.round_context import RoundContexts
@@ -288,7 +288,7 @@ def _build_streams(parts: Parts) -> sse.StreamEdge:
 
 def _build_sockets(app: FastAPI, parts: Parts) -> SocketServer:
     settings, streams = parts.settings, app.state.streams
-    caps = SubmissionCaps(text_chars=settings.message_max_text_chars, files=settings.max_files)
+    caps = build_caps(settings)
     return SocketServer(
         SocketParts(
             auth=parts.auth,

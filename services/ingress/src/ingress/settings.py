@@ -160,6 +160,12 @@ class IngressSettings(LimitSettings):
         validation_alias="MESSAGE_MAX_BYTES",
         description="Bytes of a message with its files.",
     )
+    json_max_bytes: int = Field(
+        default=8_000_000,
+        ge=1024,
+        validation_alias="JSON_MAX_BYTES",
+        description="Bytes of a message as JSON, files in base64 included; larger ones come as multipart/form-data.",
+    )
     message_max_text_chars: int = Field(
         default=1_000_000,
         ge=1,

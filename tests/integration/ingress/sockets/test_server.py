@@ -3,6 +3,7 @@
 from typing import Any
 
 import httpx2
+from parts.sockets import SocketClient
 
 BASE = "/conversations/default/default"
 
@@ -106,3 +107,20 @@ async def test_calls_that_a_full_queue_refuses_take_no_tokens(sockets: Any, star
 
     assert answers[0]["status"] in {202, 503}
     assert [answer["status"] for answer in answers[1:]] == [503] * 6
+
+
+async def test_a_long_text_over_a_socket_is_read_once_and_whole(socket: SocketClient, chat: Any) -> None:
+    text = "Я\n" * 400_000
+
+    answer = await socket.call("chat_message", {"conversation_id": "new", "text": text})
+
+    accepted = answer["body"]
+    assert answer["status"] == 202, answer
+    assert (await chat.state(accepted["conversation_id"]))["turns"][0]["text"] == text
+
+
+async def test_a_call_above_the_json_cap_is_answered_and_the_socket_stays(socket: SocketClient) -> None:
+    answer = await socket.call("chat_message", {"conversation_id": "new", "text": "a" * 8_000_000})
+
+    assert answer["status"] == 413, answer
+    assert (await socket.call("chat_message", {"conversation_id": "new", "text": "a"}))["status"] == 202

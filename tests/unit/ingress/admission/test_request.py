@@ -6,7 +6,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.types import Message
 
-from ingress.admission.request import AdmittedRequest, admit_request, check_json_type, media_type, read_json
+from ingress.admission.request import AdmittedRequest, admit_request, check_json_type, load_json, media_type
 from ingress.errors import ProblemError
 
 
@@ -103,6 +103,6 @@ def test_the_media_type_is_read_without_its_parameters() -> None:
     assert media_type(build([b""])) == "application/octet-stream"
 
 
-def test_bad_json_names_what_it_was_in() -> None:
+async def test_bad_json_names_what_it_was_in() -> None:
     with pytest.raises(ProblemError, match="The part 'message' is not acceptable JSON"):
-        read_json(b"{", "The part 'message'")
+        await load_json(b"{", "The part 'message'")

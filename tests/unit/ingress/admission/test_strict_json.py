@@ -1,5 +1,6 @@
 """What is refused as JSON, and that the reason is named."""
 
+import asyncio
 import json
 import time
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingress.admission.strict_json import MAX_DEPTH, MAX_TOKENS, BadJson, parse_strict
+from ingress.admission.strict_json import LARGE_BYTES, MAX_DEPTH, MAX_TOKENS, BadJson, load_strict, parse_strict
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))
 VALUES = st.recursive(
@@ -97,3 +98,69 @@ def test_hostile_bodies_are_refused_fast(raw: bytes) -> None:
         parse_strict(raw)
 
     assert time.process_time() - start < 3
+
+
+PADDING = b" " * LARGE_BYTES
+"""Makes any text one that is read in parts."""
+
+
+@given(VALUES, TEXT.map(lambda text: text * 40), st.booleans())
+def test_large_json_is_read_as_the_standard_library_reads_it(value: object, text: str, ascii_only: bool) -> None:
+    raw = json.dumps({"a": [value, text], "b": text}, ensure_ascii=ascii_only).encode() + PADDING
+
+    assert parse_strict(raw) == json.loads(raw)
+
+
+@pytest.mark.parametrize("pad", range(12))
+def test_escapes_and_characters_that_a_piece_ends_in_stay_whole(pad: int) -> None:
+    text = "x" * pad + "\U0001f600" * 30_000
+    for raw in (json.dumps([text]).encode(), json.dumps([text], ensure_ascii=False).encode()):
+        assert parse_strict(raw) == [text]
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b'["' + b"a" * 300 + b'", Infinity]', "Infinity is not JSON"),
+        (b'[Infinity, "' + b"a" * 300 + b'"]', "Infinity is not JSON"),
+        (b'[-"' + b"a" * 300 + b'"]', "-Infinity is not JSON"),
+        (b'{"' + b"a" * 300 + b'": 1}', "Expecting property name"),
+        (b'["' + b"a" * 300 + b'" "b"]', "Expecting ',' delimiter"),
+        (b'["' + b"a" * 300 + b'\\ud800"]', "half of a surrogate pair"),
+        (b'["' + b"a" * 300 + b'\\u0000"]', "U+0000"),
+        (b'["' + b"a" * 300 + b'\\uzzzz"]', "Invalid escape"),
+        (b'["' + b"a" * 300 + b'\\x"]', "escape"),
+        (b'["' + b"a" * 300 + b'\n"]', "Invalid control character"),
+        (b'["' + b"a" * 300, "Unterminated string"),
+        (b'["' + b"a" * 300 + b'\xff"]', "not UTF-8 at byte 302"),
+        (b'["a", "\\ud800", "' + b"a" * 300 + b'"]', "$[1] holds half of a surrogate pair"),
+    ],
+)
+def test_a_large_text_is_refused_for_the_same_reasons(raw: bytes, reason: str) -> None:
+    with pytest.raises(BadJson) as refused:
+        parse_strict(raw + PADDING)
+
+    assert reason in refused.value.detail
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b'{"text":"' + b"\\u0041" * 1_300_000 + b'"}', b'["' + b'","'.join([b"\\n" * 30_000] * 130) + b'"]'],
+    ids=["one long string", "many strings"],
+)
+async def test_the_event_loop_goes_on_while_a_large_text_is_read(raw: bytes) -> None:
+    lags: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            began = time.perf_counter()
+            await asyncio.sleep(0)
+            lags.append(time.perf_counter() - began)
+
+    ticking = asyncio.create_task(tick())
+    began = time.perf_counter()
+    assert await load_strict(raw)
+    took = time.perf_counter() - began
+    ticking.cancel()
+
+    assert max(lags) < took / 2, (max(lags), took)

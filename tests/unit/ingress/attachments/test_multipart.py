@@ -40,7 +40,7 @@ def request(raw: bytes, *, cuts: list[int] | None = None, content_type: str | No
 
 async def status(raw: bytes, *, content_type: str | None = None) -> int:
     with pytest.raises(ProblemError) as refused:
-        await read_multipart(request(raw, content_type=content_type), max_files=2)
+        await read_multipart(request(raw, content_type=content_type), max_files=2, json_bytes=1_000)
     return refused.value.status_code
 
 
@@ -49,7 +49,7 @@ async def test_every_cut_gives_the_same_message_and_files(cuts: list[int]) -> No
     data = b"\r\n--xxBOUNDARYx\r\n--\r\n" * 3
     raw = body(MESSAGE, file_part(), file_part(b"b.bin", data, b"Application/Octet-Stream; x=y"))
 
-    message, files = await read_multipart(request(raw, cuts=cuts), max_files=2)
+    message, files = await read_multipart(request(raw, cuts=cuts), max_files=2, json_bytes=1_000)
 
     assert message == {"text": "hi"}
     assert [(file.filename, file.declared, file.data) for file in files] == [
@@ -61,7 +61,7 @@ async def test_every_cut_gives_the_same_message_and_files(cuts: list[int]) -> No
 async def test_names_may_be_utf8_and_keep_what_cleaning_will_drop() -> None:
     raw = body(MESSAGE, file_part("../grüße.csv".encode()))
 
-    _, files = await read_multipart(request(raw), max_files=2)
+    _, files = await read_multipart(request(raw), max_files=2, json_bytes=1_000)
 
     assert files[0].filename == "../grüße.csv"
 
@@ -69,7 +69,7 @@ async def test_names_may_be_utf8_and_keep_what_cleaning_will_drop() -> None:
 async def test_what_browsers_escape_in_a_name_is_read_back_and_nothing_else() -> None:
     raw = body(MESSAGE, file_part(b"5%22 x%0D%0Ay 100%25.csv"))
 
-    _, files = await read_multipart(request(raw), max_files=2)
+    _, files = await read_multipart(request(raw), max_files=2, json_bytes=1_000)
 
     assert files[0].filename == '5" x\r\ny 100%25.csv'
 

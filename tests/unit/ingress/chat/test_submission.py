@@ -13,7 +13,7 @@ from ingress.chat.schemas import MessageIn
 from ingress.chat.submission import SubmissionCaps, read_submission
 from ingress.errors import ProblemError
 
-CAPS = SubmissionCaps(text_chars=5, files=2)
+CAPS = SubmissionCaps(text_chars=5, files=2, json_bytes=1_000)
 
 
 def request(body: Any, content_type: str = "application/json") -> AdmittedRequest:

@@ -76,7 +76,7 @@ def admit(draw: Callable[[str | None], Awaitable[Drawn | ProblemError | None]] =
 
 def connect(*, phase: Phase = Phase.JOINED, send_timeout_s: float = 60) -> tuple[Wire, Connection]:
     wire = Wire()
-    guard = SocketGuard(SocketCaps(1000, 2, 10, frozenset({"m"})), lambda: 0.0)
+    guard = SocketGuard(SocketCaps(1000, 1000, 2, 10, frozenset({"m"})), lambda: 0.0)
     guard.phase = phase
     connection = Connection(
         wire.incoming.get,
@@ -288,7 +288,7 @@ async def test_a_message_that_does_not_become_whole_is_late_in_the_end() -> None
     assert not connection.is_late(now + 2 * BODY_TIMEOUT_S)
     wire.begun_at = now
 
-    assert not connection.is_late(now + BODY_TIMEOUT_S)
+    assert not connection.is_late(now + BODY_TIMEOUT_S - 1)
     assert connection.is_late(now + BODY_TIMEOUT_S + 1)
 
 

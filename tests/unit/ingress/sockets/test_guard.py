@@ -1,7 +1,7 @@
 """One client's frames: order, size, number, rate."""
 
 from ingress.errors import unavailable
-from ingress.sockets.framing import Opening
+from ingress.sockets.framing import BadFrame, Opening, Packet, parse_packet
 from ingress.sockets.guard import (
     LARGE_BYTES,
     MAX_JOIN_CHARS,
@@ -34,7 +34,7 @@ class Now:
 def build_guard(
     now: Now | None = None, *, joined: bool = True, message_bytes: int = 1000, files: int = 2
 ) -> SocketGuard:
-    guard = SocketGuard(SocketCaps(message_bytes, files, 10, frozenset({"m"})), now or Now())
+    guard = SocketGuard(SocketCaps(message_bytes, message_bytes, files, 10, frozenset({"m"})), now or Now())
     if joined:
         guard.phase = Phase.JOINED
     return guard
@@ -44,7 +44,14 @@ def judge(guard: SocketGuard, frame: str | bytes) -> Verdict:
     """The whole way of a frame whose call may be read."""
     size = len(frame.encode() if isinstance(frame, str) else frame)
     begun = guard.begin(frame, size)
-    return guard.judge(begun, str(frame), size) if isinstance(begun, Opening) else begun
+    return guard.judge(begun, _parse(str(frame)), size) if isinstance(begun, Opening) else begun
+
+
+def _parse(frame: str) -> Packet | BadFrame:
+    try:
+        return parse_packet(frame)
+    except BadFrame as error:
+        return error
 
 
 def upload(count: int, ack: int = 1) -> str:

@@ -10,7 +10,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from ingress.admission.limits.bodies import BODY_TIMEOUT_S, BodyHold
-from ingress.admission.strict_json import BadJson, parse_strict
+from ingress.admission.strict_json import BadJson, load_strict
 from ingress.errors import malformed, too_large, too_slow, unsupported
 
 _CAP_KEY = "everturn.max_body_bytes"
@@ -51,10 +51,15 @@ class AdmittedRequest(Request):
         except ClientDisconnect as error:
             raise malformed("The client went away before its body was complete.") from error
 
+    def tighten(self, max_body_bytes: int) -> None:
+        """Lower the cap of this body, once more is known of it. Raises a 413 problem where its length is above."""
+        self.scope[_CAP_KEY] = min(self.scope[_CAP_KEY], max_body_bytes)
+        check_length(self, self.scope[_CAP_KEY])
+
     async def json(self) -> Any:
         """The body as strict JSON."""
         if not hasattr(self, "_strict_json"):
-            self._strict_json = read_json(await self.body(), "The body")
+            self._strict_json = await load_json(await self.body(), "The body")
         return self._strict_json
 
 
@@ -109,9 +114,9 @@ def _content_type(request: Request) -> Message:
     return message
 
 
-def read_json(raw: bytes, what: str) -> Any:
+async def load_json(raw: bytes, what: str) -> Any:
     """Strict JSON, or a 400 problem that says what is wrong with `what`."""
     try:
-        return parse_strict(raw)
+        return await load_strict(raw)
     except BadJson as error:
         raise malformed(f"{what} is not acceptable JSON. {error.detail}") from error

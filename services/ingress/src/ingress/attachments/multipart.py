@@ -1,5 +1,6 @@
 """Reading a multipart message while it streams: a JSON part named `message`, and files in parts named `files`."""
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +8,7 @@ from python_multipart import MultipartParser
 from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import parse_options_header
 
-from ingress.admission.request import AdmittedRequest, read_json
+from ingress.admission.request import AdmittedRequest, load_json
 from ingress.attachments.intake import IncomingFile
 from ingress.errors import malformed, too_large, unprocessable
 
@@ -27,8 +28,13 @@ class _Part:
     data: bytearray = field(default_factory=bytearray)
 
 
-async def read_multipart(request: AdmittedRequest, *, max_files: int) -> tuple[Any, tuple[IncomingFile, ...]]:
-    """The JSON of the part `message` and the files. Raises problems: 400 for what is malformed, 413 above a cap."""
+async def read_multipart(
+    request: AdmittedRequest, *, max_files: int, json_bytes: int
+) -> tuple[Any, tuple[IncomingFile, ...]]:
+    """The JSON of the part `message`, of at most `json_bytes`, and the files.
+
+    Raises problems: 400 for what is malformed, 413 above a cap.
+    """
     collector = _Collector(max_files)
     parser = MultipartParser(_read_boundary(request), callbacks=collector.callbacks())
     try:
@@ -39,7 +45,10 @@ async def read_multipart(request: AdmittedRequest, *, max_files: int) -> tuple[A
         raise malformed("The body is not well-formed multipart/form-data.") from error
     if not collector.ended:
         raise malformed("The multipart body ends before its last boundary.")
-    return collector.result()
+    message, files = await asyncio.to_thread(collector.result)
+    if len(message) > json_bytes:
+        raise too_large(f"The part 'message' has more than {json_bytes} bytes.")
+    return await load_json(message, "The part 'message'"), files
 
 
 def _read_boundary(request: AdmittedRequest) -> bytes:
@@ -99,13 +108,14 @@ class _Collector:
     def _end(self) -> None:
         self.ended = True
 
-    def result(self) -> tuple[Any, tuple[IncomingFile, ...]]:
-        message: Any = None
+    def result(self) -> tuple[bytes, tuple[IncomingFile, ...]]:
+        """The part `message` and the files. It copies them, so it belongs in a thread."""
+        message: bytes | None = None
         files: list[IncomingFile] = []
         for part in self._parts:
             name, options = _disposition(part)
             if name == b"message" and message is None:
-                message = read_json(bytes(part.data), "The part 'message'")
+                message = bytes(part.data)
             elif name == b"files" and b"filename" in options:
                 files.append(_build_file(part, options[b"filename"], len(files)))
             else:

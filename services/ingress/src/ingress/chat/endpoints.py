@@ -13,7 +13,7 @@ from ingress.admission.route import SubmitRoute
 from ingress.auth.gate import Me
 from ingress.chat.schemas import AcceptedOut, MessageIn, ReceiptOut, SignalIn
 from ingress.chat.service import ChatService, chat_service
-from ingress.chat.submission import SubmissionCaps, read_submission
+from ingress.chat.submission import SubmissionCaps, build_caps, read_submission
 
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=SubmitRoute, tags=["chat"])
 Service = Annotated[ChatService, Depends(chat_service)]
@@ -21,8 +21,7 @@ Service = Annotated[ChatService, Depends(chat_service)]
 
 def load_caps(request: Request) -> SubmissionCaps:
     """The caps of this application."""
-    settings = request.app.state.settings
-    return SubmissionCaps(text_chars=settings.message_max_text_chars, files=settings.max_files)
+    return build_caps(request.app.state.settings)
 
 
 Caps = Annotated[SubmissionCaps, Depends(load_caps)]

@@ -1,7 +1,6 @@
 """Accepting messages and signals: checks, files, one transaction, and then the bells, which may fail."""
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import MESSAGES_ACCEPTED
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.waiting import answered_within
-from ingress.admission.idempotency import build_key
+from ingress.admission.idempotency import build_key, try_read_key
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.paths import load_conversation_id
 from ingress.admission.queue.gate import Admission, WorkGate
@@ -95,7 +94,7 @@ class ChatService:
         form = submission.form
         _check_content(form.text, submission.files)
         target = parse_turn_id(form.target_turn_id)
-        key = build_key(headers, route=_route(principal, conversation, "messages"), content=_content(submission))
+        key = await _load_key(headers, _route(principal, conversation, "messages"), submission)
 
         async def store(admission: Admission, wait_s: float) -> Receipt:
             conversation_id = self._ids.conversation() if conversation == NEW else load_conversation_id(conversation)
@@ -129,7 +128,7 @@ class ChatService:
         approval_id = _read_approval(submission)
         event = self._read_event(form)
         target = parse_turn_id(form.target_turn_id)
-        key = build_key(headers, route=_route(principal, conversation_id, "signals"), content=_content(submission))
+        key = await _load_key(headers, _route(principal, conversation_id, "signals"), submission)
 
         async def store(admission: Admission, wait_s: float) -> Receipt:
             saved = await self._take_files(principal, conversation_id, submission.files)
@@ -331,6 +330,13 @@ def _route(principal: Principal, conversation: str, what: str) -> str:
     return f"POST /conversations/{principal.tenant}/{principal.project}/{conversation}/{what}"
 
 
+async def _load_key(headers: Headers, route: str, submission: Submission[Any]) -> IdempotencyKey | None:
+    """The key of this request, if it has one; only then its content is hashed, which takes a while for large files."""
+    if try_read_key(headers) is None:
+        return None
+    return await asyncio.to_thread(lambda: build_key(headers, route=route, content=_content(submission)))
+
+
 def _content(submission: Submission[Any]) -> dict[str, Any]:
-    files = [[file.filename, file.declared, hashlib.sha256(file.data).hexdigest()] for file in submission.files]
+    files = [[file.filename, file.declared, file.sha256] for file in submission.files]
     return {**submission.form.model_dump(mode="json", exclude={"attachments"}), "files": files}

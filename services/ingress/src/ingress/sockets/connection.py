@@ -13,8 +13,9 @@ from ingress.admission.limits.rates import Drawn
 from ingress.admission.metrics import IngressMetrics
 from ingress.auth.gate import Caller
 from ingress.errors import ProblemError
-from ingress.sockets.framing import Opening
+from ingress.sockets.framing import BadFrame, Call, Opening, load_packet
 from ingress.sockets.guard import Close, Drop, Keep, Pass, Phase, Refuse, RefuseJoin, SocketGuard, Verdict
+from ingress.sockets.library import hand_over
 from ingress.sockets.packets import (
     ANSWER,
     CONNECTED,
@@ -29,6 +30,7 @@ from ingress.sockets.websocket import COUNTED_KEY, REFUSAL_KEY, Line
 from ingress.stream.recheck import CallerStanding
 
 CLOSE_TIMEOUT_S = 5
+PARSED_KEY = "everturn.parsed"
 POLICY = 1008
 
 
@@ -133,14 +135,16 @@ class Connection:
                     self._end(message)
                 return message
             await self._obey(await self._judge(message), message)
-        return self._ready.popleft()
+        message = self._ready.popleft()
+        hand_over(message.pop(PARSED_KEY, None))
+        return message
 
     async def _judge(self, message: Message) -> Verdict:
         binary = message.get("bytes")
         frame: str | bytes = binary if binary is not None else message["text"]
         if REFUSAL_KEY in message:
             return self._guard.turn_away(frame, message[REFUSAL_KEY])
-        size = len(frame.encode() if isinstance(frame, str) else frame)
+        size = _count_bytes(frame, self._max_bytes)
         begun = self._guard.begin(frame, size)
         if not isinstance(begun, Opening):
             return begun
@@ -148,7 +152,13 @@ class Connection:
         if isinstance(drawn, ProblemError):
             return self._guard.refuse(begun, drawn)
         self._upload.drawn = drawn
-        return self._guard.judge(begun, str(frame), size)
+        try:
+            packet = await load_packet(str(frame))
+        except BadFrame as error:
+            packet = error
+        if isinstance(packet, Call):
+            message[PARSED_KEY] = packet.data
+        return self._guard.judge(begun, packet, size)
 
     async def _obey(self, verdict: Verdict, message: Message) -> None:
         counted = message.get(COUNTED_KEY, 0)
@@ -301,3 +311,10 @@ class Connection:
     def _cut_later(self) -> None:
         # Closing waits for what was written to be read, which may be never.
         asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self._line.abort)
+
+
+def _count_bytes(frame: str | bytes, enough: int) -> int:
+    """The size of a frame; of a text with more than `enough` characters that number, for it is too large anyway."""
+    if isinstance(frame, bytes) or frame.isascii() or len(frame) > enough:
+        return len(frame)
+    return len(frame.encode())

@@ -4,11 +4,12 @@ Everything is read here before the library sees it, because the library trusts w
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from everturn.errors import EverturnError
-from ingress.admission.strict_json import BadJson, parse_strict
+from ingress.admission.strict_json import BadJson, parse_strict, run_parser
 
 MAX_ACK_ID = 2**53 - 1
 """The largest number that JavaScript counts to."""
@@ -48,6 +49,8 @@ class Call:
     name: str
     ack: int | None
     attachments: int
+    data: list[object] = field(default_factory=list[object], compare=False, repr=False)
+    """What was sent: the name, and then what comes with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,11 @@ def try_read_opening(text: str) -> Opening | None:
     name = _NAME.match(start, head.end())
     ack = int(head["id"]) if head["id"] is not None else None
     return Opening(name[1] if name else None, ack, int(head["files"] or 0))
+
+
+async def load_packet(text: str) -> Packet:
+    """As `parse_packet`; a large frame is read beside the event loop, by the threads that read large bodies."""
+    return await run_parser(partial(parse_packet, text), len(text))
 
 
 def parse_packet(text: str) -> Packet:
@@ -149,18 +157,19 @@ def _parse_call(head: re.Match[str], rest: str, *, binary: bool) -> Call | BadCa
     if ack is not None and ack > MAX_ACK_ID:
         raise BadFrame("its number is too large")
     try:
-        return Call(_parse_name(rest, attachments), ack, attachments)
+        data = _parse_event(rest, attachments)
+        return Call(str(data[0]), ack, attachments, data)
     except _BadData as error:
         return BadCall(error.detail)
 
 
-def _parse_name(rest: str, attachments: int) -> str:
+def _parse_event(rest: str, attachments: int) -> list[object]:
     data = _parse_data(rest)
     parts = cast(list[object], data) if isinstance(data, list) else []
     if not parts or not isinstance(parts[0], str):
         raise _BadData("An event is a list that begins with its name.")
     _check_placeholders(parts, attachments)
-    return parts[0]
+    return parts
 
 
 def _parse_data(text: str) -> Any:

@@ -95,6 +95,8 @@ class SocketCaps:
     """What one socket may do."""
 
     message_bytes: int
+    text_bytes: int
+    """Of the frame with the call itself, as JSON."""
     files: int
     calls_per_s: float
     calls: frozenset[str]
@@ -135,13 +137,11 @@ class SocketGuard:
             return Close(1009, "Too many attachments.", "oversized")
         return self._try_refuse(opening, size) or opening
 
-    def judge(self, opening: Opening, frame: str, size: int) -> Verdict:
-        """What to do with a call that may be read."""
-        try:
-            packet = parse_packet(frame)
-        except BadFrame as error:
-            return _close_malformed(error)
+    def judge(self, opening: Opening, packet: Packet | BadFrame, size: int) -> Verdict:
+        """What to do with a call that was read, or could not be."""
         match packet:
+            case BadFrame():
+                return _close_malformed(packet)
             case Call():
                 return self._judge_call(packet, size)
             case BadCall(why):
@@ -220,8 +220,9 @@ class SocketGuard:
             return self.refuse(opening, absent("There is no such event."))
         if opening.attachments > self._caps.files:
             return self.refuse(opening, too_large(f"A message may have {self._caps.files} files."))
-        if size > self._caps.message_bytes:
-            return self.refuse(opening, too_large(f"The message has more than {self._caps.message_bytes} bytes."))
+        if size > self._caps.text_bytes:
+            text = f"What is not binary has more than {self._caps.text_bytes} bytes; send files as binary attachments."
+            return self.refuse(opening, too_large(text))
         return None
 
     def _judge_attachment(self, size: int) -> Verdict:

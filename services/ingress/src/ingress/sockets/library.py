@@ -1,7 +1,9 @@
 """python-socketio as far as it is used here, with types."""
 
+import json
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, Protocol, cast
 
 import socketio
@@ -10,6 +12,8 @@ from starlette.types import Receive, Scope, Send
 
 PING_INTERVAL_S = 25
 PING_TIMEOUT_S = 20
+
+_parsed: ContextVar[list[object] | None] = ContextVar("everturn.parsed", default=None)
 
 _log = logging.getLogger("everturn.socketio")
 # Below errors it logs what it receives, tokens included.
@@ -22,6 +26,30 @@ class Library(Protocol):
     def on(self, event: str, handler: Callable[..., Awaitable[Any]]) -> None: ...
 
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+class ParsedJson:
+    """The JSON module of the library: it does not parse again what was parsed to judge the frame.
+
+    The library reads one frame after another in the task that asked for it, so the last value is the frame's own.
+    """
+
+    @staticmethod
+    def dumps(value: object, **options: Any) -> str:
+        return json.dumps(value, **options)
+
+    @staticmethod
+    def loads(text: str) -> Any:
+        parsed = _parsed.get()
+        if parsed is None or not text.startswith("["):
+            return json.loads(text)
+        _parsed.set(None)
+        return parsed
+
+
+def hand_over(parsed: list[object] | None) -> None:
+    """What the next frame holds, which the library gets in this task; None where it has no event."""
+    _parsed.set(parsed)
 
 
 def build_library(*, max_bytes: int) -> Library:
@@ -41,6 +69,7 @@ def build_library(*, max_bytes: int) -> Library:
             ping_interval=PING_INTERVAL_S,
             ping_timeout=PING_TIMEOUT_S,
             max_http_buffer_size=max_bytes,
+            json=ParsedJson,
             logger=_log,  # pyright: ignore[reportArgumentType] a logger is taken too, as its documentation says
             engineio_logger=_log,
         ),

@@ -127,7 +127,8 @@ class SocketServer:
         self._sessions: dict[str, _Session] = {}
         self._draining = False
         names = {*self._table, "conv_subscribe", "conv_unsubscribe"}
-        self._caps = SocketCaps(parts.message_bytes, parts.calls.caps.files, parts.calls_per_s, frozenset(names))
+        caps = parts.calls.caps
+        self._caps = SocketCaps(parts.message_bytes, caps.json_bytes, caps.files, parts.calls_per_s, frozenset(names))
         self._library = build_library(max_bytes=parts.message_bytes)
         self._library.on("connect", self._connect)
         self._library.on("disconnect", self._forget)
