@@ -32,7 +32,8 @@ Forge = Callable[[Keys], str]
 def claims(**changes: Any) -> dict[str, Any]:
     """What a good token says, with changes; None takes a claim out."""
     now = int(time.time())
-    good = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "iat": now, "exp": now + 600, "tenant": TENANT}
+    good = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "iat": now, "exp": now + 600}
+    good |= {"tenant": TENANT, "project": PROJECT}
     return {name: value for name, value in (good | changes).items() if value is not None}
 
 
@@ -106,6 +107,8 @@ BAD_TOKENS: dict[str, Forge] = {
     "no audience": saying(aud=None),
     "nobody": saying(sub=None),
     "empty name": saying(sub=""),
+    "without a tenant": saying(tenant=None),
+    "without a project": saying(project=None),
     "name of a guest": saying(sub="guest~abc"),
     "name that is a key": saying(sub="a:{b}"),
     # No token

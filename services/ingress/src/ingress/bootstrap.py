@@ -204,6 +204,7 @@ def build_verifier(settings: IngressSettings) -> TokenVerifier | None:
         issuer=settings.auth_issuer,
         audience=settings.auth_audience,
         algorithms=algorithms,
+        unscoped=settings.auth_unscoped_tokens,
     )
 
 

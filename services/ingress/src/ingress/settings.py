@@ -257,6 +257,12 @@ class IngressSettings(LimitSettings):
         description="A shared secret for HS256 tokens, instead of public keys.",
     )
 
+    auth_unscoped_tokens: bool = Field(
+        default=False,
+        validation_alias="AUTH_UNSCOPED_TOKENS",
+        description="1 accepts tokens without a `tenant` or `project` claim, in every tenant or project.",
+    )
+
     signing_secret: SecretStr | None = Field(
         default=None,
         validation_alias="SIGNING_SECRET",

@@ -59,6 +59,7 @@ class Stage:
 
     def token(self, signer: str, kid: str | None = "") -> str:
         body = {"iss": "i", "aud": "a", "sub": "ann", "exp": int(time.time()) + 600}
+        body |= {"tenant": "t", "project": "p"}
         named = signer if kid == "" else kid
         return jwt.encode(body, self.keys[signer], "ES256", headers=None if named is None else {"kid": named})
 

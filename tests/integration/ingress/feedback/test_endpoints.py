@@ -23,7 +23,7 @@ def bearer(user: str, *roles: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def ingress(start_ingress: Any) -> Any:
-    return start_ingress(AUTH_ISSUER="i", AUTH_AUDIENCE="a", AUTH_SECRET=SECRET)
+    return start_ingress(AUTH_ISSUER="i", AUTH_AUDIENCE="a", AUTH_SECRET=SECRET, AUTH_UNSCOPED_TOKENS="1")
 
 
 @pytest.fixture

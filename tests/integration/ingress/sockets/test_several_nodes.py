@@ -22,7 +22,8 @@ PRODUCTION = {
 
 def build_token(user: str = "ada", *, expires_in_s: float = 600, **claims: Any) -> str:
     now = int(time.time())
-    payload = {"iss": ISSUER, "aud": AUDIENCE, "sub": user, "iat": now, "exp": now + int(expires_in_s), **claims}
+    payload = {"iss": ISSUER, "aud": AUDIENCE, "sub": user, "iat": now, "exp": now + int(expires_in_s)}
+    payload |= {"tenant": "default", "project": "default"} | claims
     return jwt.encode(payload, SECRET, algorithm="HS256")
 
 

@@ -90,7 +90,7 @@ async def test_a_draining_server_says_goodbye_and_when_to_come_back_and_exits(st
 
 async def test_a_stream_ends_when_its_token_does(start_ingress: Any) -> None:
     ingress = start_ingress(AUTH_ISSUER="i", AUTH_AUDIENCE="a", AUTH_SECRET=SECRET)
-    claims = {"iss": "i", "aud": "a", "sub": "ann"}
+    claims = {"iss": "i", "aud": "a", "sub": "ann", "tenant": "default", "project": "default"}
     fresh = jwt.encode(claims | {"exp": int(time.time()) + 60}, SECRET, "HS256")
 
     async with httpx2.AsyncClient(base_url=ingress.url, timeout=20) as http:

@@ -21,7 +21,9 @@ from ingress.auth.tokens import StaticKey, TokenVerifier
 
 SECRET = "a secret that is long enough for HS256"
 SEALS = Seals(b"0123456789abcdef0123456789abcdef")
-VERIFIER = TokenVerifier(StaticKey(SECRET, key_type="oct"), issuer="i", audience="a", algorithms=("HS256",))
+VERIFIER = TokenVerifier(
+    StaticKey(SECRET, key_type="oct"), issuer="i", audience="a", algorithms=("HS256",), unscoped=True
+)
 
 
 @dataclass

@@ -288,3 +288,19 @@ async def test_whose_credential_it_is_is_known_before_what_it_is_for(make_door: 
         with pytest.raises(ProblemError) as refused:
             await door.gate.load_owner(build_headers(*bad))
         assert refused.value.status_code == 401
+
+
+async def test_a_person_is_limited_as_one_whatever_the_address_names(make_door: MakeDoor) -> None:
+    door = make_door()
+    here = await enter(door.gate, door.bearer())
+    there = await enter(door.gate, door.bearer(), tenant="t2", project="p2")
+    unknown_yet = await door.gate.load_owner(build_headers(door.bearer()))
+    _, key = await make_key(door)
+    program = await enter(door.gate, key)
+    by_ticket = await open_stream(door.gate, door.gate.build_ticket(here, MINE).text)
+
+    assert here.principal != there.principal
+    people = {who.limited_as for who in (here.principal, there.principal, unknown_yet, by_ticket.principal)}
+    assert people == {here.principal.limited_as}
+    assert program.principal.limited_as not in people
+    assert here.principal == program.principal

@@ -39,7 +39,8 @@ def verifier(pem: str) -> TokenVerifier:
 
 
 def payload(**changes: Any) -> dict[str, Any]:
-    fields = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": int(time.time()) + 600} | changes
+    fields = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": int(time.time()) + 600}
+    fields |= {"tenant": "acme", "project": "one"} | changes
     return {name: value for name, value in fields.items() if value is not None}
 
 

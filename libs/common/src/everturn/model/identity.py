@@ -1,6 +1,6 @@
 """Who acts: a principal is a user of one tenant and project, with roles; every repository call names one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -36,6 +36,13 @@ class Principal:
     project: str
     user_id: str
     roles: frozenset[Role] = frozenset({Role.REGISTERED})
+    person: str = field(default="", compare=False)
+    """Who this is in every tenant and project, as the credential says it; empty where it names only this user."""
+
+    @property
+    def limited_as(self) -> str:
+        """By whom limits count: the person, who may reach many tenants and projects, and else this user of one."""
+        return self.person or "\0".join(self.owner)
 
     @property
     def owner(self) -> Owner:

@@ -9,7 +9,7 @@ from fastapi import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from everturn.model.identity import Owner, Principal
+from everturn.model.identity import Principal
 from ingress.admission.limits.defaults import GUEST_PART, is_guest
 from ingress.errors import too_many, unavailable
 
@@ -25,7 +25,7 @@ class OpenSlots:
         self._max_total = max_total
         self._max_per_user = max_per_user
         self._max_guests = max(1, max_total // GUEST_PART)
-        self._open: Counter[Owner] = Counter()
+        self._open: Counter[str] = Counter()
         self._guests = 0
 
     @property
@@ -34,21 +34,21 @@ class OpenSlots:
 
     def take(self, principal: Principal) -> None:
         """Take a slot, which `give_back` returns. Raises a 429 problem for the user's cap, 503 for the process's."""
-        owner = principal.owner
-        if self._open[owner] >= self._max_per_user:
+        person = principal.limited_as
+        if self._open[person] >= self._max_per_user:
             raise too_many(f"{self._max_per_user} {self._many} are open already.", retry_after_s=RETRY_AFTER_S)
         if self.total >= self._max_total or (is_guest(principal) and self._guests >= self._max_guests):
             raise unavailable(f"This server has no room for another {self._what}.", retry_after_s=RETRY_AFTER_S)
-        self._open[owner] += 1
+        self._open[person] += 1
         self._guests += is_guest(principal)
 
     def give_back(self, principal: Principal) -> None:
         """Return a slot."""
-        owner = principal.owner
-        self._open[owner] -= 1
+        person = principal.limited_as
+        self._open[person] -= 1
         self._guests -= is_guest(principal)
-        if self._open[owner] <= 0:
-            del self._open[owner]
+        if self._open[person] <= 0:
+            del self._open[person]
 
     @contextmanager
     def holding(self, principal: Principal) -> Generator[None]:

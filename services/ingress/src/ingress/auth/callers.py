@@ -40,11 +40,12 @@ def build_record(caller: Caller) -> dict[str, Any]:
         "kind": proof.kind,
         "issued": proof.issued_at,
         "key": proof.key_id,
+        "person": who.person,
     }
 
 
 def read_record(record: dict[str, Any]) -> Caller:
     """The caller that `build_record` wrote down; the record comes out of our own seal."""
     roles = frozenset(Role(name) for name in record["roles"])
-    who = Principal(record["tenant"], record["project"], record["user"], roles)
+    who = Principal(record["tenant"], record["project"], record["user"], roles, record.get("person", ""))
     return Caller(who, record["until"], Proof(record["kind"], record["issued"], record["key"]))

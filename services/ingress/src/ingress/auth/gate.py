@@ -64,7 +64,7 @@ class AuthGate:
         if token is None or token.startswith((KEY_PREFIX, GUEST_TOKEN)):
             return (await self._resolve(token, headers, "", "")).principal
         claims = await self._verify(token)
-        return Principal("", "", claims.user_id, claims.roles)
+        return Principal("", "", claims.user_id, claims.roles, claims.person)
 
     async def authenticate_token(self, token: str | None, headers: Headers, *, tenant: str, project: str) -> Caller:
         """The caller with this token: an API key, a guest's token, or one of the issuer's. Raises as `authenticate`."""
@@ -117,7 +117,8 @@ class AuthGate:
     async def _resolve(self, token: str | None, headers: Headers, tenant: str, project: str) -> Caller:
         if token is None:
             self._check_local(headers)
-            return Caller(Principal(tenant, project, load_dev_user(headers)), None, Proof("local"))
+            user = load_dev_user(headers)
+            return Caller(Principal(tenant, project, user, person=f"local:{user}"), None, Proof("local"))
         if token.startswith(KEY_PREFIX):
             return await self._ways.standing.load_key_caller(token)
         if token.startswith(GUEST_TOKEN):
@@ -155,7 +156,7 @@ def _build_caller(claims: Claims, tenant: str, project: str) -> Caller:
         raise absent()
     if claims.projects is not None and project not in claims.projects:
         raise absent()
-    principal = Principal(tenant, project, claims.user_id, claims.roles)
+    principal = Principal(tenant, project, claims.user_id, claims.roles, claims.person)
     return Caller(principal, claims.expires_at, Proof("token", claims.issued_at))
 
 

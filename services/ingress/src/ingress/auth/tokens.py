@@ -28,7 +28,10 @@ PUBLIC_ALGORITHMS = (*(f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits i
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a verified token says. `tenants` and `projects` are None when the token does not limit them."""
+    """What a verified token says.
+
+    `tenants` and `projects` are None in a token without that claim, which is good in all of them.
+    """
 
     user_id: str
     roles: frozenset[Role]
@@ -37,6 +40,11 @@ class Claims:
     expires_at: float
     """Unix time after which, leeway included, the token is no longer good."""
     issued_at: float | None = None
+
+    @property
+    def person(self) -> str:
+        """Who this is wherever the token is good; one server has one issuer."""
+        return f"token:{self.user_id}"
 
 
 class KeySource(Protocol):
@@ -74,11 +82,15 @@ class StaticKey:
 class TokenVerifier:
     """Verifies signature, issuer, audience and times of a token, by an allow-list of algorithms."""
 
-    def __init__(self, keys: KeySource, *, issuer: str, audience: str, algorithms: Sequence[str]) -> None:
+    def __init__(
+        self, keys: KeySource, *, issuer: str, audience: str, algorithms: Sequence[str], unscoped: bool = False
+    ) -> None:
+        """With `unscoped`, tokens without a tenant or project claim are accepted, and good in every one."""
         self._keys = keys
         self._issuer = issuer
         self._audience = audience
         self._algorithms = tuple(algorithms)
+        self._unscoped = unscoped
 
     async def verify(self, token: str) -> Claims:
         """Raises a 401 problem that says no more than needed."""
@@ -102,7 +114,10 @@ class TokenVerifier:
             raise unauthorized("The token has expired.") from error
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise unauthorized("The token is not acceptable.") from error
-        return read_claims(payload)
+        claims = read_claims(payload)
+        if not self._unscoped and (claims.tenants is None or claims.projects is None):
+            raise unauthorized("The token must have the claims `tenant` and `project`.")
+        return claims
 
     def _check_header(self, token: str) -> None:
         try:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from everturn.model.identity import Owner, Principal
+from everturn.model.identity import Principal
 from ingress.admission.slots import OpenSlots
 
 AT_ONCE = 2
@@ -31,16 +31,16 @@ class SearchShares:
     """Gives each user places of its own; only this object changes the counts."""
 
     def __init__(self) -> None:
-        self._shares: dict[Owner, _Share] = {}
+        self._shares: dict[str, _Share] = {}
         self._open = OpenSlots(max_total=OPEN, max_per_user=AT_ONCE + WAITING, what="search", many="searches of yours")
 
     @asynccontextmanager
     async def take(self, principal: Principal) -> AsyncGenerator[None]:
         """A place for as long as the block runs. Raises a 429 problem when too many of this user wait already, 503 when
         too many of all do."""
-        owner = principal.owner
+        person = principal.limited_as
         with self._open.holding(principal):
-            share = self._shares.setdefault(owner, _Share())
+            share = self._shares.setdefault(person, _Share())
             share.inside += 1
             try:
                 async with share.free:
@@ -48,4 +48,4 @@ class SearchShares:
             finally:
                 share.inside -= 1
                 if not share.inside:
-                    del self._shares[owner]
+                    del self._shares[person]

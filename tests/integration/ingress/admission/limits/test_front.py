@@ -1,11 +1,13 @@
 """Two ingress processes share the buckets of a principal, refuse before the body comes, and slow down guessing."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
+import jwt
 import pytest
 
 BASE = "/conversations/default/default"
@@ -112,3 +114,39 @@ async def test_messages_that_a_full_queue_refuses_take_no_tokens_and_are_told_so
     assert [answer.headers["ratelimit"].split(";")[1] for answer in answers] == ["r=4"] + ["r=3"] * 5
     assert last.status_code == 201
     assert last.headers["ratelimit"].split(";")[1] == "r=2"
+
+
+def bearer(user: str, **claims: Any) -> dict[str, str]:
+    body = {"iss": "i", "aud": "a", "sub": user, "exp": int(time.time()) + 600} | claims
+    return {"Authorization": f"Bearer {jwt.encode(body, LIMITS['AUTH_SECRET'], 'HS256')}"}
+
+
+@pytest.mark.parametrize("claims", [{}, {"tenant": "acme"}, {"project": "one"}], ids=["neither", "tenant", "project"])
+async def test_a_token_without_tenant_or_project_is_refused(
+    twin: Any, claims: dict[str, str], refused: Refused
+) -> None:
+    async with httpx2.AsyncClient(base_url=twin.url, timeout=20, headers=bearer("eve", **claims)) as http:
+        answer = await http.get("/conversations/acme/one")
+
+    assert "`tenant` and `project`" in refused(answer, 401)["detail"]
+
+
+@pytest.mark.parametrize("path", ["/conversations/acme/p{n}", "/conversations/t{n}/one"], ids=["projects", "tenants"])
+async def test_limits_count_the_person_in_however_many_projects(start_ingress: Callable[..., Any], path: str) -> None:
+    """Where the operator accepts tokens for every tenant, made-up names in the address give no new bucket."""
+    server = start_ingress(**LIMITS, AUTH_UNSCOPED_TOKENS="1")
+    person = bearer(f"fay-{path.count('acme')}")
+    async with httpx2.AsyncClient(base_url=server.url, timeout=20, headers=person) as http:
+        answers = [await http.post(path.format(n=n), json={}) for n in range(40)]
+
+    assert [answer.status_code for answer in answers] == [201] * 5 + [429] * 35
+
+
+async def test_a_token_for_many_projects_has_one_bucket(start_ingress: Callable[..., Any]) -> None:
+    server = start_ingress(**LIMITS)
+    projects = [f"p{n}" for n in range(40)]
+    person = bearer("gil", tenant="acme", project=projects)
+    async with httpx2.AsyncClient(base_url=server.url, timeout=20, headers=person) as http:
+        answers = [await http.post(f"/conversations/acme/{project}", json={}) for project in projects]
+
+    assert [answer.status_code for answer in answers].count(201) == 5

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from everturn.model.identity import Owner, Principal
+from everturn.model.identity import Principal
 from ingress.admission.limits.defaults import GUEST_PART, is_guest, strongest_role
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError, too_many, unavailable
@@ -20,7 +20,7 @@ class BodyBudget:
         self._max_per_user = max_bytes_per_user
         self._metrics = metrics
         self._max_guests = max_bytes // GUEST_PART
-        self._held: Counter[Owner] = Counter()
+        self._held: Counter[str] = Counter()
         self._guests = 0
         self._total = 0
 
@@ -35,7 +35,7 @@ class BodyBudget:
     def check(self, principal: Principal, more: int) -> None:
         """Raises a 429 problem for the user's cap, 503 for the process's."""
         role = strongest_role(principal.roles).value
-        if self._held[principal.owner] + more > self._max_per_user:
+        if self._held[principal.limited_as] + more > self._max_per_user:
             text = f"Your requests hold more than {self._max_per_user} bytes already."
             raise self._refused("user_bodies", role, too_many(text, retry_after_s=RETRY_AFTER_S))
         if self._total + more > self._max or (is_guest(principal) and self._guests + more > self._max_guests):
@@ -44,12 +44,12 @@ class BodyBudget:
 
     def add(self, principal: Principal, count: int) -> None:
         """Count bytes in (or, when negative, out)."""
-        owner = principal.owner
-        self._held[owner] += count
+        person = principal.limited_as
+        self._held[person] += count
         self._total += count
         self._guests += count if is_guest(principal) else 0
-        if self._held[owner] <= 0:
-            del self._held[owner]
+        if self._held[person] <= 0:
+            del self._held[person]
 
     def _refused(self, reason: str, role: str, refusal: ProblemError) -> ProblemError:
         self._metrics.refusals.labels(reason=reason, role=role).inc()

@@ -86,9 +86,8 @@ class RateGate:
         limit = self._limits[kind].get(role)
         if limit is None:
             return
-        owner = principal.owner
-        # Whoever has no name would get a new bucket with each new one.
-        key = hash_key(kind, role.value, *((address,) if role is Role.ANONYMOUS else owner))
+        # A guest gets a new name whenever it asks for one, so guests are counted by their address.
+        key = hash_key(kind, role.value, address if role is Role.ANONYMOUS else principal.limited_as)
         limit, draw, give_back = await self._draw(key, limit)
         keep(Drawn(kind, limit, draw.level, give_back if draw.taken else None))
         if not draw.taken:

@@ -196,7 +196,7 @@ def _room_of(principal: Principal) -> str:
 
 
 def _visitor(principal: Principal, key: IdempotencyKey | None) -> Visitor:
-    caller = hash_key(*principal.owner)
+    caller = hash_key(principal.limited_as)
     return Visitor(caller, hash_key(key.route, key.key) if key else "")
 
 
