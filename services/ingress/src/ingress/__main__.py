@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from everturn.errors import EverturnError
 from everturn.settings import BadSecrets, explain_errors, load_secrets
 from everturn.telemetry.logging import configure_logging
+from ingress.admission.limits.addresses import AddressCounts
 from ingress.admission.limits.connections import ConnectionCaps, bind_protocol
 from ingress.app import Parts, build_app
 from ingress.bootstrap import (
@@ -35,7 +36,7 @@ from ingress.operations.migrate import build_migrate_command
 from ingress.operations.scanning import build_rescan_command, build_revoke_command
 from ingress.operations.sweep_objects import build_sweep_command
 from ingress.operations.verify_erasure import build_verify_erasure
-from ingress.settings import IngressSettings
+from ingress.settings import IngressSettings, read_networks
 from ingress.sockets.websocket import BoundedWebSocket
 
 HEADER_BUFFER_BYTES = 262_144
@@ -90,7 +91,14 @@ async def run_ingress(settings: IngressSettings) -> None:
             host=settings.host,
             port=settings.port,
             http=bind_protocol(
-                ConnectionCaps(settings.connections_max, settings.headers_timeout_s, settings.send_timeout_s),
+                ConnectionCaps(
+                    connections=settings.connections_max,
+                    headers_s=settings.headers_timeout_s,
+                    send_s=settings.send_timeout_s,
+                    addresses=AddressCounts(
+                        settings.connections_per_address, proxies=read_networks(settings.trusted_proxies)
+                    ),
+                ),
                 parts.metrics,
             ),
             ws=BoundedWebSocket,
@@ -100,7 +108,8 @@ async def run_ingress(settings: IngressSettings) -> None:
             lifespan="off",
             log_config=None,
             access_log=False,
-            proxy_headers=False,
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=settings.trusted_proxies,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=settings.drain_timeout_s,

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import urlsplit
@@ -77,6 +78,19 @@ class LimitSettings(CommonSettings):
         validation_alias="CONNECTIONS_MAX",
         description="Open connections of this process; above it 503.",
     )
+    connections_per_address: int = Field(
+        default=2000,
+        ge=1,
+        validation_alias="CONNECTIONS_PER_ADDRESS",
+        description="Connections of one address, except those that serve an authenticated request; above it 429.",
+    )
+    trusted_proxies: str = Field(
+        default="",
+        max_length=2000,
+        validation_alias="TRUSTED_PROXIES",
+        description="Addresses or networks of proxies, separated by commas: their connections are not counted by "
+        "address, and their X-Forwarded-For says who the client is.",
+    )
     headers_timeout_s: float = Field(
         default=15.0,
         gt=0,
@@ -122,6 +136,13 @@ class LimitSettings(CommonSettings):
         validation_alias="SOCKETS_JOINING_PER_ADDRESS",
         description="Sockets of one address that have not said who they are; 500 behind a proxy, which is one address.",
     )
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def check_proxies(cls, text: str) -> str:
+        """Refuse what is neither an address nor a network."""
+        read_networks(text)
+        return text
 
     @property
     def bad_credentials_limit(self) -> Limit | None:
@@ -390,6 +411,11 @@ def load_operator_url() -> str:
     except ValidationError as error:
         raise Invalid("Set DATABASE_OWNER_URL to the address of the database with the migrating role.") from error
     return settings.database_owner_url.get_secret_value()
+
+
+def read_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Addresses and networks of a list separated by commas. Raises ValueError for what is neither."""
+    return tuple(ip_network(item.strip()) for item in text.split(",") if item.strip())
 
 
 def read_origins(text: str) -> frozenset[str]:

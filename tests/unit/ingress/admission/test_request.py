@@ -106,3 +106,16 @@ def test_the_media_type_is_read_without_its_parameters() -> None:
 async def test_bad_json_names_what_it_was_in() -> None:
     with pytest.raises(ProblemError, match="The part 'message' is not acceptable JSON"):
         await load_json(b"{", "The part 'message'")
+
+
+async def test_a_body_that_comes_slower_than_its_rate_is_given_up_after_the_grace() -> None:
+    async def drip() -> Message:
+        await asyncio.sleep(0.005)
+        return {"type": "http.request", "body": b"", "more_body": True}
+
+    dripping = AdmittedRequest(build([b""]).scope, drip)
+    dripping.grace_s = 0.05
+    with pytest.raises(ProblemError, match="slower than 10000 bytes/s") as refused:
+        await dripping.body()
+
+    assert refused.value.status_code == 408

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from email.message import Message
 from typing import Any
 
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from ingress.admission.limits.bodies import BODY_TIMEOUT_S, BodyHold
+from ingress.admission.limits.bodies import BODY_BYTES_PER_S, BODY_GRACE_S, BODY_TIMEOUT_S, BodyHold
 from ingress.admission.strict_json import BadJson, load_strict
 from ingress.errors import malformed, too_large, too_slow, unsupported
 
@@ -18,36 +18,45 @@ _HOLD_KEY = "everturn.body_hold"
 
 
 class AdmittedRequest(Request):
-    """A request whose body may have at most so many bytes as its route says, and has to keep coming."""
+    """A request whose body may have at most so many bytes as its route says, and has to keep coming.
+
+    It may take `body_timeout_s`, and may lag BODY_BYTES_PER_S by `grace_s`.
+    """
 
     idle_timeout_s: float = 30
     body_timeout_s: float = BODY_TIMEOUT_S
+    grace_s: float = BODY_GRACE_S
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """The body as it comes. Raises a 413 problem at the first byte too many, whatever Content-Length said."""
         cap, taken = self.scope[_CAP_KEY], 0
         hold: BodyHold | None = self.scope.get(_HOLD_KEY)
-        give_up = asyncio.get_running_loop().time() + self.body_timeout_s
+        began = asyncio.get_running_loop().time()
         chunks = super().stream()
-        async with aclosing(chunks):
-            while (chunk := await self._next_chunk(chunks, give_up)) is not None:
-                taken += len(chunk)
-                if taken > cap:
-                    raise too_large(f"The body has more than {cap} bytes.")
-                if hold is not None:
-                    hold.grow(len(chunk))
-                yield chunk
+        with hold.reading() if hold is not None else nullcontext():
+            async with aclosing(chunks):
+                while (chunk := await self._next_chunk(chunks, began, taken)) is not None:
+                    taken += len(chunk)
+                    if taken > cap:
+                        raise too_large(f"The body has more than {cap} bytes.")
+                    if hold is not None:
+                        hold.grow(len(chunk))
+                    yield chunk
 
-    async def _next_chunk(self, chunks: AsyncGenerator[bytes, None], give_up: float) -> bytes | None:
-        """Raises 408; `give_up` is when the whole body must be there, in loop time."""
-        left_s = give_up - asyncio.get_running_loop().time()
+    async def _next_chunk(self, chunks: AsyncGenerator[bytes, None], began: float, taken: int) -> bytes | None:
+        """Raises 408 when the body, of which `taken` bytes came since `began` in loop time, is too slow."""
+        now = asyncio.get_running_loop().time()
+        waits = {
+            began + self.body_timeout_s: f"The body was not complete after {self.body_timeout_s:g} s.",
+            began + self.grace_s + taken / BODY_BYTES_PER_S: f"The body is slower than {BODY_BYTES_PER_S} bytes/s.",
+            now + self.idle_timeout_s: f"No byte of the body came for {self.idle_timeout_s:g} s.",
+        }
+        give_up = min(waits)
         try:
-            async with asyncio.timeout(min(self.idle_timeout_s, left_s)):
+            async with asyncio.timeout_at(give_up):
                 return await anext(chunks, None)
         except TimeoutError as error:
-            if left_s <= self.idle_timeout_s:
-                raise too_slow(f"The body was not complete after {self.body_timeout_s:g} s.") from error
-            raise too_slow(f"No byte of the body came for {self.idle_timeout_s:g} s.") from error
+            raise too_slow(waits[give_up]) from error
         except ClientDisconnect as error:
             raise malformed("The client went away before its body was complete.") from error
 

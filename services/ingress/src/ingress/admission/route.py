@@ -6,6 +6,7 @@ from typing import Any, cast
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from ingress.admission.limits.addresses import RECOGNIZED_KEY
 from ingress.admission.limits.front import load_front
 from ingress.admission.limits.rates import is_write
 from ingress.admission.request import AdmittedRequest, admit_request, check_json_type, release_body
@@ -36,7 +37,7 @@ class AdmittedRoute(APIRoute):
         gate, front = cast(AuthGate, request.app.state.auth), load_front(request)
         with front.authenticating(request):
             caller = await self.authenticate(request, gate)
-        save_caller(request, caller)
+        _recognize(request, caller)
         await front.admit(request, caller.principal, write=is_write(request.method, self.path))
         hold = front.bodies.open(caller.principal)
         admitted = admit_request(request, max_body_bytes=self.max_body_bytes_of(request), hold=hold)
@@ -56,6 +57,14 @@ class AdmittedRoute(APIRoute):
         """Refuse other types of content than this route reads (415)."""
         if self.body_field is not None and request.method in _BODY_METHODS:
             check_json_type(request)
+
+
+def _recognize(request: Request, caller: Caller) -> None:
+    """Keep the caller, and tell the connection that it serves somebody who is known."""
+    save_caller(request, caller)
+    recognized = cast(Callable[[], None] | None, request.scope.get(RECOGNIZED_KEY))
+    if recognized is not None:
+        recognized()
 
 
 class BodyScopedRoute(AdmittedRoute):
@@ -80,7 +89,7 @@ class BodyScopedRoute(AdmittedRoute):
         except BaseException:
             release_body(admitted)
             raise
-        save_caller(request, caller)
+        _recognize(request, caller)
         return admitted
 
 

@@ -31,7 +31,7 @@ _LONG_BYTES = 256
 """Strings above this are read on their own in large bodies; 10,000 shorter ones are parsed in about 10 ms."""
 
 _OUTSIDE = re.compile(rb'[^"\[\]{},]*+')
-_INSIDE = re.compile(rb'[^"\\]*+(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*+)*+', re.DOTALL)
+_INSIDE = re.compile(rb'[^"\\]*+(?>(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*+)*)', re.DOTALL)
 """As much of a string as is whole: it ends before its quote, or before an escape that is cut off or wrong."""
 _QUOTE, _BACKSLASH = b'"\\'
 

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from ingress.admission.limits.bodies import READING_PER_USER
+
 LIMIT_S = 20
 POST = b"POST /conversations/default/default/new/messages HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -135,3 +137,119 @@ async def test_bodies_that_a_user_holds_are_bounded_and_released(small: Any, ref
         refused(await http.post(path, json={"text": "x" * 6000}), 429)
         for _ in range(3):
             assert (await http.post(path, json={"text": "x" * 4000})).status_code == 202
+
+
+async def connect_from(ingress: Any, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection from another address of this machine: all of 127.0.0.0/8 is its own."""
+    parts = urlsplit(ingress.url)
+    return await asyncio.open_connection(parts.hostname, parts.port, local_addr=(address, 0))
+
+
+GET = b"GET /conversations/default/default HTTP/1.1\r\nHost: localhost\r\n\r\n"
+FOLLOW = b"GET %b/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def shared(start_ingress: Callable[..., Any]) -> Any:
+    """Some connections, of which one address without a known user has four."""
+    return start_ingress(CONNECTIONS_MAX="24", CONNECTIONS_PER_ADDRESS="4", HEADERS_TIMEOUT_S="300")
+
+
+async def test_silent_connections_of_one_address_leave_room_for_others(shared: Any) -> None:
+    silent = [await connect_from(shared, "127.0.0.2") for _ in range(4)]
+
+    refused, _ = await connect_from(shared, "127.0.0.2")
+    answer = await read_all(refused)
+    reader, other = await connect_from(shared, "127.0.0.3")
+    other.write(GET)
+
+    assert answer.startswith(b"HTTP/1.1 429")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["type"] == "urn:everturn:problem:too-many"
+    assert b"Retry-After: " in answer
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    for _, writer in (*silent, (reader, other)):
+        writer.close()
+
+
+async def test_a_connection_that_serves_a_known_user_does_not_count(shared: Any) -> None:
+    async with httpx2.AsyncClient(base_url=shared.url, timeout=20) as http:
+        made = (await http.post("/conversations/default/default", json={})).json()
+    path = f"/conversations/default/default/{made['conversation_id']}".encode()
+    streams: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    for _ in range(6):
+        reader, writer = await connect_from(shared, "127.0.0.4")
+        streams.append((reader, writer))
+        writer.write(FOLLOW % path)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    last, writer = await connect_from(shared, "127.0.0.4")
+    writer.write(GET)
+
+    assert (await last.readline()).startswith(b"HTTP/1.1 200")
+    for _, open_one in (*streams, (last, writer)):
+        open_one.close()
+
+
+async def test_idle_connections_count_again_after_their_answer(shared: Any) -> None:
+    idle = [await connect_from(shared, "127.0.0.5") for _ in range(4)]
+    for reader, writer in idle:
+        writer.write(GET)
+        async with asyncio.timeout(LIMIT_S):
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+            await reader.readexactly(length)
+
+    refused, _ = await connect_from(shared, "127.0.0.5")
+
+    assert (await read_all(refused)).startswith(b"HTTP/1.1 429")
+    for _, writer in idle:
+        writer.close()
+
+
+async def test_a_trusted_proxy_is_not_counted_and_names_the_client(start_ingress: Callable[..., Any]) -> None:
+    server = start_ingress(
+        CONNECTIONS_PER_ADDRESS="1",
+        TRUSTED_PROXIES="127.0.0.6/32,10.0.0.0/8",
+        EVERTURN_MODE="production",
+        AUTH_ISSUER="i",
+        AUTH_AUDIENCE="a",
+        AUTH_SECRET="a secret that is long enough for HS256",
+        ANONYMOUS="1",
+        GUESTS_PER_MINUTE_OF_ADDRESS="1",
+    )
+
+    async def come(client: str) -> bytes:
+        reader, writer = await connect_from(server, "127.0.0.6")
+        head = f"POST /guests/default/default HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: {client}\r\nContent-Length: 0\r\n"
+        writer.write(f"{head}\r\n".encode())
+        status = (await reader.readline()).split()[1]
+        open_writers.append(writer)
+        return status
+
+    open_writers: list[asyncio.StreamWriter] = []
+    forged = [await come("192.0.2.1, 198.51.100.7"), await come("192.0.2.2, 198.51.100.7")]
+    others = [await come("198.51.100.8"), await come("198.51.100.9, 10.1.2.3")]
+
+    assert forged == [b"201", b"429"]
+    assert others == [b"201", b"201"]
+    for writer in open_writers:
+        writer.close()
+
+
+async def test_a_user_sends_only_so_many_bodies_at_once(start_ingress: Callable[..., Any]) -> None:
+    server = start_ingress()
+    dripping = [await connect(server) for _ in range(READING_PER_USER)]
+    head = POST + b"Content-Type: application/json\r\nContent-Length: 100\r\nX-Dev-User: eve\r\n\r\n"
+    for _, writer in dripping:
+        writer.write(head + b"{")
+    async with httpx2.AsyncClient(base_url=server.url, timeout=LIMIT_S) as http:
+        mine = {"X-Dev-User": "eve"}
+        async with asyncio.timeout(LIMIT_S):
+            while (await http.post("/conversations/default/default", json={}, headers=mine)).status_code != 429:
+                pass  # the server has not read all heads yet
+
+        other = await http.post("/conversations/default/default", json={})
+        read = await http.get("/conversations/default/default", headers=mine)
+
+    assert (other.status_code, read.status_code) == (201, 200)
+    for _, writer in dripping:
+        writer.close()

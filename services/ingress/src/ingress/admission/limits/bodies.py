@@ -1,6 +1,8 @@
 """How many bytes of bodies may be in memory: of this process, of one user, and of all guests."""
 
 from collections import Counter
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
 
 from everturn.model.identity import Principal
 from ingress.admission.limits.defaults import GUEST_PART, is_guest, strongest_role
@@ -9,6 +11,11 @@ from ingress.errors import ProblemError, too_many, unavailable
 
 RETRY_AFTER_S = 5
 BODY_TIMEOUT_S = 300.0
+BODY_GRACE_S = 20.0
+BODY_BYTES_PER_S = 10_000
+"""A body may lag this rate by the grace: 80 kbit/s, less than any network on which chats are usable."""
+READING_PER_USER = 64
+"""Bodies of one user that are being read at once. A page sends one, and a program a few."""
 """For a whole body: 25 MB in this time is 0.7 Mbit/s, and a byte now and then holds nothing for ever."""
 
 
@@ -21,6 +28,7 @@ class BodyBudget:
         self._metrics = metrics
         self._max_guests = max_bytes // GUEST_PART
         self._held: Counter[str] = Counter()
+        self._reading: Counter[str] = Counter()
         self._guests = 0
         self._total = 0
 
@@ -51,6 +59,21 @@ class BodyBudget:
         if self._held[person] <= 0:
             del self._held[person]
 
+    @contextmanager
+    def reading(self, principal: Principal) -> Generator[None]:
+        """While a body is read. Raises a 429 problem for too many of one user."""
+        person = principal.limited_as
+        if self._reading[person] >= READING_PER_USER:
+            role, text = strongest_role(principal.roles).value, f"You are sending {READING_PER_USER} requests already."
+            raise self._refused("user_reading", role, too_many(text, retry_after_s=RETRY_AFTER_S))
+        self._reading[person] += 1
+        try:
+            yield
+        finally:
+            self._reading[person] -= 1
+            if not self._reading[person]:
+                del self._reading[person]
+
     def _refused(self, reason: str, role: str, refusal: ProblemError) -> ProblemError:
         self._metrics.refusals.labels(reason=reason, role=role).inc()
         return refusal
@@ -63,6 +86,10 @@ class BodyHold:
         self._budget = budget
         self._principal = principal
         self._bytes = 0
+
+    def reading(self) -> AbstractContextManager[None]:
+        """While the body is read. Raises the problem of `BodyBudget.reading`."""
+        return self._budget.reading(self._principal)
 
     def check_announced(self, count: int) -> None:
         """Raises the problems of `BodyBudget.check` when so many bytes have no room already now."""

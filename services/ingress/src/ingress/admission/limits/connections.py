@@ -13,9 +13,11 @@ from typing import Any, cast
 import h11
 import orjson
 import structlog
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from everturn.model.problems import Problem, problem
+from ingress.admission.limits.addresses import RECOGNIZED_KEY, AddressCounts
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import PROBLEM_MIME, ProblemError, headers_too_large, malformed
 
@@ -39,6 +41,7 @@ class ConnectionCaps:
     connections: int
     headers_s: float
     send_s: float
+    addresses: AddressCounts
 
 
 class BoundedProtocol(H11Protocol):
@@ -57,6 +60,26 @@ class BoundedProtocol(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._refused = False
         self._heard = False
+        self._host = ""
+        self._counted = False
+        self._application = self.app
+        self.app = self._run
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The application, which says whom it has recognized."""
+        scope[RECOGNIZED_KEY] = self._uncount
+        await self._application(scope, receive, send)
+
+    def _count(self) -> None:
+        """Count this connection for its address until it serves somebody who is known, or is closed."""
+        if not self._counted:
+            self._counted = True
+            self._caps.addresses.enter(self._host)
+
+    def _uncount(self) -> None:
+        if self._counted:
+            self._counted = False
+            self._caps.addresses.leave(self._host)
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
@@ -66,6 +89,14 @@ class BoundedProtocol(H11Protocol):
             self._metrics.refusals.labels(reason="connections", role="none").inc()
             self._end(problem("unavailable", "The service can't do this right now", 503, "Too many are connected."))
             return
+        self._host = self.client[0] if self.client else ""
+        if self._caps.addresses.is_full(self._host):
+            self._refused = True
+            self._metrics.refusals.labels(reason="address_connections", role="none").inc()
+            text = f"This address has {self._caps.addresses.max_per_address} connections without a known user."
+            self._end(problem("too-many", "Too many at once", 429, text))
+            return
+        self._count()
         self._arm()
 
     def data_received(self, data: bytes) -> None:
@@ -102,6 +133,7 @@ class BoundedProtocol(H11Protocol):
         self._disarm()
         self._forget_sending()
         self._refused = True  # this object is not asked any more
+        self._uncount()  # sockets that have not joined are counted by the socket server
         super().handle_websocket_upgrade(event)
 
     def pause_writing(self) -> None:
@@ -138,6 +170,7 @@ class BoundedProtocol(H11Protocol):
         super().on_response_complete()
         self._watch_sending()
         self._disarm()
+        self._count()
         self._heard = False
         if self.conn.their_state is h11.SEND_BODY:
             # The answer was a refusal; what is left of the body may not come for ever.
@@ -146,6 +179,7 @@ class BoundedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         self._forget_sending()
+        self._uncount()
         super().connection_lost(exc)
 
     def _look(self) -> None:
@@ -185,7 +219,7 @@ class BoundedProtocol(H11Protocol):
             f"Content-Type: {PROBLEM_MIME}",
             f"Content-Length: {len(body)}",
             "Connection: close",
-            *([f"Retry-After: {RETRY_AFTER_S}"] if answer.status == 503 else []),
+            *([f"Retry-After: {RETRY_AFTER_S}"] if answer.status in (429, 503) else []),
         ]
         self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
 
