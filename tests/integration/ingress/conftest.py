@@ -12,6 +12,7 @@ import pytest
 from parts.documented import Documented
 from parts.forks import open_forks
 from parts.ingresses import IngressProcess, list_objects, spawn_ingress
+from parts.sockets import SocketClient
 
 from everturn.model.artifacts import manifest_key
 from everturn.model.identity import Principal
@@ -113,6 +114,20 @@ class Chat:
 @pytest.fixture
 def chat(client: httpx2.AsyncClient) -> Chat:
     return Chat(client)
+
+
+@pytest.fixture
+async def sockets(ingress: Any) -> AsyncIterator[Callable[..., SocketClient]]:
+    """Makes clients that are not connected yet; all are disconnected at the end."""
+    made: list[SocketClient] = []
+
+    def make(url: str | None = None) -> SocketClient:
+        made.append(SocketClient(url or ingress.url))
+        return made[-1]
+
+    yield make
+    for each in made:
+        await each.sio.disconnect()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import WebSocketRoute
+from starlette.routing import Match, Route, WebSocketRoute
 
 from everturn.errors import EverturnError
 from everturn.model.ids import Ids
@@ -37,6 +37,7 @@ from everturn.telemetry.parts import CHECK_TIMEOUT_S, Part
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from ingress.admission.edge import Edge
 from ingress.admission.examples import add_examples
+from ingress.admission.json_body import Bundles
 from ingress.admission.limits.front import build_front
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue.fleet import FleetWatch
@@ -131,6 +132,7 @@ class Parts:
     rooms: WaitingRooms
     queue: Queue
     web: Bundle | None
+    bundles: Bundles
     tracing: Tracing = NO_TRACING
 
 
@@ -142,14 +144,14 @@ def build_app(parts: Parts) -> FastAPI:
     app.router.routes.append(WebSocketRoute("/{path:path}", refuse_elsewhere))
     _add_error_handlers(app)
     app.add_middleware(Edge, metrics=parts.metrics, monotonic=parts.clock.monotonic, tracing=parts.tracing)
-    app.add_middleware(Cors, origins=parts.auth.origins)
+    app.add_middleware(Cors, origins=parts.auth.origins, development=parts.settings.development)
     return app
 
 
 def build_routes(*, max_files: int = IngressSettings.model_fields["max_files"].default) -> FastAPI:
     """The routes of the rooms without what serves them, from which the OpenAPI document is made."""
     app = FastAPI(title=TITLE, version="0.1.0", redirect_slashes=False, redoc_url=None, docs_url=None)
-    for router in (
+    routers = (
         feedback.router,
         conversations.router,
         turns.router,
@@ -168,8 +170,10 @@ def build_routes(*, max_files: int = IngressSettings.model_fields["max_files"].d
         health.router,
         docs.router,
         web.router,
-    ):
+    )
+    for router in routers:
         app.include_router(router)
+    app.state.routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
     app.openapi = _OpenApi(app, app.openapi, max_files=max_files).build
     return app
 
@@ -187,6 +191,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
         hints=parts.wires.hints,
         queue=parts.queue,
         ids=parts.ids,
+        bundles=parts.bundles,
     )
     app.state.feedback = FeedbackService(parts.feedback, parts.clock)
     app.state.exports = ExportService(parts.exports)
@@ -246,6 +251,7 @@ def _build_chat(parts: Parts) -> ChatService:
         clock=parts.clock,
         metrics=parts.metrics,
         event_kinds=settings.taken_events,
+        bundles=parts.bundles,
         failpoints=Failpoints(settings.failpoint),
         tracing=parts.tracing,
     )
@@ -319,14 +325,25 @@ async def _answer_validation(_: Request, error: Exception) -> Response:
     return problem_response(problem_of_validation(cast(RequestValidationError, error).errors()))
 
 
-async def _answer_http(_: Request, error: Exception) -> Response:
+async def _answer_http(request: Request, error: Exception) -> Response:
     if isinstance(error, ProblemError):
         return problem_response(error)
     refused = cast(HTTPException, error)
     titles = {404: "There is no such thing", 405: "This method is not allowed here"}
     title = titles.get(refused.status_code, "The request was refused")
     kind = {404: "not-found", 405: "method-not-allowed"}.get(refused.status_code, "refused")
-    return problem_response(ProblemError(problem(kind, title, refused.status_code, ""), headers=refused.headers))
+    headers = {"Allow": find_methods(request)} if refused.status_code == 405 else refused.headers
+    return problem_response(ProblemError(problem(kind, title, refused.status_code, ""), headers=headers))
+
+
+def find_methods(request: Request) -> str:
+    """What is allowed at the path of a request, by all routes that are as close to it as the closest one."""
+    found: dict[int, set[str]] = {}
+    for route in cast(list[Route], request.app.state.routes):
+        match, child = route.matches(request.scope)
+        if match is not Match.NONE:
+            found.setdefault(len(child["path_params"]), set()).update(route.methods or ())
+    return ", ".join(sorted(found[min(found)])) if found else ""
 
 
 async def _answer_everturn(_: Request, error: Exception) -> Response:

@@ -20,6 +20,7 @@ from everturn.ports.life.orphans import SweepParts
 from everturn.ports.life.remains import Remains, find_remains
 from everturn.ports.memory.embedder import Embedder
 from everturn.telemetry.tracing.opening import open_tracing
+from ingress.admission.json_body import Bundles
 from ingress.admission.metrics import IngressMetrics
 from ingress.app import Parts
 from ingress.attachments.antivirus import Antivirus, choose_antivirus
@@ -34,7 +35,7 @@ from ingress.auth.standing import MAX_AGE_S, Standing
 from ingress.auth.tickets import Tickets
 from ingress.auth.tokens import KeySource, StaticKey, TokenVerifier, check_algorithms
 from ingress.chat.service import Wires
-from ingress.settings import IngressSettings, load_operator_url, read_origins
+from ingress.settings import IngressSettings, load_bundle_ids, load_operator_url, read_origins
 from ingress.web.bundle import load_bundle
 
 DRIVERS = {
@@ -111,6 +112,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             rooms=wire.waiting_rooms,
             queue=load_driver("queue")(database),
             web=load_bundle(settings.web_dist) if settings.web_dist else None,
+            bundles=Bundles(load_bundle_ids(settings.config_file)),
             tracing=tracing,
         )
 

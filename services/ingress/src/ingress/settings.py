@@ -1,10 +1,11 @@
 """Settings of the ingress, from the environment."""
 
 import os
+import tomllib
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
@@ -19,6 +20,9 @@ MIN_SECRET_BYTES = 32
 """RFC 7518 section 3.2: a key for HS256 must have at least 256 bits."""
 MIN_SECRET_SIGNS = 8
 """Different characters of a secret; fewer are a placeholder, such as a row of zeros."""
+DEFAULT_BUNDLE = "default"
+"""The agent as the environment and the file say it for all bundles."""
+MAX_CONFIG_BYTES = 1_000_000
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _PLACEHOLDERS = ("secret", "changeme", "change-me", "change_me", "password", "example", "default", "your-")
 
@@ -220,6 +224,11 @@ class IngressSettings(LimitSettings):
         description="1 sends clients to the bucket for files, by URLs that are good for a minute; S3 only, unchecked.",
     )
 
+    config_file: Path | None = Field(
+        default=None,
+        validation_alias="EVERTURN_CONFIG",
+        description="The TOML file of the workers (docs/how-to/configure.md); clients may name its bundles.",
+    )
     event_kinds: str = Field(
         default="form,wizard,alert",
         pattern=r"^[a-z][a-z0-9_]{0,39}(,[a-z][a-z0-9_]{0,39})*$",
@@ -402,6 +411,22 @@ class OperatorSettings(BaseSettings):
         validation_alias="DATABASE_OWNER_URL",
         description="postgresql://role:password@host:port/name of the migrating role, for commands of an operator.",
     )
+
+
+def load_bundle_ids(path: Path | None) -> frozenset[str]:
+    """The bundles that clients may name: those of the configuration file, and the one of all other turns.
+
+    Raises Invalid for a file that can't be read. Workers check what the sections hold.
+    """
+    if path is None:
+        return frozenset({DEFAULT_BUNDLE})
+    try:
+        with path.open("rb") as file:
+            read = tomllib.loads(file.read(MAX_CONFIG_BYTES).decode())
+    except (OSError, ValueError) as error:
+        raise Invalid(f"EVERTURN_CONFIG: {path} can't be read: {error}") from error
+    bundles = read.get("bundles")
+    return frozenset({DEFAULT_BUNDLE, *(cast(dict[str, object], bundles) if isinstance(bundles, dict) else ())})
 
 
 def load_operator_url() -> str:

@@ -1,6 +1,6 @@
 """Socket.IO clients of the module's ingress."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -13,20 +13,6 @@ from everturn.postgres.database import Database
 from everturn.redis.wire import Wire
 
 Connect = Callable[..., Awaitable[SocketClient]]
-
-
-@pytest.fixture
-async def sockets(ingress: Any) -> AsyncIterator[Callable[..., SocketClient]]:
-    """Makes clients that are not connected yet; all are disconnected at the end."""
-    made: list[SocketClient] = []
-
-    def make(url: str | None = None) -> SocketClient:
-        made.append(SocketClient(url or ingress.url))
-        return made[-1]
-
-    yield make
-    for each in made:
-        await each.sio.disconnect()
 
 
 @pytest.fixture

@@ -68,3 +68,13 @@ def test_names_are_always_apart(raw: list[str]) -> None:
 
     assert len({name.casefold() for name in names}) == len(raw)
     assert all(len(name.encode()) <= MAX_NAME_BYTES for name in names)
+
+
+@pytest.mark.parametrize("name", ["👩\u200d👩\u200d👧.png", "👩🏽\u200d💻.png", "❤\ufe0f\u200d🔥.png"])
+def test_joined_emoji_stay_one_picture(name: str) -> None:
+    assert clean_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["re\u200dport.pdf", "\u200d👩.png", "a\u200d👩.png", "👩\u200d.png"])
+def test_other_joiners_are_invisible_and_dropped(name: str) -> None:
+    assert "\u200d" not in clean_name(name)

@@ -20,6 +20,7 @@ from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
 from everturn.testing.runs.presences import MemoryPresences
 from everturn.testing.sequential_ids import SequentialIds
+from ingress.admission.json_body import Bundles
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue.fleet import FleetWatch
 from ingress.admission.queue.gate import QueueCaps, WorkGate
@@ -60,6 +61,7 @@ class World:
             metrics=metrics,
         )
         self.service = ChatService(
+            bundles=Bundles(frozenset({"default"})),
             inbox=world,
             wires=Wires(world, world, world),
             gate=self._build_gate(),

@@ -42,11 +42,11 @@ class PostgresLeases:
         return bool(released)
 
     def _read_claim(self, conversation_id: ConversationId, row: Row) -> Claim:
-        roles = {"roles": frozenset(Role(role) for role in row["roles"])} if row["roles"] else {}
+        roles = frozenset(Role(role) for role in row["roles"]) or frozenset({Role.REGISTERED})
         return Claim(
             lease=Lease(
                 conversation_id=conversation_id,
-                principal=Principal(row["tenant"], row["project"], row["user_id"], **roles),
+                principal=Principal(row["tenant"], row["project"], row["user_id"], roles),
                 owner=self._owner,
                 fence=row["fence"],
             ),

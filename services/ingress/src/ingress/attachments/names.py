@@ -9,6 +9,9 @@ FALLBACK_NAME = "file"
 
 _DROPPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Controls, format characters such as bidi overrides and zero-width ones, surrogates, unassigned, line separators."""
+_JOINER, _EMOJI_STYLE = "\u200d", "\ufe0f"
+_PICTURES = frozenset({"So", "Sk", "Sm"})
+"""Of emoji; skin colours are modifier symbols."""
 _SPACES = re.compile(r"\s+")
 
 
@@ -16,11 +19,21 @@ def clean_name(raw: str) -> str:
     """The last part of the path `raw`, in NFC, without invisible characters, 1 to 255 bytes, never `.` or `..`."""
     last = re.split(r"[/\\]", raw)[-1]
     text = unicodedata.normalize("NFC", last)
-    visible = "".join(char for char in text if unicodedata.category(char) not in _DROPPED)
+    visible = "".join(
+        char
+        for place, char in enumerate(text)
+        if unicodedata.category(char) not in _DROPPED or (char == _JOINER and _joins_emoji(text, place))
+    )
     name = _SPACES.sub(" ", visible).strip()
     if not name.strip(". "):
         return FALLBACK_NAME
     return shorten(name)
+
+
+def _joins_emoji(text: str, place: int) -> bool:
+    """Whether a joiner makes one picture of two, such as of a person and a laptop."""
+    before, after = text[:place].rstrip(_EMOJI_STYLE)[-1:], text[place + 1 : place + 2]
+    return bool(before and after) and all(unicodedata.category(char) in _PICTURES for char in (before, after))
 
 
 def shorten(name: str, suffix: str = "") -> str:

@@ -7,6 +7,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ingress.auth.development import check_own_host
 from ingress.auth.origins import SAFE_METHODS, Origins
 from ingress.errors import ProblemError, forbidden, problem_response
 
@@ -22,11 +23,15 @@ MAX_AGE_S = 600
 
 
 class Cors:
-    """ASGI middleware: preflights are answered before anything is looked up, strangers' writes are refused."""
+    """ASGI middleware: preflights are answered before anything is looked up, and strangers' writes are refused.
 
-    def __init__(self, app: ASGIApp, *, origins: Origins) -> None:
+    Every answer says how it may be kept.
+    """
+
+    def __init__(self, app: ASGIApp, *, origins: Origins, development: bool = False) -> None:
         self._app = app
         self._origins = origins
+        self._development = development
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -44,6 +49,9 @@ class Cors:
             await send(message)
 
         try:
+            if self._development:
+                # DNS rebinding: also what needs no credential is not for the page of a stranger.
+                check_own_host(headers)
             if scope["method"] not in SAFE_METHODS:
                 self._origins.check_page(headers)
         except ProblemError as refusal:
@@ -68,6 +76,9 @@ class Cors:
 
 def _mark(headers: MutableHeaders, allowed: str | None) -> None:
     headers.add_vary_header("Origin")
+    # What is somebody's is kept by no cache; files, the page and streams say otherwise themselves.
+    headers.setdefault("Cache-Control", "no-store")
+    headers.setdefault("X-Content-Type-Options", "nosniff")
     if allowed is not None:
         headers["Access-Control-Allow-Origin"] = allowed
         headers["Access-Control-Expose-Headers"] = EXPOSED

@@ -18,15 +18,21 @@ def check_local_request(headers: Headers) -> None:
 
     A foreign page shows itself by Origin or Sec-Fetch-Site, DNS rebinding by Host, a proxy by its headers.
     """
-    hosts = headers.getlist("host")
-    if len(hosts) != 1 or _host_name(hosts[0]) not in _OWN_HOSTS:
-        raise forbidden("Development mode answers only to localhost, 127.0.0.1 and [::1].")
-    if any(origin != f"http://{hosts[0]}" for origin in headers.getlist("origin")):
+    own = f"http://{check_own_host(headers)}"
+    if any(origin != own for origin in headers.getlist("origin")):
         raise forbidden("Development mode takes no requests from other origins.")
     if any(site not in _OWN_SITES for site in headers.getlist("sec-fetch-site")):
         raise forbidden("Development mode takes no cross-site requests.")
     if any(name in _FORWARDING or name.startswith("x-forwarded-") for name in headers):
         raise forbidden("Development mode does not work behind a proxy.")
+
+
+def check_own_host(headers: Headers) -> str:
+    """The Host header, which must name this machine. Raises 403: a page of a stranger would come by its own name."""
+    hosts = headers.getlist("host")
+    if len(hosts) != 1 or _host_name(hosts[0]) not in _OWN_HOSTS:
+        raise forbidden("Development mode answers only to localhost, 127.0.0.1 and [::1].")
+    return hosts[0]
 
 
 def load_dev_user(headers: Headers) -> str:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from everturn.model.signals import MAX_EVENT_CREDIT
 from everturn.wire.views import SignalView
-from ingress.admission.json_body import BundleId, JsonBody, is_absent
+from ingress.admission.json_body import BUNDLE_HELP, BundleId, JsonBody, is_absent
 
 ID_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"
 APPROVAL_EXAMPLE = "appr_01890a5d-ac96-774b-bcce-b302099a8057"
@@ -29,7 +29,7 @@ class MessageIn(JsonBody):
 
     text: str = Field(default="", examples=["What is the total by region?"])
     attachments: tuple[AttachmentIn, ...] = Field(default=(), max_length=100, strict=False)
-    bundle_id: BundleId | None = None
+    bundle_id: BundleId | None = Field(default=None, description=BUNDLE_HELP)
     target_turn_id: str | None = Field(default=None, max_length=80, examples=[ID_EXAMPLE])
     kind: Literal["followup", "steer"] | None = None
 

@@ -33,6 +33,7 @@ from everturn.telemetry.metrics import MESSAGES_ACCEPTED
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.waiting import answered_within
 from ingress.admission.idempotency import build_key, try_read_key
+from ingress.admission.json_body import Bundles
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.paths import load_conversation_id
 from ingress.admission.queue.gate import Admission, WorkGate
@@ -72,11 +73,13 @@ class ChatService:
         clock: Clock,
         metrics: IngressMetrics,
         event_kinds: frozenset[str],
+        bundles: Bundles,
         failpoints: Failpoints | None = None,
         tracing: Tracing = NO_TRACING,
     ) -> None:
         self._inbox = inbox
         self._event_kinds = event_kinds
+        self._bundles = bundles
         self._wires = wires
         self._gate = gate
         self._intake = intake
@@ -93,6 +96,7 @@ class ChatService:
         """Store a message as a turn, or as a signal into the turn that runs; `conversation` may be `new`."""
         form = submission.form
         _check_content(form.text, submission.files)
+        self._bundles.check(form.bundle_id)
         target = parse_turn_id(form.target_turn_id)
         key = await _load_key(headers, _route(principal, conversation, "messages"), submission)
 

@@ -8,6 +8,7 @@ from everturn.model.conversations import ConversationState
 from everturn.ports.conversations import ConversationQuery
 from everturn.timeline.conversation_state import build_conversation_view
 from everturn.wire.views import ConversationView
+from ingress.admission.json_body import Cursor
 from ingress.admission.lines import Line
 from ingress.admission.paths import ConversationPath
 from ingress.admission.responses import problems
@@ -34,7 +35,7 @@ async def list_conversations(
     me: Me,
     service: Service,
     limit: Annotated[int, Query(ge=1, le=100, description="Rows of a page.")] = 50,
-    cursor: Annotated[str | None, Query(description="The `next_cursor` of the page before.")] = None,
+    cursor: Annotated[Cursor | None, Query(description="The `next_cursor` of the page before.")] = None,
     q: Annotated[Line | None, Query(description="Part of the title.", examples=["sales"])] = None,
     state: Annotated[State | None, Query(description="Only conversations in this state.")] = None,
     archived: Annotated[bool, Query(description="The archived ones instead of the others.")] = False,

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from everturn.wire.views import ConversationView, TurnView
-from ingress.admission.json_body import BundleId, JsonBody, is_absent
+from ingress.admission.json_body import BUNDLE_HELP, BundleId, Cursor, JsonBody, is_absent
 from ingress.admission.lines import Line
 
 MAX_TURN_IDS = 100
@@ -17,7 +17,7 @@ class ConversationIn(JsonBody):
     """A new conversation."""
 
     title: Line = Field(default="", examples=["Sales by region"])
-    bundle_id: BundleId | None = None
+    bundle_id: BundleId | None = Field(default=None, description=BUNDLE_HELP)
 
 
 class ConversationPatch(JsonBody):
@@ -64,7 +64,7 @@ class FetchIn(JsonBody):
 
     conversation_id: str = Field(max_length=80, examples=["conv_01890a5d-ac96-774b-bcce-b302099a8057"])
     turn_ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_TURN_IDS, strict=False)
-    cursor: str | None = None
+    cursor: Cursor | None = None
     limit: int = Field(default=20, ge=1, le=MAX_TURN_IDS)
     materialize: bool = Field(default=False, description="Also the timeline with its sources, and the turn logs.")
 

@@ -24,6 +24,7 @@ from everturn.timeline.turn_view import try_build_step_detail
 from everturn.wire.materialized import FetchView
 from everturn.wire.turn_index import TurnIndexView
 from everturn.wire.views import StepDetail, TurnView
+from ingress.admission.json_body import Bundles
 from ingress.conversations.schemas import MAX_TURN_IDS, ConversationOut, ErasedOut, FetchIn, TurnOut
 
 DELETE_TRIES = 3
@@ -45,6 +46,7 @@ class ConversationService:
         hints: Hints,
         queue: Queue,
         ids: Ids,
+        bundles: Bundles,
     ) -> None:
         self._conversations = conversations
         self._turns = turns
@@ -54,6 +56,7 @@ class ConversationService:
         self._hints = hints
         self._queue = queue
         self._ids = ids
+        self._bundles = bundles
 
     async def load_page(self, principal: Principal, query: ConversationQuery) -> ConversationPage:
         """One page of the caller's conversations."""
@@ -69,7 +72,8 @@ class ConversationService:
         return ConversationOut(**shown, **_position_of(waiting), turn_id=waiting.turn_id if waiting else None)
 
     async def create(self, principal: Principal, *, title: str, bundle_id: str | None) -> Conversation:
-        """A new conversation without turns."""
+        """A new conversation without turns. Raises a 422 problem for an unknown bundle."""
+        self._bundles.check(bundle_id)
         return await self._conversations.create(principal, self._ids.conversation(), title=title, bundle_id=bundle_id)
 
     async def save(

@@ -1,14 +1,16 @@
 """Feedback as clients send it, and reports of it."""
 
+import re
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from everturn.wire.views import FeedbackView
-from ingress.admission.json_body import JsonBody
+from ingress.admission.json_body import Cursor, JsonBody
 
 Scope = Literal["own", "project"]
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
 
 
 def check_year(moment: datetime) -> datetime:
@@ -18,7 +20,16 @@ def check_year(moment: datetime) -> datetime:
     return moment
 
 
-Moment = Annotated[AwareDatetime, AfterValidator(check_year)]
+def check_written(value: object) -> object:
+    """Refuse numbers, also as text, which would be taken for seconds since 1970."""
+    if isinstance(value, str) and not _DATE.match(value):
+        raise ValueError("is a date and time as 2026-03-01T00:00:00Z")
+    if not isinstance(value, str | datetime):
+        raise ValueError("is a text as 2026-03-01T00:00:00Z")
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(check_written), AfterValidator(check_year)]
 
 
 class FeedbackIn(JsonBody):
@@ -59,7 +70,7 @@ class PeriodIn(JsonBody):
 
     since: Moment = Field(alias="from", strict=False, examples=["2026-03-01T00:00:00Z"])
     until: Moment = Field(alias="to", strict=False, examples=["2026-04-01T00:00:00Z"])
-    cursor: str | None = Field(default=None, description="The `next_cursor` of the page before.")
+    cursor: Cursor | None = Field(default=None, description="The `next_cursor` of the page before.")
     limit: int = Field(default=50, ge=1, le=100, description="Rows of a page.")
     scope: Scope | None = None
 

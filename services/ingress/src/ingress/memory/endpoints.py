@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query
 
+from ingress.admission.json_body import Cursor
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import Me
@@ -20,7 +21,7 @@ async def list_memories(
     me: Me,
     service: Service,
     limit: Annotated[int, Query(ge=1, le=100, description="Rows of a page.")] = 50,
-    cursor: Annotated[str | None, Query(description="The `next_cursor` of the page before.")] = None,
+    cursor: Annotated[Cursor | None, Query(description="The `next_cursor` of the page before.")] = None,
 ) -> MemoryList:
     """The caller's memories, the last changed first."""
     return await service.load_page(me, limit=limit, cursor=cursor)

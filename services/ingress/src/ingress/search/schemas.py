@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
 from everturn.ports.memory.search import MAX_LIMIT
-from ingress.admission.json_body import JsonBody
+from ingress.admission.json_body import Cursor, JsonBody
 
 MAX_QUERY_CHARS = 2_000
 Target = Literal["user", "assistant", "summary", "notes", "attachment"]
@@ -27,7 +27,7 @@ class SearchIn(JsonBody):
     )
     since: AwareDatetime | None = Field(default=None, alias="from", strict=False)
     until: AwareDatetime | None = Field(default=None, alias="to", strict=False)
-    cursor: str | None = Field(default=None, description="The `next_cursor` of the page before; good for an hour.")
+    cursor: Cursor | None = Field(default=None, description="The `next_cursor` of the page before; good for an hour.")
 
     @model_validator(mode="after")
     def check_period(self) -> Self:

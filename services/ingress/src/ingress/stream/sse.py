@@ -1,6 +1,6 @@
 """The SSE endpoint: which cursor a client means, and the response that feeds it."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Header, Query, Request
@@ -84,7 +84,8 @@ async def get_events(
         Query(description="Go on after this event id; `0-0` begins with the oldest event kept.", examples=["3-17"]),
     ] = None,
     last_event_id: Annotated[
-        str | None, Header(description="As `after`, which it overrules.", examples=["3-17"])
+        str | None,
+        Header(description="As `after`, which it overrules; of several the newest counts.", examples=["3-17"]),
     ] = None,
     view: Annotated[View, Query(description="`steps` is for simple clients; `native` is everything.")] = "native",
     ticket: Annotated[
@@ -93,10 +94,18 @@ async def get_events(
 ) -> StreamResponse:
     """The conversation's events. Without a cursor a snapshot comes first; one too old gets gap and snapshot."""
     edge = cast(StreamEdge, request.app.state.streams)
-    start = read_cursor(last_event_id or after)
+    values = request.headers.getlist("last-event-id") if last_event_id else []
+    start = read_newest(values) or read_cursor(after)
     with edge.slots.until_handed_over(caller.principal):
         client = await edge.hub.open(caller.principal, conversation_id, start, caller.expires_at)
     return StreamResponse(edge, client, caller, view)
+
+
+def read_newest(values: Sequence[str]) -> EventCursor | None:
+    """The cursor of the Last-Event-ID headers, which a client's library may send beside the client's own, each on a
+    line or all on one; None where there is none. Raises a 400 problem."""
+    cursors = [read_cursor(text.strip()) for value in values for text in value.split(",")]
+    return max((cursor for cursor in cursors if cursor is not None), default=None)
 
 
 def read_cursor(text: str | None) -> EventCursor | None:

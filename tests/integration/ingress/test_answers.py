@@ -1,0 +1,130 @@
+"""What all answers have in common: headers, methods, and how fields are read, over HTTP and sockets."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from parts.sockets import SocketClient
+
+BASE = "/conversations/default/default"
+TIMES = "2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("path", [BASE, f"{BASE}/feedback/summary", "/readyz", "/nowhere", f"{BASE}?limit=0"])
+async def test_json_is_kept_by_no_cache_and_not_taken_for_another_type(ingress: Any, path: str) -> None:
+    async with httpx2.AsyncClient(base_url=ingress.url, timeout=20) as http:
+        answer = await http.get(path)
+
+    assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == ("no-store", "nosniff")
+
+
+async def test_files_say_themselves_how_they_may_be_kept(client: httpx2.AsyncClient, chat: Any) -> None:
+    accepted = await chat.send("", attachments=[{"filename": "a.csv", "data_base64": "YSxiCg=="}])
+    [file] = (await chat.state(accepted["conversation_id"]))["turns"][0]["attachments"]
+
+    assert (await client.get(file["url"])).headers["cache-control"] == "private, no-cache"
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/readyz", "/openapi.json", "/docs", "/", "/healthz", BASE])
+async def test_in_development_a_page_that_was_bound_to_this_address_reads_nothing(
+    ingress: Any, path: str, refused: Any
+) -> None:
+    async with httpx2.AsyncClient(base_url=ingress.url, timeout=20) as http:
+        rebound = await http.get(path, headers={"Host": f"evil.example:{urlsplit(ingress.url).port}"})
+        own = await http.get(path, headers={"Host": "localhost"})
+
+    refused(rebound, 403)
+    assert own.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        (BASE, {"GET", "POST"}),
+        (f"{BASE}/conv_01890a5d-ac96-774b-bcce-b302099a8057", {"GET", "PATCH", "DELETE"}),
+        (f"{BASE}/conv_01890a5d-ac96-774b-bcce-b302099a8057/fork", {"POST"}),
+        (f"{BASE}/feedback/conversations-in-period", {"POST"}),
+        ("/by-rn", {"POST"}),
+        ("/healthz", {"GET"}),
+    ],
+)
+async def test_a_wrong_method_is_answered_with_the_right_ones(ingress: Any, path: str, allowed: set[str]) -> None:
+    async with httpx2.AsyncClient(base_url=ingress.url, timeout=20) as http:
+        answer = await http.request("PUT", path)
+
+    assert answer.status_code == 405
+    assert set(answer.headers["allow"].split(", ")) - {"HEAD"} == allowed
+
+
+@pytest.mark.parametrize("value", [0, 0.5, True, "0", "1767225600", "2026-01-01", ""])
+async def test_only_a_date_and_time_is_one(client: httpx2.AsyncClient, refused: Any, value: Any) -> None:
+    body = {"from": value, "to": TIMES}
+    report = refused(await client.post(f"{BASE}/feedback/conversations-in-period", json=body), 422)
+    summary = refused(await client.get(f"{BASE}/feedback/summary", params={"from": str(value)}), 422)
+
+    assert (report["errors"][0]["field"], summary["errors"][0]["field"]) == ("body.from", "query.from")
+
+
+async def test_an_empty_cursor_is_refused_as_the_schema_says(client: httpx2.AsyncClient, refused: Any) -> None:
+    period = {"from": "2025-01-01T00:00:00Z", "to": TIMES, "cursor": ""}
+    answers = [
+        await client.get(BASE, params={"cursor": ""}),
+        await client.get("/memory/default/default", params={"cursor": ""}),
+        await client.post(f"{BASE}/search", json={"query": "a", "cursor": ""}),
+        await client.post(f"{BASE}/feedback/conversations-in-period", json=period),
+    ]
+
+    for answer in answers:
+        assert refused(answer, 422)["errors"][0]["field"].endswith("cursor")
+
+
+async def follow(ingress: Any, conversation: str, *values: str) -> bytes:
+    """The status of a stream that is opened with these Last-Event-ID headers."""
+    parts = urlsplit(ingress.url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    ids = "".join(f"Last-Event-ID: {value}\r\n" for value in values)
+    writer.write(f"GET {BASE}/{conversation}/events HTTP/1.1\r\nHost: localhost\r\n{ids}\r\n".encode())
+    status = (await reader.readline()).split()[1]
+    writer.close()
+    return status
+
+
+async def test_a_last_event_id_that_a_library_doubles_is_accepted(ingress: Any, chat: Any) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+
+    assert await follow(ingress, conversation, "0-0, 0-0") == b"200"
+    assert await follow(ingress, conversation, "0-0", "0-0") == b"200"
+    assert await follow(ingress, conversation, "0-0,x") == b"400"
+
+
+@pytest.fixture(scope="module")
+def configured(start_ingress: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An ingress whose configuration has one bundle."""
+    file: Path = tmp_path_factory.mktemp("config") / "everturn.toml"
+    file.write_text("[bundles.analyst.react]\nmax_iterations = 3\n")
+    return start_ingress(EVERTURN_CONFIG=str(file))
+
+
+@pytest.mark.parametrize(("bundle", "status"), [("analyst", 0), ("default", 0), ("typo", 422), (None, 0)])
+async def test_only_bundles_of_the_configuration_can_be_named(
+    configured: Any, sockets: Any, bundle: str | None, status: int
+) -> None:
+    async with httpx2.AsyncClient(base_url=configured.url, timeout=20) as http:
+        message = await http.post(f"{BASE}/new/messages", json={"text": "a", "bundle_id": bundle})
+        made = await http.post(BASE, json={"bundle_id": bundle})
+    socket: SocketClient = await sockets(configured.url).connect()
+    call = await socket.call("chat_message", {"conversation_id": "new", "text": "a", "bundle_id": bundle})
+
+    assert (message.status_code, made.status_code, call["status"]) == (status or 202, status or 201, status or 202)
+    if status:
+        for problem in (message.json(), made.json(), call["body"]):
+            assert problem["errors"] == [{"field": "body.bundle_id", "message": "is one of analyst, default"}]
+
+
+async def test_the_api_document_says_which_bundles_there_are(client: httpx2.AsyncClient) -> None:
+    schemas = (await client.get("/openapi.json")).json()["components"]["schemas"]
+
+    assert "422" in schemas["ConversationIn"]["properties"]["bundle_id"]["description"]
