@@ -1,14 +1,17 @@
 """What the escape battery can't see from inside, on the real sandbox; the battery has tests of its own."""
 
+import asyncio
 import os
 from pathlib import Path
+
+import pytest
 
 from everturn.wire.execution import Capability, GatewayCall, ToolGrant, ToolReply
 
 ONE_TOOL = Capability((ToolGrant("web_tools.web_search"),))
 
 
-async def test_outside_the_program_really_is_uid_1001(run, sandbox):
+async def test_outside_the_program_really_is_the_user_that_the_receipt_names(run):
     uids: set[int] = set()
 
     async def look(call: GatewayCall) -> ToolReply:
@@ -18,9 +21,9 @@ async def test_outside_the_program_really_is_uid_1001(run, sandbox):
     result = await run("await web_tools.web_search(query='x')", capability=ONE_TOOL, call_tool=look)
 
     assert result.ok, result.report_text
-    expected = 1001 if os.geteuid() == 0 else os.geteuid()
-    assert uids == {expected}
-    assert sandbox.posture.outer_uid == expected
+    told = result.receipt.posture.outer_uid
+    assert uids == {told}
+    assert told >= 20_000 if os.geteuid() == 0 else told == os.geteuid()
 
 
 def load_uids() -> dict[int, int]:
@@ -76,6 +79,117 @@ open(OUTPUT_DIR + "/a", "w").write("a")
 
     assert result.ok, result.report_text
     assert [artifact.body for artifact in result.artifacts] == [b"a"]
+
+
+async def test_a_program_can_not_take_away_what_its_runner_needs(run):
+    program = """
+import ctypes, os, resource
+libc = ctypes.CDLL(None, use_errno=True)
+class Pair(ctypes.Structure): _fields_ = [("soft", ctypes.c_ulong), ("hard", ctypes.c_ulong)]
+for pid in (1, os.getpid(), 1 << 32 | 1):
+    for kind in (resource.RLIMIT_AS, resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE):
+        assert libc.syscall(302, ctypes.c_ulong(pid), kind, ctypes.byref(Pair(0, 0)), None) == -1
+        assert ctypes.get_errno() == 1
+print(resource.getrlimit(resource.RLIMIT_NOFILE))
+open(OUTPUT_DIR + "/a", "w").write("a")
+"""
+
+    result = await run(program, outputs=("a",))
+
+    assert result.ok, result.report_text
+    assert [artifact.body for artifact in result.artifacts] == [b"a"]
+
+
+async def test_folders_as_deep_as_they_come_cost_no_output(run):
+    program = """
+import os
+os.makedirs(OUTPUT_DIR + "/kept")
+open(OUTPUT_DIR + "/kept/a", "w").write("a")
+os.chdir(OUTPUT_DIR)
+for _ in range(990):
+    os.mkdir("d" * 200)
+    os.chdir("d" * 200)
+"""
+
+    result = await run(program, outputs=("kept/a",))
+
+    assert result.ok, result.report_text
+    assert [artifact.body for artifact in result.artifacts] == [b"a"]
+    assert "this folder was not searched" in result.report_text
+
+
+async def test_a_program_stays_the_first_to_be_ended_when_the_machine_has_no_memory(run, sandbox):
+    program = """
+before = open("/proc/self/oom_score_adj").read()
+try: open("/proc/self/oom_score_adj", "w").write("0")
+except OSError: pass
+print(before == open("/proc/self/oom_score_adj").read() == "1000\\n")
+"""
+
+    result = await run(program)
+
+    if sandbox.posture.launcher == "containers" and not may_hold_oom_scores():
+        pytest.skip("the kernel holds the score only where the engine has CAP_SYS_RESOURCE")
+    assert result.user_out_tail == "True\n", result.report_text
+
+
+def may_hold_oom_scores() -> bool:
+    capabilities = Path("/proc/self/status").read_text().split("CapEff:")[1].split()[0]
+    return bool(int(capabilities, 16) >> 24 & 1)
+
+
+HOLD_COUNTERS = """
+import ctypes, errno, fcntl, os
+libc = ctypes.CDLL(None, use_errno=True)
+kept = []
+while (watch := libc.inotify_init1(0)) >= 0: kept.append(watch)
+print("inotify", errno.errorcode[ctypes.get_errno()])
+for watch in kept: os.close(watch)
+kept = [libc.inotify_init1(0) for _ in range(200)]
+timers = 0
+timer = ctypes.c_void_p()
+while libc.syscall(222, 0, None, ctypes.byref(timer)) == 0: timers += 1
+print("timers", errno.errorcode[ctypes.get_errno()], timers)
+for _ in range(20):
+    for end in os.pipe():
+        try: fcntl.fcntl(end, 1031, 1 << 20)
+        except OSError: pass
+await web_tools.web_search(query="held")
+"""
+USE_COUNTERS = """
+import ctypes, fcntl, os
+libc = ctypes.CDLL(None, use_errno=True)
+timer = ctypes.c_void_p()
+print(libc.inotify_init1(0) >= 0)
+print(libc.syscall(222, 0, None, ctypes.byref(timer)) == 0)
+print(fcntl.fcntl(os.pipe()[0], 1032))
+context = ctypes.c_ulong()
+print(libc.syscall(206, 1000, ctypes.byref(context)), ctypes.get_errno())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives each run a user of its own")
+async def test_what_one_run_holds_of_a_users_counters_is_not_missed_by_another_run(run):
+    held, release = asyncio.Event(), asyncio.Event()
+
+    async def hold(call: GatewayCall) -> ToolReply:
+        held.set()
+        await release.wait()
+        return ToolReply(call.id, True)
+
+    holding = asyncio.create_task(run(HOLD_COUNTERS, timeout_s=120, capability=ONE_TOOL, call_tool=hold))
+    try:
+        await asyncio.wait((asyncio.create_task(held.wait()), holding), return_when=asyncio.FIRST_COMPLETED)
+        assert held.is_set(), holding.result().report_text
+        other = await run(USE_COUNTERS, timeout_s=60)
+    finally:
+        release.set()
+    first = await holding
+
+    assert "inotify EMFILE" in first.user_out_tail
+    assert "timers EAGAIN" in first.user_out_tail
+    assert other.user_out_tail.split() == ["True", "True", "65536", "-1", "1"], other.report_text
+    assert first.receipt.posture.outer_uid != other.receipt.posture.outer_uid
 
 
 async def test_writing_to_descriptors_of_the_parent_reaches_nobody(run):

@@ -12,7 +12,7 @@ from chat_proc.sandbox.interpreter import load_interpreter
 from chat_proc.sandbox.packing import pack_inputs
 from chat_proc.sandbox.processes import open_supervisor
 from chat_proc.sandbox.supervised import SupervisorFailed, run_supervised
-from everturn.wire.execution import Boot, Capability, Finished, GatewayCall, Launch, RunLimits, ToolReply
+from everturn.wire.execution import Boot, Capability, Finished, GatewayCall, Launch, RunLimits, ToolReply, UidRange
 
 COMMAND = [sys.executable, "-I", "-m", "exec_supervisor"]
 PYTHON = Path(__file__).parents[3] / ".venv-sandbox" / "bin" / "python"
@@ -26,7 +26,8 @@ async def refuse(call: GatewayCall) -> ToolReply:
 async def run_ahead(program: str, preload: tuple[str, ...] = IMPORTS, timeout_s: float = 40.0) -> Finished:
     """The end of a program in a sandbox that has these imports before it is there."""
     folder = f"/tmp/everturn-run-{secrets.token_hex(8)}"
-    boot = Boot(RunLimits(), await load_interpreter(PYTHON), shutil.which("bwrap") or "", folder, 1001, preload)
+    interpreter, bwrap = await load_interpreter(PYTHON), shutil.which("bwrap") or ""
+    boot = Boot(RunLimits(), interpreter, bwrap, folder, UidRange(20_000, 20_999), preload)
     async with open_supervisor(COMMAND, boot) as booted:
         launch = Launch("run", program, (), timeout_s, boot.limits, Capability(), "n")
         done = await run_supervised(booted, launch, list(pack_inputs({})), refuse, asyncio.Event())

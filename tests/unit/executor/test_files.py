@@ -93,7 +93,7 @@ def test_the_contracts_regular_files_leave_and_others_are_told(tmp_path):
         "sub": "not_regular",
         "a.txt/x": "missing",
     }
-    assert plan.undeclared == ("extra.txt",)
+    assert plan.undeclared == ("extra.txt", "way")
 
 
 def test_bytes_and_numbers_of_files_are_bounded(tmp_path):
@@ -124,3 +124,21 @@ def test_outputs_are_named_by_their_place_in_the_contract(tmp_path):
     with tarfile.open(fileobj=sent) as archive:
         [member] = archive.getmembers()
         assert (member.name, archive.extractfile(member).read()) == ("1", b"body")
+
+
+def test_a_search_for_other_files_ends_at_a_depth_and_goes_on_beside_it(tmp_path):
+    deep = tmp_path
+    for _ in range(200):
+        deep = deep / "d"
+        deep.mkdir()
+    (deep / "hidden").touch()
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / "beside").touch()
+    (tmp_path / "wanted").write_text("x")
+
+    plan = load_output_plan(str(tmp_path), ("wanted",), RunLimits())
+
+    assert plan.files == ((0, "wanted"),)
+    assert len(plan.undeclared) == 2
+    assert plan.undeclared[0] == "e/beside" or plan.undeclared[1] == "e/beside"
+    assert any(name.endswith("(this folder was not searched)") for name in plan.undeclared)

@@ -18,7 +18,7 @@ BATTERY_LIMIT_S: Final = 600.0
 BROKER_START_S: Final = 20.0
 BROKER_STOP_S: Final = 20.0
 SANDBOX_PYTHON: Final = REPOSITORY / ".venv-sandbox" / "bin" / "python"
-_SETTINGS: Final = ("EXECUTION_PROFILES", "EXECUTION_MODE", "DOCKER_HOST")
+_SETTINGS: Final = ("EXECUTION_PROFILES", "EXECUTION_MODE", "SANDBOX_UIDS", "DOCKER_HOST")
 
 
 @dataclass(frozen=True, slots=True)

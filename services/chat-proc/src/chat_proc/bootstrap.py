@@ -92,7 +92,7 @@ from everturn.telemetry.tracing.opening import open_tracing
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.tools.described.loading import load_tools, open_tool_threads
 from everturn.tools.web.offered import WebAccess, build_web_tools
-from everturn.wire.execution import RunLimits
+from everturn.wire.execution import RunLimits, parse_uid_range
 from everturn.wire.profiles import load_profiles
 
 _log = structlog.get_logger(__name__)
@@ -243,6 +243,7 @@ def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
         broker=parse_address(settings.broker_url, certificate) if settings.broker_url else None,
         python=settings.sandbox_python,
         profiles=load_profiles(settings.execution_profiles),
+        uids=parse_uid_range(settings.sandbox_uids),
     )
 
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings
 
 from everturn.errors import Invalid
 from everturn.settings import BY_ALIAS, CommonSettings, Secrecy
 from everturn.telemetry.redaction import find_named_secrets, find_url_secrets
 from everturn.tools.described.descriptor import ToolModule
+from everturn.wire.execution import parse_uid_range
 
 MAX_ROUNDS = 200
 MAX_CONFIG_BYTES = 1024 * 1024
@@ -53,6 +54,11 @@ class ExecutionSettings(BaseSettings):
         validation_alias="SANDBOX_PYTHON",
         description="Python of the environment programs run in under bubblewrap; empty offers no bubblewrap.",
     )
+    sandbox_uids: str = Field(
+        default="20000-20999",
+        validation_alias="SANDBOX_UIDS",
+        description="Under bubblewrap as root: users of programs, each run another one; first-last, without accounts.",
+    )
     execution_profiles: str = Field(
         default="",
         validation_alias="EXECUTION_PROFILES",
@@ -68,6 +74,13 @@ class ExecutionSettings(BaseSettings):
         validation_alias="BATTERY_REPORT",
         description="With EXECUTION_GATE=battery: file that keeps its result for a day; empty tries at every start.",
     )
+
+    @field_validator("sandbox_uids")
+    @classmethod
+    def check_uids(cls, value: str) -> str:
+        """Refuse what is no range of users."""
+        parse_uid_range(value)
+        return value
 
 
 class WorkerSettings(CommonSettings, ExecutionSettings):

@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings
 
 from everturn.settings import BY_ALIAS, Secrecy
+from everturn.wire.execution import parse_uid_range
 
 
 class BrokerSettings(BaseSettings):
@@ -64,6 +65,11 @@ class BrokerSettings(BaseSettings):
         validation_alias="BROKER_MAX_PAIRS",
         description="Pairs of containers at once, the warm ones among them.",
     )
+    uids: str = Field(
+        default="21000-22999",
+        validation_alias="BROKER_UIDS",
+        description="Users of executors, each pair another one: first-last; no account and no other broker has them.",
+    )
     metrics: str = Field(
         default="",
         pattern=r"^(|(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):\d{1,5})$",
@@ -76,6 +82,13 @@ class BrokerSettings(BaseSettings):
     def fill_engine(cls, value: object) -> object:
         """An empty DOCKER_HOST means the default, as it does to the engine's own client."""
         return value or "unix:///var/run/docker.sock"
+
+    @model_validator(mode="after")
+    def check_uids(self) -> Self:
+        """Refuse a range with fewer users than pairs: two pairs would share one, and what the kernel counts by it."""
+        if (count := parse_uid_range(self.uids).count) < self.max_pairs:
+            raise ValueError(f"BROKER_UIDS has {count} users, and BROKER_MAX_PAIRS needs {self.max_pairs}.")
+        return self
 
     @model_validator(mode="after")
     def check_tls(self) -> Self:

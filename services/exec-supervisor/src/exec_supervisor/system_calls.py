@@ -16,6 +16,9 @@ _CLOCK = ("adjtimex", "clock_adjtime", "clock_settime", "settimeofday")
 _MEMORY_PLACES = ("mbind", "migrate_pages", "move_pages", "set_mempolicy")
 # Memory that no sum over resident pages sees, and that outlives the process that made it.
 _UNCOUNTED_MEMORY = ("memfd_create", "memfd_secret", "msgget", "semget", "shmget")
+# Contexts of the older asynchronous I/O are counted once for the whole machine (fs.aio-max-nr), whoever holds them.
+_ASYNC_IO = ("io_cancel", "io_destroy", "io_getevents", "io_pgetevents", "io_setup", "io_submit")
+_MESSAGE_QUEUES = ("mq_getsetattr", "mq_notify", "mq_open", "mq_timedreceive", "mq_timedsend", "mq_unlink")
 
 REFUSED: Final = (
     *_OTHER_PROCESSES,
@@ -31,6 +34,8 @@ REFUSED: Final = (
     *_CLOCK,
     *_MEMORY_PLACES,
     *_UNCOUNTED_MEMORY,
+    *_ASYNC_IO,
+    *_MESSAGE_QUEUES,
 )
 """What an ordinary program never needs; answered with EPERM."""
 UNKNOWN: Final = ("clone3",)
@@ -42,6 +47,10 @@ ENOSYS, as by a kernel that is too old; not among them are fchmodat2 and the thr
 _NEW_TIME, _NEW_MOUNTS, _NEW_CGROUP, _NEW_UTS = 0x00000080, 0x00020000, 0x02000000, 0x04000000
 _NEW_IPC, _NEW_USER, _NEW_PID, _NEW_NET = 0x08000000, 0x10000000, 0x20000000, 0x40000000
 NAMESPACE_FLAGS: Final = (_NEW_TIME, _NEW_MOUNTS, _NEW_CGROUP, _NEW_UTS, _NEW_IPC, _NEW_USER, _NEW_PID, _NEW_NET)
+OWN_PROCESS: Final = 0
+"""The only process id that `prlimit64` may get: another one would lower the limits of the runner, which has the same
+user, and with them lose the outputs. libc passes 0 for the calling process."""
+
 AF_UNIX: Final = 1
 S_IFMT: Final = 0o170000
 DEVICE_TYPES: Final = (0o020000, 0o060000)

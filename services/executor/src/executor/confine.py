@@ -8,6 +8,9 @@ from typing import Final
 
 from everturn.wire.execution import RunLimits
 
+MAX_PENDING_SIGNALS: Final = 1024
+"""Queued signals and timers of one run. The kernel counts them for each user, and every run has a user of its own."""
+
 _PR_SET_DUMPABLE: Final = 4
 _COUNTS: Final = ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max")
 
@@ -51,7 +54,10 @@ def hide_process() -> None:
 
 
 def confine_program(limits: RunLimits, address_space_bytes: int) -> None:
-    """Put the calling process, soon the program, under its limits for good; it is the first to go when memory ends."""
+    """Put the calling process, soon the program, under its limits for good.
+
+    Who starts the sandbox has made it the first to be ended when the machine runs out of memory.
+    """
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
     for kind, value in (
@@ -61,13 +67,12 @@ def confine_program(limits: RunLimits, address_space_bytes: int) -> None:
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_SIGPENDING, MAX_PENDING_SIGNALS),
     ):
         _lower(kind, value, value)
     if not is_counted(_COUNTS):
         _lower(resource.RLIMIT_NPROC, limits.processes, limits.processes)
     _lower(resource.RLIMIT_CPU, limits.cpu_s, limits.cpu_s + 1)
-    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
-        score.write("1000")
 
 
 def _lower(kind: int, soft: int, hard: int) -> None:

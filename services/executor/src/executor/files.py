@@ -14,6 +14,8 @@ from executor.channel import Channel
 _MAX_UNDECLARED: Final = 50
 _MAX_SCANNED: Final = 5000
 _MAX_NAME_CHARS: Final = 200
+_MAX_DEPTH: Final = 32
+_NOT_SEARCHED: Final = "/... (this folder was not searched)"
 
 
 class RawReader:
@@ -122,16 +124,44 @@ def _look_at(root: str, path: str) -> tuple[int, str]:
 
 
 def _find_undeclared(root: str, outputs: frozenset[str]) -> Iterator[str]:
+    """Names that the contract does not have, at most `_MAX_UNDECLARED`; folders below `_MAX_DEPTH` are only named.
+
+    The program made these folders. However deep they are and whatever they hold, the runner must survive the search.
+    """
     scanned = found = 0
-    for folder, _, names in os.walk(root):
-        for name in sorted(names):
-            path = os.path.relpath(os.path.join(folder, name), root)
+    folders = [("", 0)]
+    while folders:
+        folder, depth = folders.pop()
+        listed = _try_list_folder(os.path.join(root, folder)) if depth <= _MAX_DEPTH else None
+        if listed is None:
+            found += 1
+            yield _show_name(folder) + _NOT_SEARCHED
+            continue
+        deeper: list[tuple[str, int]] = []
+        for name, is_folder in listed:
             scanned += 1
             if scanned > _MAX_SCANNED or found >= _MAX_UNDECLARED:
                 return
-            if path not in outputs:
+            path = os.path.join(folder, name)
+            if is_folder:
+                deeper.append((path, depth + 1))
+            elif path not in outputs:
                 found += 1
-                yield path.encode("utf-8", "backslashreplace").decode()[:_MAX_NAME_CHARS]
+                yield _show_name(path)
+        folders += reversed(deeper)
+
+
+def _try_list_folder(folder: str) -> list[tuple[str, bool]] | None:
+    """Names in order, each with whether it is a folder; None where it can't be read or its path is too long."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+    except OSError:
+        return None
+
+
+def _show_name(path: str) -> str:
+    return path.encode("utf-8", "backslashreplace").decode()[:_MAX_NAME_CHARS]
 
 
 class TarTarget(Protocol):

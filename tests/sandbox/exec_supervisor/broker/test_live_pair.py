@@ -101,7 +101,8 @@ def check_volume(found: dict[str, Any]) -> None:
 
 def check_executor(found: dict[str, Any]) -> None:
     host = found["HostConfig"]
-    assert found["Config"]["User"] == "1001:1001"
+    uid, group = found["Config"]["User"].split(":")
+    assert (int(uid) in range(21_000, 23_000), group) == (True, "1001")
     assert found["Config"]["OpenStdin"] is False
     assert host["NetworkMode"] == "none"
     assert list(found["NetworkSettings"]["Networks"]) == ["none"]
@@ -110,7 +111,7 @@ def check_executor(found: dict[str, Any]) -> None:
     assert host["PidsLimit"] == 24
     assert sorted(host["Tmpfs"]) == ["/workspace/out", "/workspace/work"]
     for options in host["Tmpfs"].values():
-        assert {"nosuid", "nodev", "noexec", "nr_inodes=99", "uid=1001"} <= set(options.split(","))
+        assert {"nosuid", "nodev", "noexec", "nr_inodes=99", f"uid={uid}"} <= set(options.split(","))
     limits = {entry["Name"]: entry["Hard"] for entry in host["Ulimits"]}
     assert limits["nofile"] == 164
     assert limits["core"] == 0

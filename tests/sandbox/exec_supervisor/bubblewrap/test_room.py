@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from chat_proc.sandbox.interpreter import load_interpreter
 from chat_proc.sandbox.packing import pack_inputs
 from chat_proc.sandbox.processes import open_supervisor
 from chat_proc.sandbox.supervised import SupervisorFailed, run_supervised
-from everturn.wire.execution import Boot, Capability, GatewayCall, Launch, RunLimits, ToolReply
+from everturn.wire.execution import Boot, Capability, GatewayCall, Launch, RunLimits, ToolReply, UidRange
 from exec_supervisor.bubblewrap.cgroups import Cgroup
 from exec_supervisor.bubblewrap.mounts import Stage
 from exec_supervisor.bubblewrap.room import build_posture
@@ -31,7 +32,7 @@ async def boot_with(**changes: object) -> Boot:
         "interpreter": await load_interpreter(PYTHON),
         "bwrap": shutil.which("bwrap"),
         "run_dir": f"/tmp/everturn-run-room-{os.getpid()}",
-        "sandbox_uid": 1001,
+        "uids": UidRange(20_000, 20_999),
     }
     return Boot(**(values | changes))
 
@@ -48,7 +49,8 @@ async def test_the_room_is_gone_after_the_run(bubblewrap_sandbox):
         done = await run_supervised(booted, launch, list(pack_inputs({})), refuse, asyncio.Event())
 
     assert done.finished.verdict == "ended"
-    assert done.finished.posture == bubblewrap_sandbox.posture
+    posture = done.finished.posture
+    assert posture == replace(bubblewrap_sandbox.posture, outer_uid=posture.outer_uid, user=posture.user)
     assert not exists(boot.run_dir)
 
 

@@ -1,44 +1,55 @@
 """Where an interpreter's own files are."""
 
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
-from chat_proc.sandbox.interpreter import find_roots, load_interpreter
+from chat_proc.sandbox.interpreter import find_parts, load_interpreter
 from everturn.ports.sandbox import SandboxUnavailable
 
 
 def make_python(place: Path) -> Path:
-    for part in ("bin", "lib"):
+    for part in ("bin", "lib/python3.11/site-packages/other_project", "lib/node_modules", "share"):
         (place / part).mkdir(parents=True)
+    (place / "lib" / "libpython3.11.so.1.0").touch()
+    (place / "bin" / "other_program").touch()
     python = place / "bin" / "python3.11"
     python.touch()
     return python
 
 
-def test_the_roots_are_the_environment_and_the_parts_of_its_base(tmp_path):
-    base = make_python(tmp_path / "base")
-    (tmp_path / "base" / "share").mkdir()
-    venv = tmp_path / "venv"
-    (venv / "bin").mkdir(parents=True)
-    (venv / "bin" / "python").symlink_to(base)
+def make_environment(place: Path, python: Path) -> Path:
+    (place / "bin").mkdir(parents=True)
+    (place / "bin" / "python").symlink_to(python)
+    return place / "bin" / "python"
 
-    roots = find_roots(venv / "bin" / "python", str(venv), str(tmp_path / "base"))
 
-    assert roots == (str(venv), str(tmp_path / "base" / "bin"), str(tmp_path / "base" / "lib"))
+def test_a_program_sees_the_interpreter_and_not_what_is_installed_beside_it(tmp_path):
+    base, venv = tmp_path / "base", tmp_path / "venv"
+    python = make_environment(venv, make_python(base))
+
+    found = find_parts(python, str(venv), str(base), "python3.11")
+
+    assert found.roots[0] == str(venv)
+    assert {Path(root).relative_to(base).as_posix() for root in found.roots[1:]} == {
+        "bin/python3.11",
+        "lib/libpython3.11.so.1.0",
+        "lib/python3.11",
+    }
+    assert found.hidden == (f"{base}/lib/python3.11/site-packages",)
 
 
 def test_every_link_on_the_way_to_the_interpreter_counts(tmp_path):
     make_python(tmp_path / "python-3.11.9")
     (tmp_path / "python-3.11").symlink_to("python-3.11.9")
-    venv = tmp_path / "venv"
-    (venv / "bin").mkdir(parents=True)
-    (venv / "bin" / "python").symlink_to(tmp_path / "python-3.11" / "bin" / "python3.11")
+    python = make_environment(tmp_path / "venv", tmp_path / "python-3.11" / "bin" / "python3.11")
 
-    roots = find_roots(venv / "bin" / "python", str(venv), str(tmp_path / "python-3.11"))
+    found = find_parts(python, str(tmp_path / "venv"), str(tmp_path / "python-3.11"), "python3.11")
 
-    assert {str(tmp_path / name / "lib") for name in ("python-3.11", "python-3.11.9")} <= set(roots)
+    for name in ("python-3.11", "python-3.11.9"):
+        assert {str(tmp_path / name / "lib/python3.11"), str(tmp_path / name / "bin/python3.11")} <= set(found.roots)
 
 
 async def test_the_running_interpreter_is_understood():
@@ -46,7 +57,8 @@ async def test_the_running_interpreter_is_understood():
 
     assert found.python == sys.executable
     assert sys.prefix in found.roots
-    assert f"{sys.base_prefix}/lib" in found.roots
+    assert sysconfig.get_path("stdlib") in found.roots
+    assert f"{sys.base_prefix}/lib" not in found.roots
 
 
 async def test_an_interpreter_that_is_not_there_or_lacks_the_executor_is_told(tmp_path):
@@ -60,7 +72,7 @@ async def test_an_interpreter_that_is_not_there_or_lacks_the_executor_is_told(tm
         await load_interpreter(broken)
 
     bare = tmp_path / "bare"
-    bare.write_text('#!/bin/sh\necho \'["/x", "/y", false]\'\n')
+    bare.write_text('#!/bin/sh\necho \'["/x", "/y", "python3.11", false]\'\n')
     bare.chmod(0o755)
     with pytest.raises(SandboxUnavailable, match="The executor is not installed"):
         await load_interpreter(bare)

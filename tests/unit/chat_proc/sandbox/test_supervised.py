@@ -10,9 +10,9 @@ import pytest
 from chat_proc.sandbox.processes import open_supervisor
 from chat_proc.sandbox.supervised import SupervisorFailed, run_supervised
 from everturn.errors import Unavailable
-from everturn.wire.execution import Boot, Capability, GatewayCall, Interpreter, Launch, RunLimits, ToolReply
+from everturn.wire.execution import Boot, Capability, GatewayCall, Interpreter, Launch, RunLimits, ToolReply, UidRange
 
-BOOT = Boot(RunLimits(output_bytes=1000), Interpreter("/python", ()), "/bwrap", "/run/x", 1001)
+BOOT = Boot(RunLimits(output_bytes=1000), Interpreter("/python", ()), "/bwrap", "/run/x", UidRange(20_000, 20_999))
 LAUNCH = Launch(
     execution_id="run-1",
     program="pass",

@@ -27,6 +27,7 @@ from everturn.wire.execution import (
     Stop,
     ToolGrant,
     ToolReply,
+    UidRange,
     Welcome,
     check_relative_path,
 )
@@ -47,7 +48,14 @@ MESSAGES = [
         Capability((ToolGrant("a.b", (RULE,)), ToolGrant("a.c", None, 3))),
         "nonce",
     ),
-    Boot(RunLimits(), Interpreter("/venv/bin/python", ("/venv",)), "/usr/bin/bwrap", "/run/x", 1001, ("numpy",)),
+    Boot(
+        RunLimits(),
+        Interpreter("/venv/bin/python", ("/venv",)),
+        "/usr/bin/bwrap",
+        "/run/x",
+        UidRange(20_000, 20_999),
+        ("numpy",),
+    ),
     InputsEnd(),
     Stop("timeout"),
     Ready(POSTURE),

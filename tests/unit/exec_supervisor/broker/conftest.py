@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 from prometheus_client import CollectorRegistry
 
-from everturn.wire.execution import Posture, Ready
+from everturn.wire.execution import Posture, Ready, UidRange
 from everturn.wire.framing import encode_frame
 from everturn.wire.profiles import ExecutionProfile
 from everturn.wire.records import MessageClass, build_message
@@ -171,7 +171,15 @@ async def pairs(engine: MemoryEngine, registry: CollectorRegistry) -> AsyncGener
     following = asyncio.create_task(watch.run())
     metrics = BrokerMetrics(registry)
     async with open_pairs(
-        engine, watch, PROFILES, broker_id="b1", max_pairs=3, seccomp=None, metrics=metrics, slot_wait_s=0.2
+        engine,
+        watch,
+        PROFILES,
+        broker_id="b1",
+        max_pairs=3,
+        uids=UidRange(21_000, 21_003),
+        seccomp=None,
+        metrics=metrics,
+        slot_wait_s=0.2,
     ) as opened:
         yield opened
     following.cancel()

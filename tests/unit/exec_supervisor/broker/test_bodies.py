@@ -24,6 +24,7 @@ from exec_supervisor.broker.bodies import (
 
 LABELS = PairLabels(broker="b1", pair="p1", profile="default", run_id="run_1", expires=1_800_000_000)
 PROFILE = ExecutionProfile(executor_image="exe:1", supervisor_image="sup:1", cpus=1.5, preload=("numpy", "pandas"))
+UID = 21_007
 SECCOMP = {"defaultAction": "SCMP_ACT_ERRNO"}
 EXPECTED_LABELS = {
     "everturn.broker": "b1",
@@ -82,7 +83,9 @@ def host_config(body: Body) -> dict[str, object]:
 
 
 def both(profile: ExecutionProfile = PROFILE) -> tuple[Body, Body]:
-    return build_supervisor(profile, LABELS, SECCOMP), build_executor(profile, LABELS, SECCOMP, profile.preload)
+    return build_supervisor(profile, LABELS, SECCOMP, UID), build_executor(
+        profile, LABELS, SECCOMP, UID, profile.preload
+    )
 
 
 def test_both_halves_stand_behind_the_same_walls():
@@ -110,7 +113,7 @@ def test_the_executor_is_limited_as_its_profile_says():
     host = host_config(body)
 
     assert body["Image"] == "exe:1"
-    assert body["User"] == "1001:1001"
+    assert body["User"] == f"{UID}:1001"
     assert body["Cmd"] == ["--preload", "numpy,pandas"]
     assert body["OpenStdin"] is False
     assert host["NetworkMode"] == "none"
@@ -118,8 +121,8 @@ def test_the_executor_is_limited_as_its_profile_says():
     assert host["NanoCpus"] == 1_500_000_000
     assert host["PidsLimit"] == limits.processes + RUNNER_PROCESSES
     assert host["Tmpfs"] == {
-        "/workspace/work": "rw,nosuid,nodev,noexec,size=268435456,nr_inodes=8192,uid=1001,gid=1001,mode=0700",
-        "/workspace/out": "rw,nosuid,nodev,noexec,size=134217728,nr_inodes=8192,uid=1001,gid=1001,mode=0700",
+        "/workspace/work": "rw,nosuid,nodev,noexec,size=268435456,nr_inodes=8192,uid=21007,gid=1001,mode=0700",
+        "/workspace/out": "rw,nosuid,nodev,noexec,size=134217728,nr_inodes=8192,uid=21007,gid=1001,mode=0700",
     }
     assert amounts_of(host) == {
         "core": 0,
@@ -141,7 +144,7 @@ def test_the_supervisor_has_its_own_limits_and_its_stdin_is_its_lifeline():
     assert body["Image"] == "sup:1"
     assert body["User"] == "1002:1002"
     assert (body["OpenStdin"], body["StdinOnce"], body["AttachStdin"]) == (True, True, True)
-    assert "Cmd" not in body
+    assert body["Cmd"] == ["--executor-uid", str(UID)]
     assert host["GroupAdd"] == ["1001"]
     assert host["NetworkMode"] == "none"
     assert host["Memory"] == SUPERVISOR_MEMORY_BYTES
@@ -172,7 +175,7 @@ def test_the_only_mount_is_the_pairs_own_volume_without_any_driver_option():
 
 def test_everything_is_labelled_and_a_warm_pair_has_no_run():
     supervisor, executor = both()
-    warm = build_executor(PROFILE, PairLabels("b1", "p1", "default", "", 5), None)
+    warm = build_executor(PROFILE, PairLabels("b1", "p1", "default", "", 5), None, UID)
 
     assert supervisor["Labels"] == {**EXPECTED_LABELS, "everturn.role": "supervisor"}
     assert executor["Labels"] == {**EXPECTED_LABELS, "everturn.role": "executor"}
@@ -236,7 +239,7 @@ def test_whatever_a_run_is_called_it_is_only_the_text_of_one_label(run_id: str):
     plain = PairLabels("b1", "p1", "default", "X", 5)
 
     for build in (build_supervisor, build_executor):
-        said, quiet = build(PROFILE, labels, SECCOMP), build(PROFILE, plain, SECCOMP)
+        said, quiet = build(PROFILE, labels, SECCOMP, UID), build(PROFILE, plain, SECCOMP, UID)
         assert json.loads(json.dumps(said).replace(json.dumps(run_id), '"X"')) == quiet
 
 

@@ -162,7 +162,7 @@ async def started_supervisor(engine):
 def test_only_a_supervisor_with_a_network_may_open_internet_sockets(network: str, families: set[int]):
     profile = ExecutionProfile(network_mode=network)
 
-    plan = PairPlan(PairLabels("b1", "p1", "default", "run_1", 5), profile, build_profile())
+    plan = PairPlan(PairLabels("b1", "p1", "default", "run_1", 5), profile, build_profile(), 21_000)
 
     assert families_of(plan.supervisor_seccomp) == families
     assert families_of(plan.seccomp) == {1}

@@ -1,9 +1,10 @@
 """The bubblewrap command of a run."""
 
 from dataclasses import replace
+from pathlib import Path
 
-from everturn.wire.execution import Boot, Interpreter, RunLimits
-from exec_supervisor.bubblewrap.command import build_command, load_system_links, load_system_roots
+from everturn.wire.execution import Boot, Interpreter, RunLimits, UidRange
+from exec_supervisor.bubblewrap.command import Masked, build_command, load_system_links, load_system_roots
 from exec_supervisor.bubblewrap.mounts import Bind, Stage
 
 BOOT = Boot(
@@ -11,7 +12,7 @@ BOOT = Boot(
     interpreter=Interpreter("/venv/bin/python", ("/venv",)),
     bwrap="/usr/bin/bwrap",
     run_dir="/run/x",
-    sandbox_uid=1001,
+    uids=UidRange(20_000, 20_999),
 )
 PLAIN = Stage((Bind("/venv", "/venv"),), "/run/x/gateway")
 STAGED = Stage((Bind("/run/x/root0", "/venv"),), "/run/x/gateway", "/run/x/work", "/run/x/out")
@@ -35,10 +36,12 @@ def test_all_walls_are_asked_for():
         assert wall in command
     assert pairs(command, "--cap-drop", 1) == [("ALL",)]
     assert pairs(command, "--seccomp", 1) == [("7",)]
-    assert pairs(command, "--remount-ro", 1) == [("/",)]
+    assert pairs(command, "--remount-ro", 1) == [("/proc",), ("/",)]
     assert pairs(command, "--uid", 1) == pairs(command, "--gid", 1) == [("1001",)]
     assert ("usr/lib", "/lib") in pairs(command, "--symlink")
-    assert command.index("--remount-ro") > max(place for place, word in enumerate(command) if "bind" in word)
+    assert len(command) - command[::-1].index("--remount-ro") > max(
+        place for place, word in enumerate(command) if "bind" in word
+    )
 
 
 def test_modules_to_import_ahead_are_named_to_the_executor():
@@ -67,8 +70,46 @@ def test_the_runner_starts_with_an_empty_environment_as_the_first_process():
     assert "--setenv" not in command
 
 
-def test_the_systems_folders_are_those_that_exist():
-    assert "/usr/lib" in load_system_roots()
-    assert "/etc" not in load_system_roots()
-    assert "/usr" not in load_system_roots()
+def make_system(root: Path, *files: str) -> tuple[str, ...]:
+    for file in files:
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).touch()
+    return load_system_roots(root)
+
+
+def test_of_the_system_only_libraries_and_plain_commands_are_shown(tmp_path):
+    programs = ("usr/bin/sh", "usr/bin/grep", "usr/bin/ssh", "usr/bin/gdb", "usr/bin/docker")
+    libraries = ("usr/lib/x86_64-linux-gnu/libc.so.6", "usr/lib/python3/dist-packages/a.py", "usr/lib/locale/C.utf8/x")
+
+    found = make_system(tmp_path, *programs, *libraries, "usr/lib64/ld.so", "etc/passwd", "etc/ld.so.cache")
+
+    assert set(found) == {
+        "/etc/ld.so.cache",
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/locale",
+        "/usr/lib64",
+        "/usr/bin/grep",
+        "/usr/bin/sh",
+    }
+
+
+def test_where_libraries_have_no_folder_of_their_own_the_common_one_is_shown(tmp_path):
+    assert make_system(tmp_path, "usr/lib/libc.so.6", "bin/sh") == ("/usr/lib", "/bin/sh")
+
+
+def test_what_tells_of_the_machine_is_hidden_and_proc_is_read_only():
+    command = build_command(BOOT, PLAIN, (), 7, Masked(("/proc/cmdline",), ("/proc/acpi",)))
+
+    assert ("/dev/null", "/proc/cmdline") in pairs(command, "--ro-bind")
+    assert ("/proc/acpi",) in pairs(command, "--tmpfs", 1)
+    assert pairs(command, "--remount-ro", 1)[:2] == [("/proc/acpi",), ("/proc",)]
+
+
+def test_packages_of_other_projects_are_hidden():
+    hidden = replace(BOOT, interpreter=Interpreter("/venv/bin/python", ("/venv", "/b"), ("/b/site-packages",)))
+
+    assert ("/b/site-packages",) in pairs(build_command(hidden, PLAIN, (), 7), "--tmpfs", 1)
+
+
+def test_the_links_of_a_merged_system_are_kept():
     assert all(place in ("/bin", "/lib", "/lib32", "/lib64") for _, place in load_system_links())

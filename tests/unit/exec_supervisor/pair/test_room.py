@@ -15,6 +15,7 @@ from everturn.wire.records import build_message
 from exec_supervisor.pair.room import build_posture, open_room
 
 UID = os.geteuid()
+GROUP = os.getegid()
 
 
 async def connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -29,7 +30,7 @@ async def connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWrite
 async def open_both(folder: Path):
     """A room, and the executor's end of its line."""
     connecting = asyncio.create_task(connect(folder / "line.sock"))
-    async with open_room(folder, UID) as room:
+    async with open_room(folder, UID, GROUP) as room:
         yield room, *(await connecting)
 
 
@@ -48,7 +49,7 @@ async def test_the_line_is_taken_once_and_its_name_is_gone_before_a_program_coul
 
 async def test_another_user_does_not_get_the_line(tmp_path):
     async def open_for_another() -> None:
-        async with open_room(tmp_path, UID + 1):
+        async with open_room(tmp_path, UID + 1, GROUP):
             pytest.fail("somebody else was taken for the executor")
 
     opening = asyncio.create_task(open_for_another())
@@ -64,7 +65,7 @@ async def test_another_user_does_not_get_the_line(tmp_path):
 
 async def test_many_strangers_are_no_wait_without_end(tmp_path):
     async def open_for_another() -> None:
-        async with open_room(tmp_path, UID + 1):
+        async with open_room(tmp_path, UID + 1, GROUP):
             pytest.fail("somebody else was taken for the executor")
 
     opening = asyncio.create_task(open_for_another())

@@ -36,6 +36,7 @@ from everturn.wire.execution import (
     Report,
     RunLimits,
     ToolReply,
+    UidRange,
 )
 from everturn.wire.framing import FrameDecoder, encode_frame, encode_raw
 from everturn.wire.records import build_message, parse_message
@@ -79,7 +80,9 @@ class Stage:
         script.write_text(f"#!/bin/sh\n/bin/cat {first}\n{wait}\n/bin/cat {second}\n{then}\n")
         for place, mode in ((first, 0o644), (second, 0o644), (script, 0o755)):
             place.chmod(mode)
-        return Boot(LIMITS, Interpreter("/python", ()), str(script), str(self.folder / f"run{number}"), 1001)
+        return Boot(
+            LIMITS, Interpreter("/python", ()), str(script), str(self.folder / f"run{number}"), UidRange(20_000, 20_999)
+        )
 
 
 @pytest.fixture

@@ -94,18 +94,51 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """The Python that runs the program: `python` of the sandbox environment, and the folders to show it, read-only."""
+    """The Python that runs the program: `python` of the sandbox environment, and what to show it, read-only.
+
+    `roots` are folders and files, `hidden` folders below them of which the program sees that they are empty.
+    """
 
     python: str
     roots: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UidRange:
+    """Users of sandboxed programs, from `first` to `last`: each run has one that no other run has at that time."""
+
+    first: int
+    last: int
+
+    @property
+    def count(self) -> int:
+        return self.last - self.first + 1
+
+
+MIN_UID: Final = 1000
+"""Below it systems keep their own services."""
+MAX_UID: Final = 2_147_483_647
+
+
+def parse_uid_range(text: str) -> UidRange:
+    """`20000-20999` as a range. Raises ValueError."""
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and last.isdecimal()):
+        raise ValueError(f"{text!r} is not a range of users such as 20000-20999")
+    found = UidRange(int(first), int(last))
+    if not MIN_UID <= found.first <= found.last <= MAX_UID:
+        raise ValueError(f"a range of users lies between {MIN_UID} and {MAX_UID} and ends above its beginning")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Boot:
     """Build the walls and start an executor in them, for a run that is not known yet.
 
-    `run_dir` is a folder that the supervisor makes and removes. `preload` are modules that the executor imports before
-    it says that it has booted; a program that uses them starts without that cost.
+    `uids` are the users of which a supervisor that is root gives the run one. `run_dir` is a folder that the supervisor
+    makes and removes. `preload` are modules that the executor imports before it says that it has booted; a program that
+    uses them starts without that cost.
     """
 
     kind: ClassVar[str] = "boot"
@@ -113,7 +146,7 @@ class Boot:
     interpreter: Interpreter
     bwrap: str
     run_dir: str
-    sandbox_uid: int
+    uids: UidRange
     preload: tuple[str, ...] = ()
 
 

@@ -16,10 +16,10 @@ from chat_proc.sandbox.launching import TRIAL, SupervisedSandbox, UnknownProfile
 from chat_proc.sandbox.obstacles import build_missing, check_version, explain_failure, load_host_settings
 from chat_proc.sandbox.processes import open_supervisor
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
-from everturn.wire.execution import Boot, Interpreter
+from everturn.wire.execution import Boot, Interpreter, UidRange
 from everturn.wire.profiles import DEFAULT_PROFILE, ExecutionProfile
 
-SANDBOX_UID: Final = 1001
+SANDBOX_UIDS: Final = UidRange(20_000, 20_999)
 _SUPERVISOR: Final = (sys.executable, "-I", "-m", "exec_supervisor")
 _VERSION_TIMEOUT_S: Final = 10.0
 # The run's folder must be one that the dropped user can reach; the first that fits is taken.
@@ -30,17 +30,17 @@ async def open_bubblewrap_sandbox(
     python: Path,
     profiles: Mapping[str, ExecutionProfile],
     *,
-    sandbox_uid: int = SANDBOX_UID,
+    uids: UidRange = SANDBOX_UIDS,
     supervisor: Sequence[str] = _SUPERVISOR,
 ) -> SupervisedSandbox:
     """A launcher that a boot has shown to work. Raises SandboxUnavailable with the reason and a remedy.
 
     `python` belongs to an environment that has the executor and the scientific libraries. `supervisor` is the command
-    of a supervisor process. As root, programs run as `sandbox_uid`; otherwise as the user that we are.
+    of a supervisor process. As root, each run has one of `uids`; otherwise all run as the user that we are.
     """
     bwrap = await _load_bwrap()
     interpreter = await load_interpreter(python)
-    launcher = BubblewrapLauncher(bwrap, interpreter, profiles, sandbox_uid, supervisor)
+    launcher = BubblewrapLauncher(bwrap, interpreter, profiles, uids, supervisor)
     try:
         async with launcher.take(DEFAULT_PROFILE, TRIAL) as supervisor_here:
             return SupervisedSandbox(launcher, supervisor_here.posture, supervisor_here.limits)
@@ -67,13 +67,13 @@ class BubblewrapLauncher:
         bwrap: str,
         interpreter: Interpreter,
         profiles: Mapping[str, ExecutionProfile],
-        uid: int,
+        uids: UidRange,
         supervisor: Sequence[str],
     ) -> None:
         self._bwrap = bwrap
         self._interpreter = interpreter
         self._profiles = profiles
-        self._uid = uid
+        self._uids = uids
         self._supervisor = supervisor
 
     @contextlib.asynccontextmanager
@@ -83,7 +83,7 @@ class BubblewrapLauncher:
         if wanted is None:
             raise UnknownProfile(f"there is no execution profile {profile!r}")
         with _run_dir() as run_dir:
-            boot = Boot(wanted.limits, self._interpreter, self._bwrap, run_dir, self._uid, wanted.preload)
+            boot = Boot(wanted.limits, self._interpreter, self._bwrap, run_dir, self._uids, wanted.preload)
             async with open_supervisor(self._supervisor, boot) as supervisor:
                 yield supervisor
 

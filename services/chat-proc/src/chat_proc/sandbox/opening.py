@@ -13,13 +13,14 @@ from typing import Final, Literal
 import structlog
 
 from chat_proc.sandbox.broker_line import BrokerAddress, BrokerSilent
-from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
+from chat_proc.sandbox.bubblewrap import SANDBOX_UIDS, open_bubblewrap_sandbox
 from chat_proc.sandbox.containers import build_unseen_sandbox, open_container_sandbox
 from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.pool import WarmPool
 from everturn.cancellation import end_tasks
 from everturn.ports.runs.presences import BatteryOutcome
 from everturn.ports.sandbox import SandboxUnavailable
+from everturn.wire.execution import UidRange
 from everturn.wire.profiles import Profiles
 
 ExecutionMode = Literal["auto", "containers", "bubblewrap", "off"]
@@ -39,6 +40,7 @@ class ExecutionChoice:
     broker: BrokerAddress | None
     python: Path | None
     profiles: Profiles
+    uids: UidRange = SANDBOX_UIDS
     broker_patience_s: float = BROKER_PATIENCE_S
 
 
@@ -123,7 +125,7 @@ async def _wait_for_broker(broker: BrokerAddress, patience_s: float) -> Supervis
 async def _open_bubblewrap(choice: ExecutionChoice, why: str) -> OpenedSandbox:
     if choice.python is None:
         raise SandboxUnavailable("SANDBOX_PYTHON is not set.", "make setup")
-    return OpenedSandbox(await open_bubblewrap_sandbox(choice.python, choice.profiles), why)
+    return OpenedSandbox(await open_bubblewrap_sandbox(choice.python, choice.profiles, uids=choice.uids), why)
 
 
 @contextlib.asynccontextmanager

@@ -16,7 +16,6 @@ Role = Literal["supervisor", "executor"]
 Body = dict[str, object]
 
 SOCKET_DIR: Final = GATEWAY_SOCKET.rpartition("/")[0]
-EXECUTOR_USER: Final = "1001:1001"
 SUPERVISOR_USER: Final = "1002:1002"
 SOCKET_GROUP: Final = "1001"
 
@@ -64,10 +63,13 @@ def name_volume(pair: str) -> str:
     return f"everturn-{pair}"
 
 
-def build_supervisor(profile: ExecutionProfile, labels: PairLabels, seccomp: Mapping[str, object] | None) -> Body:
+def build_supervisor(
+    profile: ExecutionProfile, labels: PairLabels, seccomp: Mapping[str, object] | None, executor_uid: int
+) -> Body:
     """The trusted half. Its stdin is its lifeline: the engine closes it when the broker's attachment ends."""
     return {
         **_common(profile.supervisor_image, SUPERVISOR_USER, labels, "supervisor"),
+        "Cmd": ["--executor-uid", str(executor_uid)],
         "OpenStdin": True,
         "StdinOnce": True,
         "AttachStdin": True,
@@ -90,12 +92,19 @@ def build_supervisor(profile: ExecutionProfile, labels: PairLabels, seccomp: Map
 
 
 def build_executor(
-    profile: ExecutionProfile, labels: PairLabels, seccomp: Mapping[str, object] | None, preload: Sequence[str] = ()
+    profile: ExecutionProfile,
+    labels: PairLabels,
+    seccomp: Mapping[str, object] | None,
+    uid: int,
+    preload: Sequence[str] = (),
 ) -> Body:
-    """The untrusted half: no network, and nothing to write to but two sized folders that count as its memory."""
+    """The untrusted half: no network, and nothing to write to but two sized folders that count as its memory.
+
+    Its `uid` is the pair's alone; the group is that of the sockets, which all pairs share.
+    """
     limits = profile.limits
     return {
-        **_common(profile.executor_image, EXECUTOR_USER, labels, "executor"),
+        **_common(profile.executor_image, f"{uid}:{SOCKET_GROUP}", labels, "executor"),
         "Cmd": ["--preload", ",".join(preload)] if preload else [],
         "HostConfig": {
             **_walls(seccomp),
@@ -112,8 +121,8 @@ def build_executor(
             **_shared_memory(profile),
             "OomScoreAdj": 1000,
             "Tmpfs": {
-                WORKDIR: _tmpfs_options(limits, limits.work_dir_bytes),
-                OUTPUT_DIR: _tmpfs_options(limits, limits.out_dir_bytes),
+                WORKDIR: _tmpfs_options(limits, limits.work_dir_bytes, uid),
+                OUTPUT_DIR: _tmpfs_options(limits, limits.out_dir_bytes, uid),
             },
             "Mounts": [_socket_volume(labels, read_only=True)],
         },
@@ -162,8 +171,8 @@ def _ulimits(*, open_files: int, file_bytes: int) -> list[dict[str, object]]:
     return [{"Name": name, "Soft": amount, "Hard": amount} for name, amount in amounts.items()]
 
 
-def _tmpfs_options(limits: RunLimits, size_bytes: int) -> str:
-    owner = "uid=1001,gid=1001,mode=0700"
+def _tmpfs_options(limits: RunLimits, size_bytes: int, uid: int) -> str:
+    owner = f"uid={uid},gid={SOCKET_GROUP},mode=0700"
     return f"rw,nosuid,nodev,noexec,size={size_bytes},nr_inodes={limits.inodes},{owner}"
 
 

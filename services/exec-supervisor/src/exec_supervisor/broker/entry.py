@@ -21,6 +21,7 @@ from everturn.errors import Conflict, Invalid
 from everturn.settings import explain_errors
 from everturn.telemetry.logging import configure_logging
 from everturn.telemetry.page_server import build_metrics_page, open_page_server
+from everturn.wire.execution import parse_uid_range
 from everturn.wire.profiles import load_profiles
 from exec_supervisor.broker.conversation import Conversation
 from exec_supervisor.broker.docker_engine import DockerEngine
@@ -87,6 +88,7 @@ async def run_broker(settings: BrokerSettings) -> None:
                 profiles,
                 broker_id=broker_id,
                 max_pairs=settings.max_pairs,
+                uids=parse_uid_range(settings.uids),
                 seccomp=build_profile(),
                 metrics=metrics,
             ) as pairs,

@@ -56,6 +56,7 @@ class PairPlan:
     labels: PairLabels
     profile: ExecutionProfile
     seccomp: Mapping[str, object] | None
+    executor_uid: int
 
     @property
     def supervisor_seccomp(self) -> Mapping[str, object] | None:
@@ -184,15 +185,16 @@ class Pair:
     async def _start_executor(self) -> None:
         name = name_container(self.name, "executor")
         plan = self.plan
-        await self._engine.create(name, build_executor(plan.profile, plan.labels, plan.seccomp, plan.preload))
+        body = build_executor(plan.profile, plan.labels, plan.seccomp, plan.executor_uid, plan.preload)
+        await self._engine.create(name, body)
         await self._engine.start(name)
         await self._note_image("executor")
 
     async def _start_supervisor(self, group: asyncio.TaskGroup) -> Posture:
         name = name_container(self.name, "supervisor")
-        await self._engine.create(
-            name, build_supervisor(self.plan.profile, self.plan.labels, self.plan.supervisor_seccomp)
-        )
+        plan = self.plan
+        body = build_supervisor(plan.profile, plan.labels, plan.supervisor_seccomp, plan.executor_uid)
+        await self._engine.create(name, body)
         # Attached before it is started: there is no log in which its first words would be kept.
         self._stdio = await self._engine.attach(name)
         await self._engine.start(name)

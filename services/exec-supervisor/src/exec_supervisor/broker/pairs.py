@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import secrets
 import time
 from collections import OrderedDict
@@ -13,7 +14,7 @@ import structlog
 
 from everturn.errors import Conflict, NotFound
 from everturn.wire.brokering import MAX_LISTED, BrokerRefusal, PairList, PairState, PairSummary
-from everturn.wire.execution import LimitName
+from everturn.wire.execution import LimitName, UidRange
 from everturn.wire.profiles import ExecutionProfile, Profiles
 from exec_supervisor.broker.bodies import PairLabels
 from exec_supervisor.broker.docker_engine import Engine, EngineDown, ImageMissing
@@ -62,6 +63,7 @@ class Pairs:
         *,
         broker_id: str,
         max_pairs: int,
+        uids: UidRange,
         seccomp: Mapping[str, object] | None,
         metrics: BrokerMetrics,
         clock: Callable[[], float] = time.time,
@@ -77,6 +79,8 @@ class Pairs:
         metrics.count_pairs_by(self.count)
         self._clock = clock
         self._slot_wait_s = slot_wait_s
+        self._uids = uids
+        self._uid_numbers = itertools.count(secrets.randbelow(uids.count))
         self._slots = asyncio.Semaphore(max_pairs)
         self._pairs: dict[str, Pair] = {}
         self._endings: dict[str, asyncio.Task[None]] = {}
@@ -182,10 +186,17 @@ class Pairs:
         now = self._clock()
         name = secrets.token_hex(8)
         labels = PairLabels(self._broker_id, name, profile_name, run_id, int(now) + PAIR_LIFETIME_S)
-        plan = PairPlan(labels, profile, self._seccomp)
+        plan = PairPlan(labels, profile, self._seccomp, self._find_unused_uid())
         pair = Pair(plan, secrets.token_urlsafe(24), self._engine, self._watch.watch(name), now)
         self._pairs[pair.pair_id] = pair
         return pair
+
+    def _find_unused_uid(self) -> int:
+        """The next user of the range that no pair has; the range has more of them than there may be pairs."""
+        used = {pair.plan.executor_uid for pair in self._pairs.values()}
+        while (uid := self._uids.first + next(self._uid_numbers) % self._uids.count) in used:
+            pass
+        return uid
 
     async def _end(self, pair: Pair, force: bool) -> None:
         clean = False
@@ -209,6 +220,7 @@ async def open_pairs(
     *,
     broker_id: str,
     max_pairs: int,
+    uids: UidRange,
     seccomp: Mapping[str, object] | None,
     metrics: BrokerMetrics,
     slot_wait_s: float = SLOT_WAIT_S,
@@ -222,6 +234,7 @@ async def open_pairs(
             group,
             broker_id=broker_id,
             max_pairs=max_pairs,
+            uids=uids,
             seccomp=seccomp,
             metrics=metrics,
             slot_wait_s=slot_wait_s,

@@ -7,7 +7,7 @@ import errno
 from collections.abc import Sequence
 from typing import Any, Final
 
-from exec_supervisor.system_calls import AF_UNIX, NAMESPACE_FLAGS, S_IFMT, UNKNOWN
+from exec_supervisor.system_calls import AF_UNIX, NAMESPACE_FLAGS, OWN_PROCESS, S_IFMT, UNKNOWN
 
 _PATHS: Final = """
 access chdir chmod chown creat faccessat faccessat2 fchdir fchmod fchmodat fchmodat2 fchown fchownat futimesat getcwd
@@ -53,8 +53,8 @@ sched_getparam sched_getscheduler sched_rr_get_interval sched_setaffinity sched_
 sched_setscheduler sched_yield setpriority
 """
 _MACHINE: Final = """
-clock_getres clock_gettime clock_nanosleep getrandom getrlimit getrusage gettimeofday nanosleep prlimit64 setrlimit
-sysinfo time times uname
+clock_getres clock_gettime clock_nanosleep getrandom getrlimit getrusage gettimeofday nanosleep setrlimit sysinfo time
+times uname
 """
 _SOCKETS: Final = """
 accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg recvmsg sendmmsg sendmsg sendto
@@ -112,6 +112,7 @@ def build_profile(families: Sequence[int] = (AF_UNIX,)) -> dict[str, Any]:
         _allow(*ALLOWED),
         *(_allow("socket", _equal(0, family)) for family in families),
         _allow("socketpair", _equal(0, AF_UNIX)),
+        _allow("prlimit64", _equal(0, OWN_PROCESS)),
         _allow("clone", _equal(0, 0, mask=mask)),
         *(_allow("mknod", _equal(1, kind, mask=S_IFMT)) for kind in _FILE_TYPES),
         *(_allow("mknodat", _equal(2, kind, mask=S_IFMT)) for kind in _FILE_TYPES),

@@ -20,6 +20,8 @@ _EXIT_WAIT_S: Final = 2.0
 _REAP_EVERY_S: Final = 0.005
 _MAX_ERROR_BYTES: Final = 4096
 _STREAM_BYTES: Final = 1 << 18
+_FIRST_TO_GO: Final = 1000
+_BEFORE_THE_RUNNER: Final = 900
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
@@ -54,6 +56,16 @@ class SandboxChild:
         while chunk := await stderr.read(_MAX_ERROR_BYTES):
             kept = (kept + chunk)[:_MAX_ERROR_BYTES]
         return kept.decode("utf-8", "replace").strip()
+
+    def protect_runner(self) -> None:
+        """Let the kernel end the program before its runner when memory runs out: the runner has the outputs.
+
+        All inside begins as the first to be ended on this machine, and can't change that: /proc is read-only there.
+        Where we are not root the kernel lets us change nothing either, and the larger process is ended.
+        """
+        for pid in load_children(self.pid):
+            with contextlib.suppress(PermissionError, ProcessLookupError, FileNotFoundError):
+                _save_oom_score(pid, _BEFORE_THE_RUNNER)
 
     async def end(self) -> None:
         """Kill it and all it started, and wait until that is gone (TimeoutError after 2 s). May be repeated.
@@ -109,6 +121,7 @@ def start_child(command: Sequence[str], *, uid: int, cgroup: Cgroup | None, pass
 
     def enter() -> None:
         # Runs between fork and exec. Safe because the supervisor has one thread only.
+        _save_oom_score(os.getpid(), _FIRST_TO_GO)
         if cgroup is not None:
             cgroup.join()
         if os.geteuid() == 0:
@@ -130,6 +143,11 @@ def start_child(command: Sequence[str], *, uid: int, cgroup: Cgroup | None, pass
         start_new_session=True,
     )
     return SandboxChild(process)
+
+
+def _save_oom_score(pid: int, score: int) -> None:
+    with open(f"/proc/{pid}/oom_score_adj", "w", encoding="ascii") as file:
+        file.write(str(score))
 
 
 def _kill_orphan(pid: int) -> None:

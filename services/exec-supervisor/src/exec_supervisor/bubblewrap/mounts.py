@@ -53,7 +53,7 @@ def build_stage(run_dir: Path, roots: tuple[str, ...], limits: RunLimits, uid: i
     if os.geteuid() != 0 or not _try_own_namespace():
         return Stage(tuple(Bind(root, root) for root in roots), _make_socket_dir(run_dir))
     descriptors = [(root, os.open(root, os.O_PATH | os.O_CLOEXEC)) for root in roots]
-    _mount("tmpfs", run_dir, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0711,size=1m,nr_inodes=200")
+    _mount("tmpfs", run_dir, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0711,size=1m,nr_inodes=2000")
     binds: list[Bind] = []
     for number, (root, descriptor) in enumerate(descriptors):
         place = run_dir / f"root{number}"

@@ -7,16 +7,21 @@ import socket
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from everturn.wire.execution import EXECUTOR_FRAME_BYTES, Boot, LimitName, Posture, RunLimits
 from everturn.wire.framing import FrameDecoder, FrameStream
 from exec_supervisor.bubblewrap.cgroups import Cgroup, try_create_cgroup
 from exec_supervisor.bubblewrap.child import SandboxChild, become_subreaper, start_child
-from exec_supervisor.bubblewrap.command import build_command, load_system_links, load_system_roots
+from exec_supervisor.bubblewrap.command import build_command, load_masked, load_system_links, load_system_roots
 from exec_supervisor.bubblewrap.mounts import SOCKET_NAME, Stage, build_stage, make_run_dir, remove_stage
 from exec_supervisor.bubblewrap.seccomp import build_filter, describe_filter
+from exec_supervisor.bubblewrap.users import claim_user
 from exec_supervisor.bubblewrap.watchdog import load_memory_bytes
 from exec_supervisor.supervisor.listeners import open_listener
+
+USER_LOCKS: Final = "everturn-users"
+"""Folder beside those of the runs, with a locked file for each user that has a run now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,9 @@ class BubblewrapRoom:
     def load_hits(self) -> tuple[LimitName, ...]:
         return self.cgroup.load_hits() if self.cgroup else ()
 
+    def protect_runner(self) -> None:
+        self.child.protect_runner()
+
     async def read_errors(self) -> str:
         return await self.child.read_errors()
 
@@ -46,13 +54,16 @@ class BubblewrapRoom:
 async def open_room(boot: Boot) -> AsyncGenerator[BubblewrapRoom]:
     """Make everything and start bubblewrap; at the end kill it and leave nothing behind. Raises OSError."""
     run_dir = Path(boot.run_dir)
-    uid, gid = (boot.sandbox_uid, boot.sandbox_uid) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
     become_subreaper()
     # By a random name: two workers may boot at the same moment.
     cgroup = try_create_cgroup(secrets.token_hex(8), boot.limits)
     async with contextlib.AsyncExitStack() as stack:
         if cgroup is not None:
             stack.callback(cgroup.remove)
+        if os.geteuid() == 0:
+            uid = gid = stack.enter_context(claim_user(boot.uids, run_dir.with_name(USER_LOCKS)))
+        else:
+            uid, gid = os.geteuid(), os.getegid()
         make_run_dir(run_dir)
         stack.callback(remove_stage, run_dir)
         stage = build_stage(run_dir, (*load_system_roots(), *boot.interpreter.roots), boot.limits, uid)
@@ -60,7 +71,7 @@ async def open_room(boot: Boot) -> AsyncGenerator[BubblewrapRoom]:
             open_listener(Path(stage.socket_dir) / SOCKET_NAME, mode=0o600, uid=uid, gid=gid)
         )
         with _filter_file() as descriptor:
-            command = build_command(boot, stage, load_system_links(), descriptor)
+            command = build_command(boot, stage, load_system_links(), descriptor, load_masked())
             child = start_child(command, uid=uid, cgroup=cgroup, pass_fds=[descriptor])
         stack.callback(child.close_streams)
         stack.push_async_callback(child.end)
@@ -77,7 +88,7 @@ def build_posture(uid: int, stage: Stage, cgroup: Cgroup | None) -> Posture:
         launcher="bubblewrap",
         runtime="",
         outer_uid=uid,
-        user=f"uid {uid} outside" if dropped else f"uid {uid} outside, the supervisor's own; mapped inside",
+        user="a user of this run alone" if dropped else "the supervisor's own user, mapped to another one inside",
         network="none: a network namespace of its own",
         memory=f"{counted} and RLIMIT_AS" if cgroup else "RLIMIT_AS and a watchdog on the sum of resident memory",
         processes=f"{counted} and RLIMIT_NPROC" if cgroup else "RLIMIT_NPROC",

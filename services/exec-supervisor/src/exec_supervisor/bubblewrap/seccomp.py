@@ -11,6 +11,7 @@ from exec_supervisor.system_calls import (
     DEVICE_TYPES,
     LATER,
     NAMESPACE_FLAGS,
+    OWN_PROCESS,
     REFUSED,
     S_IFMT,
     TIOCLINUX,
@@ -50,6 +51,7 @@ def build_filter() -> bytes:
         rules.add_rule(unknown, number)
     for name in ("socket", "socketpair"):
         _add(rules, refuse, name, pyseccomp.Arg(0, pyseccomp.NE, AF_UNIX))
+    _add(rules, refuse, "prlimit64", pyseccomp.Arg(0, pyseccomp.NE, OWN_PROCESS))
     for flag in NAMESPACE_FLAGS:
         _add(rules, refuse, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
     for name, place in (("mknod", 1), ("mknodat", 2)):

@@ -13,16 +13,17 @@ from exec_supervisor.supervisor.standard_streams import LIFELINE, run_on_standar
 from exec_supervisor.supervisor.worker_line import WorkerLine
 
 EXECUTOR_UID: Final = 1001
+"""User where the broker names none, and in any case the group that may use the pair's sockets."""
 
 
 def main() -> int:
     """The exit code: 1 when it was ended before the result was sent."""
     parser = argparse.ArgumentParser(prog="exec_supervisor pair", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path(LINE_SOCKET).parent, help="where the pair's sockets are")
-    parser.add_argument("--executor-uid", type=int, default=EXECUTOR_UID, help="user and group of the executor")
+    parser.add_argument("--executor-uid", type=int, default=EXECUTOR_UID, help="user of this pair's executor")
     chosen = parser.parse_args(sys.argv[2:])
     return run_on_standard_streams(partial(_serve, chosen.folder, chosen.executor_uid))
 
 
 async def _serve(folder: Path, executor_uid: int, line: WorkerLine) -> int:
-    return await run_supervisor(line, LIFELINE, partial(open_room, folder, executor_uid))
+    return await run_supervisor(line, LIFELINE, partial(open_room, folder, executor_uid, EXECUTOR_UID))

@@ -44,6 +44,9 @@ class PairRoom:
         """None: the engine tells them to whoever started the pair."""
         return ()
 
+    def protect_runner(self) -> None:
+        """Nothing: processes of another container can't be seen from here."""
+
     async def read_errors(self) -> str:
         """Nothing: the executor's stderr is its own container's."""
         return ""
@@ -67,11 +70,11 @@ class PairRoom:
 
 
 @contextlib.asynccontextmanager
-async def open_room(folder: Path, executor_uid: int) -> AsyncGenerator[PairRoom]:
+async def open_room(folder: Path, executor_uid: int, group: int) -> AsyncGenerator[PairRoom]:
     """Wait for the executor in the folder that both containers share. Raises OSError, TimeoutError after a minute."""
     with contextlib.ExitStack() as stack:
-        gateway = stack.enter_context(_socket_in(folder, GATEWAY_SOCKET, executor_uid))
-        with _socket_in(folder, LINE_SOCKET, executor_uid) as listener:
+        gateway = stack.enter_context(_socket_in(folder, GATEWAY_SOCKET, group))
+        with _socket_in(folder, LINE_SOCKET, group) as listener:
             peer = await _wait_for_executor(listener, executor_uid)
         # Nobody connects to this one any more: the program is not there yet, and the name is gone.
         reader, writer = await asyncio.open_unix_connection(sock=peer)
@@ -86,7 +89,7 @@ def build_posture(executor_uid: int) -> Posture:
         launcher="containers",
         runtime="",
         outer_uid=executor_uid,
-        user=f"uid {executor_uid} in a container without capabilities, with a read-only root",
+        user="a user of this run alone, in a container without capabilities, with a read-only root",
         network="none: a container without a network device",
         memory="control group of the container engine, without swap, and RLIMIT_AS",
         processes="control group of the container engine",

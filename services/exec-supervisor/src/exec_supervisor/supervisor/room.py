@@ -33,6 +33,10 @@ class Room(Protocol):
         """The limits at which the kernel stepped in, as far as they can be seen from here."""
         ...
 
+    def protect_runner(self) -> None:
+        """Let the kernel end the program before its runner when memory runs out. Called once both are there."""
+        ...
+
     async def read_errors(self) -> str:
         """What was said on the executor's stderr, the first 4 KiB; returns at its end."""
         ...

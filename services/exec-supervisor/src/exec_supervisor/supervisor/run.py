@@ -74,6 +74,7 @@ async def _boot_and_run(line: WorkerLine, room: Room) -> Finished:
         posture = dataclasses.replace(room.posture, runtime=await executor.boot())
     except (Silent, TimeoutError) as error:
         return Finished("not_started", str(error) or "it did not boot in time", 0, room.posture)
+    room.protect_runner()
     await line.send(Ready(posture))
     async with asyncio.TaskGroup() as group:
         reporting = group.create_task(_try_receive_report(executor))

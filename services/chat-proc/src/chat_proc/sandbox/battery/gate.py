@@ -93,7 +93,14 @@ async def load_or_run(
 def build_key(sandbox: SupervisedSandbox) -> str:
     """What the result depends on, as a hash: posture (launcher, user...), limits, image, kernel, attempts, our code."""
     digest = hashlib.sha256()
-    facts = [asdict(sandbox.posture), asdict(sandbox.limits), sandbox.image, list(os.uname()), list_attempts()]
+    # Each run has another user, so which one the trial had says nothing.
+    facts = [
+        asdict(replace(sandbox.posture, outer_uid=0)),
+        asdict(sandbox.limits),
+        sandbox.image,
+        list(os.uname()),
+        list_attempts(),
+    ]
     digest.update(json.dumps(facts).encode())
     for file in _find_sources():
         digest.update(file.read_bytes())
