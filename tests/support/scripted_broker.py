@@ -17,7 +17,7 @@ from everturn.wire.brokering import (
     StartPair,
 )
 from everturn.wire.execution import Finished, Launch, LimitName, Posture, Report, RunLimits
-from everturn.wire.framing import FrameDecoder, FrameStream, encode_frame
+from everturn.wire.framing import RAW_CHUNK_BYTES, FrameDecoder, FrameStream, encode_frame
 from everturn.wire.records import MessageClass, build_message, parse_message
 
 POSTURE = Posture("containers", "cpython 3", 1001, "u", "n", "m", "p", "d", "s")
@@ -37,6 +37,8 @@ class ScriptedBroker:
         self.requests: list[MessageClass] = []
         self.open_lines = 0
         self.all_closed = asyncio.Event()
+        self.outputs = b""
+        """The tar that a run sends before its end."""
         self._script = script
         self._finished = finished
 
@@ -71,6 +73,8 @@ class ScriptedBroker:
             pass
         if self._finished is None:
             raise ConnectionResetError
+        for start in range(0, len(self.outputs), RAW_CHUNK_BYTES):
+            await stream.send_raw(self.outputs[start : start + RAW_CHUNK_BYTES])
         await stream.send(build_message(self._finished), 8 << 20)
 
 

@@ -93,7 +93,7 @@ from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.tools.described.loading import load_tools, open_tool_threads
 from everturn.tools.web.offered import WebAccess, build_web_tools
 from everturn.wire.execution import RunLimits, parse_uid_range
-from everturn.wire.profiles import load_profiles
+from everturn.wire.profiles import choose_profiles, load_profiles
 
 _log = structlog.get_logger(__name__)
 
@@ -155,7 +155,8 @@ async def open_worker(
         leftovers = Stragglers(grace_s=PROGRAM_GRACE_S)
         stack.push_async_callback(leftovers.close, STRAGGLERS_S)
         programs = build_program_parts(settings, database, leftovers)
-        offered = offer_tools(build_tool_ports(database, objects), sandbox, programs, more=more)
+        profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None
+        offered = offer_tools(build_tool_ports(database, objects), sandbox, programs, more=more, profiles=profiles)
         loop = build_loop(
             settings, config, models, offered, stragglers, objects=objects, memories=memories, tracing=tracing
         )
@@ -237,12 +238,14 @@ def build_memory_tools(database: Database, embedder: Embedder, memories: UserMem
 
 def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
     """What the settings say about running programs. Raises BadBrokerAddress, Invalid."""
+    profiles = load_profiles(settings.execution_profiles)
     certificate = ClientCertificate(settings.broker_ca, settings.broker_client_cert, settings.broker_client_key)
     return ExecutionChoice(
         mode=settings.execution_mode,
         broker=parse_address(settings.broker_url, certificate) if settings.broker_url else None,
         python=settings.sandbox_python,
-        profiles=load_profiles(settings.execution_profiles),
+        profiles=profiles,
+        offered=choose_profiles(profiles, settings.code_profiles),
         uids=parse_uid_range(settings.sandbox_uids),
     )
 

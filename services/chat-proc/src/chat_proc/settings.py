@@ -64,6 +64,11 @@ class ExecutionSettings(BaseSettings):
         validation_alias="EXECUTION_PROFILES",
         description="What a program may use, by name: JSON, or the path of a JSON file; `default` is always there.",
     )
+    code_profiles: str = Field(
+        default="",
+        validation_alias="CODE_PROFILES",
+        description="Profiles the code tool offers, with commas, first the one of calls that name none; empty is all.",
+    )
     execution_gate: Literal["off", "battery"] = Field(
         default="off",
         validation_alias="EXECUTION_GATE",

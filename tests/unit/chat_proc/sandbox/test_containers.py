@@ -2,6 +2,9 @@
 
 import asyncio
 import dataclasses
+import io
+import tarfile
+import threading
 
 import pytest
 from scripted_broker import (
@@ -14,6 +17,7 @@ from scripted_broker import (
     open_broker,
 )
 
+from chat_proc.sandbox import results
 from chat_proc.sandbox.broker_line import BrokerAddress, BrokerSilent
 from chat_proc.sandbox.containers import (
     ContainersLauncher,
@@ -22,7 +26,9 @@ from chat_proc.sandbox.containers import (
     open_container_sandbox,
     suggests_kill,
 )
-from everturn.ports.sandbox import RunRequest, SandboxUnavailable
+from chat_proc.sandbox.launching import MAX_UNPACKED_ON_LOOP_BYTES
+from chat_proc.sandbox.results import hash_bytes
+from everturn.ports.sandbox import ContractItem, RunRequest, SandboxUnavailable
 from everturn.wire.brokering import Attach, BrokerRefusal, RemovePair, StartPair
 from everturn.wire.execution import Finished, GatewayCall, ToolReply
 
@@ -184,3 +190,32 @@ async def test_cancelling_a_run_cuts_the_line_at_once(tmp_path):
         await asyncio.wait_for(broker.all_closed.wait(), 10)
 
     assert broker.open_lines == 0
+
+
+async def test_large_outputs_are_unpacked_and_hashed_beside_the_event_loop(tmp_path, monkeypatch):
+    on_loop: list[bool] = []
+
+    def hash_and_note(data: bytes) -> str:
+        if len(data) > MAX_UNPACKED_ON_LOOP_BYTES:
+            on_loop.append(threading.current_thread() is threading.main_thread())
+        return hash_bytes(data)
+
+    monkeypatch.setattr(results, "hash_bytes", hash_and_note)
+    body = bytes(4 << 20)
+    async with open_broker(tmp_path, follow(), ENDED) as broker:
+        broker.outputs = pack(body)
+        request = dataclasses.replace(REQUEST, contract=(ContractItem("a.bin"),))
+        result = await build_unseen_sandbox(at(broker)).run(request, refuse)
+
+    assert [(artifact.filepath, artifact.size) for artifact in result.artifacts] == [("a.bin", len(body))]
+    assert result.artifacts[0].sha256 == hash_bytes(body)
+    assert on_loop == [False]
+
+
+def pack(body: bytes) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        member = tarfile.TarInfo("0")
+        member.size = len(body)
+        archive.addfile(member, io.BytesIO(body))
+    return stream.getvalue()

@@ -1,5 +1,6 @@
 """Which launcher is chosen: by what is asked for and by what answers. Bubblewrap itself is in tests/sandbox."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,10 @@ from scripted_broker import POSTURE, REPORT, follow, open_broker
 from chat_proc.sandbox.broker_line import BrokerAddress
 from chat_proc.sandbox.opening import ExecutionChoice, ExecutionMode, OpenedSandbox, open_sandbox
 from everturn.ports.sandbox import RunRequest, SandboxUnavailable
-from everturn.wire.brokering import BrokerRefusal
+from everturn.wire.brokering import BrokerRefusal, StartPair
 from everturn.wire.execution import Finished, GatewayCall, ToolReply
-from everturn.wire.profiles import load_profiles
+from everturn.wire.profiles import choose_profiles, load_profiles
+from everturn.wire.records import MessageClass
 
 ENDED = Finished("ended", "", 5, POSTURE, REPORT)
 NO_PYTHON = Path("/nowhere/bin/python")
@@ -37,6 +39,34 @@ async def test_a_broker_that_answers_is_taken(tmp_path, mode):
     async with open_broker(tmp_path, follow()), open_sandbox(choose(mode, tmp_path)) as opened:
         assert isinstance(opened, OpenedSandbox)
         assert opened.sandbox.posture == POSTURE
+
+
+async def test_every_offered_profile_is_booted_once_and_offered_with_the_limits_it_has(tmp_path):
+    choice = replace(choose("containers", tmp_path), offered=load_profiles('{"large": {"cpus": 2}, "small": {}}'))
+
+    async with open_broker(tmp_path, follow()) as broker, open_sandbox(choice) as opened:
+        assert isinstance(opened, OpenedSandbox)
+
+    assert list(opened.profiles) == list(choice.offered)
+    assert {request.profile for request in broker.requests if isinstance(request, StartPair)} == set(choice.offered)
+
+
+async def test_a_profile_that_does_not_boot_is_not_offered_and_the_first_one_has_to_boot(tmp_path):
+    works = follow()
+
+    def answer(request: MessageClass) -> MessageClass | None:
+        unknown = isinstance(request, StartPair) and request.profile == "large"
+        return BrokerRefusal("unknown_profile", "large") if unknown else works(request)
+
+    both = choose_profiles(load_profiles('{"large": {}}'), "")
+    async with open_broker(tmp_path, answer):
+        async with open_sandbox(replace(choose("containers", tmp_path), offered=both)) as opened:
+            assert isinstance(opened, OpenedSandbox)
+            assert list(opened.profiles) == ["default"]
+        large = {"large": both["large"]}
+        async with open_sandbox(replace(choose("containers", tmp_path), offered=large)) as refused:
+            assert isinstance(refused, SandboxUnavailable)
+            assert "'large'" in refused.reason
 
 
 async def test_without_a_broker_containers_are_not_offered():

@@ -6,7 +6,7 @@ import pytest
 
 from everturn.errors import Invalid
 from everturn.wire.execution import RunLimits
-from everturn.wire.profiles import BATTERY_LIMITS, ExecutionProfile, load_profiles
+from everturn.wire.profiles import BATTERY_LIMITS, ExecutionProfile, choose_profiles, load_profiles
 
 
 def test_without_a_setting_there_are_the_default_profile_and_the_one_of_the_battery():
@@ -71,3 +71,26 @@ def test_a_mistake_is_told_with_its_place_and_nothing_else():
     assert "big.cpus: Input should be a valid number" in str(refused.value)
     assert "small.extra: Extra inputs are not permitted" in str(refused.value)
     assert "pydantic" not in str(refused.value)
+
+
+def test_the_code_tool_offers_all_profiles_but_that_of_the_battery_or_those_that_are_named():
+    profiles = load_profiles('{"large": {}, "default": {}, "small": {}}')
+
+    assert list(choose_profiles(profiles, "")) == ["default", "large", "small"]
+    assert list(choose_profiles(profiles, " small, default,small")) == ["small", "default"]
+
+
+@pytest.mark.parametrize("names", ["huge", "default,battery"])
+def test_a_profile_that_can_not_be_offered_is_refused_with_those_that_can(names):
+    with pytest.raises(Invalid, match="EXECUTION_PROFILES has: default"):
+        choose_profiles(load_profiles(""), names)
+
+
+def test_a_profile_denies_single_tools_and_all_of_an_alias():
+    profile = load_profiles('{"x": {"denied_tools": ["web_tools.web_fetch", "lab_tools.*"]}}')["x"]
+
+    assert profile.may_call("web_tools.web_search")
+    assert not profile.may_call("web_tools.web_fetch")
+    assert not profile.may_call("lab_tools.mix")
+    with pytest.raises(Invalid, match="denied_tools"):
+        load_profiles('{"x": {"denied_tools": ["everything"]}}')

@@ -31,6 +31,7 @@ MAX_PROFILES: Final = 32
 MAX_WARM: Final = 32
 _LIMIT_NAMES: Final = frozenset(entry.name for entry in fields(RunLimits))
 
+ToolPattern = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.([A-Za-z0-9_]+|\*)$", max_length=100)]
 ProfileName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
 ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$", max_length=100)]
 
@@ -40,6 +41,8 @@ class ExecutionProfile(BaseModel):
 
     Without `shm_bytes` there is no /dev/shm, a third place that a program could write to; pools of processes need it.
     `warm` pairs are kept booted, with the modules of `preload` imported; 0 starts each run cold.
+    Programs of this profile can't call `denied_tools`: tool ids such as `web_tools.web_fetch`, or all of an alias with
+    `web_tools.*`. `description` tells the model what the profile is for, where it can choose one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,6 +55,13 @@ class ExecutionProfile(BaseModel):
     network_mode: str = Field(default="none", pattern=r"^(none|bridge|[a-z0-9][a-z0-9_.-]{0,62})$")
     warm: int = Field(default=0, ge=0, le=MAX_WARM)
     preload: tuple[ModuleName, ...] = Field(default=(), max_length=20)
+    denied_tools: tuple[ToolPattern, ...] = Field(default=(), max_length=100)
+    description: str = Field(default="", max_length=200, pattern=r"^[^\n\r]*$")
+
+    def may_call(self, tool_id: str) -> bool:
+        """Whether programs of this profile may call the tool, as far as the profile says."""
+        alias = tool_id.partition(".")[0]
+        return tool_id not in self.denied_tools and f"{alias}.*" not in self.denied_tools
 
     @field_validator("limits", mode="before")
     @classmethod
@@ -100,6 +110,18 @@ def load_profiles(setting: str) -> Profiles:
     default = profiles.get(DEFAULT_PROFILE, ExecutionProfile())
     battery = default.model_copy(update={"limits": BATTERY_LIMITS, "warm": 0, "preload": ()})
     return {DEFAULT_PROFILE: default, BATTERY_PROFILE: battery, **profiles}
+
+
+def choose_profiles(profiles: Profiles, names: str) -> Profiles:
+    """The profiles that the code tool offers, first the one of calls that name none. `names` has commas between them.
+
+    Without names these are `default` and then all others, but never `battery`. Raises Invalid for unknown names.
+    """
+    known = [DEFAULT_PROFILE, *(name for name in profiles if name not in (DEFAULT_PROFILE, BATTERY_PROFILE))]
+    chosen = list(dict.fromkeys(part.strip() for part in names.split(",") if part.strip())) or known
+    if unknown := [name for name in chosen if name not in known]:
+        raise Invalid(f"CODE_PROFILES has {unknown[0][:80]!r}; EXECUTION_PROFILES has: {', '.join(known)}")
+    return {name: profiles[name] for name in chosen}
 
 
 def _tell(error: ValidationError) -> str:

@@ -6,7 +6,7 @@ Nothing falls back to running unconfined, and a launcher that was asked for by n
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -15,13 +15,14 @@ import structlog
 from chat_proc.sandbox.broker_line import BrokerAddress, BrokerSilent
 from chat_proc.sandbox.bubblewrap import SANDBOX_UIDS, open_bubblewrap_sandbox
 from chat_proc.sandbox.containers import build_unseen_sandbox, open_container_sandbox
-from chat_proc.sandbox.launching import SupervisedSandbox
+from chat_proc.sandbox.launching import TRIAL, SupervisedSandbox
 from chat_proc.sandbox.pool import WarmPool
+from chat_proc.sandbox.supervised import SupervisorFailed
 from everturn.cancellation import end_tasks
 from everturn.ports.runs.presences import BatteryOutcome
 from everturn.ports.sandbox import SandboxUnavailable
 from everturn.wire.execution import UidRange
-from everturn.wire.profiles import Profiles
+from everturn.wire.profiles import DEFAULT_PROFILE, ExecutionProfile, Profiles
 
 ExecutionMode = Literal["auto", "containers", "bubblewrap", "off"]
 
@@ -32,32 +33,46 @@ _PAUSE_S: Final = 0.25
 _log = structlog.get_logger(__name__)
 
 
+def _build_default() -> Profiles:
+    return {DEFAULT_PROFILE: ExecutionProfile()}
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutionChoice:
-    """What the operator says about running programs. `broker` is None where no address is set."""
+    """What the operator says about running programs. `broker` is None where no address is set.
+
+    `offered` are those of the `profiles` that the code tool may use, first the one of calls that name none.
+    """
 
     mode: ExecutionMode
     broker: BrokerAddress | None
     python: Path | None
     profiles: Profiles
+    offered: Profiles = field(default_factory=_build_default)
     uids: UidRange = SANDBOX_UIDS
     broker_patience_s: float = BROKER_PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedSandbox:
-    """A launcher, and in one sentence why it is this one. `battery` is None where it was not tried."""
+    """A launcher, and in one sentence why it is this one. `battery` is None where it was not tried.
+
+    `profiles` are the offered ones that work here, with the limits they have. `seen` is false as long as nothing has
+    shown that the launcher works.
+    """
 
     sandbox: SupervisedSandbox
     why: str
     battery: BatteryOutcome | None = None
+    profiles: Profiles = field(default_factory=_build_default)
+    seen: bool = True
 
 
 @contextlib.asynccontextmanager
 async def open_sandbox(choice: ExecutionChoice) -> AsyncGenerator[OpenedSandbox | SandboxUnavailable]:
     """The launcher that works on this machine, or why there is none. What it keeps booted ends with the block."""
     try:
-        opened = await _open(choice)
+        opened = await _try_profiles(await _open(choice), choice.offered)
     except SandboxUnavailable as unavailable:
         _log.warning("no_sandbox", mode=choice.mode, reason=unavailable.reason, remedy=unavailable.remedy)
         yield unavailable
@@ -105,7 +120,8 @@ async def _open_containers(choice: ExecutionChoice) -> OpenedSandbox:
     try:
         sandbox = await _wait_for_broker(choice.broker, choice.broker_patience_s)
     except BrokerSilent as silent:
-        return OpenedSandbox(build_unseen_sandbox(choice.broker), f"EXECUTION_MODE=containers, although {silent}")
+        why = f"EXECUTION_MODE=containers, although {silent}"
+        return OpenedSandbox(build_unseen_sandbox(choice.broker), why, seen=False)
     return OpenedSandbox(sandbox, "EXECUTION_MODE=containers")
 
 
@@ -128,6 +144,31 @@ async def _open_bubblewrap(choice: ExecutionChoice, why: str) -> OpenedSandbox:
     return OpenedSandbox(await open_bubblewrap_sandbox(choice.python, choice.profiles, uids=choice.uids), why)
 
 
+async def _try_profiles(opened: OpenedSandbox, offered: Profiles) -> OpenedSandbox:
+    """Boot each offered profile once. One that does not boot is not offered; the first one has to.
+
+    Raises SandboxUnavailable.
+    """
+    if not opened.seen:
+        return replace(opened, profiles=offered)
+    first = next(iter(offered))
+    working: dict[str, ExecutionProfile] = {}
+    for name, profile in offered.items():
+        limits = opened.sandbox.limits
+        if name != DEFAULT_PROFILE:
+            try:
+                async with opened.sandbox.launcher.take(name, TRIAL) as supervisor:
+                    limits = supervisor.limits
+            except (OSError, SupervisorFailed) as error:
+                _log.error("profile_does_not_boot", profile=name, error=str(error))
+                if name == first:
+                    reason = f"The execution profile {name!r}, first of CODE_PROFILES, does not boot: {error}."
+                    raise SandboxUnavailable(reason) from error
+                continue
+        working[name] = profile.model_copy(update={"limits": limits})
+    return replace(opened, profiles=working)
+
+
 @contextlib.asynccontextmanager
 async def _keep_warm(opened: OpenedSandbox, profiles: Profiles) -> AsyncGenerator[OpenedSandbox]:
     """Hold supervisors ahead as the profiles say. The broker does that itself for pairs of containers."""
@@ -139,7 +180,7 @@ async def _keep_warm(opened: OpenedSandbox, profiles: Profiles) -> AsyncGenerato
     filling = asyncio.create_task(pool.run())
     filling.add_done_callback(_tell_crash)
     try:
-        yield OpenedSandbox(opened.sandbox.with_launcher(pool), opened.why)
+        yield replace(opened, sandbox=opened.sandbox.with_launcher(pool))
     finally:
         await end_tasks(filling)
 

@@ -58,22 +58,23 @@ class UnpackedOutputs:
     problem: str = ""
 
 
-def unpack_outputs(data: bytes, outputs: tuple[str, ...]) -> UnpackedOutputs:
+def unpack_outputs(data: bytes | bytearray, outputs: tuple[str, ...]) -> UnpackedOutputs:
     """The files of an executor's tar: plain ustar, regular files only, each named by its place in the contract.
 
     Nothing in the stream chooses a path. What comes before the first wrong byte is kept.
     """
     files: dict[str, bytes] = {}
+    view = memoryview(data)
     place = 0
     try:
-        while header := data[place : place + _BLOCK].rstrip(b"\0"):
+        while header := bytes(view[place : place + _BLOCK]).rstrip(b"\0"):
             number, size = _parse_header(header.ljust(_BLOCK, b"\0"))
             start = place + _BLOCK
             if number >= len(outputs) or outputs[number] in files:
                 raise ValueError(f"member {number} is not one of the contract, or is there twice")
             if start + size > len(data):
                 raise ValueError(f"{outputs[number]} is cut off")
-            files[outputs[number]] = data[start : start + size]
+            files[outputs[number]] = bytes(view[start : start + size])
             place = start + -(-size // _BLOCK) * _BLOCK
     except ValueError as error:
         return UnpackedOutputs(files, str(error))

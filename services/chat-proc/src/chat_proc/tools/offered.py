@@ -28,6 +28,7 @@ from everturn.ports.recall.conversation_sources import ConversationSources
 from everturn.ports.sandbox import Sandbox, SandboxUnavailable
 from everturn.ports.tool import Tool
 from everturn.wire.execution import Posture
+from everturn.wire.profiles import Profiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,17 @@ class ToolPorts:
 
 
 def offer_tools(
-    ports: ToolPorts, sandbox: Sandbox | SandboxUnavailable, programs: ProgramParts, *, more: Sequence[Tool] = ()
+    ports: ToolPorts,
+    sandbox: Sandbox | SandboxUnavailable,
+    programs: ProgramParts,
+    *,
+    more: Sequence[Tool] = (),
+    profiles: Profiles | None = None,
 ) -> OfferedTools:
-    """All tools that can work here, in the order in which the prompt lists them; `more` are not ours."""
+    """All tools that can work here, in the order in which the prompt lists them; `more` are not ours.
+
+    `profiles` are those that programs may have, first the one of calls that name none; None is the default one alone.
+    """
     history = ArtifactHistory(ports.artifacts)
     reading = ReadPorts(ports.artifacts, ports.reader, ports.sources)
     read = ReadTool(ports.objects, reading)
@@ -68,7 +77,7 @@ def offer_tools(
         return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox), history)
     own = (FetchCtxTool(ports.objects, reading), *_io_tools(history, ports.objects, reading))
     called = ProgramTools([*more, *own], programs)
-    registry = ToolRegistry([*tools, RunCodeTool(sandbox, ports.objects, history, called)])
+    registry = ToolRegistry([*tools, RunCodeTool(sandbox, ports.objects, history, called, profiles)])
     posture = _tell_posture(sandbox.posture)
     return OfferedTools(registry, posture, sandbox.posture.launcher, sandbox.posture.user, history)
 

@@ -33,13 +33,17 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class ProducedFile:
-    """A file to store. `stage` says who made it: the agent itself or a sandboxed program."""
+    """A file to store. `stage` says who made it: the agent itself or a sandboxed program.
+
+    `sha256` in hex where it is known already, empty where it has to be computed.
+    """
 
     destination: Destination
     data: bytes
     visibility: Literal["internal", "external"]
     stage: Literal["agent", "exec"]
     description: str = ""
+    sha256: str = ""
 
 
 def read_destination(path: str, context: ToolContext, *, default: ArtifactKind) -> Destination:
@@ -114,7 +118,7 @@ def _path_of_ref(text: str, context: ToolContext) -> str:
 
 def _build_artifact(call_id: CallId, context: ToolContext, produced: ProducedFile) -> Artifact:
     destination, data = produced.destination, produced.data
-    sha256 = hashlib.sha256(data).hexdigest()
+    sha256 = produced.sha256 or hashlib.sha256(data).hexdigest()
     make_ref = file_ref if destination.kind is ArtifactKind.FILE else output_ref
     path = f"{context.turn_id}/{destination.folder_path}"
     return Artifact(

@@ -1,6 +1,7 @@
 """Turns that grow too long for their model: summaries beside the turn, in its way, and in spite of everything."""
 
 import asyncio
+import threading
 
 import pytest
 from parts.kept_spans import KeptTracing
@@ -9,8 +10,12 @@ from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, call
 from turn_bench.tools import DemoTool
 
+from chat_proc.agent.compaction import compacting
 from chat_proc.agent.limits import TurnLimits
 from chat_proc.models.estimate import estimate_request
+from chat_proc.timeline.compaction import shrinking
+from chat_proc.timeline.compaction.memory import Memory
+from chat_proc.timeline.compaction.shrinking import Shrunk
 from chat_proc.timeline.plans import current_plan
 from everturn.model.block_bodies import CompletionBody, RangeSummaryBody
 from everturn.model.blocks import BlockType
@@ -482,3 +487,19 @@ async def test_a_worker_may_die_at_any_step_of_a_turn_that_is_summarized() -> No
         assert bench.exits[0].outcome is Outcome.COMPLETED, step
         assert max(sizes(bench)) <= bench.context.hard
         await check_conversation(bench, ends_may_repeat=True)
+
+
+async def test_rules_fold_a_long_conversation_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_loop: list[bool] = []
+
+    def cover_and_note(shrunk: Shrunk, memory: Memory) -> tuple[Shrunk | None, tuple[str, ...]]:
+        on_loop.append(threading.current_thread() is threading.main_thread())
+        return shrinking.cover(shrunk, memory)
+
+    monkeypatch.setattr(compacting, "cover", cover_and_note)
+    bench = build(*(look(n) for n in range(12)), answer("Done."))
+
+    await run_turns(bench, "Read it all.")
+
+    assert on_loop
+    assert not any(on_loop)

@@ -24,6 +24,7 @@ from everturn.ports.tool import ToolOutcome
 from everturn.testing.timelines import TimelineBuilder, build_file
 from everturn.testing.turns.live_turn import RecordingTurn
 from everturn.wire.execution import GatewayCall, Posture, RunLimits, ToolReply
+from everturn.wire.profiles import ExecutionProfile
 
 PNG = b"\x89PNG\r\n\x1a\n...."
 POSTURE = Posture(
@@ -338,3 +339,52 @@ async def test_calls_of_a_program_stand_on_the_timeline_and_clients_see_what_res
     shown = str(bench.model.requests[-1].messages)
     assert "- mail.send ok: tc:" in shown
     assert "said" not in shown
+
+
+PROFILES = {
+    "small": ExecutionProfile(denied_tools=("lab_tools.*",), description="Plain calculations"),
+    "large": ExecutionProfile(limits=RunLimits(memory_bytes=4 << 30)),
+}
+
+
+async def test_a_call_chooses_one_of_the_profiles_and_the_first_is_that_of_others(
+    call_tool, timeline, objects, history
+) -> None:
+    tool = RunCodeTool(sandbox := RecordingSandbox(), objects, history, build_program_tools(), PROFILES)
+
+    for params in ({}, {"profile": "large"}):
+        await call_tool(tool, timeline, params, code="pass")
+
+    assert [request.profile for request in sandbox.requests] == ["small", "large"]
+
+
+async def test_another_profile_is_refused_with_the_names_of_those_there_are(objects, history) -> None:
+    registry = ToolRegistry([RunCodeTool(RecordingSandbox(), objects, history, build_program_tools(), PROFILES)])
+
+    with pytest.raises(Invalid) as refused:
+        registry.check_params("exec_tools.execute_code_python", {"profile": "huge"})
+
+    assert "'small'" in refused.value.detail
+    assert "'large'" in refused.value.detail
+
+
+async def test_the_guide_names_profiles_with_their_limits_only_where_there_is_a_choice(objects, history) -> None:
+    several = RunCodeTool(RecordingSandbox(), objects, history, build_program_tools(), PROFILES).spec
+    alone = RunCodeTool(RecordingSandbox(), objects, history, build_program_tools()).spec
+
+    assert "`small`: Plain calculations (1,024 MiB of memory" in several.guide
+    assert "`large`: (4,096 MiB of memory" in several.guide
+    assert "profile" not in alone.guide
+    assert "profile" not in alone.params.model_fields
+
+
+async def test_a_program_is_granted_no_tool_that_its_profile_denies(call_tool, timeline, objects, history) -> None:
+    tools = build_program_tools([ScriptedTool("lab_tools.mix"), ScriptedTool("other_tools.mix")])
+    tool = RunCodeTool(sandbox := RecordingSandbox(), objects, history, tools, PROFILES)
+
+    for name in PROFILES:
+        await call_tool(tool, timeline, {"profile": name}, code="pass")
+
+    granted = [[grant.tool_id for grant in request.capability.grants] for request in sandbox.requests]
+    assert granted == [["other_tools.mix"], ["lab_tools.mix", "other_tools.mix"]]
+    assert "cannot call lab_tools.mix" in tool.spec.guide

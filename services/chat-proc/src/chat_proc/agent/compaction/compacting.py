@@ -183,7 +183,7 @@ class TurnCompaction:
     async def _wait(self, work: _Work) -> None:
         """Append what comes of it. Who wants the turn to stop or to change does not wait for a model: then rules do."""
         ran = await run_until(self._turn.inbox.wait_for_control(), self._await_result(work))
-        await self._append(work, shrink_by_rules(work.snapshot) if isinstance(ran, Stopped) else ran.value)
+        await self._append(work, await _shrink_by_rules(work.snapshot) if isinstance(ran, Stopped) else ran.value)
 
     async def _await_result(self, work: _Work) -> Shrunk:
         with self._turn.activity.open_call():
@@ -224,7 +224,18 @@ async def _result_of(work: _Work) -> Shrunk:
     if isinstance(made, Shrunk):
         return made
     _log.error("compaction_broke", exc_info=made)
-    return Shrunk(work.snapshot) if work.reason == "soft" else shrink_by_rules(work.snapshot)
+    return Shrunk(work.snapshot) if work.reason == "soft" else await _shrink_by_rules(work.snapshot)
+
+
+async def _shrink_by_rules(snapshot: Snapshot) -> Shrunk:
+    """In a thread: it folds the whole conversation up to twenty times, and other turns share this event loop."""
+    return await asyncio.to_thread(shrink_by_rules, snapshot)
+
+
+async def _cover_by_rules(shrunk: Shrunk, cut: Cut) -> Shrunk:
+    """With a summary that rules write; as it was where that one may not be used."""
+    made, _ = await asyncio.to_thread(lambda: cover(shrunk, build_memory(shrunk.snapshot, cut)))
+    return made or shrunk
 
 
 async def _shrink_softly(snapshot: Snapshot, writer: SummaryWriter) -> Shrunk:
@@ -245,15 +256,17 @@ async def _shrink_to_fit(snapshot: Snapshot, writer: SummaryWriter) -> Shrunk:
         if cut is None:
             continue
         if step in LAST_RESORTS or not is_worth(shrunk.snapshot, cut):
-            shrunk = cover(shrunk, build_memory(shrunk.snapshot, cut))[0] or shrunk
+            shrunk = await _cover_by_rules(shrunk, cut)
         else:
             shrunk = await _cover(shrunk, cut, writer)
-    return shrunk if shrunk.fits else min(shrunk, shrink_by_rules(snapshot), key=lambda made: made.snapshot.tokens)
+    if shrunk.fits:
+        return shrunk
+    return min(shrunk, await _shrink_by_rules(snapshot), key=lambda made: made.snapshot.tokens)
 
 
 async def _cover(shrunk: Shrunk, cut: Cut, writer: SummaryWriter) -> Shrunk:
-    covered, failures = cover(shrunk, await writer.write(shrunk.snapshot, cut))
+    covered, failures = await asyncio.to_thread(cover, shrunk, await writer.write(shrunk.snapshot, cut))
     if covered is None:
         _log.warning("summary_refused", failures=failures)
-        covered, _ = cover(shrunk, build_memory(shrunk.snapshot, cut))
-    return covered or shrunk
+        return await _cover_by_rules(shrunk, cut)
+    return covered

@@ -18,6 +18,7 @@ from everturn.ports.tool import Tool, ToolCall, ToolContext, ToolOutcome, ToolSp
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.redaction import Redactor
 from everturn.wire.execution import GatewayCall, ToolReply
+from everturn.wire.profiles import ExecutionProfile
 
 _log = structlog.get_logger(__name__)
 
@@ -40,12 +41,17 @@ class ProgramTools:
 
     def __init__(self, tools: Sequence[Tool], parts: ProgramParts) -> None:
         callable_tools = [tool for tool in tools if tool.spec.in_programs and not tool.spec.requires_approval]
-        self.registry = ToolRegistry(callable_tools)
+        self._tools = tuple(callable_tools)
+        self.registry = ToolRegistry(self._tools)
         self.parts = parts
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         return self.registry.specs
+
+    def allowed_by(self, profile: ExecutionProfile) -> "ProgramTools":
+        """Those that programs of an execution profile may call."""
+        return ProgramTools([tool for tool in self._tools if profile.may_call(tool.spec.tool_id)], self.parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from chat_proc.tools.code.answering import ProgramTools
 from chat_proc.tools.code.calls import ProgramCalls
@@ -25,6 +25,7 @@ from everturn.ports.sandbox import ContractItem, RunRequest, RunResult, Sandbox
 from everturn.ports.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
 from everturn.timeline.inert import escape_line
 from everturn.wire.execution import Capability, check_relative_path
+from everturn.wire.profiles import DEFAULT_PROFILE, ExecutionProfile, Profiles
 
 _log = structlog.get_logger(__name__)
 
@@ -58,6 +59,12 @@ class RunCodeParams(BaseModel):
     timeout_s: float = Field(default=60.0, ge=1.0, le=MAX_TIMEOUT_S)
 
 
+class ProfiledRunCodeParams(RunCodeParams):
+    """The same where there are several profiles. Which ones there are stands in the schema of the tool."""
+
+    profile: str
+
+
 @dataclass(frozen=True, slots=True)
 class _Promise:
     """A contract file as the sandbox takes it, and where it goes on the timeline."""
@@ -69,7 +76,15 @@ class _Promise:
 class RunCodeTool:
     """One run per call. A repeated call runs the program again; what its tools do outside is done once all the same."""
 
-    def __init__(self, sandbox: Sandbox, objects: Objects, history: WorkspaceHistory, tools: ProgramTools) -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        objects: Objects,
+        history: WorkspaceHistory,
+        tools: ProgramTools,
+        profiles: Profiles | None = None,
+    ) -> None:
+        self._profiles = profiles or {DEFAULT_PROFILE: ExecutionProfile()}
         self._sandbox = sandbox
         self._tools = tools
         self._objects = objects
@@ -78,8 +93,8 @@ class RunCodeTool:
         self.spec = ToolSpec(
             tool_id="exec_tools.execute_code_python",
             summary="Run the Python program of the code channel in a sandbox and keep the files it writes.",
-            guide=_build_guide(tools),
-            params=RunCodeParams,
+            guide=_build_guide(tools, self._profiles),
+            params=_build_params(self._profiles),
             effect=Effect.IDEMPOTENT,
             strategy="exploitation",
             takes_code=True,
@@ -89,7 +104,11 @@ class RunCodeTool:
         )
 
     async def run(self, call: ToolCall) -> ToolOutcome:
-        params = RunCodeParams.model_validate(call.params)
+        params = self.spec.params.model_validate(call.params, from_attributes=True)
+        if not isinstance(params, RunCodeParams):
+            raise TypeError("the parameters of the code tool are RunCodeParams")
+        name = params.profile if isinstance(params, ProfiledRunCodeParams) else next(iter(self._profiles))
+        tools = self._tools.allowed_by(self._profiles[name])
         if not (call.code or "").strip():
             return ToolOutcome("error", "There was no program. Write it into the code channel after the action.")
         try:
@@ -99,9 +118,9 @@ class RunCodeTool:
         workspace = await load_local(self._history, call.context)
         said = [call.code or "", *(f"'{file.filepath}' {file.description}" for file in params.contract)]
         inputs = await self._inputs.load(call.context, workspace, said)
-        capability = build_capability(self._tools.specs, params.timeout_s)
-        request = _build_request(call, params, promises, inputs, capability)
-        calls = ProgramCalls(self._tools, call)
+        capability = build_capability(tools.specs, params.timeout_s)
+        request = _build_request(call, params, promises, inputs, capability, profile=name)
+        calls = ProgramCalls(tools, call)
         result = await self._sandbox.run(request, calls, stop=call.stop)
         if unmatched := calls.find_unmatched(result.receipt.calls):
             _log.error("calls_differ_from_audit", call_id=call.call_id, numbers=unmatched)
@@ -129,7 +148,9 @@ class RunCodeTool:
             except Invalid as invalid:
                 refused.append(f"Not kept: {escape_line(file.filepath)}. {invalid.detail}")
                 continue
-            produced = ProducedFile(destination, file.body, file.visibility, "exec", file.description)
+            produced = ProducedFile(
+                destination, file.body, file.visibility, "exec", file.description, sha256=file.sha256
+            )
             stored.append(await save_file(self._objects, call, produced))
             workspace = workspace.with_written(own_file(stored[-1]))
         return tuple(stored), refused
@@ -152,18 +173,50 @@ def _read_promise(file: ContractFile, context: ToolContext) -> _Promise:
     return _Promise(ContractItem(filepath, file.description, file.visibility), destination)
 
 
-def _build_guide(tools: ProgramTools) -> str:
-    """What the tool is, with the tools that programs have here."""
+def _build_params(profiles: Profiles) -> type[RunCodeParams]:
+    """With a choice of profile where there is one, so that another name is refused before the program is run."""
+    if len(profiles) == 1:
+        return RunCodeParams
+    names = tuple(profiles)
+    field = (Literal[names], Field(default=names[0]))
+    return create_model("RunCodeParams", __base__=ProfiledRunCodeParams, profile=field)  # pyright: ignore[reportCallIssue, reportArgumentType, reportUnknownVariableType]
+
+
+def _build_guide(tools: ProgramTools, profiles: Profiles) -> str:
+    """What the tool is, with the profiles and the tools that programs have here."""
     package = files("chat_proc.tools.code")
     guide = package.joinpath("run_code.md").read_text(encoding="utf-8")
+    if len(profiles) > 1:
+        lines = [_describe_profile(name, profile, tools) for name, profile in profiles.items()]
+        guide = f"{guide.rstrip()}\n- `profile` says what the program may use; without it, `{next(iter(profiles))}`:\n"
+        guide += "".join(f"  - {line}\n" for line in lines)
     if not tools.specs:
         return guide
     called = package.joinpath("program_tools.md").read_text(encoding="utf-8")
     return f"{guide.rstrip()}\n\n{called.rstrip()}\n{describe_tools(tools.specs)}\n"
 
 
+def _describe_profile(name: str, profile: ExecutionProfile, tools: ProgramTools) -> str:
+    limits = profile.limits
+    parts = [
+        f"{limits.memory_bytes >> 20:,} MiB of memory",
+        f"{limits.cpu_s:,} s of processor time",
+        f"{limits.processes:,} processes and threads",
+        f"{limits.out_dir_bytes >> 20:,} MiB in OUTPUT_DIR",
+    ]
+    denied = [spec.tool_id for spec in tools.specs if not profile.may_call(spec.tool_id)]
+    less = f"; cannot call {', '.join(denied)}" if denied else ""
+    return f"`{name}`: {f'{profile.description} ' if profile.description else ''}({', '.join(parts)}){less}"
+
+
 def _build_request(
-    call: ToolCall, params: RunCodeParams, promises: Sequence[_Promise], inputs: Inputs, capability: Capability
+    call: ToolCall,
+    params: RunCodeParams,
+    promises: Sequence[_Promise],
+    inputs: Inputs,
+    capability: Capability,
+    *,
+    profile: str,
 ) -> RunRequest:
     return RunRequest(
         execution_id="exec_" + call.call_id.removeprefix("call_"),
@@ -172,6 +225,7 @@ def _build_request(
         contract=tuple(promise.item for promise in promises),
         inputs=dict(inputs.files),
         timeout_s=params.timeout_s,
+        profile=profile,
         capability=capability,
     )
 
