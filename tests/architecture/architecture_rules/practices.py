@@ -14,14 +14,7 @@ EDGES: Mapping[str, frozenset[str]] = {
             "services/ingress/src/ingress/sockets/server.py:_run",
         }
     ),
-    "worker job": frozenset(
-        {
-            "services/chat-proc/src/chat_proc/worker/loop.py:_run",
-            "services/chat-proc/src/chat_proc/turn/runner.py:_try_announce",
-            "services/chat-proc/src/chat_proc/memory/indexer.py:run",
-            "services/chat-proc/src/chat_proc/memory/indexer.py:_index_one",
-        }
-    ),
+    "loop of a process": frozenset({"libs/common/src/everturn/telemetry/guarded.py:guarded"}),
     "tool call": frozenset(
         {
             "services/chat-proc/src/chat_proc/agent/execution.py:_bounded",
@@ -36,7 +29,7 @@ EDGES: Mapping[str, frozenset[str]] = {
     ),
 }
 """The four edges at which any exception may end, because they turn it into an answer, and the functions that are one.
-A worker runs turns and indexes ended ones; a tool is called by the agent and by a program; a run has an end on our side
+Every loop of a process uses `guarded`; a tool is called by the agent and by a program; a run has an end on our side
 and one inside the sandbox."""
 
 EDGE_FUNCTIONS = frozenset[str]().union(*EDGES.values())

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from everturn.errors import EverturnError
 from everturn.settings import BadSecrets, explain_errors, load_secrets
+from everturn.telemetry.guarded import run_guarded
 from everturn.telemetry.logging import configure_logging
 from ingress.admission.limits.addresses import AddressCounts
 from ingress.admission.limits.connections import ConnectionCaps, bind_protocol
@@ -83,7 +84,7 @@ class DrainingServer(uvicorn.Server):
 
 
 async def run_ingress(settings: IngressSettings) -> None:
-    """Serve until SIGTERM or SIGINT; a broken hub ends the process, so that its supervisor starts a sound one."""
+    """Serve until SIGTERM or SIGINT."""
     async with open_parts(settings) as parts:
         app = build_app(parts)
         config = uvicorn.Config(
@@ -121,8 +122,9 @@ async def run_ingress(settings: IngressSettings) -> None:
             await app.state.sockets.drain(random.random)
 
         server = DrainingServer(config, drain=drain, announce=lambda port: announce_ready(settings, parts, port))
+        loops = {"hub": app.state.hub.run, "sockets": app.state.sockets.run}
         async with asyncio.TaskGroup() as group:
-            background = [group.create_task(app.state.hub.run()), group.create_task(app.state.sockets.run())]
+            background = [group.create_task(run_guarded(name, run)) for name, run in loops.items()]
             await server.serve()
             for task in background:
                 task.cancel()

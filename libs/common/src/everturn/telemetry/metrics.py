@@ -12,6 +12,7 @@ LABELS: Final[Mapping[str, str]] = {
     "kind": "Which sort of what the metric counts.",
     "lane": "The queue of a turn, by the strongest role of who asked.",
     "launcher": "What starts sandboxes: containers or bubblewrap.",
+    "loop": "A loop that serves the whole process.",
     "method": "The method of an HTTP request, or `other`.",
     "model": "A model as the operator configured it.",
     "outcome": "How something ended that was begun.",
@@ -88,6 +89,16 @@ TURNS_TAKEN_OVER = Counter(
 SPANS_ENDED = Counter("everturn_trace_spans_ended", "Spans that ended; those never sent wait or were dropped.")
 SPANS_SENT = Counter(
     "everturn_trace_spans_sent", "Spans sent to the collector, by outcome: whether it took them.", ["outcome"]
+)
+LOOP_ERRORS = Counter(
+    "everturn_loop_errors",
+    "Unexpected errors that a loop of the process logged and survived, by loop. Each one is a defect to look into.",
+    ["loop"],
+)
+UNKNOWN_VALUES = Counter(
+    "everturn_unknown_values",
+    "Values read from rows or wires that this version does not know, by kind. A newer version has written them.",
+    ["kind"],
 )
 SWEEPS = Counter("everturn_sweeps", "Looks for work that nobody does, by outcome.", ["outcome"])
 WORKER_SLOTS = Gauge("everturn_worker_slots", "Turns that this worker runs at once at most.")

@@ -18,6 +18,7 @@ from everturn.ports.memory.embedder import Embedder, EmbedderUnavailable, Vector
 from everturn.ports.memory.index import EmbeddedSnippet, IndexJob, SnippetIndex
 from everturn.ports.objects import Objects
 from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.guarded import guarded
 from everturn.telemetry.metrics import SNIPPETS_INDEXED, TURNS_INDEXED
 
 _log = structlog.get_logger(__name__)
@@ -68,18 +69,17 @@ class Indexer:
         """Until drained or cancelled."""
         while not self._draining:
             self._rung.clear()
+            worked = False
             try:
-                worked = await self._index_next()
+                with guarded("indexer_queue", passing=(Unavailable,)) as guard:
+                    worked = await self._index_next()
             except Unavailable as error:
                 _log.warning("index_unavailable", error=str(error))
                 await self._wait(RETRY_S)
                 continue
-            except Exception:  # noqa: BLE001 - the worker-job edge
-                # Without it a queue that can't be read would end the worker, and every turn in it.
-                _log.exception("index_broken")
+            if guard.error is not None:
                 await self._wait(RETRY_S)
-                continue
-            if not worked:
+            elif not worked:
                 await self._wait(self._sweep_every_s)
 
     async def _wait(self, limit_s: float) -> None:
@@ -100,14 +100,13 @@ class Indexer:
         return bool(jobs)
 
     async def _index_one(self, job: IndexJob) -> None:
+        """A turn that can't be indexed comes again later, and is given up in the end."""
         try:
-            async with asyncio.timeout(JOB_TIMEOUT_S):
-                await self._give_up(job) if job.tries > MAX_TRIES else await self._work(job)
+            with guarded("indexer_turn", passing=(Unavailable, TimeoutError), turn_id=job.turn_id, tries=job.tries):
+                async with asyncio.timeout(JOB_TIMEOUT_S):
+                    await self._give_up(job) if job.tries > MAX_TRIES else await self._work(job)
         except (Unavailable, TimeoutError) as error:
             _log.warning("turn_not_indexed", turn_id=job.turn_id, tries=job.tries, error=str(error))
-        except Exception:  # noqa: BLE001 - the worker-job edge
-            # It comes again later, and is given up in the end.
-            _log.exception("turn_not_indexed", turn_id=job.turn_id, tries=job.tries)
 
     async def _give_up(self, job: IndexJob) -> None:
         _log.error("turn_not_indexable", turn_id=job.turn_id, conversation_id=job.conversation_id, tries=job.tries)

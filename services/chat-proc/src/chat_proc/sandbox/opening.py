@@ -21,6 +21,7 @@ from chat_proc.sandbox.supervised import SupervisorFailed
 from everturn.cancellation import end_tasks
 from everturn.ports.runs.presences import BatteryOutcome
 from everturn.ports.sandbox import SandboxUnavailable
+from everturn.telemetry.guarded import run_guarded
 from everturn.wire.execution import UidRange
 from everturn.wire.profiles import DEFAULT_PROFILE, ExecutionProfile, Profiles
 
@@ -177,15 +178,8 @@ async def _keep_warm(opened: OpenedSandbox, profiles: Profiles) -> AsyncGenerato
         yield opened
         return
     pool = WarmPool(opened.sandbox.launcher, sizes)
-    filling = asyncio.create_task(pool.run())
-    filling.add_done_callback(_tell_crash)
+    filling = asyncio.create_task(run_guarded("sandbox_pool", pool.run))
     try:
         yield replace(opened, sandbox=opened.sandbox.with_launcher(pool))
     finally:
         await end_tasks(filling)
-
-
-def _tell_crash(filling: asyncio.Task[None]) -> None:
-    """Without the pool every run starts cold, which nobody would notice."""
-    if not filling.cancelled() and (error := filling.exception()):
-        _log.error("warm_pool_ended", error=repr(error))

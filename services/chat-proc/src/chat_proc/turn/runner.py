@@ -35,6 +35,7 @@ from everturn.ports.objects import Objects
 from everturn.ports.runs.approvals import Approvals
 from everturn.ports.timelines import Timelines
 from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.guarded import guarded
 from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.timeline.turn_events import build_start_event
@@ -212,16 +213,15 @@ class ClaimedTurn:
     async def _try_announce(self, ended_id: TurnId, cursor: EventCursor) -> tuple[EventCursor, bool]:
         """The cursor then, and whether it went well: what can't be told of an ended turn never holds up an open one."""
         try:
-            return await self._parts.announcer.announce_ended(self._claim, ended_id, cursor), True
-        except StaleFence:
-            raise
+            with guarded("announcement", passing=(StaleFence, NotFound), turn_id=ended_id) as guard:
+                cursor = await self._parts.announcer.announce_ended(self._claim, ended_id, cursor)
         except NotFound as error:
             # As in _load: only an erasure takes the rows of an ended turn away.
             raise StaleFence(self._claim.lease.conversation_id) from error
-        except Exception:  # noqa: BLE001 - the worker-job edge
-            ANNOUNCEMENTS_FAILED.inc()
-            _log.exception("announcement_failed", turn_id=ended_id)
-            return max(cursor, await self._find_cursor()), False
+        if guard.error is None:
+            return cursor, True
+        ANNOUNCEMENTS_FAILED.inc()
+        return max(cursor, await self._find_cursor()), False
 
     async def _run_turn(self, turn_id: TurnId, cursor: EventCursor) -> "_Result":
         lease = self._claim.lease

@@ -13,6 +13,7 @@ from chat_proc.worker.presence import PresenceTask
 from chat_proc.worker.retention import RetentionJob
 from chat_proc.worker.sweeper import Sweeper
 from everturn.errors import Unavailable
+from everturn.telemetry.guarded import run_guarded
 
 _log = structlog.get_logger(__name__)
 
@@ -64,11 +65,11 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         async with asyncio.TaskGroup() as tasks:
-            beating = tasks.create_task(self._heartbeat.run())
-            sweeping = tasks.create_task(self._sweeper.run())
-            indexing = tasks.create_task(self._indexer.run())
-            expiring = tasks.create_task(self._retention.run())
-            telling = tasks.create_task(self._presence.run())
+            beating = tasks.create_task(run_guarded("heartbeat", self._heartbeat.run))
+            sweeping = tasks.create_task(run_guarded("sweeper", self._sweeper.run))
+            indexing = tasks.create_task(run_guarded("indexer", self._indexer.run))
+            expiring = tasks.create_task(run_guarded("retention", self._retention.run))
+            telling = tasks.create_task(run_guarded("presence", self._presence.run))
             claiming = tasks.create_task(self._claim_loop.run())
             self._claims = not self._stopping.is_set()
             on_ready()

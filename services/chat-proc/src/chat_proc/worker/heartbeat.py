@@ -10,6 +10,7 @@ from everturn.errors import Unavailable
 from everturn.model.ids import ConversationId
 from everturn.ports.clock import Clock
 from everturn.ports.leases import Leases
+from everturn.telemetry.guarded import guarded
 from everturn.telemetry.metrics import LEASES_LOST, TURNS_STALLED
 
 _log = structlog.get_logger(__name__)
@@ -85,7 +86,10 @@ class Heartbeat:
         """Renew until cancelled."""
         while True:
             await asyncio.sleep(self._patience_s())
-            await self.beat()
+            with guarded("heartbeat_renewal"):
+                await self.beat()
+            # Whatever went wrong: a lease that nobody confirms is given up in time.
+            self._give_up_unconfirmed()
 
     async def beat(self) -> None:
         """One renewal of all leases; those that are gone, or too long unconfirmed, are lost."""

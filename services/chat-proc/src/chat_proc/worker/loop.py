@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -19,6 +20,7 @@ from everturn.ports.doorbells import Doorbells
 from everturn.ports.event_stream import InboxBells
 from everturn.ports.leases import Leases
 from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.guarded import guarded, run_guarded
 from everturn.telemetry.metrics import TURNS_CLAIMED, TURNS_TAKEN_OVER
 
 _log = structlog.get_logger(__name__)
@@ -99,9 +101,9 @@ class ClaimLoop:
     async def run(self) -> None:
         """Claim until drained, then until all turns have ended."""
         async with asyncio.TaskGroup() as tasks:
-            bells = tasks.create_task(self._listen_bells())
-            control = tasks.create_task(self._claim_control(tasks))
-            ordinary = tasks.create_task(self._claim_ordinary(tasks))
+            bells = tasks.create_task(run_guarded("inbox_bells", self._listen_bells))
+            control = tasks.create_task(run_guarded("claims_control", partial(self._claim_control, tasks)))
+            ordinary = tasks.create_task(run_guarded("claims", partial(self._claim_ordinary, tasks)))
             await self._draining.wait()
             await asyncio.gather(control, ordinary)
             if self._turns:
@@ -183,13 +185,12 @@ class ClaimLoop:
         try:
             # Whatever a turn hangs in, its slot comes back. Its lease has run out by then.
             work = self._run_alone(turn) if claim.attempt >= SUSPECT_ATTEMPTS else self._run_paced(claim, turn)
-            if isinstance(await run_until(turn.wait_overdue(), work, name=f"work on {conversation_id}"), Stopped):
-                _log.error("A turn that lost its lease did not end.", conversation_id=conversation_id)
+            # After an unexpected error the lease runs out and another attempt is made, at most three in all.
+            with guarded("turn", passing=(StaleFence,), conversation_id=conversation_id):
+                if isinstance(await run_until(turn.wait_overdue(), work, name=f"work on {conversation_id}"), Stopped):
+                    _log.error("A turn that lost its lease did not end.", conversation_id=conversation_id)
         except StaleFence:
             _log.warning("turn_lost", conversation_id=conversation_id, fence=claim.lease.fence)
-        except Exception:  # noqa: BLE001 - the worker-job edge
-            # The lease runs out and another attempt is made, at most three in all.
-            _log.exception("turn_crashed", conversation_id=conversation_id)
         finally:
             self._heartbeat.drop(conversation_id, turn)
             self._slots.give_back()

@@ -9,6 +9,7 @@ from everturn.errors import EverturnError
 from everturn.ports.life.object_rows import MAX_KEYS
 from everturn.ports.life.orphans import SweepParts, find_orphans, try_delete_orphan
 from everturn.ports.objects import StoredObject
+from everturn.telemetry.guarded import guarded
 from everturn.telemetry.metrics import ORPHANS_DELETED, RETENTION_FAILED
 
 _log = structlog.get_logger(__name__)
@@ -50,7 +51,8 @@ class OrphanSweep:
         """Look until cancelled. A look that fails is counted, and the next goes on behind what failed."""
         while True:
             try:
-                await self.look()
+                with guarded("orphans_look", passing=(EverturnError,)):
+                    await self.look()
             except EverturnError as error:
                 RETENTION_FAILED.labels("orphans").inc()
                 _log.error("retention_failed", kind="orphans", error=str(error))

@@ -9,6 +9,7 @@ import structlog
 from chat_proc.worker.pace import Pace
 from everturn.errors import Unavailable
 from everturn.ports.runs.presences import Presences, WorkerPresence
+from everturn.telemetry.guarded import guarded
 
 EVERY_S: Final = 5.0
 """Between two renewals, and the most that one may take."""
@@ -29,7 +30,8 @@ class PresenceTask:
     async def run(self) -> None:
         """Renew until cancelled. Afterwards it is forgotten within 15 s."""
         while True:
-            await self.renew()
+            with guarded("presence_renewal"):
+                await self.renew()
             await asyncio.sleep(self._every_s)
 
     async def renew(self) -> None:

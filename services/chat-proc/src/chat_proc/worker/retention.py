@@ -13,6 +13,7 @@ from everturn.ports.event_stream import EventErasure
 from everturn.ports.life.erasing import delete_erased_objects
 from everturn.ports.life.retention import Expired, Retention
 from everturn.ports.objects import Objects
+from everturn.telemetry.guarded import guarded, run_guarded
 from everturn.telemetry.metrics import CONVERSATIONS_EXPIRED, RETENTION_FAILED, ROWS_EXPIRED
 
 _log = structlog.get_logger(__name__)
@@ -60,9 +61,10 @@ class RetentionJob:
         """Look every few minutes until cancelled, and for orphans beside it in their own time."""
         async with asyncio.TaskGroup() as tasks:
             if self._orphans:
-                tasks.create_task(self._orphans.run())
+                tasks.create_task(run_guarded("orphans", self._orphans.run))
             while True:
-                await self.sweep()
+                with guarded("retention_sweep"):
+                    await self.sweep()
                 await asyncio.sleep(EVERY_S)
 
     async def sweep(self) -> None:

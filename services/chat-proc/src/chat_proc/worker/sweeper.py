@@ -8,6 +8,7 @@ from everturn.errors import Unavailable
 from everturn.ports.clock import Clock
 from everturn.ports.doorbells import Doorbells
 from everturn.ports.sweeps import Sweeps
+from everturn.telemetry.guarded import guarded
 from everturn.telemetry.metrics import SWEEPS, SWEPT
 
 _log = structlog.get_logger(__name__)
@@ -30,7 +31,10 @@ class Sweeper:
     async def run(self) -> None:
         """Sweep until cancelled."""
         while True:
-            await self.sweep()
+            with guarded("sweeper_pass") as guard:
+                await self.sweep()
+            if guard.error is not None:
+                SWEEPS.labels("failed").inc()
             await asyncio.sleep(SWEEP_EVERY_S)
 
     async def sweep(self) -> None:

@@ -19,7 +19,9 @@ from pydantic import ValidationError
 
 from everturn.errors import Conflict, Invalid
 from everturn.settings import explain_errors
+from everturn.telemetry.guarded import run_guarded
 from everturn.telemetry.logging import configure_logging
+from everturn.telemetry.metrics import LOOP_ERRORS
 from everturn.telemetry.page_server import build_metrics_page, open_page_server
 from everturn.wire.execution import parse_uid_range
 from everturn.wire.profiles import load_profiles
@@ -72,6 +74,7 @@ async def run_broker(settings: BrokerSettings) -> None:
     check_warm_fits(profiles, settings.max_pairs)
     registry = CollectorRegistry()
     metrics = BrokerMetrics(registry)
+    registry.register(LOOP_ERRORS)
     with (
         hold_identity(settings.socket) as broker_id,
         contextlib.closing(DockerEngine(settings.docker_host)) as engine,
@@ -81,7 +84,7 @@ async def run_broker(settings: BrokerSettings) -> None:
         # Events are followed until the last pair has ended, and pairs end after the last conversation.
         async with (
             _metrics_page(settings.metrics, registry) as page,
-            _running(watch.run()),
+            _running(run_guarded("engine_events", watch.run)),
             open_pairs(
                 engine,
                 watch,
@@ -94,12 +97,13 @@ async def run_broker(settings: BrokerSettings) -> None:
             ) as pairs,
         ):
             pool = Pool(pairs, profiles, metrics)
+            reaper = Reaper(engine, pairs, metrics, broker_id, connected=connected)
 
             async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                 await Conversation(pairs, pool, reader, writer).run()
 
             async with (
-                _running(Reaper(engine, pairs, metrics, broker_id, connected=connected).run(), pool.run()),
+                _running(run_guarded("reaper", reaper.run), run_guarded("pool", pool.run)),
                 open_listeners(
                     settings, converse, max_connections=2 * settings.max_pairs + MORE_CONNECTIONS
                 ) as addresses,

@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from everturn.errors import Invalid
+from everturn.telemetry.guarded import guarded
 from exec_supervisor.settings import BrokerSettings, split_address
 
 SOCKET_MODE: Final = 0o660
@@ -93,7 +94,8 @@ async def open_conversations(converse: Converse, max_connections: int) -> AsyncG
 async def _converse(converse: Converse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """One conversation; then what was written is flushed and the connection closed."""
     try:
-        await converse(reader, writer)
+        with guarded("broker_connection", passing=(OSError, TimeoutError)):
+            await converse(reader, writer)
         writer.close()
         async with asyncio.timeout(_FLUSH_S):
             await writer.wait_closed()

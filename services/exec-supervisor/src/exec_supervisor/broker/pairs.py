@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from everturn.errors import Conflict, NotFound
+from everturn.telemetry.guarded import guarded
 from everturn.wire.brokering import MAX_LISTED, BrokerRefusal, PairList, PairState, PairSummary
 from everturn.wire.execution import LimitName, UidRange
 from everturn.wire.profiles import ExecutionProfile, Profiles
@@ -201,7 +202,8 @@ class Pairs:
     async def _end(self, pair: Pair, force: bool) -> None:
         clean = False
         try:
-            clean = await pair.end(force=force)
+            with guarded("pair_end", pair=pair.name):
+                clean = await pair.end(force=force)
         finally:
             self._ended[pair.pair_id] = pair.hits if clean else None
             while len(self._ended) > MAX_REMEMBERED:

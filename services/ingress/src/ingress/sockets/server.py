@@ -15,6 +15,7 @@ from starlette.websockets import WebSocket
 
 from everturn.errors import EverturnError
 from everturn.ports.clock import Clock, iso
+from everturn.telemetry.guarded import guarded
 from everturn.telemetry.tracing.spans import Tracing
 from ingress.admission.edge import internal_error
 from ingress.admission.limits.addresses import load_address
@@ -326,12 +327,14 @@ class SocketServer:
         while True:
             await asyncio.sleep(SWEEP_S)
             for session in [*self._open]:
-                if session.connection.is_late(loop.time()):
-                    session.end(session.connection.close(POLICY, "The message did not come in time."))
+                with guarded("socket_deadline"):
+                    if session.connection.is_late(loop.time()):
+                        session.end(session.connection.close(POLICY, "The message did not come in time."))
             now = self._parts.clock.now().timestamp()
             for session in [*self._sessions.values()]:
-                if session.connection.admitted is not None:
-                    check_credential(session, session.connection.admitted, now)
+                with guarded("socket_credential"):
+                    if session.connection.admitted is not None:
+                        check_credential(session, session.connection.admitted, now)
 
     async def drain(self, jitter: Callable[[], float]) -> None:
         """Take no more sockets; tell the open ones when to come back, and close them."""

@@ -8,6 +8,7 @@ import structlog
 
 from everturn.errors import NotFound, Unavailable
 from everturn.ports.event_stream import EventReader
+from everturn.telemetry.guarded import guarded
 from everturn.telemetry.metrics import STREAM_RESYNCS
 from everturn.wire.events import Ready, ServerShutdown, StreamGap
 from ingress.stream.cursor import Phase
@@ -76,10 +77,14 @@ class Feed:
         cursor = client.cursor
         client.wakeup.clear()
         try:
-            await self._advance(client)
+            with guarded("stream_read", passing=(Unavailable, NotFound)) as guard:
+                await self._advance(client)
         except Unavailable as error:
             _log.info("a client waits", error=str(error))
             return cursor.take() or await self._wait(client, min(RETRY_S, self._heartbeat_s))
+        if guard.error is not None:
+            # What can't be read may be readable behind the next commit; until then the client keeps what it has.
+            return cursor.take() or await self._wait(client, min(MAX_PAUSE_S, self._heartbeat_s))
         if cursor.phase is Phase.LIVE and not cursor.fresh:
             client.resyncs = 0
         chunk = cursor.take()

@@ -10,6 +10,7 @@ from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, SignalId
 from everturn.model.leases import ORIGIN, EventCursor
 from everturn.ports.event_stream import Entry, EventReader, Hint, Hints
+from everturn.telemetry.guarded import guarded, run_guarded
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import malformed, unavailable
 from ingress.stream.cursor import ClientCursor
@@ -49,11 +50,11 @@ class Hub:
     async def run(self) -> None:
         """Follow the wire until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._run_follow())
-            group.create_task(self._run_hints())
-            group.create_task(self.waiting.run())
+            group.create_task(run_guarded("hub_events", self._run_follow))
+            group.create_task(run_guarded("hub_hints", self._run_hints))
+            group.create_task(run_guarded("hub_positions", self.waiting.run))
             for _ in range(HINT_READERS):
-                group.create_task(self._run_hint_reads())
+                group.create_task(run_guarded("hub_hint_rows", self._run_hint_reads))
 
     def drain(self) -> None:
         """Take no more clients and let the present ones go."""
@@ -135,7 +136,9 @@ class Hub:
         while True:
             try:
                 async for conversation_id, entry in self.reader.follow(self):
-                    self._dispatch(conversation_id, entry)
+                    # An entry that is skipped leaves a gap, behind which clients take a snapshot.
+                    with guarded("hub_entry", conversation_id=conversation_id):
+                        self._dispatch(conversation_id, entry)
             except Unavailable as error:
                 _log.warning("the event wire is lost", error=str(error))
                 self.metrics.wire_losses.labels(kind="events").inc()
@@ -193,8 +196,12 @@ class Hub:
         while True:
             hint = await self._waiting_hints.get()
             stream = self._streams.get(hint.conversation_id)
-            if stream:
+            if stream is None:
+                continue
+            with guarded("hub_hint_row", conversation_id=hint.conversation_id) as guard:
                 await self._tell_hint(stream, hint)
+            if guard.error is not None:
+                stream.defer_hint()
 
     async def _tell_hint(self, stream: ConversationStream, hint: Hint) -> None:
         try:
