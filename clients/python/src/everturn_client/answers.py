@@ -103,7 +103,7 @@ async def read_body(response: httpx2.Response, *, max_bytes: int = MAX_ANSWER_BY
 def parse_answer(kind: type[_Answer], body: bytes) -> _Answer:
     """Read an answer. Raises BadAnswer."""
     try:
-        return kind.model_validate_json(body)
+        return kind.model_validate_json(body, extra="ignore")
     except ValidationError as error:
         raise BadAnswer(f"It is no {kind.__name__}.") from error
 

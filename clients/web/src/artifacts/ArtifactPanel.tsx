@@ -7,7 +7,7 @@ import { DownloadButton } from "../files/FileCard";
 import { kindOf } from "../files/kinds";
 import { useFileText } from "../files/useFile";
 import { CopyButton } from "../markdown/CodeBlock";
-import { sayBytes, sayCount } from "../ui/wording";
+import { lookUp, sayBytes, sayCount } from "../ui/wording";
 import type { ArtifactTarget } from "./context";
 import { Panel } from "./Panel";
 import styles from "./artifacts.module.css";
@@ -38,7 +38,7 @@ function WrittenPanel({ target, turns, onClose }: ArtifactPanelProps & { target:
       onClose={onClose}
     >
       {text === undefined ? <p className={styles.notice}>This text is not there any more.</p> : (
-        <TextArtifact text={text.text} kind={kindOf(MIMES[text.format], name)} filename={name} isGrowing={isGrowing} />
+        <TextArtifact text={text.text} kind={kindOf(lookUp<string>(MIMES, text.format, MIMES.text), name)} filename={name} isGrowing={isGrowing} />
       )}
     </Panel>
   );

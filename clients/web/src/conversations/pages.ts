@@ -1,5 +1,6 @@
 /** Pages of conversations as one list, and how a conversation is called. */
 import type { ConversationList, ConversationView } from "../api";
+import { lookUp } from "../ui/wording";
 
 /** A conversation that moved between two pages while they were read is there once, as it was read last. */
 export function joinPages(pages: readonly ConversationList[]): readonly ConversationView[] {
@@ -20,9 +21,10 @@ const STATES: Readonly<Record<ConversationView["state"], string>> = {
   running: "working",
   waiting: "waits for you",
   error: "failed",
+  unknown: "",
 };
 
 /** What is going on in a conversation; empty when nothing is. */
 export function sayState(state: ConversationView["state"]): string {
-  return STATES[state];
+  return lookUp(STATES, state, "");
 }

@@ -3,7 +3,7 @@ import { isOpen } from "../api";
 import type { StepView, TurnView } from "../api";
 import { withoutSigns } from "../markdown/withoutSigns";
 import { lastAnswer } from "../turn/parts";
-import { oneLine } from "../ui/wording";
+import { lookUp, oneLine } from "../ui/wording";
 
 const MAX_ANSWER_CHARS = 600;
 /** Signs of Markdown and citations may be as much again. */
@@ -40,5 +40,5 @@ function tellSteps(before: TurnView, after: TurnView): string {
 
 function sayStatus(step: StepView): string {
   if (step.error === "cancelled") return "was cancelled";
-  return { started: "runs", completed: "is done", error: "failed" }[step.status];
+  return lookUp({ started: "runs", completed: "is done", error: "failed" }, step.status, "changed");
 }

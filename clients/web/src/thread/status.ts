@@ -44,6 +44,7 @@ export function sayCompaction(notice: CompactionNotice): string {
       return `Older parts were summarized: ${sayCount(notice.after_tokens ?? notice.before_tokens, "token")}${after}.`;
     }
     case "skipped":
+    default:
       return "";
   }
 }

@@ -66,6 +66,7 @@ function Words({ text, isGrowing }: { text: TextView; isGrowing: boolean }): JSX
     // HTML is shown in the frame beside the conversation only; here it stays text.
     case "html":
     case "text":
+    default:
       return <p className={styles.plain}>{text.text}</p>;
   }
 }

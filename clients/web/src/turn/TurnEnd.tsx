@@ -4,6 +4,7 @@ import { use } from "react";
 import type { JSX } from "react";
 
 import type { TurnView } from "../api";
+import { lookUp } from "../ui/wording";
 import { QueuePlaceContext, sayPlace } from "./queue";
 import styles from "./turn.module.css";
 
@@ -12,6 +13,7 @@ const OUTCOMES = {
   stopped: "The turn was stopped; this is what there was.",
   capped: "The turn reached a limit; this is what there was.",
   cut: "The answer stops before its end.",
+  unknown: "The turn ended in a way that this version does not know.",
 } as const;
 
 export function TurnEnd({ turn }: { turn: TurnView }): JSX.Element | null {
@@ -26,7 +28,7 @@ export function TurnEnd({ turn }: { turn: TurnView }): JSX.Element | null {
   if (turn.status === "queued") return <QueuePlaceLine turnId={turn.turn_id} />;
   if (turn.status === "waiting") return <p className={styles.state}>The turn waits for your word.</p>;
   if (turn.outcome === undefined || turn.outcome === "completed") return null;
-  return <p className={styles.state}>{OUTCOMES[turn.outcome]}</p>;
+  return <p className={styles.state}>{lookUp(OUTCOMES, turn.outcome, OUTCOMES.unknown)}</p>;
 }
 
 function QueuePlaceLine({ turnId }: { turnId: string }): JSX.Element {

@@ -66,3 +66,8 @@ export function sayError(error: unknown): string {
   }
   return error instanceof Error && error.message !== "" ? error.message : "Something went wrong.";
 }
+
+/** The entry for `key`; `other` for a word that only a newer server knows, whatever the types say. */
+export function lookUp<Value>(table: Readonly<Record<string, Value>>, key: string, other: Value): Value {
+  return Object.hasOwn(table, key) ? (table[key] as Value) : other;
+}

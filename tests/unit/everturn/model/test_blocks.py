@@ -102,7 +102,7 @@ def test_fields_at_their_default_are_left_out() -> None:
     assert canonical_json(ThinkingBody(text="a")) == '{"text":"a"}'
 
 
-@pytest.mark.parametrize("body", ["{}", '{"text":1}', '{"text":"a","more":1}', "[]", "x"])
+@pytest.mark.parametrize("body", ["{}", '{"text":1}', "[]", "x"])
 def test_what_is_not_of_its_type_is_refused(body: str) -> None:
     with pytest.raises(ValidationError):
         parse_body(BlockType.NOTES, body)

@@ -4,4 +4,4 @@ from everturn.model.conversations import ConversationState
 
 
 def test_the_states_are_those_that_clients_know() -> None:
-    assert [state.value for state in ConversationState] == ["idle", "queued", "running", "waiting", "error"]
+    assert [state.value for state in ConversationState] == ["idle", "queued", "running", "waiting", "error", "unknown"]

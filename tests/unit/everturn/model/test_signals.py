@@ -13,8 +13,10 @@ def test_the_words_are_those_of_the_api() -> None:
         "event",
         "approve",
         "deny",
+        "unknown",
     ]
     assert {state.value for state in SignalState} == {
+        "unknown",
         "accepted",
         "applied",
         "promoted",

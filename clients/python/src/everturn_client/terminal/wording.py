@@ -132,6 +132,8 @@ def render_end(turn: TurnView) -> str:
             return "The turn reached a limit; this is what there was."
         case "cut":
             return render_cut(turn.cut_reason or "")
+        case "unknown":
+            return "The turn ended in a way that this version does not know."
         case "completed" | None:
             return ""
 

@@ -57,6 +57,25 @@ describe("folding events", () => {
     }
   }, STORIES_LIMIT_MS);
 
+  it("goes on behind events, words and fields that only a newer server knows", () => {
+    const newer = (fields: object) => ({ ts: "", conversation_id: "conv_1", turn_id: "turn_9", round: 1, ...fields }) as unknown as StreamEvent;
+    const usage = { input_tokens: 1, output_tokens: 1, cache_read_tokens: 0, cost_usd: 0, thinking_tokens: 9 };
+
+    const after = foldEvents(buildState([]), [
+      start("turn_9"),
+      newer({ id: "1-1", type: "chat.hologram", data: { beams: 3 } }),
+      newer({ id: "1-2", type: "chat.delta", data: { ...DELTA, text: "Known", format: "hologram", beams: 3 } }),
+      newer({ id: "1-3", type: "chat.signal", data: { signal_id: "sig_1", kind: "pause", state: "parked", text: "", attachments: [] } }),
+      newer({ id: "1-4", type: "conv.status", data: { state: "dreaming", turn_id: "turn_9" } }),
+      newer({ id: "1-5", type: "chat.complete", data: { outcome: "paused", followups: [], rounds: 1, usage, elapsed_ms: 5, sources_used: [] } }),
+    ]);
+
+    expect(after.cursor).toBe("1-5");
+    expect(after.turns).toHaveLength(1);
+    expect(after.turns[0]).toMatchObject({ status: "completed", outcome: "paused", signals: [{ signal_id: "sig_1" }] });
+    expect(after.turns[0]?.texts[0]?.text).toBe("Known");
+  });
+
   it("keeps every object that an event does not touch", () => {
     const ids = Array.from({ length: 10 }, (_, n) => `turn_${n}`);
     const before = foldEvents(buildState([]), ids.map(start));

@@ -48,6 +48,9 @@ export function foldIntoTurn(turn: TurnView, event: TurnEvent): TurnView {
     case "chat.complete":
     case "chat.error":
       return endTurn(turn, event);
+    default:
+      // Of a newer server, whatever the types say.
+      return turn;
   }
 }
 

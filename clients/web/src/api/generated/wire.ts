@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas eaad0dc4f109868cff268756a4ca1995d795bb2b370546c3df8a61b331a0b048
-// Types def02a1c71cc2d24345992bf76a0708a39f4512cac1e29d2843a0cad99567201
+// Schemas 841afa6044bca6907b4392ecdc13f8af27c02c4a3bb4896aebf877acfdf14766
+// Types 2c4c0f8449c67a9b1cb7d0efe21f7f26a030a38db9c55f0181045821295a32eb
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -198,7 +198,7 @@ export interface components {
              * State
              * @enum {string}
              */
-            readonly state: "idle" | "queued" | "running" | "waiting" | "error";
+            readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";
             /** Title */
             readonly title: string;
             /** Turn Id */
@@ -239,7 +239,7 @@ export interface components {
              * State
              * @enum {string}
              */
-            readonly state: "idle" | "queued" | "running" | "waiting" | "error";
+            readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";
             /** Title */
             readonly title: string;
         };
@@ -896,7 +896,7 @@ export interface components {
              * State
              * @enum {string}
              */
-            readonly state: "queued" | "accepted" | "applied" | "promoted" | "expired" | "rejected" | "retracted";
+            readonly state: "accepted" | "queued" | "applied" | "promoted" | "expired" | "rejected" | "retracted" | "unknown";
         };
         /**
          * RoundContextOut
@@ -1055,7 +1055,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            readonly kind: "followup" | "steer" | "cancel" | "event" | "approve" | "deny";
+            readonly kind: "followup" | "steer" | "cancel" | "event" | "approve" | "deny" | "unknown";
             /** Promoted To */
             readonly promoted_to?: string;
             /** Round */
@@ -1066,7 +1066,7 @@ export interface components {
              * State
              * @enum {string}
              */
-            readonly state: "accepted" | "queued" | "applied" | "promoted" | "expired" | "rejected" | "retracted";
+            readonly state: "accepted" | "queued" | "applied" | "promoted" | "expired" | "rejected" | "retracted" | "unknown";
             /** Text */
             readonly text: string;
         };
@@ -1356,7 +1356,7 @@ export interface components {
              * Outcome
              * @enum {string}
              */
-            readonly outcome?: "completed" | "stopped" | "cancelled" | "capped" | "cut";
+            readonly outcome?: "completed" | "stopped" | "cancelled" | "capped" | "cut" | "unknown";
             /** Plans */
             readonly plans: readonly components["schemas"]["PlanSnapshot"][];
             /** Position */
@@ -1375,7 +1375,7 @@ export interface components {
              * Status
              * @enum {string}
              */
-            readonly status: "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled";
+            readonly status: "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "unknown";
             /** Steps */
             readonly steps: readonly components["schemas"]["StepView"][];
             /** Text */
@@ -1442,7 +1442,7 @@ export interface components {
              * Outcome
              * @enum {string}
              */
-            readonly outcome?: "completed" | "stopped" | "cancelled" | "capped" | "cut";
+            readonly outcome?: "completed" | "stopped" | "cancelled" | "capped" | "cut" | "unknown";
             /** Plans */
             readonly plans: readonly components["schemas"]["PlanSnapshot"][];
             /** Rounds */
@@ -1457,7 +1457,7 @@ export interface components {
              * Status
              * @enum {string}
              */
-            readonly status: "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled";
+            readonly status: "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "unknown";
             /** Steps */
             readonly steps: readonly components["schemas"]["StepView"][];
             /** Text */
@@ -1649,7 +1649,7 @@ export interface components {
              * Outcome
              * @enum {string}
              */
-            readonly outcome: "completed" | "stopped" | "cancelled" | "capped" | "cut";
+            readonly outcome: "completed" | "stopped" | "cancelled" | "capped" | "cut" | "unknown";
             /** Rounds */
             readonly rounds: number;
             /** Sources Used */
@@ -1915,7 +1915,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            readonly kind: "followup" | "steer" | "cancel" | "event" | "approve" | "deny";
+            readonly kind: "followup" | "steer" | "cancel" | "event" | "approve" | "deny" | "unknown";
             /** Promoted To */
             readonly promoted_to?: string;
             /** Round */
@@ -1926,7 +1926,7 @@ export interface components {
              * State
              * @enum {string}
              */
-            readonly state: "accepted" | "queued" | "applied" | "promoted" | "expired" | "rejected" | "retracted";
+            readonly state: "accepted" | "queued" | "applied" | "promoted" | "expired" | "rejected" | "retracted" | "unknown";
             /** Text */
             readonly text: string;
         };
@@ -2096,7 +2096,7 @@ export interface components {
              * State
              * @enum {string}
              */
-            readonly state: "idle" | "queued" | "running" | "waiting" | "error";
+            readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";
             /** Turn Id */
             readonly turn_id?: string;
         };

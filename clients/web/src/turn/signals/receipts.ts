@@ -16,6 +16,9 @@ export function describeSignal(signal: SignalView): string {
       return "You approved";
     case "deny":
       return "You denied";
+    default:
+      // Of a newer server.
+      return "Message of an unknown kind";
   }
 }
 
@@ -37,5 +40,7 @@ export function sayReceipt(signal: SignalView): string {
       return `${what} · could not be taken up`;
     case "retracted":
       return `${what} · taken back`;
+    default:
+      return what;
   }
 }

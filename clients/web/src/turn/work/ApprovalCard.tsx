@@ -6,7 +6,7 @@ import type { JSX } from "react";
 import type { ApprovalView } from "../../api";
 import { Button } from "../../ui/Button";
 import { useNow } from "../../ui/useNow";
-import { sayError, sayUntil } from "../../ui/wording";
+import { lookUp, sayError, sayUntil } from "../../ui/wording";
 import { useTurnActions } from "../actions";
 import { Parameters } from "./Parameters";
 import styles from "./work.module.css";
@@ -25,7 +25,7 @@ export function ApprovalCard({ approval }: { approval: ApprovalView }): JSX.Elem
     <p className={styles.settled}>
       <ShieldQuestion className={styles.icon} aria-hidden />
       <span>
-        <code>{approval.tool_id}</code> {OUTCOMES[approval.state]}{approval.reason === "" ? "." : `: ${approval.reason}`}
+        <code>{approval.tool_id}</code> {lookUp<string>(OUTCOMES, approval.state, "is not asked any more")}{approval.reason === "" ? "." : `: ${approval.reason}`}
       </span>
     </p>
   );

@@ -3,6 +3,7 @@ import { Circle, CircleCheck, CircleDot, CircleX } from "lucide-react";
 import type { JSX } from "react";
 
 import type { PlanSnapshot } from "../../api";
+import { lookUp } from "../../ui/wording";
 import styles from "./work.module.css";
 
 const MARKS = {
@@ -11,6 +12,7 @@ const MARKS = {
   done: { Icon: CircleCheck, word: "done" },
   failed: { Icon: CircleX, word: "failed" },
 } as const;
+type Mark = (typeof MARKS)[keyof typeof MARKS];
 const ENDS = { open: "", complete: "all steps ended", closed: "closed", superseded: "replaced by another plan" } as const;
 
 interface PlanCardProps {
@@ -20,14 +22,15 @@ interface PlanCardProps {
 
 export function PlanCard({ plan, isLive }: PlanCardProps): JSX.Element {
   const done = plan.steps.filter((step) => step.status === "done").length;
+  const end = lookUp<string>(ENDS, plan.status, "");
   return (
     <section className={styles.plan} aria-label="Plan">
       <h3 className={styles.planTitle}>
-        Plan <span className={styles.took}>{done} of {plan.steps.length} done{ENDS[plan.status] === "" ? "" : `, ${ENDS[plan.status]}`}</span>
+        Plan <span className={styles.took}>{done} of {plan.steps.length} done{end === "" ? "" : `, ${end}`}</span>
       </h3>
       <ol className={styles.steps}>
         {plan.steps.map((step) => {
-          const { Icon, word } = MARKS[step.status];
+          const { Icon, word } = lookUp<Mark>(MARKS, step.status, MARKS.pending);
           const isCurrent = isLive && step.status === "in_progress";
           return (
             <li key={step.n} className={styles[step.status]} aria-current={isCurrent ? "step" : undefined}>

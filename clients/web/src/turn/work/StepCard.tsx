@@ -5,7 +5,7 @@ import type { JSX } from "react";
 
 import type { StepView } from "../../api";
 import { Disclosure } from "../../ui/Disclosure";
-import { oneLine, sayDuration } from "../../ui/wording";
+import { lookUp, oneLine, sayDuration } from "../../ui/wording";
 import { ToolProgressContext } from "../actions";
 import { Parameters } from "./Parameters";
 import styles from "./work.module.css";
@@ -18,6 +18,7 @@ const FAILURES: Readonly<Record<string, string>> = {
 };
 
 type Standing = keyof typeof STATUS_WORDS;
+const STATUSES: Readonly<Record<string, Standing>> = { started: "started", completed: "completed", error: "error" };
 
 /** `isAsked`: the person is asked whether the call may be made. */
 export function StepCard({ step, isAsked }: { step: StepView; isAsked: boolean }): JSX.Element {
@@ -45,7 +46,7 @@ export function StepCard({ step, isAsked }: { step: StepView; isAsked: boolean }
 /** A call that was cut short when the person stopped the turn did not fail. */
 function standing(step: StepView, isAsked: boolean): Standing {
   if (isAsked) return "asked";
-  return step.error === "cancelled" ? "cancelled" : step.status;
+  return step.error === "cancelled" ? "cancelled" : lookUp(STATUSES, step.status, "completed");
 }
 
 function StatusIcon({ status }: { status: Standing }): JSX.Element {

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import astuple, dataclass
-from enum import StrEnum
 from typing import Literal
 from urllib.parse import quote, unquote
 
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from everturn.errors import Invalid
 from everturn.model.ids import ArtifactId, TurnId
+from everturn.model.open_values import OpenEnum
 from everturn.model.refs import check_path
 
 _MAX_RN_CHARS = 8192
@@ -19,13 +19,18 @@ _RN = re.compile(
 )
 
 
-class ArtifactKind(StrEnum):
+class ArtifactKind(OpenEnum):
     """Where a file came from: attached by a person, part of the workspace, produced output, or a long tool result."""
 
     ATTACHMENT = "attachment"
     FILE = "file"
     OUTPUT = "output"
     RESULT = "result"
+
+    @classmethod
+    def stand_in(cls) -> "ArtifactKind":
+        """A file of unknown kind can be read and is not part of the workspace."""
+        return cls.RESULT
 
 
 class Artifact(BaseModel):

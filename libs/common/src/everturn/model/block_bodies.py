@@ -18,6 +18,10 @@ class Body(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class UnknownBody(Body):
+    """A body that only a newer version can read; its bytes stay in the block."""
+
+
 class TurnHeaderBody(Body):
     """The turn begins. `ordinal` counts from 1 in the conversation."""
 

@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
+from pydantic import ValidationError
+
 from everturn.model import block_bodies as bodies
 from everturn.model.block_bodies import Body
 from everturn.model.ids import CallId, TurnId
+from everturn.model.open_values import OpenEnum, report_unknown
 
 GENESIS_HASH = "0" * 64
 JSON_MIME = "application/json"
 
 
-class BlockType(StrEnum):
-    """What a block records; the names are those of the design."""
+class BlockType(OpenEnum):
+    """What a block records; the names are those of the design. UNKNOWN is a type that a newer version has written."""
 
     TURN_HEADER = "turn.header"
     USER_PROMPT = "user.prompt"
@@ -50,6 +53,7 @@ class BlockType(StrEnum):
     SYSTEM_MESSAGE = "system.message"
     FEEDBACK = "turn.feedback"
     EXIT = "react.exit"
+    UNKNOWN = "unknown"
 
 
 class Author(StrEnum):
@@ -94,6 +98,7 @@ BODY_OF: dict[BlockType, type[Body]] = {
     BlockType.SYSTEM_MESSAGE: bodies.SystemMessageBody,
     BlockType.FEEDBACK: bodies.FeedbackBody,
     BlockType.EXIT: bodies.ExitBody,
+    BlockType.UNKNOWN: bodies.UnknownBody,
 }
 
 
@@ -137,6 +142,7 @@ def author_of(kind: BlockType) -> Author:
             | BlockType.APPROVAL_REQUEST
             | BlockType.APPROVAL_OUTCOME
             | BlockType.EXIT
+            | BlockType.UNKNOWN
         ):
             return Author.RUNTIME
         case _:
@@ -159,7 +165,10 @@ class BlockDraft:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One stored record. `seq` counts from 1 in the conversation; `body_json` are the bytes the hash is over."""
+    """One stored record. `seq` counts from 1 in the conversation; `body_json` are the bytes the hash is over.
+
+    `stored_type` is the type as it was written, where that is not one of ours.
+    """
 
     seq: int
     turn_id: TurnId
@@ -172,6 +181,12 @@ class Block:
     ts_first: str | None
     call_id: CallId | None
     hash: str
+    stored_type: str | None = None
+
+    @property
+    def type_name(self) -> str:
+        """The type as it was written, over which the hash is."""
+        return self.stored_type or self.type.value
 
     @property
     def author(self) -> Author:
@@ -212,8 +227,18 @@ def first_broken_link(blocks: Iterable[Block], *, last_hash: str = GENESIS_HASH)
 
 
 def parse_body(kind: BlockType, body_json: str) -> Body:
-    """Read a stored body back. Raises pydantic.ValidationError when it is not of its type."""
-    return BODY_OF[kind].model_validate_json(body_json)
+    """Read a stored body back. Raises pydantic.ValidationError when it is not of its type.
+
+    Fields of a newer version are left out. A body with a word in it that only a newer version knows is an UnknownBody:
+    passing over one block is better than ending its turn.
+    """
+    try:
+        return BODY_OF[kind].model_validate_json(body_json, extra="ignore")
+    except ValidationError as error:
+        if {each["type"] for each in error.errors(include_url=False, include_input=False)} != {"literal_error"}:
+            raise
+        report_unknown(f"{kind.name} body", str(error.errors(include_url=False)[0]["input"]))
+        return bodies.UnknownBody()
 
 
 def canonical_json(body: Body) -> str:
@@ -237,7 +262,7 @@ def _link(last_hash: str, seq: int, block: BlockDraft | Block, body_json: str) -
         seq=seq,
         turn_id=block.turn_id,
         round=block.round,
-        type=block.type.value,
+        type=block.type_name if isinstance(block, Block) else block.type.value,
         ref=block.ref,
         call_id=block.call_id,
         ts=block.ts,

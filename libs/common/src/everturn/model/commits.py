@@ -9,6 +9,7 @@ from everturn.model.calls.approvals import ApprovalRequest
 from everturn.model.ids import ApprovalId, CallId, SignalId, TurnId
 from everturn.model.leases import EventCursor
 from everturn.model.llm.source_pool import SourceChange
+from everturn.model.open_values import OpenEnum
 from everturn.model.problems import Problem
 from everturn.model.signals import SignalState
 from everturn.model.turns import Outcome, TurnStatus, TurnUsage
@@ -22,13 +23,18 @@ class Effect(StrEnum):
     IRREVERSIBLE = "irreversible"
 
 
-class EffectState(StrEnum):
+class EffectState(OpenEnum):
     """How far a tool call's effect has come."""
 
     INTENDED = "intended"
     COMMITTED = "committed"
     FAILED = "failed"
     AMBIGUOUS = "ambiguous"
+
+    @classmethod
+    def stand_in(cls) -> "EffectState":
+        """Nobody here knows whether the call took effect."""
+        return cls.AMBIGUOUS
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,20 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
 from everturn.model.ids import ConversationId
+from everturn.model.open_values import OpenEnum
 
 
-class ConversationState(StrEnum):
-    """What a conversation does right now."""
+class ConversationState(OpenEnum):
+    """What a conversation does right now. UNKNOWN is a state that only a newer version understands."""
 
     IDLE = "idle"
     QUEUED = "queued"
     RUNNING = "running"
     WAITING = "waiting"
     ERROR = "error"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)

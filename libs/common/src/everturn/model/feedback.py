@@ -2,18 +2,23 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Literal
 
 from everturn.model.ids import ConversationId, TurnId
+from everturn.model.open_values import OpenEnum
 
 
-class Reaction(StrEnum):
+class Reaction(OpenEnum):
     """A judgement."""
 
     OK = "ok"
     NOT_OK = "not_ok"
     NEUTRAL = "neutral"
+
+    @classmethod
+    def stand_in(cls) -> "Reaction":
+        """A rating that this version cannot read counts neither way."""
+        return cls.NEUTRAL
 
 
 @dataclass(frozen=True, slots=True)

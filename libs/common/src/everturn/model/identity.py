@@ -1,7 +1,10 @@
 """Who acts: a principal is a user of one tenant and project, with roles; every repository call names one."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from everturn.model.open_values import OpenEnum, report_unknown
 
 
 class Role(StrEnum):
@@ -14,7 +17,7 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
-class Lane(StrEnum):
+class Lane(OpenEnum):
     """A doorbell list that workers listen to. CONTROL has a slot of its own."""
 
     PRIVILEGED = "privileged"
@@ -22,6 +25,19 @@ class Lane(StrEnum):
     REGISTERED = "registered"
     ANONYMOUS = "anonymous"
     CONTROL = "control"
+
+    @classmethod
+    def stand_in(cls) -> "Lane":
+        """Turns of a lane that only a newer version knows still run, behind all others."""
+        return cls.ANONYMOUS
+
+
+def read_roles(names: Collection[str]) -> frozenset[Role]:
+    """Stored roles. One that this version does not know grants nothing here."""
+    known = {role.value: role for role in Role}
+    for name in (name for name in names if name not in known):
+        report_unknown("Role", name)
+    return frozenset(known[name] for name in names if name in known)
 
 
 Owner = tuple[str, str, str]

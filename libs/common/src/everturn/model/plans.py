@@ -6,19 +6,19 @@ The changes are pure: they take the latest snapshots and give those to append, i
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
 from everturn.errors import Conflict, Invalid, NotFound
 from everturn.model.ids import PlanId, TurnId
+from everturn.model.open_values import OpenEnum
 from everturn.model.refs import plan_ref
 
 MAX_STEPS = 50
 MAX_LABEL_CHARS = 300
 
 
-class StepStatus(StrEnum):
+class StepStatus(OpenEnum):
     """What became of a step."""
 
     PENDING = "pending"
@@ -26,14 +26,24 @@ class StepStatus(StrEnum):
     DONE = "done"
     FAILED = "failed"
 
+    @classmethod
+    def stand_in(cls) -> "StepStatus":
+        """A mark that this version does not know leaves the step open."""
+        return cls.PENDING
 
-class PlanStatus(StrEnum):
+
+class PlanStatus(OpenEnum):
     """What became of a plan. OPEN ones are shown to the model."""
 
     OPEN = "open"
     COMPLETE = "complete"
     CLOSED = "closed"
     SUPERSEDED = "superseded"
+
+    @classmethod
+    def stand_in(cls) -> "PlanStatus":
+        """A plan of unknown status is not worked on."""
+        return cls.CLOSED
 
 
 class PlanStep(BaseModel):

@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from everturn.model.artifacts import Artifact
 from everturn.model.ids import ApprovalId, SignalId, TurnId
+from everturn.model.open_values import OpenEnum
 
 
-class SignalKind(StrEnum):
+class SignalKind(OpenEnum):
     """FOLLOWUP adds work, STEER redirects (a blank one stops), CANCEL ends the turn, EVENT tells of things outside.
 
-    APPROVE and DENY answer an approval that the turn waits for.
+    APPROVE and DENY answer an approval that the turn waits for. UNKNOWN is what only a newer version understands.
     """
 
     FOLLOWUP = "followup"
@@ -21,13 +21,14 @@ class SignalKind(StrEnum):
     EVENT = "event"
     APPROVE = "approve"
     DENY = "deny"
+    UNKNOWN = "unknown"
 
 
-class SignalState(StrEnum):
+class SignalState(OpenEnum):
     """A receipt. ACCEPTED may become any of the others, and those are final.
 
     APPLIED stands on the timeline, PROMOTED became (part of) the next turn, EXPIRED had nothing left to do, REJECTED
-    could not be made a block.
+    could not be made a block. UNKNOWN is a state that only a newer version understands.
     """
 
     ACCEPTED = "accepted"
@@ -36,6 +37,7 @@ class SignalState(StrEnum):
     EXPIRED = "expired"
     REJECTED = "rejected"
     RETRACTED = "retracted"
+    UNKNOWN = "unknown"
 
 
 ANSWER_KINDS = frozenset({SignalKind.APPROVE, SignalKind.DENY})

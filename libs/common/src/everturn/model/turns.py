@@ -2,19 +2,19 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from everturn.model.artifacts import Artifact
 from everturn.model.ids import ConversationId, SignalId, TurnId
+from everturn.model.open_values import OpenEnum, or_else
 from everturn.model.problems import Problem
 from everturn.model.signals import ExternalEvent
 
 
-class TurnStatus(StrEnum):
-    """QUEUED, RUNNING and WAITING (for a person) are open; the others are terminal."""
+class TurnStatus(OpenEnum):
+    """QUEUED, RUNNING and WAITING (for a person) are open; UNKNOWN is for a newer version; the others are terminal."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -22,23 +22,31 @@ class TurnStatus(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
 
     @property
     def is_open(self) -> bool:
         return self in (TurnStatus.QUEUED, TurnStatus.RUNNING, TurnStatus.WAITING)
 
 
-class Outcome(StrEnum):
-    """How a turn that did not fail ended: by itself, stopped by a steer, cancelled, at a cap, or with a cut answer."""
+class Outcome(OpenEnum):
+    """How a turn that did not fail ended: by itself, stopped by a steer, cancelled, at a cap, or with a cut answer.
+
+    UNKNOWN is an outcome that only a newer version understands.
+    """
 
     COMPLETED = "completed"
     STOPPED = "stopped"
     CANCELLED = "cancelled"
     CAPPED = "capped"
     CUT = "cut"
+    UNKNOWN = "unknown"
 
 
-CutReason = Literal["length", "content_filter", "refusal", "size_limit", "incomplete", "provider_error"]
+CutReason = Annotated[
+    Literal["length", "content_filter", "refusal", "size_limit", "incomplete", "provider_error"],
+    or_else("cut reason", "incomplete"),
+]
 """Why an answer stops before its end.
 
 `length`: the token limit of one reply. `content_filter` and `refusal`: the provider's filter or the model itself ended

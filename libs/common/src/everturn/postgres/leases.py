@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import timedelta
 
-from everturn.model.identity import Principal, Role
+from everturn.model.identity import Principal, Role, read_roles
 from everturn.model.ids import ConversationId
 from everturn.model.leases import Claim, Lease
 from everturn.postgres.database import Database, Row
@@ -42,7 +42,7 @@ class PostgresLeases:
         return bool(released)
 
     def _read_claim(self, conversation_id: ConversationId, row: Row) -> Claim:
-        roles = frozenset(Role(role) for role in row["roles"]) or frozenset({Role.REGISTERED})
+        roles = read_roles(row["roles"]) or frozenset({Role.REGISTERED})
         return Claim(
             lease=Lease(
                 conversation_id=conversation_id,

@@ -47,6 +47,7 @@ def read_block(row: Row) -> Block:
         ts_first=row["ts_first"],
         call_id=row["call_id"],
         hash=row["hash"],
+        stored_type=None if kind is not BlockType.UNKNOWN else row["type"],
     )
 
 
@@ -62,8 +63,8 @@ def read_turn(row: Row) -> Turn:
         started_at=row["started_at"],
         ended_at=row["ended_at"],
         outcome=None if row["outcome"] is None else Outcome(row["outcome"]),
-        usage=None if row["usage"] is None else TurnUsage.model_validate_json(row["usage"]),
-        error=None if row["error"] is None else Problem.model_validate_json(row["error"]),
+        usage=None if row["usage"] is None else TurnUsage.model_validate_json(row["usage"], extra="ignore"),
+        error=None if row["error"] is None else Problem.model_validate_json(row["error"], extra="ignore"),
         read_at=row.get("read_at"),
     )
 
@@ -132,7 +133,7 @@ def read_cursor(text: str) -> EventCursor:
 
 
 def read_request(text: str) -> TurnRequest:
-    return _REQUEST.validate_json(text)
+    return _REQUEST.validate_json(text, extra="ignore")
 
 
 def build_request_json(request: TurnRequest) -> str:
@@ -140,7 +141,7 @@ def build_request_json(request: TurnRequest) -> str:
 
 
 def read_payload(text: str) -> SignalPayload:
-    return _PAYLOAD.validate_json(text)
+    return _PAYLOAD.validate_json(text, extra="ignore")
 
 
 def build_payload_json(
@@ -153,7 +154,7 @@ def build_payload_json(
 
 
 def read_receipt(text: str) -> Receipt:
-    return _RECEIPT.validate_json(text)
+    return _RECEIPT.validate_json(text, extra="ignore")
 
 
 def build_receipt_json(receipt: Receipt) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from everturn.model.ids import ConversationId
 from everturn.model.leases import EventCursor, try_parse_cursor
+from everturn.model.open_values import report_unknown
 from everturn.ports.event_stream import EncodedEvent, Entry
 
 Fields = Mapping[bytes, bytes]
@@ -32,6 +33,15 @@ def read_entry(entry_id: EventCursor, fields: Fields) -> Entry:
         events.append(EncodedEvent(EventCursor(entry_id.fence, int(n)), event_type, body[start:end]))
         start = end
     return Entry(read_id(fields[b"prev"]), tuple(events))
+
+
+def try_read_entry(entry_id: EventCursor, fields: Fields) -> Entry | None:
+    """None for an entry of a form that only a newer version knows: readers see a gap, and take a snapshot behind it."""
+    try:
+        return read_entry(entry_id, fields)
+    except (KeyError, ValueError) as error:
+        report_unknown("stream entry", type(error).__name__)
+        return None
 
 
 def read_id(raw: bytes) -> EventCursor:

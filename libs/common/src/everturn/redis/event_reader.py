@@ -12,7 +12,7 @@ from everturn.model.ids import ConversationId
 from everturn.model.leases import EventCursor
 from everturn.ports.event_stream import Entry, FollowSet
 from everturn.redis.calls import GRACE_S, PUBLISH_LIMIT_S, limited
-from everturn.redis.entries import Fields, read_entry, read_id, stream_key
+from everturn.redis.entries import Fields, read_id, stream_key, try_read_entry
 from everturn.redis.last_id import load_last_id
 
 BLOCK_MS = 5_000
@@ -35,7 +35,8 @@ class RedisEventReader:
     ) -> tuple[Entry, ...]:
         async with limited(PUBLISH_LIMIT_S):
             rows = await self._client.xrange(stream_key(conversation_id), min=f"({after}", count=max_entries)
-        return tuple(read_entry(read_id(raw_id), fields) for raw_id, fields in rows)
+        read = (try_read_entry(read_id(raw_id), fields) for raw_id, fields in rows)
+        return tuple(entry for entry in read if entry is not None)
 
     async def follow(self, conversations: FollowSet) -> AsyncGenerator[tuple[ConversationId, Entry]]:
         """One reading connection for all of them; a conversation that is added meanwhile ends the wait at once."""
@@ -50,7 +51,8 @@ class RedisEventReader:
                         wake_id = rows[-1][0].decode()
                         continue
                     for raw_id, fields in rows:
-                        yield cursors.take(key, read_id(raw_id), fields)
+                        if (taken := cursors.take(key, read_id(raw_id), fields)) is not None:
+                            yield taken
             raise Unavailable("The reader can't be woken.") from waker.exception()
         finally:
             await end_tasks(waker)
@@ -85,6 +87,8 @@ class _Cursors:
         self._asked = asked
         return {key: str(self._yielded.get(key, cursor)) for key, cursor in asked.items()}
 
-    def take(self, key: str, entry_id: EventCursor, fields: Fields) -> tuple[ConversationId, Entry]:
+    def take(self, key: str, entry_id: EventCursor, fields: Fields) -> tuple[ConversationId, Entry] | None:
+        """None for an entry that can't be read; the reading goes on behind it."""
         self._yielded[key] = entry_id
-        return self._conversations[key], read_entry(entry_id, fields)
+        entry = try_read_entry(entry_id, fields)
+        return None if entry is None else (self._conversations[key], entry)

@@ -9,7 +9,7 @@ from everturn.model.ids import ConversationId
 from everturn.model.leases import EventCursor
 from everturn.ports.event_stream import ERASED_FENCE, Entry, EventsLost
 from everturn.redis.calls import PUBLISH_LIMIT_S, limited
-from everturn.redis.entries import build_fields, read_entry, read_id, stream_key
+from everturn.redis.entries import build_fields, read_id, stream_key, try_read_entry
 from everturn.redis.last_id import load_last_id
 
 MAX_ENTRIES = 2_000
@@ -55,7 +55,9 @@ class RedisEventWriter:
         newest = "+" if before is None else f"({before}"
         async with limited(PUBLISH_LIMIT_S):
             rows = await self._client.xrevrange(stream_key(conversation_id), max=newest, count=max_entries)
-        return tuple(read_entry(read_id(raw_id), fields) for raw_id, fields in reversed(rows))
+        return tuple(
+            entry for raw_id, fields in reversed(rows) if (entry := try_read_entry(read_id(raw_id), fields)) is not None
+        )
 
     async def publish(self, conversation_id: ConversationId, entry: Entry, *, after: EventCursor | None) -> None:
         head = (str(entry.events[-1].id), "" if after is None else str(after), MAX_ENTRIES, KEEP_S)

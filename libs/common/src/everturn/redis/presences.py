@@ -49,7 +49,7 @@ class RedisPresences:
 def _try_parse(text: bytes) -> WorkerPresence | None:
     """None for what a worker of another version wrote: the others are told of all the same."""
     try:
-        return _PRESENCE.validate_json(text)
+        return _PRESENCE.validate_json(text, extra="ignore")
     except ValidationError as error:
         _log.warning("presence_not_read", problems=error.error_count())
         return None

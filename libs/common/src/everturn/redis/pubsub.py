@@ -8,6 +8,7 @@ from redis.asyncio import Redis
 
 from everturn.errors import Unavailable
 from everturn.model.ids import ConversationId
+from everturn.model.open_values import report_unknown
 from everturn.ports.event_stream import Hint
 from everturn.redis.calls import CALL_LIMIT_S, GRACE_S, PUBLISH_LIMIT_S, limited
 
@@ -30,9 +31,12 @@ class RedisHints:
     async def listen(self, listening: Callable[[], None]) -> AsyncGenerator[Hint]:
         async with aclosing(_listen(self._client, HINTS, listening)) as messages:
             async for _, text in messages:
-                kind, conversation_id, signal_id = text.split(" ")
+                # A newer version may know more kinds of hints, and say more in them.
+                kind, conversation_id, signal_id, *_ = *text.split(" "), "", ""
                 if kind in ("status", "signal"):
                     yield Hint(kind, ConversationId(conversation_id), signal_id)
+                else:
+                    report_unknown("hint", kind)
 
 
 class RedisInboxBells:

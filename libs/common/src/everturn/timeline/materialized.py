@@ -33,7 +33,7 @@ def _build_block(block: Block) -> BlockView:
         seq=block.seq,
         turn_id=block.turn_id,
         round=block.round,
-        type=block.type.value,
+        type=block.type_name,
         author=block.author.value,
         path=block.ref,
         call_id=block.call_id,

@@ -4,10 +4,24 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from everturn.model.open_values import or_else
 from everturn.model.plans import PlanSnapshot
 from everturn.model.problems import Problem
 from everturn.model.turns import CutReason, TurnUsage
-from everturn.wire.views import CitationView, EventView, FileView, StateView, TurnView
+from everturn.wire.views import (
+    ApprovalState,
+    CitationView,
+    ConversationState,
+    EventView,
+    FileView,
+    Outcome,
+    SignalKind,
+    SignalState,
+    StateView,
+    StepStatus,
+    TextFormat,
+    TurnView,
+)
 
 
 class EventData(BaseModel):
@@ -30,7 +44,7 @@ class ConvStatus(EventData):
     """
 
     type: Literal["conv.status"] = "conv.status"
-    state: Literal["idle", "queued", "running", "waiting", "error"]
+    state: ConversationState
     turn_id: str | None = None
     position: int | None = None
     position_more: bool | None = None
@@ -59,7 +73,7 @@ class ChatStep(EventData):
 
     type: Literal["chat.step"] = "chat.step"
     step: str
-    status: Literal["started", "completed", "error"]
+    status: StepStatus
     title: str
     tool_id: str | None = None
     call_id: str | None = None
@@ -82,7 +96,7 @@ class ChatDelta(EventData):
     text: str
     completed: bool = False
     marker: str
-    format: Literal["markdown", "text", "html", "json", "code"] = "markdown"
+    format: TextFormat = "markdown"
     artifact: str | None = None
 
 
@@ -121,7 +135,7 @@ class ChatCompaction(EventData):
     """
 
     type: Literal["chat.compaction"] = "chat.compaction"
-    status: Literal["started", "completed", "skipped"]
+    status: Annotated[Literal["started", "completed", "skipped"], or_else("compaction status", "skipped")]
     reason: str
     before_tokens: int
     after_tokens: int | None = None
@@ -137,7 +151,10 @@ class ChatPhase(EventData):
     """
 
     type: Literal["chat.phase"] = "chat.phase"
-    phase: Literal["model_waiting", "model_retrying", "model_fallback", "model_replying"]
+    phase: Annotated[
+        Literal["model_waiting", "model_retrying", "model_fallback", "model_replying"],
+        or_else("phase", "model_replying"),
+    ]
     waited_ms: int | None = None
     retry_in_ms: int | None = None
     attempt: int | None = None
@@ -155,7 +172,7 @@ class ChatTool(EventData):
     type: Literal["chat.tool"] = "chat.tool"
     call_id: str
     tool_id: str
-    kind: Literal["progress", "message", "data"]
+    kind: Annotated[Literal["progress", "message", "data"], or_else("tool news", "data")]
     text: str = Field(default="", max_length=2_000)
     data: dict[str, Any] | None = None
 
@@ -165,8 +182,8 @@ class ChatSignal(EventData):
 
     type: Literal["chat.signal"] = "chat.signal"
     signal_id: str
-    kind: Literal["followup", "steer", "cancel", "event", "approve", "deny"]
-    state: Literal["accepted", "queued", "applied", "promoted", "expired", "rejected", "retracted"]
+    kind: SignalKind
+    state: SignalState
     text: str
     attachments: tuple[FileView, ...] = ()
     round: int | None = None
@@ -184,7 +201,7 @@ class ChatApproval(EventData):
     tool_id: str
     params: dict[str, Any]
     cut: bool = False
-    state: Literal["pending", "approved", "denied", "expired", "withdrawn"]
+    state: ApprovalState
     expires_at: str
     reason: str = ""
 
@@ -203,7 +220,7 @@ class ChatComplete(EventData):
     """
 
     type: Literal["chat.complete"] = "chat.complete"
-    outcome: Literal["completed", "stopped", "cancelled", "capped", "cut"]
+    outcome: Outcome
     cut_reason: CutReason | None = None
     answer: str | None = None
     followups: tuple[str, ...] = ()
@@ -296,12 +313,15 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 def parse_envelope(encoded: bytes | str) -> Envelope:
-    """Read an encoded envelope. Raises pydantic.ValidationError when it is none."""
+    """Read an encoded envelope. Raises pydantic.ValidationError when it is none, or of a type that is not ours.
+
+    Fields that only a newer server knows are left out.
+    """
     fields = _FIELDS.validate_json(encoded)
     data = fields.get("data")
     if isinstance(data, dict):
         fields["data"] = {**data, "type": fields.get("type")}
-    return _ENVELOPE.validate_python(fields)
+    return _ENVELOPE.validate_python(fields, extra="ignore")
 
 
 def event_name(event_type: str) -> str:

@@ -1,12 +1,41 @@
 """What a client sees of a conversation: the state that events change and that REST reads. Both must agree."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from everturn.model.open_values import or_else
 from everturn.model.plans import PlanSnapshot
 from everturn.model.problems import Problem
 from everturn.model.turns import CutReason, TurnUsage
+
+# Each word below may be one that only a newer server knows. It is read as the last of its list, or as `or_else` says.
+_UNKNOWN = "unknown"
+Visibility = Annotated[Literal["internal", "external"], or_else("visibility", "internal")]
+TextFormat = Annotated[Literal["markdown", "text", "html", "json", "code"], or_else("text format", "text")]
+StepStatus = Annotated[Literal["started", "completed", "error"], or_else("step status", "completed")]
+SourceType = Annotated[Literal["web", "file", "attachment", "manual"], or_else("source type", "manual")]
+SignalKind = Annotated[
+    Literal["followup", "steer", "cancel", "event", "approve", "deny", "unknown"], or_else("signal kind", _UNKNOWN)
+]
+SignalState = Annotated[
+    Literal["accepted", "queued", "applied", "promoted", "expired", "rejected", "retracted", "unknown"],
+    or_else("signal state", _UNKNOWN),
+]
+ApprovalState = Annotated[
+    Literal["pending", "approved", "denied", "expired", "withdrawn"], or_else("approval state", "withdrawn")
+]
+Reaction = Annotated[Literal["ok", "not_ok", "neutral"], or_else("reaction", "neutral")]
+TurnStatus = Annotated[
+    Literal["queued", "running", "waiting", "completed", "failed", "cancelled", "unknown"],
+    or_else("turn status", _UNKNOWN),
+]
+Outcome = Annotated[
+    Literal["completed", "stopped", "cancelled", "capped", "cut", "unknown"], or_else("outcome", _UNKNOWN)
+]
+ConversationState = Annotated[
+    Literal["idle", "queued", "running", "waiting", "error", "unknown"], or_else("conversation state", _UNKNOWN)
+]
 
 
 class View(BaseModel):
@@ -24,7 +53,7 @@ class FileView(View):
     filename: str
     mime: str
     size: int
-    visibility: Literal["internal", "external"]
+    visibility: Visibility
     url: str
     verdict: str
 
@@ -36,7 +65,7 @@ class TextView(View):
     channel: str
     instance: int
     marker: str
-    format: Literal["markdown", "text", "html", "json", "code"]
+    format: TextFormat
     text: str
     artifact: str | None = None
 
@@ -49,7 +78,7 @@ class StepView(View):
     """
 
     step: str
-    status: Literal["started", "completed", "error"]
+    status: StepStatus
     title: str
     round: int
     tool_id: str | None = None
@@ -79,7 +108,7 @@ class CitationView(View):
     sid: int
     title: str
     url: str
-    source_type: Literal["web", "file", "attachment", "manual"]
+    source_type: SourceType
     published_time_iso: str | None = None
     favicon_url: str | None = None
 
@@ -98,8 +127,8 @@ class SignalView(View):
     """
 
     signal_id: str
-    kind: Literal["followup", "steer", "cancel", "event", "approve", "deny"]
-    state: Literal["accepted", "queued", "applied", "promoted", "expired", "rejected", "retracted"]
+    kind: SignalKind
+    state: SignalState
     text: str
     attachments: tuple[FileView, ...] = ()
     round: int | None = None
@@ -120,7 +149,7 @@ class ApprovalView(View):
     tool_id: str
     params: dict[str, Any]
     cut: bool = False
-    state: Literal["pending", "approved", "denied", "expired", "withdrawn"]
+    state: ApprovalState
     round: int
     expires_at: str
     reason: str = ""
@@ -130,7 +159,7 @@ class FeedbackView(View):
     """A judgement of the turn."""
 
     origin: Literal["user", "machine"]
-    reaction: Literal["ok", "not_ok", "neutral"] | None = None
+    reaction: Reaction | None = None
     text: str
     ts: str
     confidence: float | None = None
@@ -145,7 +174,7 @@ class TurnView(View):
 
     turn_id: str
     ordinal: int
-    status: Literal["queued", "running", "waiting", "completed", "failed", "cancelled"]
+    status: TurnStatus
     text: str
     attachments: tuple[FileView, ...] = ()
     created_at: str = ""
@@ -159,7 +188,7 @@ class TurnView(View):
     feedback: tuple[FeedbackView, ...] = ()
     followups: tuple[str, ...] = ()
     answer: str | None = None
-    outcome: Literal["completed", "stopped", "cancelled", "capped", "cut"] | None = None
+    outcome: Outcome | None = None
     cut_reason: CutReason | None = None
     error: Problem | None = None
     usage: TurnUsage | None = None
@@ -174,7 +203,7 @@ class ConversationView(View):
 
     conversation_id: str
     title: str
-    state: Literal["idle", "queued", "running", "waiting", "error"]
+    state: ConversationState
     bundle_id: str | None = None
     archived: bool = False
     created_at: str

@@ -55,6 +55,8 @@ def is_never_shown(block: Block) -> bool:
             return reason == PENDING
         case bodies.ToolCallBody(parent=parent) | bodies.ToolResultBody(parent=parent):
             return parent is not None
+        case bodies.UnknownBody():
+            return True
         case _:
             return block.type in NEVER_SHOWN
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from everturn.model.identity import Principal, Role
+from everturn.model.identity import Principal, read_roles
 
 Kind = Literal["local", "token", "key", "guest"]
 """Development mode, a bearer token of the issuer, an API key, a guest token of ours."""
@@ -46,6 +46,6 @@ def build_record(caller: Caller) -> dict[str, Any]:
 
 def read_record(record: dict[str, Any]) -> Caller:
     """The caller that `build_record` wrote down; the record comes out of our own seal."""
-    roles = frozenset(Role(name) for name in record["roles"])
+    roles = read_roles(record["roles"])
     who = Principal(record["tenant"], record["project"], record["user"], roles, record.get("person", ""))
     return Caller(who, record["until"], Proof(record["kind"], record["issued"], record["key"]))

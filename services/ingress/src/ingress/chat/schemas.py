@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from everturn.model.signals import MAX_EVENT_CREDIT
-from everturn.wire.views import SignalView
+from everturn.wire.views import SignalState, SignalView
 from ingress.admission.json_body import BUNDLE_HELP, BundleId, JsonBody, is_absent
 
 ID_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"
@@ -76,7 +76,7 @@ class ReceiptOut(JsonBody):
     that.
     """
 
-    state: Literal["queued", "accepted", "applied", "promoted", "expired", "rejected", "retracted"]
+    state: SignalState
     position: int | None = Field(default=None, exclude_if=is_absent)
     position_more: bool | None = Field(default=None, exclude_if=is_absent)
 

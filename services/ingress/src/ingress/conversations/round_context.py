@@ -115,7 +115,7 @@ class RoundContexts:
     async def _try_manifest(self, conversation_id: ConversationId, turn_id: TurnId, number: int) -> Manifest | None:
         raw = await self._try_object(manifest_key(conversation_id, turn_id, number))
         try:
-            return None if raw is None else Manifest.model_validate_json(raw)
+            return None if raw is None else Manifest.model_validate_json(raw, extra="ignore")
         except ValidationError:
             # Of another version, or damaged: as good as not there.
             return None
@@ -127,7 +127,7 @@ class RoundContexts:
             return ""
         raw = await self._try_object(manifest_key(conversation_id, turn_id, PREAMBLE_ROUND))
         try:
-            return "" if raw is None else Preamble.model_validate_json(raw).system
+            return "" if raw is None else Preamble.model_validate_json(raw, extra="ignore").system
         except ValidationError:
             return ""
 

@@ -166,7 +166,13 @@ def test_a_name_can_not_break_a_header() -> None:
 @pytest.mark.parametrize("kind", list(BlockType))
 def test_no_block_type_is_shown_as_raw_json(kind: BlockType) -> None:
     hidden = {BlockType.ROUND_START, BlockType.EXIT, BlockType.STAGE_GATE, BlockType.PLAN_ACK}
-    hidden |= {BlockType.HIDE, BlockType.CHECKOUT, BlockType.APPROVAL_REQUEST, BlockType.APPROVAL_OUTCOME}
+    hidden |= {
+        BlockType.HIDE,
+        BlockType.CHECKOUT,
+        BlockType.APPROVAL_REQUEST,
+        BlockType.APPROVAL_OUTCOME,
+        BlockType.UNKNOWN,
+    }
     plain = {"text", "artifact", "plan", "plans", "tool_id", "ordinal"}
 
     assert kind in hidden or plain & set(BODY_OF[kind].model_fields)

@@ -4,13 +4,13 @@ import hashlib
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from everturn.model.ids import ApprovalId, CallId, SignalId
+from everturn.model.open_values import OpenEnum
 
 
-class ApprovalState(StrEnum):
+class ApprovalState(OpenEnum):
     """PENDING may become any of the others, and those are final. EXPIRED had no answer in time; WITHDRAWN is asked no
     more, because the person said something else or the turn ended."""
 
@@ -19,6 +19,11 @@ class ApprovalState(StrEnum):
     DENIED = "denied"
     EXPIRED = "expired"
     WITHDRAWN = "withdrawn"
+
+    @classmethod
+    def stand_in(cls) -> "ApprovalState":
+        """A call is made only after an answer that this version understands."""
+        return cls.WITHDRAWN
 
 
 @dataclass(frozen=True, slots=True)

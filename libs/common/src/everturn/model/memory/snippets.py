@@ -1,13 +1,14 @@
 """Snippets: the short texts that memory search finds, each with the ref under which the whole can be read."""
 
 from dataclasses import dataclass
-from enum import StrEnum
+
+from everturn.model.open_values import OpenEnum
 
 MAX_SNIPPET_CHARS = 1_000
 """About 250 tokens: what the local encoder takes in."""
 
 
-class SnippetTarget(StrEnum):
+class SnippetTarget(OpenEnum):
     """What kind of text a snippet is of: prompts and signals, answers, working summaries, anchors, attached files."""
 
     USER = "user"
@@ -15,6 +16,11 @@ class SnippetTarget(StrEnum):
     SUMMARY = "summary"
     NOTES = "notes"
     ATTACHMENT = "attachment"
+
+    @classmethod
+    def stand_in(cls) -> "SnippetTarget":
+        """A text of unknown origin is found as a note."""
+        return cls.NOTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, time
 
-from everturn.model.identity import Principal, Role
+from everturn.model.identity import Principal, read_roles
 from everturn.ports.access.credentials import ANY, ApiKey
 from everturn.postgres.database import Connection, Database, Row
 from everturn.postgres.rows import storable
@@ -88,7 +88,7 @@ def _read_key(row: Row) -> ApiKey:
     return ApiKey(
         key_id=row["id"],
         secret_hash=row["secret_hash"],
-        owner=Principal(row["tenant"], row["project"], row["user_id"], frozenset(map(Role, row["roles"]))),
+        owner=Principal(row["tenant"], row["project"], row["user_id"], read_roles(row["roles"])),
         label=row["label"],
         created_at=row["created_at"],
         expires_at=row["expires_at"],

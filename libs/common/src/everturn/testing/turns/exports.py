@@ -35,7 +35,7 @@ def build_block_line(block: Block, previous: str) -> BlockLine:
         seq=block.seq,
         turn_id=block.turn_id,
         round=block.round,
-        type=block.type.value,
+        type=block.type_name,
         ref=block.ref,
         call_id=block.call_id,
         body=block.body_json,

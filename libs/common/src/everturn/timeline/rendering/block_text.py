@@ -88,6 +88,8 @@ def block_source(block: Block) -> str:
             | bodies.FeedbackBody(text=text)
         ):
             return text
+        case bodies.UnknownBody():
+            return ""
         case _:
             return block.body_json
 

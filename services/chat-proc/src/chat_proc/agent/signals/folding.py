@@ -24,6 +24,7 @@ ShowFiles = Callable[[Sequence[Artifact]], tuple[FileView, ...]]
 Previews = Mapping[str, AttachmentTextBody]
 """The beginnings of text attachments by ref."""
 
+_UNHEARD = ANSWER_KINDS | {SignalKind.UNKNOWN}
 _BLOCK_OF = {SignalKind.FOLLOWUP: BlockType.USER_FOLLOWUP, SignalKind.STEER: BlockType.USER_STEER}
 
 
@@ -43,7 +44,7 @@ def ends_work(signal: Signal) -> bool:
 
 def is_heard(signal: Signal) -> bool:
     """Whether somebody waits for the agent to take it up, so that an answer without it does not end the turn."""
-    return not ends_work(signal) and not signal.is_record and signal.kind not in ANSWER_KINDS
+    return not ends_work(signal) and not signal.is_record and signal.kind not in _UNHEARD
 
 
 def through_last_end(signals: Sequence[Signal]) -> tuple[Signal, ...]:
@@ -92,7 +93,9 @@ def settle_leftover(
 
     An event that is only to be recorded stands on the timeline of the turn that ends, where the next one sees it.
     """
-    recorded = fold_signals([signal for signal in signals if signal.is_record], place, show_files).writing
+    # An unknown signal is rejected, as it is within the turn: its sender learns that nothing came of it.
+    to_fold = [signal for signal in signals if signal.is_record or signal.kind is SignalKind.UNKNOWN]
+    recorded = fold_signals(to_fold, place, show_files).writing
     late = [signal for signal in signals if is_heard(signal)]
     # An answer that nobody waits for any more has nothing left to settle.
     expired = [signal for signal in signals if ends_work(signal) or signal.kind in ANSWER_KINDS]
@@ -138,6 +141,8 @@ def _draft(signal: Signal, place: RoundPlace, previews: Previews) -> Iterable[Bl
         yield place.draft(_BLOCK_OF[signal.kind], ref, spoken)
     elif signal.kind is SignalKind.EVENT:
         raise Invalid("An event of no kind.")
+    elif signal.kind is SignalKind.UNKNOWN:
+        raise Invalid("A signal that only a newer version understands.")
     for artifact in signal.attachments:
         if (preview := previews.get(artifact.ref)) is not None:
             yield place.draft(BlockType.ATTACHMENT_TEXT, artifact.ref, preview)

@@ -1,0 +1,105 @@
+"""The museum: what a newer version wrote, and this version's worker between it."""
+
+import asyncio
+from collections.abc import Mapping
+
+from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.signals.folding import fold_signals, is_heard, settle_leftover
+from chat_proc.timeline.view import TimelineView
+from chat_proc.worker.heartbeat import Heartbeat
+from chat_proc.worker.sweeper import Sweeper
+from everturn.model.blocks import Block, BlockType
+from everturn.model.commits import SignalChange
+from everturn.model.identity import Lane
+from everturn.model.ids import ConversationId, SignalId, TurnId
+from everturn.model.signals import Signal, SignalKind, SignalState
+from everturn.ports.sweeps import Ring
+from everturn.postgres.rows import read_block
+from everturn.telemetry.guarded import run_guarded
+from everturn.testing.fixed_clock import BEGINNING, FixedClock
+from everturn.testing.streams.doorbells import MemoryDoorbells
+
+PLACE = RoundPlace(TurnId("turn_1"), 3, 15, "now")
+PAUSE = Signal(SignalId("sig_1"), TurnId("turn_1"), SignalKind("pause"), "x", SignalState.ACCEPTED, BEGINNING)
+
+
+def test_a_signal_of_an_unknown_kind_is_rejected_so_that_its_sender_knows() -> None:
+    folded = fold_signals([PAUSE], PLACE, lambda _: ())
+    leftover = settle_leftover([PAUSE], PLACE, lambda: TurnId("turn_2"), lambda _: ())
+
+    assert folded.writing.signals == (SignalChange(PAUSE.id, SignalState.REJECTED, 3),)
+    assert folded.writing.drafts == ()
+    assert not (folded.cancel or folded.stop or is_heard(PAUSE))
+    assert leftover.promote is None
+    assert [change.state for change in leftover.writing.signals] == [SignalState.REJECTED]
+
+
+def test_a_block_of_an_unknown_type_is_not_shown_to_the_model() -> None:
+    view = TimelineView([newer_block()])
+
+    assert not any("beams" in item.text for item in view.items)
+
+
+def newer_block() -> Block:
+    where = {"seq": 1, "turn_id": "turn_1", "round": 1, "type": "react.hologram", "ref": "r", "call_id": None}
+    block = read_block({**where, "ts": "t", "ts_first": None, "body": '{"beams":3}', "hash": "0"})
+    assert block.type is BlockType.UNKNOWN
+    return block
+
+
+class Sweeps:
+    """Fails as a driver does that meets a row which it can't read, `failures` times."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+
+    async def due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise ValueError("unreadable")
+        return (Ring(ConversationId("conv_1"), Lane("gold")),)
+
+    async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
+        return ()
+
+
+async def test_the_sweeper_goes_on_and_rings_for_an_unknown_lane() -> None:
+    doorbells = MemoryDoorbells()
+    sweeper = Sweeper(Sweeps(failures=1), doorbells, FixedClock(), lease_s=15.0)
+
+    task = asyncio.create_task(run_guarded("test_sweeper", sweeper.run))
+    found = await doorbells.next_ring([Lane.ANONYMOUS], timeout_s=30)
+    task.cancel()
+
+    assert found == "conv_1"
+
+
+class Leases:
+    async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int]:
+        raise ValueError("unreadable")
+
+
+class Turn:
+    fence = 1
+    handing_back = False
+
+    def __init__(self) -> None:
+        self.lost = asyncio.Event()
+
+    def notice_inbox(self, inbox_seq: int) -> None: ...
+    def confirm_lease(self, at_s: float) -> None: ...
+    def ring_inbox(self) -> None: ...
+    def lose_lease(self) -> None:
+        self.lost.set()
+
+
+async def test_a_lease_that_cannot_be_renewed_is_given_up_in_time_whatever_the_error() -> None:
+    clock = FixedClock()
+    heartbeat, turn = Heartbeat(Leases(), clock, lease_s=0.06), Turn()
+    heartbeat.hold(ConversationId("conv_1"), turn)
+
+    task = asyncio.create_task(run_guarded("test_heartbeat", heartbeat.run))
+    clock.advance(0.055)
+    async with asyncio.timeout(30):
+        await turn.lost.wait()
+    task.cancel()
