@@ -1,4 +1,4 @@
-"""Keeps text of people, files and tools from looking like our own markup: marks such lines, and reads them back.
+"""Keeps text of people, files and tools from looking like our own markup or like a model's chat template.
 
 A line that could be taken for a block header, a section title or a channel tag gets `| ` before it. Lines of that
 kind which already begin with `| ` get one more, so the marking can be undone.
@@ -6,6 +6,7 @@ kind which already begin with `| ` get one more, so the marking can be undone.
 
 import re
 import unicodedata
+from typing import Final
 
 from everturn.model.blocks import BlockType
 
@@ -31,42 +32,88 @@ _SECTIONS = (
     "RECORD",
     "TOOLS",
     "TURN",
-    "CLOSING",
-    "WORKING SUMMARIES",
-    "RECORD",
-    "PREVIOUS MEMORY",
 )
-"""The last three are those of the request for a summary, which the conversation must not be able to write either."""
+"""Some are those of the request for a summary, which the conversation must not be able to write either."""
 MAX_NAME_CHARS = 300
 _NAMES = "|".join(re.escape(name) for name in (*_SECTIONS, *(kind.value for kind in BlockType)))
 _BREAK = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 """All that `str.splitlines` takes for the end of a line."""
-_UNSEEN = (
-    r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
-    r"\u3164\ufe00-\ufe0f\ufeff\uffa0"
+_BREAKS = re.compile(rf"([{_BREAK}])")
+_BRACKETS = re.compile("[\\[<\ufe64\uff1c\uff3b]")
+"""What begins our markup, in every form that NFKC folds into it."""
+
+IGNORABLE_RANGES: Final = (
+    (0x00AD, 0x00AD), (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F),
+    (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF),
+    (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
+)  # fmt: skip
+"""Default_Ignorable_Code_Point of Unicode (DerivedCoreProperties.txt), which `unicodedata` does not have. Unassigned
+ones are in it too: what will be drawn as nothing later is drawn as nothing today."""
+BLANKS: Final = "\u2800\U0001d159"
+"""Drawn as nothing although Unicode counts them among the symbols: the empty Braille cell, the null note head."""
+_FOLDED_PLANES: Final = 0x20000
+"""No control, format or combining character is above the first two planes, but for those in the last range."""
+
+
+def _find_unseen() -> dict[int, None]:
+    """What is drawn as nothing or onto its neighbour: before or within our markup it hides that it is ours."""
+    found = {char for char in range(_FOLDED_PLANES) if unicodedata.category(chr(char)) in ("Cc", "Cf", "Mn", "Me")}
+    for first, last in IGNORABLE_RANGES:
+        found.update(range(first, last + 1))
+    return dict.fromkeys(found.union(map(ord, BLANKS)) - {ord("\t")})
+
+
+_UNSEEN = _find_unseen()
+_OURS = re.compile(rf"(?>(?:\| )*)(?:\s*\[\s*(?:{_NAMES})(?![\w.])|.*</?channel:)", re.IGNORECASE | re.DOTALL)
+"""Matched against one line after `_fold`."""
+_TOKEN = re.compile(
+    r"<\|(?= *[A-Za-z_]\w* *\|>)|<\uff5c(?= *[^\s<>\uff5c]{1,40}\uff5c>)|<(?= *(?:start|end)_of_turn>)"
+    r"|\[(?= */?INST\])|<<(?= */?SYS>>)"
 )
-"""What has no shape of its own: before our markup it can't be told from nothing."""
-_GAP = rf"(?>(?:[^\S{_BREAK}]|[{_UNSEEN}])*)"
-_LINE_START = rf"(?:\A|(?<=[{_BREAK}]))"
-_OURS = rf"(?:{_GAP}\[{_GAP}(?:{_NAMES})(?![\w.])|[^{_BREAK}]*</?channel:)"
-_TO_MARK = re.compile(rf"{_LINE_START}(?=(?>(?:\| )*){_OURS})", re.IGNORECASE)
-_TO_UNMARK = re.compile(rf"{_LINE_START}\| (?=(?>(?:\| )*){_OURS})", re.IGNORECASE)
+"""The beginning of a token of a chat template. A server that looks for tokens in content takes them for a new message.
+`<s>` and `</s>` are left alone: they are HTML too, and a blank in them would damage what the model edits."""
+_SPACED_TOKEN = re.compile(
+    r"(<\|) (?= *[A-Za-z_]\w* *\|>)|(<\uff5c) (?= *[^\s<>\uff5c]{1,40}\uff5c>)|(<) (?= *(?:start|end)_of_turn>)"
+    r"|(\[) (?= */?INST\])|(<<) (?= */?SYS>>)"
+)
+"""The same after `make_inert`."""
 
 
 def make_inert(text: str) -> str:
-    """The text with every line that looks like our markup marked; all other text is as it was."""
-    if "[" not in text and "<" not in text:
-        return text  # our markup has one of them, and to look at every line of a long text takes long
-    return _TO_MARK.sub(MARK, text)
+    """The text with every line that looks like our markup marked, and tokens of chat templates taken apart by a blank.
+
+    Whether a line looks like ours is judged without what is drawn as nothing, and after NFKC; all text but the mark and
+    the blank is as it was.
+    """
+    if not _BRACKETS.search(text):
+        return text  # all of it begins with one of them, and to look at every line of a long text takes long
+    text = _TOKEN.sub(r"\g<0> ", text)
+    lines = _BREAKS.split(text)
+    lines[::2] = [MARK + line if _is_ours(line) else line for line in lines[::2]]
+    return "".join(lines)
 
 
 def read_back(inert: str) -> str:
     """What `make_inert` was given."""
-    return _TO_UNMARK.sub("", inert)
+    if not _BRACKETS.search(inert):
+        return inert
+    lines = _BREAKS.split(inert)
+    lines[::2] = [line.removeprefix(MARK) if line.startswith(MARK) and _is_ours(line) else line for line in lines[::2]]
+    return _SPACED_TOKEN.sub(lambda found: found[0][:-1], "".join(lines))
+
+
+def _is_ours(line: str) -> bool:
+    if not _BRACKETS.search(line):
+        return False
+    if not (line.isascii() and line.isprintable()):
+        line = unicodedata.normalize("NFKC", line.translate(_UNSEEN))
+    return _OURS.match(line) is not None
 
 
 def escape_line(text: str) -> str:
-    """A name for one line of a header: control and invisible characters as `\\uXXXX`."""
+    """A name for one line of a header: control and invisible characters as `\\uXXXX`, chat-template tokens apart."""
+    if "<" in text or "[" in text:
+        text = _TOKEN.sub(r"\g<0> ", text)
     if text.isascii() and text.isprintable():
         return text  # nearly all of them, and every line of a prompt has some
     return "".join(char if _is_plain(char) else ascii(char)[1:-1] for char in text)
