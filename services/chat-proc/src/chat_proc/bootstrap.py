@@ -60,6 +60,7 @@ from everturn.cancellation import Stragglers
 from everturn.embeddings.choice import choose_embedder
 from everturn.embeddings.opening import is_minilm_installed, open_embedder
 from everturn.model.ids import RandomIds
+from everturn.model.leases import LeaseTiming
 from everturn.objects.opening import open_objects
 from everturn.ports.clock import now_ms, open_clock
 from everturn.ports.language_model import LanguageModel
@@ -137,7 +138,12 @@ async def open_worker(
     owner = f"{socket.gethostname()}:{os.getpid()}"
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(
-            open_database(settings.database_url, pool_size=settings.pool_size, application_name="chat-proc")
+            open_database(
+                settings.database_url,
+                pool_size=settings.pool_size,
+                application_name="chat-proc",
+                lease=LeaseTiming(settings.lease_s),
+            )
         )
         wire = await stack.enter_async_context(open_wire(settings.redis_url, name=f"chat-proc:{owner}"))
         objects = open_objects(settings.objects_url)
@@ -197,7 +203,7 @@ def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | Sandbo
 def build_program_parts(settings: WorkerSettings, database: Database, leftovers: Stragglers) -> ProgramParts:
     """What answering the calls of programs needs."""
     redactor, failpoints = Redactor(settings.secrets), Failpoints(settings.failpoint)
-    return ProgramParts(PostgresEffects(database), leftovers, redactor, failpoints)
+    return ProgramParts(PostgresEffects(database), leftovers, redactor, failpoints, LeaseTiming(settings.lease_s))
 
 
 def choose_web_tools(settings: WorkerSettings) -> tuple[Tool, ...]:

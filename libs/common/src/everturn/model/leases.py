@@ -1,6 +1,7 @@
 """A lease: the right of one worker to write one conversation, numbered by a fence that only grows."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
@@ -38,6 +39,50 @@ class Lease:
     principal: Principal
     owner: str
     fence: int
+
+
+DEFAULT_LEASE_S: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTiming:
+    """All times that follow from how long a lease lasts, in seconds.
+
+    Two workers never act on one turn while `renew_every_s` < `sure_s` < `give_up_s` < `ttl_s`.
+    """
+
+    ttl_s: float = DEFAULT_LEASE_S
+
+    @property
+    def renew_every_s(self) -> float:
+        """Six renewals in the time of a lease."""
+        return self.ttl_s / 6
+
+    @property
+    def sure_s(self) -> float:
+        """An effect may begin so long after the last confirmation: three renewals may fail, and a third of the lease is
+        left for the call to reach what it is about."""
+        return self.ttl_s * 2 / 3
+
+    @property
+    def give_up_s(self) -> float:
+        """A worker stops writing when a lease was not confirmed for so long, before the database gives it away."""
+        return self.ttl_s * 0.9
+
+    @property
+    def retry_share(self) -> float:
+        """By how much the pauses between retries of a call shrink: all together they last less than half a lease."""
+        return min(1.0, self.ttl_s / DEFAULT_LEASE_S)
+
+    @property
+    def lock_timeout_s(self) -> float:
+        """How long a statement waits for a row; longer leases are no reason to let clients wait longer."""
+        return min(2.0, self.ttl_s * 2 / 15)
+
+    @property
+    def idle_in_transaction_s(self) -> float:
+        """A paused process may keep a row locked for no longer than a third of a lease."""
+        return min(5.0, self.ttl_s / 3)
 
 
 @dataclass(frozen=True, slots=True)

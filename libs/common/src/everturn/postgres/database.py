@@ -11,6 +11,7 @@ import structlog
 from everturn.cancellation import keep_cancellation
 from everturn.errors import EverturnError, Invalid, StaleFence, Unavailable
 from everturn.model.identity import Principal
+from everturn.model.leases import LeaseTiming
 from everturn.ports.timelines import OutOfOrder
 
 _log = structlog.get_logger(__name__)
@@ -24,13 +25,6 @@ CANCEL_GRACE_S = 0.1
 tell the server, and a wait for that; most statements are done by then."""
 END_TIMEOUT_S = 5.0
 """How long a cancelled statement may take to end before its connection is closed."""
-SERVER_SETTINGS = {
-    "statement_timeout": "8s",
-    "lock_timeout": "2s",
-    "idle_in_transaction_session_timeout": "5s",
-    "jit": "off",
-}
-"""A paused process may hold a row lock no longer than a third of a lease; our queries are too short for jit."""
 
 STALE_FENCE, OUT_OF_ORDER = "EV001", "EV002"
 """What append_blocks raises."""
@@ -70,8 +64,20 @@ class _Pool(Protocol):
     def terminate(self) -> None: ...
 
 
+def build_server_settings(lease: LeaseTiming) -> dict[str, str]:
+    """What each of our sessions asks of the server; our queries are too short for jit."""
+    return {
+        "statement_timeout": "8s",
+        "lock_timeout": f"{lease.lock_timeout_s * 1000:.0f}ms",
+        "idle_in_transaction_session_timeout": f"{lease.idle_in_transaction_s * 1000:.0f}ms",
+        "jit": "off",
+    }
+
+
 @asynccontextmanager
-async def open_database(url: str, *, pool_size: int, application_name: str) -> AsyncGenerator["Database"]:
+async def open_database(
+    url: str, *, pool_size: int, application_name: str, lease: LeaseTiming | None = None
+) -> AsyncGenerator["Database"]:
     """A database that connects when it is first used; `url` is `postgresql://role:password@host:port/name`."""
     created = asyncpg.create_pool(  # pyright: ignore[reportUnknownMemberType] it has no types; see the Protocols
         url,
@@ -80,7 +86,7 @@ async def open_database(url: str, *, pool_size: int, application_name: str) -> A
         timeout=CONNECT_TIMEOUT_S,
         command_timeout=COMMAND_TIMEOUT_S,
         reset=_keep_session,
-        server_settings=SERVER_SETTINGS | {"application_name": application_name},
+        server_settings=build_server_settings(lease or LeaseTiming()) | {"application_name": application_name},
     )
     pool = cast(_Pool, await created)
     try:

@@ -4,6 +4,7 @@ Every step is committed before the next begins, so that any worker can go on fro
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -222,15 +223,16 @@ class AgentLoop:
                 case MayRun():
                     self._failpoints.hit("turn.approved")
                     again = resumed and not fresh
+                    # Only calls that were not made are looked at again: whatever this commit raises, none is repeated.
                     writing = await self._tools.run(turn, pending, place, resumed=again, approved=True)
+                    await self._commit_results(turn, writing)
+                    return True
                 case MayNot(settling=settling, why=why):
                     writing = settling.plus(self._tools.skip(turn, pending, place, why))
-            try:
-                await self._commit_results(turn, writing)
-            except InboxMoved:
-                # Answered between the look and the commit that takes the question back.
-                continue
-            return True
+                    # An answer may come between the look and the commit that takes the question back.
+                    with suppress(InboxMoved):
+                        await self._commit_results(turn, writing)
+                        return True
         raise Conflict(f"An approval changed {MAX_TRIES} times while it was looked at.")
 
     async def _commit_results(self, turn: OpenTurn, writing: Writing) -> None:

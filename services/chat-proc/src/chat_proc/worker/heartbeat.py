@@ -8,17 +8,13 @@ import structlog
 from everturn.cancellation import describe_tasks
 from everturn.errors import Unavailable
 from everturn.model.ids import ConversationId
+from everturn.model.leases import LeaseTiming
 from everturn.ports.clock import Clock
 from everturn.ports.leases import Leases
 from everturn.telemetry.guarded import guarded
 from everturn.telemetry.metrics import LEASES_LOST, TURNS_STALLED
 
 _log = structlog.get_logger(__name__)
-
-RENEWALS_PER_LEASE = 6
-"""Renewals in the time that a lease lasts: 2.5 s apart for a lease of 15 s."""
-GIVE_UP_SHARE = 0.9
-"""A worker that has not confirmed a lease for this share of it stops writing, before the database gives it away."""
 
 
 STALL_S = 120.0
@@ -60,8 +56,8 @@ class Heartbeat:
     def __init__(self, leases: Leases, clock: Clock, *, lease_s: float, stall_s: float = STALL_S) -> None:
         self._leases = leases
         self._clock = clock
-        self._every_s = lease_s / RENEWALS_PER_LEASE
-        self._give_up_s = lease_s * GIVE_UP_SHARE
+        timing = LeaseTiming(lease_s)
+        self._every_s, self._give_up_s = timing.renew_every_s, timing.give_up_s
         self._stall_s = stall_s
         self._held: dict[ConversationId, HeldTurn] = {}
         self._confirmed: dict[ConversationId, float] = {}

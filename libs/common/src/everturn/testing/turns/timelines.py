@@ -213,7 +213,13 @@ class MemoryTimelines:
             ordinal=ended.turn.ordinal + 1,
             status=TurnStatus.QUEUED,
             attempt=0,
-            request=TurnRequest(promotion.text, attachments, ended.turn.request.bundle_id, build_request_events(said)),
+            request=TurnRequest(
+                promotion.text,
+                attachments,
+                ended.turn.request.bundle_id,
+                build_request_events(said),
+                ended.turn.request.trace,
+            ),
             created_at=self._platform.clock.now(),
         )
         promoted = self._platform.turns[turn.id] = TurnRow(turn, ended.principal, ended.lane, ended.roles)

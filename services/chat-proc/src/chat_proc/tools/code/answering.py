@@ -13,6 +13,7 @@ from chat_proc.tools.registry import ToolRegistry
 from everturn.cancellation import Stragglers
 from everturn.errors import EverturnError, Invalid, NotFound, Unavailable
 from everturn.model.ids import CallId
+from everturn.model.leases import LeaseTiming
 from everturn.ports.runs.effects import EffectKey, EffectLedger
 from everturn.ports.tool import Tool, ToolCall, ToolContext, ToolOutcome, ToolSpec
 from everturn.telemetry.failpoints import Failpoints
@@ -34,6 +35,7 @@ class ProgramParts:
     leftovers: Stragglers = field(default_factory=Stragglers)
     redactor: Redactor = field(default_factory=Redactor)
     failpoints: Failpoints = field(default_factory=lambda: Failpoints(""))
+    lease: LeaseTiming = field(default_factory=LeaseTiming)
 
 
 class ProgramTools:
@@ -69,7 +71,7 @@ class RunAnswerer:
         self._registry = tools.registry
         self._parts = tools.parts
         self._context = context
-        self._guard = EffectGuard(tools.parts.ledger, context.live)
+        self._guard = EffectGuard(tools.parts.ledger, context.live, lease=tools.parts.lease)
         self._side_by_side = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
 
     async def answer(self, asked: GatewayCall, key: EffectKey, call_id: CallId) -> Given:

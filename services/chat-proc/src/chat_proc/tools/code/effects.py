@@ -8,6 +8,7 @@ import structlog
 
 from everturn.errors import StaleFence, Unavailable
 from everturn.model.commits import Effect, EffectState
+from everturn.model.leases import LeaseTiming
 from everturn.ports.runs.effects import MAX_RESULT_CHARS, EffectKey, EffectLedger, EffectRecord
 from everturn.ports.tool import LiveTurn
 from everturn.wire.execution import ToolReply
@@ -16,8 +17,6 @@ from everturn.wire.records import BadMessage, build_message, parse_message
 
 _log = structlog.get_logger(__name__)
 
-MAX_LEASE_AGE_S: Final = 10.0
-"""A lease lasts 15 s and is given up after 12: within this, another worker can't have begun the same call."""
 LEASE_UNSURE: Final = "lease_unsure"
 """The code of a call that was not begun because another worker may hold the turn."""
 _LENGTH_BYTES: Final = 4
@@ -34,9 +33,10 @@ class Answered:
 class EffectGuard:
     """Stands before the calls of one turn that are not pure."""
 
-    def __init__(self, ledger: EffectLedger, live: LiveTurn) -> None:
+    def __init__(self, ledger: EffectLedger, live: LiveTurn, *, lease: LeaseTiming | None = None) -> None:
         self._ledger = ledger
         self._live = live
+        self._max_lease_age_s = (lease or LeaseTiming()).sure_s
 
     async def run(
         self, key: EffectKey, effect: Effect, call_id: int, work: Callable[[], Awaitable[Answered]]
@@ -63,7 +63,7 @@ class EffectGuard:
 
     def _check_lease(self) -> None:
         age_s = self._live.lease_age_s()
-        if age_s >= MAX_LEASE_AGE_S:
+        if age_s >= self._max_lease_age_s:
             raise _LeaseUnsure(f"not begun: this worker was last sure of its turn {age_s:.0f} s ago; try again")
 
     async def _settle(self, key: EffectKey, state: EffectState, reply: ToolReply) -> None:
