@@ -42,6 +42,7 @@ from chat_proc.tools.memory.memory_write import MemoryWriteTool
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.offered import OfferedTools, ToolPorts, offer_tools
 from chat_proc.turn.announcing import Announcer
+from chat_proc.turn.patience import build_patience
 from chat_proc.turn.runner import RunnerParts, TurnRunner
 from chat_proc.turn.titling import TitleCalls
 from chat_proc.worker.configured import build_decision_limits, build_limits
@@ -348,6 +349,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
     database, wire = drivers.database, drivers.wire
     clock, failpoints = open_clock(settings.clock_steps), Failpoints(settings.failpoint)
     leases = PostgresLeases(database, owner=owner, ttl_s=settings.lease_s)
+    patience = build_patience(LeaseTiming(settings.lease_s))
     timelines, sweeps = PostgresTimelines(database), PostgresSweeps(database)
     announcer = Announcer(
         leases=leases,
@@ -357,6 +359,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         sweeps=sweeps,
         doorbells=wire.doorbells,
         clock=clock,
+        patience=patience,
     )
     parts = RunnerParts(
         leases=leases,
@@ -370,6 +373,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         titles=titles,
         clock=clock,
         failpoints=failpoints,
+        patience=patience,
         pruning=PrunePolicy(ttl_s=settings.cache_ttl_s),
         tracing=drivers.tracing,
     )

@@ -8,12 +8,18 @@ import structlog
 
 from everturn.cancellation import keep_cancellation
 from everturn.errors import Unavailable
+from everturn.model.leases import LeaseTiming
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
 PAUSES_S = (0.1, 0.3, 1.0, 2.0, 4.0)
 """Together less than a lease lasts; a worker that lost its lease meanwhile is stopped by its heartbeat."""
+
+
+def build_patience(lease: LeaseTiming) -> "Patience":
+    """Retries that end before the lease does, however short it is."""
+    return Patience(tuple(pause_s * lease.retry_share for pause_s in PAUSES_S))
 
 
 class Patience:

@@ -316,7 +316,9 @@ class ClaimedTurn:
             raise StaleFence(lease.conversation_id)
         where = lease.principal, lease.conversation_id
         blocks = () if self._blocks_unreadable else await ask(lambda: timelines.load_recent_blocks(*where))
-        self._inbox = LeasedInbox(timelines, lease.principal, turn_id, self._claim.inbox_seq)
+        self._inbox = LeasedInbox(
+            timelines, lease.principal, turn_id, self._claim.inbox_seq, patience=self._parts.patience
+        )
         self._turn = LeasedTurn(
             self._claim,
             row,
@@ -332,6 +334,7 @@ class ClaimedTurn:
             lease_age_s=self._lease_age_s,
             activity=self._activity,
             approvals=PatientApprovals(self._parts.approvals, self._parts.patience),
+            patience=self._parts.patience,
         )
         self._turn.handover = self._handover
         return self._turn

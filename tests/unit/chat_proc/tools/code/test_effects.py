@@ -2,11 +2,11 @@
 
 import pytest
 
-from chat_proc.tools.code.effects import MAX_LEASE_AGE_S, Answered, EffectGuard, encode_reply, try_decode_reply
+from chat_proc.tools.code.effects import Answered, EffectGuard, encode_reply, try_decode_reply
 from everturn.errors import Unavailable
 from everturn.model.commits import Effect, EffectState
 from everturn.model.ids import CallId, TurnId
-from everturn.model.leases import Lease
+from everturn.model.leases import Lease, LeaseTiming
 from everturn.ports.runs.effects import MAX_RESULT_CHARS, EffectKey, EffectRecord
 from everturn.testing.runs.effects import MemoryEffects
 from everturn.testing.turns.live_turn import RecordingTurn
@@ -124,7 +124,7 @@ async def test_a_call_that_told_of_its_failure_has_failed(guard: EffectGuard, le
 async def test_without_a_fresh_lease_nothing_is_begun(
     guard: EffectGuard, ledger: MemoryEffects, live: RecordingTurn
 ) -> None:
-    live.age_s = MAX_LEASE_AGE_S
+    live.age_s = LeaseTiming().sure_s
     work = Work()
 
     reply = await guard.run(KEY, Effect.IDEMPOTENT, 7, work)
@@ -170,3 +170,21 @@ def test_a_kept_reply_is_ascii_and_reads_back_for_another_call() -> None:
 @pytest.mark.parametrize("kept", ["", "{", "[]", '{"kind": "reply"}', '{"kind": "other"}'])
 def test_what_is_no_reply_is_none(kept: str) -> None:
     assert try_decode_reply(kept, 9) is None
+
+
+@pytest.mark.parametrize("lease_s", [1.0, 5.0, 15.0, 60.0, 90.0, 120.0])
+async def test_no_call_is_refused_while_renewals_come_on_time(
+    lease_s: float, ledger: MemoryEffects, live: RecordingTurn
+) -> None:
+    timing = LeaseTiming(lease_s)
+    guard = EffectGuard(ledger, live, lease=timing)
+
+    # Just before a renewal, also before one that follows two that were lost.
+    for occurrence, missed in enumerate([0, 1, 2]):
+        live.age_s = (1 + missed) * timing.renew_every_s
+        key = EffectKey(KEY.turn_id, KEY.run_call_id, KEY.tool_id, KEY.args_hash, occurrence)
+        assert await guard.run(key, Effect.IRREVERSIBLE, 7, Work()) == GOOD
+
+    live.age_s = timing.give_up_s
+    refused = await guard.run(EffectKey(*(KEY.turn_id, KEY.run_call_id, "x", "h", 9)), Effect.IDEMPOTENT, 7, Work())
+    assert refused.error_code == "lease_unsure"
