@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 841afa6044bca6907b4392ecdc13f8af27c02c4a3bb4896aebf877acfdf14766
-// Types 2c4c0f8449c67a9b1cb7d0efe21f7f26a030a38db9c55f0181045821295a32eb
+// Schemas 5031ecb77230683f216e2eeabbccbafdecacd4a033889a425b9f53a09c1e5d22
+// Types 9ff0b814e058c8962ada78108c5e2e6d9f3fa088f062878d147b2589704df924
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -155,7 +155,10 @@ export interface components {
          * @description A new conversation.
          */
         readonly ConversationIn: {
-            /** Bundle Id */
+            /**
+             * Bundle Id
+             * @description A bundle of this server's configuration, or `default`; any other is a 422.
+             */
             readonly bundle_id?: string | null;
             /**
              * Title
