@@ -46,7 +46,7 @@ async def test_the_wait_ends_although_its_connection_breaks_around_the_cancellat
 ) -> None:
     """`cut_after_s` after the cancellation, which may come while the statement, the rollback or the next try is on its
     way; None is just before it."""
-    inbox = LeasedInbox(PostgresTimelines(far_database), ANN, TURN, 0)
+    inbox = LeasedInbox(PostgresTimelines(far_database), ANN, TURN, 0, report=lambda _: None)
     # Much longer than the test may take: a second cancellation would hide that the first was lost.
     stragglers = Stragglers(grace_s=60.0)
     sent = proxy.expect(statement)

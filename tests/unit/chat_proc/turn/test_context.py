@@ -40,7 +40,7 @@ async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]
         await timelines.load_blocks(ANN, bench.conversation_id),
         timelines=timelines,
         emitter=emitter,
-        inbox=LeasedInbox(timelines, ANN, row.id, claim.inbox_seq),
+        inbox=LeasedInbox(timelines, ANN, row.id, claim.inbox_seq, report=lambda _: None),
         clock=bench.clock,
         objects=bench.objects,
         usage=await timelines.load_usage(ANN, row.id),

@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -30,6 +31,7 @@ class Rows(MemoryTimelines):
         self.during_read = asyncio.Event()
         self.during_read.set()
         self.failures = 0
+        self.reported: list[Signal] = []
 
     async def load_signals(self, principal: Principal, turn_id: TurnId) -> tuple[Signal, ...]:
         self.reads += 1
@@ -48,7 +50,7 @@ def rows() -> Rows:
 
 @pytest.fixture
 def inbox(rows: Rows) -> LeasedInbox:
-    return LeasedInbox(rows, ANN, TURN, 5, patience=Patience((0.0,)))
+    return LeasedInbox(rows, ANN, TURN, 5, report=rows.reported.append, patience=Patience((0.0,)))
 
 
 async def settle() -> None:
@@ -159,11 +161,31 @@ async def test_receipts_tell_what_became_of_each_signal(rows: Rows, inbox: Lease
     }
 
 
-async def test_a_signal_that_was_taken_back_has_no_receipt_any_more(rows: Rows, inbox: LeasedInbox) -> None:
+async def test_every_change_of_a_signal_is_reported_once(rows: Rows, inbox: LeasedInbox) -> None:
+    said = say(SignalKind.FOLLOWUP)
+    edited = replace(said, text="Better.")
+    retracted = replace(edited, state=SignalState.RETRACTED)
+
+    for rows.signals in ([said], [said], [edited], [retracted], [retracted]):
+        await inbox.load_unseen()
+
+    assert rows.reported == [said, edited, retracted]
+    assert inbox.receipts == (retracted,)
+    assert await inbox.load_unseen() == ()
+
+
+async def test_a_read_that_began_before_a_commit_does_not_report_what_the_commit_settled(
+    rows: Rows, inbox: LeasedInbox
+) -> None:
     rows.signals = [say(SignalKind.FOLLOWUP)]
     await inbox.load_unseen()
-    rows.signals = []
+    rows.during_read.clear()
+    reading = asyncio.create_task(inbox.load_unseen())
+    await settle()
 
-    await inbox.load_unseen()
+    inbox.settle([SignalChange(SignalId("sig_1"), SignalState.APPLIED, 4)])
+    rows.during_read.set()
 
-    assert inbox.receipts == ()
+    assert await reading == ()
+    assert [signal.state for signal in rows.reported] == [SignalState.ACCEPTED]
+    assert [signal.state for signal in inbox.receipts] == [SignalState.APPLIED]

@@ -87,8 +87,15 @@ MAX_OPEN_SIGNALS = 64
 holds all of them in memory."""
 
 
+MAX_TURN_SIGNALS = 500
+"""Signals of one turn in all, cancels apart. Workers read all of them, and clients show them."""
+
+
+FULL_TURN = f"This turn already has {MAX_TURN_SIGNALS} signals. Wait for it to end, or cancel it."
+
+
 class InboxFull(Conflict):
-    """Too many messages wait for the running turn."""
+    """Too many messages wait for the running turn, or were sent to it."""
 
 
 TENANT_SHARE = 2

@@ -45,7 +45,7 @@ class Timelines(Protocol):
     async def load_turn(self, principal: Principal, turn_id: TurnId) -> Turn: ...
 
     async def load_signals(self, principal: Principal, turn_id: TurnId) -> tuple[Signal, ...]:
-        """The turn's signals that are ACCEPTED still, in the order they came."""
+        """All signals of the turn, in whatever state, in the order they came; at most MAX_TURN_SIGNALS."""
         ...
 
     async def load_title(self, principal: Principal, conversation_id: ConversationId) -> str:

@@ -12,7 +12,9 @@ from everturn.model.signals import CONTROL_KINDS, Signal, SignalKind, SignalStat
 from everturn.model.turns import RequestEvent, TurnRequest
 from everturn.model.uploads import Upload, UploadPlace, build_attachments
 from everturn.ports.inbox import (
+    FULL_TURN,
     MAX_OPEN_SIGNALS,
+    MAX_TURN_SIGNALS,
     TENANT_QUEUED_MAX,
     TENANT_SHARE,
     UPLOAD_LIMIT,
@@ -51,8 +53,9 @@ _QUEUE = "UPDATE conversation SET state = 'queued', last_activity_at = clock_tim
 _FIND_OPEN = """
 SELECT id, status, lane FROM turn WHERE conversation_id = $1 AND status IN ('queued', 'running', 'waiting')
 """
-_COUNT_WAITING = """
-SELECT count(*) FROM signal WHERE turn_id = $1 AND state = 'accepted' AND (kind = 'cancel') = $2
+_COUNT_SIGNALS = """
+SELECT count(*) FILTER (WHERE state = 'accepted') AS waiting, count(*) AS sent
+  FROM signal WHERE turn_id = $1 AND (kind = 'cancel') = $2
 """
 _IS_OF_CONVERSATION = "SELECT true FROM turn WHERE id = $1 AND conversation_id = $2"
 _COUNT_PARKED = "SELECT count(*) FROM signal WHERE conversation_id = $1 AND turn_id IS NULL AND state = 'accepted'"
@@ -344,8 +347,12 @@ async def _insert_signal(
 
 
 async def _check_room(transaction: Connection, turn_id: TurnId, kind: SignalKind) -> None:
-    if await transaction.fetchval(_COUNT_WAITING, turn_id, kind is SignalKind.CANCEL) >= MAX_OPEN_SIGNALS:
+    cancels = kind is SignalKind.CANCEL
+    counts = await transaction.fetchrow(_COUNT_SIGNALS, turn_id, cancels) or {"waiting": 0, "sent": 0}
+    if counts["waiting"] >= MAX_OPEN_SIGNALS:
         raise InboxFull(f"{MAX_OPEN_SIGNALS} wait already.")
+    if counts["sent"] >= MAX_TURN_SIGNALS and not cancels:
+        raise InboxFull(FULL_TURN)
 
 
 def _as_signal(message: IncomingMessage) -> IncomingSignal:

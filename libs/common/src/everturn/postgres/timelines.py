@@ -40,7 +40,7 @@ SELECT id, conversation_id, ordinal, status, attempt, request, created_at, start
 """
 _SIGNALS = """
 SELECT id, turn_id, kind, payload, state, round, promoted_to, created_at
-  FROM signal WHERE turn_id = $1 AND state = 'accepted' ORDER BY inbox_seq
+  FROM signal WHERE turn_id = $1 ORDER BY inbox_seq
 """
 _FEEDBACK = """
 SELECT turn_id, origin, reaction, text, confidence, ts

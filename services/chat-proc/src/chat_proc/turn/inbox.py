@@ -1,7 +1,7 @@
 """The inbox of a running turn: a bell or the heartbeat wakes it, and it reads the signal rows not answered yet."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from chat_proc.turn.patience import Patience
@@ -13,7 +13,11 @@ from everturn.ports.timelines import Timelines
 
 
 class LeasedInbox:
-    """Owned by one turn runner. `seen_seq` is the conversation's inbox_seq that the last read of the rows covers."""
+    """Owned by one turn runner. `seen_seq` is the conversation's inbox_seq that the last read of the rows covers.
+
+    `report` is called for each signal that a read finds new or changed, so that the event stream carries it: hints may
+    get lost. A turn ends only when its last read is still current, so no change of an open turn is missed.
+    """
 
     def __init__(
         self,
@@ -22,6 +26,7 @@ class LeasedInbox:
         turn_id: TurnId,
         inbox_seq: int,
         *,
+        report: Callable[[Signal], None],
         patience: Patience | None = None,
     ) -> None:
         self._timelines = timelines
@@ -29,16 +34,18 @@ class LeasedInbox:
         self._turn_id = turn_id
         self._patience = patience or Patience()
         self._latest_seq = inbox_seq
-        self._unseen: dict[SignalId, Signal] = {}
-        self._settled: dict[SignalId, Signal] = {}
+        self._report = report
+        self._known: dict[SignalId, Signal] = {}
+        self._settled: set[SignalId] = set()
+        """Settled by this worker's commits, which a read that began earlier does not show."""
         self._rung = asyncio.Event()
         self._rung.set()
         self.seen_seq = inbox_seq
 
     @property
     def receipts(self) -> tuple[Signal, ...]:
-        """The turn's signals as far as this worker knows of them: settled by its commits, or unseen still."""
-        return (*self._settled.values(), *self._unseen.values())
+        """The turn's signals as far as this worker knows of them."""
+        return tuple(self._known.values())
 
     def ring(self) -> None:
         """Something may have been said; nobody says what."""
@@ -51,24 +58,32 @@ class LeasedInbox:
             self._rung.set()
 
     def settle(self, changes: Sequence[SignalChange]) -> None:
-        """A commit told what became of these."""
+        """A commit has settled these."""
         for change in changes:
-            if (signal := self._unseen.pop(change.signal_id, None)) is not None:
-                self._settled[signal.id] = replace(signal, state=change.state, round=change.round)
+            if (signal := self._known.get(change.signal_id)) is not None:
+                self._keep_settled(replace(signal, state=change.state, round=change.round))
 
     def promote(self, promotion: Promotion) -> None:
         """A commit made these the next turn."""
         for signal_id in promotion.signal_ids:
-            if (signal := self._unseen.pop(signal_id, None)) is not None:
-                self._settled[signal_id] = replace(signal, state=SignalState.PROMOTED, promoted_to=promotion.turn_id)
+            if (signal := self._known.get(signal_id)) is not None:
+                promoted = replace(signal, state=SignalState.PROMOTED, promoted_to=promotion.turn_id)
+                self._keep_settled(promoted)
 
     async def load_unseen(self) -> tuple[Signal, ...]:
         # The number is taken before the read: a signal that comes in between is read again rather than missed.
         covered = self._latest_seq
         signals = await self._patience.call(lambda: self._timelines.load_signals(self._principal, self._turn_id))
         self.seen_seq = max(self.seen_seq, covered)
-        self._unseen = {signal.id: signal for signal in signals if signal.id not in self._settled}
-        return tuple(self._unseen.values())
+        for signal in signals:
+            if signal.id not in self._settled and self._known.get(signal.id) != signal:
+                self._known[signal.id] = signal
+                self._report(signal)
+        return tuple(signal for signal in self._known.values() if signal.state is SignalState.ACCEPTED)
+
+    def _keep_settled(self, signal: Signal) -> None:
+        self._known[signal.id] = signal
+        self._settled.add(signal.id)
 
     async def wait_for_control(self) -> None:
         while True:

@@ -26,6 +26,7 @@ from everturn.errors import EverturnError, NotFound, StaleFence, Unavailable
 from everturn.model.ids import TurnId
 from everturn.model.leases import ORIGIN, Claim, EventCursor, Lease
 from everturn.model.problems import problem
+from everturn.model.signals import Signal
 from everturn.ports.artifacts import Artifacts
 from everturn.ports.clock import Clock
 from everturn.ports.event_stream import EventWriter
@@ -38,7 +39,8 @@ from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.guarded import guarded
 from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
-from everturn.timeline.turn_events import build_start_event
+from everturn.timeline.turn_events import build_signal_event, build_start_event
+from everturn.timeline.view_parts import build_signal_view
 from everturn.wire.events import ConvStatus
 
 _log = structlog.get_logger(__name__)
@@ -316,8 +318,10 @@ class ClaimedTurn:
             raise StaleFence(lease.conversation_id)
         where = lease.principal, lease.conversation_id
         blocks = () if self._blocks_unreadable else await ask(lambda: timelines.load_recent_blocks(*where))
+        who = lease.principal
+        report = partial(_report_signal, emitter, tenant=who.tenant, project=who.project)
         self._inbox = LeasedInbox(
-            timelines, lease.principal, turn_id, self._claim.inbox_seq, patience=self._parts.patience
+            timelines, who, turn_id, self._claim.inbox_seq, report=report, patience=self._parts.patience
         )
         self._turn = LeasedTurn(
             self._claim,
@@ -394,6 +398,10 @@ async def _clear_objects(parts: RunnerParts, lease: Lease) -> None:
             await delete_erased_objects(parts.artifacts, parts.objects, lease.principal, lease.conversation_id)
     except (EverturnError, TimeoutError) as error:
         _log.error("objects_left_behind", conversation_id=lease.conversation_id, error=str(error))
+
+
+def _report_signal(emitter: Emitter, signal: Signal, *, tenant: str, project: str) -> None:
+    emitter.emit(build_signal_event(build_signal_view(signal, tenant=tenant, project=project)))
 
 
 def _given_up() -> TurnEnd:

@@ -238,6 +238,8 @@ class ChatService:
         if receipt.replayed:
             # The first request has stored files of its own.
             await self._intake.discard(saved)
+            # The process that stored it may have died before it sent its hints.
+            await self._ring(receipt)
             return receipt
         kind = "signal" if receipt.signal_id else "turn"
         MESSAGES_ACCEPTED.labels(kind=kind).inc()

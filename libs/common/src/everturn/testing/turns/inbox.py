@@ -13,7 +13,9 @@ from everturn.model.signals import CONTROL_KINDS, Signal, SignalKind, SignalStat
 from everturn.model.turns import RequestEvent, Turn, TurnRequest, TurnStatus
 from everturn.model.uploads import Upload, UploadPlace, build_attachments
 from everturn.ports.inbox import (
+    FULL_TURN,
     MAX_OPEN_SIGNALS,
+    MAX_TURN_SIGNALS,
     TENANT_QUEUED_MAX,
     TENANT_SHARE,
     UPLOAD_LIMIT,
@@ -232,6 +234,8 @@ class MemoryInbox:
         waiting = [signal for signal in alike if signal.state is SignalState.ACCEPTED]
         if len(waiting) >= MAX_OPEN_SIGNALS:
             raise InboxFull(f"{MAX_OPEN_SIGNALS} wait already.")
+        if len(alike) >= MAX_TURN_SIGNALS and kind is not SignalKind.CANCEL:
+            raise InboxFull(FULL_TURN)
 
     def _signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> SignalRow:
         self._platform.conversation(principal, conversation_id)

@@ -11,6 +11,7 @@ from everturn.model.signals import SignalKind, SignalState
 from everturn.model.turns import TurnStatus
 from everturn.ports.inbox import (
     MAX_OPEN_SIGNALS,
+    MAX_TURN_SIGNALS,
     UPLOAD_LIMIT,
     IdempotencyKey,
     InboxFull,
@@ -128,6 +129,19 @@ class InboxContract:
             await stage.inbox.retract_signal(stage.principal, conversation_id, signal_id)
         await stage.say("Now there is room.", conversation_id)
 
+    async def test_a_turn_takes_no_signals_without_end_but_always_a_cancel(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        conversation_id = claim.lease.conversation_id
+        for _ in range(MAX_TURN_SIGNALS):
+            receipt = await stage.say("More.", conversation_id)
+            assert receipt.signal_id is not None
+            await stage.inbox.retract_signal(stage.principal, conversation_id, receipt.signal_id)
+
+        with pytest.raises(InboxFull, match=f"already has {MAX_TURN_SIGNALS}"):
+            await stage.say("One too many.", conversation_id)
+
+        assert (await stage.signal(conversation_id, SignalKind.CANCEL)).signal_id is not None
+
     async def test_an_accepted_signal_can_be_edited_and_the_edit_counts_as_news(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         conversation_id = claim.lease.conversation_id
@@ -152,7 +166,7 @@ class InboxContract:
         again = await stage.inbox.retract_signal(stage.principal, conversation_id, receipt.signal_id)
 
         assert again.state is SignalState.RETRACTED
-        assert await stage.timelines.load_signals(stage.principal, turn_of(receipt)) == ()
+        assert await stage.timelines.load_signals(stage.principal, turn_of(receipt)) == (again,)
         with pytest.raises(Conflict):
             await stage.inbox.save_signal_text(stage.principal, conversation_id, receipt.signal_id, "x")
 

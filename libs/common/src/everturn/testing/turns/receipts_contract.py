@@ -49,8 +49,8 @@ class ReceiptsContract:
 
         await _settle(stage, claim, receipt, state)
 
-        assert (await _load(stage, receipt)).state is state
-        assert await stage.timelines.load_signals(stage.principal, turn_of(receipt)) == ()
+        (signal,) = await stage.timelines.load_signals(stage.principal, turn_of(receipt))
+        assert signal.state is state
 
     async def test_a_promoted_signal_names_the_turn_it_became(self, stage: Stage) -> None:
         claim, receipt = await _with_followup(stage)

@@ -51,7 +51,7 @@ class MemoryTimelines:
         return tuple(
             row.signal
             for row in sorted(rows, key=lambda row: row.inbox_seq)
-            if row.signal.state is SignalState.ACCEPTED and self._find(principal, row.conversation_id)
+            if self._find(principal, row.conversation_id)
         )
 
     async def load_title(self, principal: Principal, conversation_id: ConversationId) -> str:
@@ -66,6 +66,7 @@ class MemoryTimelines:
             output_tokens=sum(event.output_tokens for event in events),
             cache_read_tokens=sum(event.cache_read_tokens for event in events),
             cost_usd=sum(event.cost_usd for event in events),
+            cost_known=all(event.cost_known for event in events),
         )
 
     async def load_fresh_feedback(self, principal: Principal, conversation_id: ConversationId) -> tuple[Feedback, ...]:

@@ -111,9 +111,9 @@ class TimelinesContract:
 
         await stage.timelines.commit(claim.lease, _folding(claim, receipt, "More."))
 
-        assert await stage.timelines.load_signals(stage.principal, turn_of(receipt)) == ()
-        signal = await stage.inbox.load_signal(stage.principal, receipt.conversation_id, receipt.signal_id)
+        (signal,) = await stage.timelines.load_signals(stage.principal, turn_of(receipt))
         assert (signal.state, signal.round) == (SignalState.APPLIED, 1)
+        assert signal == await stage.inbox.load_signal(stage.principal, receipt.conversation_id, receipt.signal_id)
 
     async def test_a_signal_that_was_edited_meanwhile_is_not_applied(self, stage: Stage) -> None:
         claim, receipt = await _with_followup(stage)
