@@ -44,8 +44,8 @@ browser: setup ## Use the web client in a real Chromium against the whole platfo
 pictures: setup ## Take the pictures of the README anew, in a real Chromium, into docs/images
 	@$(BIN)/pytest -q $(ARGS) tests/browser/pictures.py
 
-chaos: setup ## Play seeded schedules of faults against the whole platform; SEEDS=50 is how many, SEEDS=7,19 plays these again
-	@CHAOS_SEEDS="$(or $(SEEDS),50)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_schedules.py
+chaos: setup ## Play random schedules of faults beside BUSY=2 busy processes; SEEDS=50 is how many, SEEDS=7,19 plays these again
+	@CHAOS_SEEDS="$(or $(SEEDS),50)" CHAOS_BUSY="$(or $(BUSY),2)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_schedules.py
 
 load: setup ## A thousand streams and two hundred sockets get the same ordered events; a thousand outlive the ingress they are on
 	@FOLLOWERS="$(or $(FOLLOWERS),1000/200)" $(BIN)/pytest -q -s $(ARGS) tests/integration/ingress/sockets/test_many_followers.py

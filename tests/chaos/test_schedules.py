@@ -1,9 +1,14 @@
 """Seeded random schedules of messages, signals, kills, stops and broken links; each ends in the history checker.
 
-`make chaos` plays 50 of them; `make chaos SEEDS=7,19` plays these two again.
+`make chaos` plays 50 fresh ones beside two processes that keep the machine busy; `make chaos SEEDS=7,19` plays these
+two again, and `BUSY=0` plays them on a quiet machine.
 """
 
 import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
 
 import pytest
 from faults.chaos import Chaos
@@ -16,13 +21,24 @@ FIXED_SEEDS = (3, 21)
 
 
 def load_seeds() -> list[int]:
-    """CHAOS_SEEDS is a count, or seeds with commas: `50`, `7,19`, `7,`."""
+    """CHAOS_SEEDS is a count of fresh seeds, or seeds with commas: `50`, `7,19`, `7,`."""
     setting = os.environ.get("CHAOS_SEEDS", "")
     if not setting:
         return list(FIXED_SEEDS)
     if "," not in setting:
-        return list(range(1, int(setting) + 1))
+        return random.sample(range(1_000_000), int(setting))
     return [int(seed) for seed in setting.split(",") if seed.strip()]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def busy_machine() -> Iterator[None]:
+    """CHAOS_BUSY processes that compute for nothing: races that a quiet machine hides show beside them."""
+    count = int(os.environ.get("CHAOS_BUSY", "0"))
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    yield
+    for process in busy:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.parametrize("seed", load_seeds())
