@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from everturn.errors import Invalid, Unavailable
-from everturn.postgres.database import Database, LockTimeout, open_database, translated
+from everturn.postgres.database import Database, LockTimeout, SchemaDiffers, open_database, translated
 from everturn.testing.database_roles import Roles
 from everturn.testing.turns.stage import ANN, Stage
 from everturn_local.servers.databases import DatabaseUrls
@@ -142,8 +142,16 @@ async def test_an_exception_rolls_back(roles: Roles, postgres_stage: Stage) -> N
 
 
 def test_a_bug_of_ours_stays_what_it_is() -> None:
-    with pytest.raises(asyncpg.UndefinedTableError), translated():
-        raise asyncpg.UndefinedTableError("no such table")
+    with pytest.raises(asyncpg.CheckViolationError), translated():
+        raise asyncpg.CheckViolationError("not allowed")
+
+
+@pytest.mark.parametrize(
+    "error", [asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedFunctionError]
+)
+def test_another_schema_is_unavailable_until_the_migration_is_done(error: type[asyncpg.PostgresError]) -> None:
+    with pytest.raises(SchemaDiffers), translated():
+        raise error("of another version")
 
 
 async def test_a_server_that_was_killed_is_used_again_when_it_is_back(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from everturn.model.llm.tokens import CharsPerToken
 from everturn.model.plans import PlanMoment, new_plan
 from everturn.ports.language_model import ModelTraits
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+from everturn.timeline.rendering.rebuilding import UNSEEN
 
 SEEING = ModelTraits(name="m", context_tokens=200_000, images=True, documents=True)
 BLIND = ModelTraits(name="m", context_tokens=200_000, images=False, documents=False)
@@ -350,3 +351,19 @@ def test_a_round_shows_its_thinking_its_calls_and_what_was_said_meanwhile_in_the
         "[user.followup", "[react.thinking", "[react.tool.call", "[react.tool.call",
         "[react.tool.result", "[react.tool.result",
     ]  # fmt: skip
+
+
+def test_a_picture_that_could_not_be_loaded_at_first_is_attached_when_it_can() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "What is in this picture?", PHOTO)
+    kept = renderer()
+    kept.take(timeline.blocks)
+    media = {PHOTO.sha256: b"png"}
+
+    away = kept.render(["[ANNOUNCE]"], {})[1].parts
+    back = kept.render(["[ANNOUNCE]"], media)[1].parts
+
+    assert not any(isinstance(part, MediaPart) for part in away)
+    assert any(isinstance(part, TextPart) and part.text.endswith(UNSEEN) for part in away)
+    assert flatten(kept.render(["[ANNOUNCE]"], media)) == flatten(render(timeline.blocks, media))
+    assert any(isinstance(part, MediaPart) for part in back)

@@ -31,12 +31,19 @@ STALE_FENCE, OUT_OF_ORDER = "EV001", "EV002"
 _PASSING = ("08", "40", "53", "57", "25P03", "25006")
 """SQLSTATE classes that a later try may not meet: connection, rollback, resources, operator; timeout and read-only."""
 
+_OTHER_SCHEMA = ("42P01", "42703", "42883", "42804", "0A000")
+"""A table, column, function or type is not as this version knows it: while a migration runs, and before it has run."""
+
 Row = Mapping[str, Any]
 T = TypeVar("T")
 
 
 class LockTimeout(Unavailable):
     """Another transaction held a row for too long."""
+
+
+class SchemaDiffers(Unavailable):
+    """The database's schema is not the one that this version needs. Run the migrations, or wait until they are done."""
 
 
 class Connection(Protocol):
@@ -218,6 +225,8 @@ def _translate(error: asyncpg.PostgresError) -> EverturnError | asyncpg.Postgres
         return LockTimeout()
     if code in ("22021", "22P05") or isinstance(error.__cause__, UnicodeEncodeError):
         return Invalid("A text holds a character that can't be stored, such as U+0000.")
+    if code in _OTHER_SCHEMA and not isinstance(error, asyncpg.InvalidCachedStatementError):
+        return SchemaDiffers(str(error))
     if code.startswith(_PASSING) or isinstance(error, asyncpg.InvalidCachedStatementError):
         return Unavailable(f"Postgres: {error}")
     return error

@@ -33,6 +33,8 @@ class PromptRenderer:
         """Where the parts of each item begin."""
         self._breaks_taken = 0
         self._media = _MediaBudget(traits)
+        self._missing: dict[int, frozenset[str]] = {}
+        """Of each item the images and PDFs, by sha256, that could not be loaded when it was rendered."""
 
     def take(self, blocks: Sequence[Block]) -> tuple[Break, ...]:
         """The blocks that came since; the breaks that they declare."""
@@ -56,7 +58,14 @@ class PromptRenderer:
         return (self._system, PromptMessage("user", tuple(parts)))
 
     def attach(self, media: Mapping[str, bytes]) -> None:
-        """Render what came since the last request, with its images and PDFs."""
+        """Render what came since the last request, with its images and PDFs.
+
+        From the first item on whose file could not be loaded before and is there now, everything is rendered again: a
+        new prompt prefix costs less than an answer about a picture that the model has not seen.
+        """
+        arrived = [at for at, missing in self._missing.items() if not missing.isdisjoint(media)]
+        if arrived:
+            self._forget_from(min(arrived))
         for at in range(len(self._starts), len(self.view.items)):
             self._append(at, media)
 
@@ -79,11 +88,17 @@ class PromptRenderer:
     def _append(self, at: int, media: Mapping[str, bytes]) -> None:
         item = self.view.items[at]
         self._starts.append(len(self._parts))
-        self._parts.append(TextPart(item.text + self._unseen(at)))
-        if at >= self.view.turn_at and item.form is Form.FULL:
+        attaches = at >= self.view.turn_at and item.form is Form.FULL
+        wanted = [each.sha256 for each in block_media(item.block) if _can_see(self._traits, each.mime)]
+        missing = frozenset(sha256 for sha256 in wanted if attaches and sha256 not in media)
+        if missing:
+            self._missing[at] = missing
+        self._parts.append(TextPart(item.text + (UNSEEN if missing else self._unseen(at))))
+        if attaches:
             self._parts.extend(self._media.take(item.block, media))
 
     def _forget_from(self, index: int) -> None:
+        self._missing = {at: missing for at, missing in self._missing.items() if at < index}
         if index < len(self._starts):
             del self._parts[self._starts[index] :]
             del self._starts[index:]

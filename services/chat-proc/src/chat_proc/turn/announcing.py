@@ -22,6 +22,7 @@ from everturn.ports.leases import Leases
 from everturn.ports.sweeps import Sweeps
 from everturn.ports.timelines import Timelines
 from everturn.ports.turns import Turns
+from everturn.telemetry.guarded import guarded
 from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, EVENTS_PUBLISHED
 from everturn.timeline.conversation_state import TurnPage
 from everturn.timeline.turn_events import try_build_terminal_event
@@ -195,8 +196,10 @@ class Announcer:
     async def ring_next(self, conversation_id: ConversationId) -> None:
         """Ring for the next turns of the conversation's tenant, where one was taken off its lane or has ended."""
         try:
-            for ring in await self._sweeps.next_of_tenant(conversation_id):
-                await self._doorbells.ring(ring.lane, ring.conversation_id)
+            # It runs beside a turn, which no error of it may end.
+            with guarded("next_turn_ring", passing=(EverturnError,), conversation_id=conversation_id):
+                for ring in await self._sweeps.next_of_tenant(conversation_id):
+                    await self._doorbells.ring(ring.lane, ring.conversation_id)
         except EverturnError as error:
             # The row stays; the sweeper rings for it.
             _log.warning("next_turn_not_rung", error=str(error))
