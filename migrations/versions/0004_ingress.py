@@ -16,7 +16,6 @@ DEFINER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "append_fork_blocks": ("everturn_ingress",),
     "copy_fork_sources": ("everturn_ingress",),
     "erase_conversation": ("everturn_ingress",),
-    "erase_expired": ("everturn_worker",),
     "remove_expired_rows": ("everturn_worker",),
     "count_remains": ("everturn_ingress",),
     "named_objects": ("everturn_ingress",),

@@ -24,8 +24,7 @@ DEFINER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "expire_conversation": ("everturn_worker",),
     "queue_positions": ("everturn_ingress",),
 }
-"""Functions of sql/0005/functions, which run as everturn_dispatch, and who may call them. `erase_expired` of 0004
-stays for workers of the version before, and nobody else calls it."""
+"""Functions of sql/0005/functions, which run as everturn_dispatch, and who may call them."""
 
 
 def upgrade() -> None:

@@ -184,7 +184,8 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         ge=0,
         le=36_500,
         validation_alias="RETENTION_DAYS",
-        description="Days without activity after which a conversation is erased; 0 keeps it for ever.",
+        description="Days without activity after which a conversation is erased; 0 keeps it for ever. "
+        "Set it for `migrate` too: the database refuses to let younger ones go.",
     )
     orphans: Literal["keep", "delete"] = Field(
         default="delete",

@@ -24,7 +24,13 @@ from everturn.testing.turns.stage import ANN, Stage
 @pytest.fixture
 async def retention(roles: Roles) -> PostgresRetention:
     await roles.superuser.execute("UPDATE conversation SET last_activity_at = now(), state = 'idle'")
+    await set_limit(roles, 30)
     return PostgresRetention(roles.worker)
+
+
+async def set_limit(roles: Roles, days: int | None) -> None:
+    """As the migration does with RETENTION_DAYS."""
+    await roles.superuser.execute("UPDATE retention_limit SET min_days = $1", days)
 
 
 async def make(roles: Roles, stage: Stage, *, days: int) -> ConversationId:
@@ -192,3 +198,56 @@ async def test_only_a_worker_may_expire(roles: Roles) -> None:
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             async with roles.ingress.connection() as connection:
                 await connection.fetch(statement)
+
+
+async def test_a_worker_can_erase_nothing_younger_than_the_operator_says(
+    retention: PostgresRetention, roles: Roles, postgres_stage: Stage
+) -> None:
+    """The age in a call is the worker's, and whoever has taken a worker says what it likes."""
+    old, young = [await make(roles, postgres_stage, days=days) for days in (40, 20)]
+
+    async with roles.worker.connection() as connection:
+        due = await connection.fetch("SELECT due_conversations('0 s', '{}', 500) AS id")
+        erased = await connection.fetch("SELECT * FROM expire_conversation($1, '-1 day')", young)
+
+    assert [row["id"] for row in due] == [old]
+    assert erased == []
+
+
+async def test_nothing_expires_where_the_operator_keeps_all_for_ever(
+    retention: PostgresRetention, roles: Roles, postgres_stage: Stage
+) -> None:
+    old = await make(roles, postgres_stage, days=4000)
+    await set_limit(roles, None)
+
+    for asking in (
+        retention.load_due(days=30, limit=5),
+        retention.try_erase(old, days=30),
+        retention.remove_expired_rows(days=30, limit=5),
+    ):
+        with pytest.raises(Unavailable, match="RETENTION_DAYS"):
+            await asking
+    assert "idempotency" in await retention.remove_expired_rows(days=0, limit=5)
+
+
+async def test_no_service_writes_the_limit_or_erases_by_an_age_of_its_own(roles: Roles) -> None:
+    for service in (roles.worker, roles.ingress):
+        for statement in (
+            "UPDATE retention_limit SET min_days = 1",
+            "INSERT INTO retention_limit (min_days) VALUES (1)",
+            "SELECT * FROM retention_limit",
+        ):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                async with service.connection() as connection:
+                    await connection.execute(statement)
+        with pytest.raises(asyncpg.UndefinedFunctionError):
+            async with service.connection() as connection:
+                await connection.fetch("SELECT * FROM erase_expired('0 s', 100000)")
+
+
+@pytest.mark.parametrize("statement", ["SELECT lo_create(0)", "SELECT lo_from_bytea(0, 'x')", "SELECT lo_creat(-1)"])
+async def test_no_service_stores_large_objects_beside_the_policies(roles: Roles, statement: str) -> None:
+    for service in (roles.worker, roles.ingress):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            async with service.connection() as connection:
+                await connection.execute(statement)

@@ -8,6 +8,11 @@ from typing import Final
 DATABASE: Final = "everturn"
 OWNER, INGRESS, WORKER, DISPATCH = "everturn_owner", "everturn_ingress", "everturn_worker", "everturn_dispatch"
 POWERLESS: Final = "NOSUPERUSER NOBYPASSRLS NOCREATEDB NOCREATEROLE NOREPLICATION"
+LARGE_OBJECTS: Final = tuple(
+    f"pg_catalog.{function}"
+    for function in ("lo_creat(int4)", "lo_create(oid)", "lo_from_bytea(oid, bytea)", "lo_open(oid, int4)")
+)
+"""What makes and opens large objects; the others need one that is open, or are a superuser's."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
@@ -44,6 +49,8 @@ def build_database_statements(name: str) -> Sequence[str]:
         f"GRANT CONNECT ON DATABASE {name} TO {INGRESS}, {WORKER};",
         "CREATE EXTENSION IF NOT EXISTS vector;",
         f"GRANT USAGE ON SCHEMA public TO {DISPATCH};",
+        # Large objects belong to no table, so no policy holds for them.
+        f"REVOKE EXECUTE ON FUNCTION {', '.join(LARGE_OBJECTS)} FROM PUBLIC;",
     )
 
 
