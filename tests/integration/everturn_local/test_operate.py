@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from everturn.redis.access import INGRESS, derive_password
 from everturn_local.home import run_lock, save_home, save_secrets
 from everturn_local.operate import NotRunning, load_operator, run_operate
 from everturn_local.settings import LocalSettings
@@ -37,7 +38,7 @@ def test_the_command_gets_the_addresses_of_what_runs_and_the_migrating_role(sett
     assert operator.argv[-2:] == ["-m", "ingress"]
     assert operator.env["DATABASE_URL"].endswith("@127.0.0.1:5001/everturn")
     assert secrets.everturn_owner in operator.env["DATABASE_OWNER_URL"]
-    assert operator.env["REDIS_URL"] == f"redis://:{secrets.redis}@127.0.0.1:5002/0"
+    assert operator.env["REDIS_URL"] == f"redis://{INGRESS}:{derive_password(secrets.redis, INGRESS)}@127.0.0.1:5002/0"
     assert operator.env["OBJECTS_URL"] == home.objects_url
     assert "CLAMD_URL" not in operator.env
 

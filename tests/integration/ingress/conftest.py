@@ -20,6 +20,7 @@ from everturn.model.memory.user_memories import UserMemory, make_memory_id
 from everturn.objects.opening import open_objects
 from everturn.postgres.database import Database, open_database
 from everturn.postgres.memory.user_memories import PostgresUserMemories
+from everturn.redis.access import INGRESS
 from everturn.redis.wire import Wire, open_wire
 from everturn.timeline.rendering.rebuilding import hash_text
 from everturn.wire.manifests import PREAMBLE_ROUND, Manifest, ManifestSegment, Preamble
@@ -43,7 +44,7 @@ def ingress_env(
     return {
         "EVERTURN_MODE": "development",
         "DATABASE_URL": database.ingress,
-        "REDIS_URL": redis_server.url,
+        "REDIS_URL": redis_server.service_url(INGRESS),
         "OBJECTS_URL": tmp_path_factory.mktemp("objects").as_uri(),
         "LOG_LEVEL": "info",
         "SIGNING_SECRET": "0123456789abcdef0123456789abcdef",

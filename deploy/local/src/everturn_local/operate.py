@@ -12,7 +12,7 @@ from everturn_local.servers.postgres import EmbeddedPostgres
 from everturn_local.servers.redis import EmbeddedRedis
 from everturn_local.settings import LocalSettings
 from everturn_local.supervision.service import ServiceSpec
-from everturn_local.supervision.specs import Surroundings, build_ingress_spec
+from everturn_local.supervision.specs import Surroundings, build_ingress_spec, build_redis_urls
 
 
 class NotRunning(EverturnError):
@@ -39,7 +39,7 @@ def load_operator(settings: LocalSettings, environment: Mapping[str, str]) -> Se
     around = Surroundings(
         home,
         build_urls(postgres, secrets),
-        redis.url,
+        build_redis_urls(redis),
         environment,
         signing_secret=save_signing_secret(home),
         clamd_url=f"unix://{clamd}" if clamd.exists() else "",

@@ -1,5 +1,6 @@
 """Secrets as files: made once, closed to others, and never silently made anew."""
 
+import hashlib
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,9 +27,33 @@ def test_the_first_start_makes_them_and_the_next_keeps_them(tmp_path: Path):
     save_secrets(folder, {})
 
     assert read_all(folder) == first
-    assert first.keys() == build_secrets().keys() | GIVEN.keys()
+    redis = {"redis.conf", "ingress-redis-url", "worker-redis-url"}
+    assert first.keys() == build_secrets().keys() | GIVEN.keys() | redis
     assert urlsplit(first["admin-database-url"]).password == first["postgres-password"]
-    assert urlsplit(first["redis-url"]).password == first["redis.conf"].removeprefix("requirepass ")
+    check_redis(first)
+
+
+def check_redis(made: dict[str, str]) -> None:
+    """The server knows the operator's password and the hashes of those of the services, which are three."""
+    operator, *users = made["redis.conf"].splitlines()
+    passwords = {name: urlsplit(made[name]).password or "" for name in ("ingress-redis-url", "worker-redis-url")}
+    assert operator == f"requirepass {urlsplit(made['redis-url']).password}"
+    assert len({operator, *passwords.values()}) == 3
+    for password, line in zip(passwords.values(), users, strict=True):
+        assert f"#{hashlib.sha256(password.encode()).hexdigest()} " in line
+        assert password not in made["redis.conf"]
+
+
+def test_an_installation_of_the_version_before_gets_users_for_its_password(tmp_path: Path):
+    save_secrets(tmp_path, {})
+    before = (tmp_path / "redis-url").read_text()
+    for name in ("ingress-redis-url", "worker-redis-url"):
+        (tmp_path / name).unlink()
+
+    save_secrets(tmp_path, {})
+
+    assert (tmp_path / "redis-url").read_text() == before
+    check_redis(read_all(tmp_path))
 
 
 def test_no_two_installations_share_one():
@@ -75,7 +100,7 @@ def test_a_first_start_that_was_killed_begins_anew_so_that_all_agree(tmp_path: P
     save_secrets(tmp_path, {})
 
     made = read_all(tmp_path)
-    assert urlsplit(made["redis-url"]).password == made["redis.conf"].removeprefix("requirepass ")
+    check_redis(made)
 
 
 def test_a_folder_that_can_not_be_used_is_told(tmp_path: Path):

@@ -5,10 +5,12 @@ from pathlib import Path
 
 from everturn_local.home import Home
 from everturn_local.servers.databases import DatabaseUrls
-from everturn_local.supervision.specs import Layout, Surroundings, build_specs
+from everturn_local.supervision.specs import Layout, RedisUrls, Surroundings, build_specs
 
 URLS = DatabaseUrls(superuser="s", owner="o", ingress="i", worker="w")
-AROUND = Surroundings(Home(Path("/h")), URLS, "redis://r", {"OPENAI_API_KEY": "k", "DATABASE_URL": "theirs"})
+AROUND = Surroundings(
+    Home(Path("/h")), URLS, RedisUrls("redis://i", "redis://w"), {"OPENAI_API_KEY": "k", "DATABASE_URL": "theirs"}
+)
 
 
 def test_each_service_gets_its_own_role_and_never_the_owner():
@@ -50,7 +52,7 @@ def test_services_inherit_keys_and_get_the_local_addresses():
     (worker,) = build_specs(AROUND, Layout("127.0.0.1", [], 1))
 
     assert worker.env["OPENAI_API_KEY"] == "k"
-    assert worker.env["REDIS_URL"] == "redis://r"
+    assert worker.env["REDIS_URL"] == "redis://w"
     assert worker.env["OBJECTS_URL"] == "file:///h/objects"
     assert worker.log == Path("/h/logs/worker-1.log")
     assert worker.env["BATTERY_REPORT"] == "/h/battery.json"

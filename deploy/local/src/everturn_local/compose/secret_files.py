@@ -9,8 +9,10 @@ import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from everturn.errors import EverturnError
+from everturn.redis.access import INGRESS, WORKER, build_user_lines, derive_password
 
 PASSWORD_BYTES: Final = 24
 KEY_BYTES: Final = 32
@@ -26,6 +28,8 @@ GIVEN: Final = {
     "aws-secret-access-key": "AWS_SECRET_ACCESS_KEY",
 }
 """What others have issued, and by which variable it may be given. An empty file is a secret that is not set."""
+REDIS_OPERATOR: Final = "redis-url"
+"""The operator's address, which no container is given."""
 LAST: Final = "signing-secret"
 """The one that is written last: with it the folder was whole once, and without it nothing was started yet."""
 
@@ -44,6 +48,8 @@ def save_secrets(folder: Path, given: Mapping[str, str]) -> None:
         if not (folder / LAST).exists():
             for name, value in made.items():
                 _save(folder / name, value)
+        for name, value in build_redis_files((folder / REDIS_OPERATOR).read_text().strip()).items():
+            _save_changed(folder / name, value)
         for name, variable in GIVEN.items():
             if value := given.get(variable):
                 _save(folder / name, value)
@@ -72,11 +78,21 @@ def build_secrets() -> dict[str, str]:
         "owner-database-url": f"postgresql://everturn_owner:{owner}@{DATABASE}/everturn",
         "ingress-database-url": f"postgresql://everturn_ingress:{ingress}@{DATABASE}/everturn",
         "worker-database-url": f"postgresql://everturn_worker:{worker}@{DATABASE}/everturn",
-        "redis.conf": f"requirepass {redis}",
-        "redis-url": f"redis://:{redis}@redis:6379/0",
+        REDIS_OPERATOR: f"redis://:{redis}@redis:6379/0",
         "auth-secret": secrets.token_hex(KEY_BYTES),
         "signing-secret": secrets.token_hex(KEY_BYTES),
     }
+
+
+def build_redis_files(operator_url: str) -> dict[str, str]:
+    """The server's configuration and the addresses of the services, by file name: written at each start, for what a
+    service may do changes with the version."""
+    password = urlsplit(operator_url).password or ""
+    addresses = {
+        name: f"redis://{user}:{derive_password(password, user)}@redis:6379/0"
+        for name, user in (("ingress-redis-url", INGRESS), ("worker-redis-url", WORKER))
+    }
+    return {"redis.conf": "\n".join([f"requirepass {password}", *build_user_lines(password)]), **addresses}
 
 
 def save_store_keys(folder: Path) -> None:
@@ -89,6 +105,12 @@ def save_store_keys(folder: Path) -> None:
 
 def _save_missing(file: Path, value: str) -> None:
     if not file.exists():
+        _save(file, value)
+
+
+def _save_changed(file: Path, value: str) -> None:
+    """A container that runs keeps the file it was started with, so what is as it should be is left alone."""
+    if not file.exists() or file.read_text() != f"{value}\n":
         _save(file, value)
 
 

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
+from everturn.redis.access import build_user_lines, derive_password
 from everturn_local.ports import LOOPBACK, save_port, try_load_port
 from everturn_local.privileges import build_child_prefix
 from everturn_local.processes import Child, StopStep, remove_record, run_leftover_cleanup, save_record
@@ -43,7 +44,12 @@ class EmbeddedRedis:
 
     @property
     def url(self) -> str:
+        """For operators and tests; services have users of their own."""
         return f"redis://:{self._password}@{LOOPBACK}:{self.port}/0"
+
+    def service_url(self, user: str) -> str:
+        """For a service, as the user INGRESS or WORKER of `everturn.redis.access`."""
+        return f"redis://{user}:{derive_password(self._password, user)}@{LOOPBACK}:{self.port}/0"
 
     def start(self) -> None:
         """Start and wait until it answers. Raises ServerStartError with the end of its log."""
@@ -103,7 +109,8 @@ class EmbeddedRedis:
         file = self.folder / "server.conf"
         file.unlink(missing_ok=True)
         file.touch(mode=0o600)
-        file.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+        lines = [*(f"{name} {value}" for name, value in settings.items()), *build_user_lines(self._password)]
+        file.write_text("".join(f"{line}\n" for line in lines))
         return file
 
     def _wait_ready(self, child: Child) -> bool:

@@ -23,7 +23,7 @@ from everturn_local.supervision.keeper import run_keeper
 from everturn_local.supervision.logs import save_rotated
 from everturn_local.supervision.parts import Part, ServerPart
 from everturn_local.supervision.service import STOP_LIMIT_S, ReadyReport, ServiceProcess, ServiceSpec
-from everturn_local.supervision.specs import BROKER, Layout, Surroundings, build_specs
+from everturn_local.supervision.specs import BROKER, Layout, Surroundings, build_redis_urls, build_specs
 
 BROKER_STOP_S = 15.0
 """At least: it ends all its pairs side by side, within a second on an idle machine."""
@@ -224,7 +224,7 @@ class Platform:
         around = Surroundings(
             self.home,
             self.database,
-            self.redis.url,
+            build_redis_urls(self.redis),
             self._env,
             signing_secret=save_signing_secret(self.home),
             clamd_url=self._clamd_url,

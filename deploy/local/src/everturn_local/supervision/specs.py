@@ -4,8 +4,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from everturn.redis.access import INGRESS, WORKER
 from everturn_local.home import Home
 from everturn_local.servers.databases import DatabaseUrls
+from everturn_local.servers.redis import EmbeddedRedis
 from everturn_local.settings import REPOSITORY
 from everturn_local.supervision.service import ServiceSpec
 
@@ -28,12 +30,24 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
+class RedisUrls:
+    """How each service reaches the Redis server."""
+
+    ingress: str
+    worker: str
+
+
+def build_redis_urls(server: EmbeddedRedis) -> RedisUrls:
+    return RedisUrls(ingress=server.service_url(INGRESS), worker=server.service_url(WORKER))
+
+
+@dataclass(frozen=True, slots=True)
 class Surroundings:
     """What all services share. `env` is the caller's environment, which carries model keys and proxies."""
 
     home: Home
     database: DatabaseUrls
-    redis_url: str
+    redis: RedisUrls
     env: Mapping[str, str]
     signing_secret: str = ""
     clamd_url: str = ""
@@ -66,7 +80,7 @@ def build_broker_spec(around: Surroundings) -> ServiceSpec:
 
 
 def build_ingress_spec(around: Surroundings, name: str, *, host: str, port: int) -> ServiceSpec:
-    own = {"DATABASE_URL": around.database.ingress, "HOST": host, "PORT": str(port)}
+    own = {"DATABASE_URL": around.database.ingress, "REDIS_URL": around.redis.ingress, "HOST": host, "PORT": str(port)}
     if around.clamd_url:
         own["CLAMD_URL"] = around.clamd_url
     if not around.env.get("SIGNING_SECRET"):
@@ -79,6 +93,7 @@ def build_worker_spec(around: Surroundings, number: int) -> ServiceSpec:
     first = around.env.get("METRICS_PORT", "")
     own = {
         "DATABASE_URL": around.database.worker,
+        "REDIS_URL": around.redis.worker,
         "SANDBOX_PYTHON": str(SANDBOX_PYTHON),
         "BATTERY_REPORT": around.env.get("BATTERY_REPORT", str(around.home.battery_report)),
     }
@@ -92,7 +107,6 @@ def _build_spec(around: Surroundings, name: str, *, module: str, own: Mapping[st
         "LOG_FORMAT": "json",
         "EVERTURN_MODE": "development",
         **{name: value for name, value in around.env.items() if not name.startswith("DOCKER_")},
-        "REDIS_URL": around.redis_url,
         # The only server of the caller's that services here may use: files can lie in a bucket.
         "OBJECTS_URL": around.env.get("OBJECTS_URL") or around.home.objects_url,
         **own,

@@ -1,0 +1,187 @@
+"""Each service works as the user it has on the Redis server, and can do nothing else there."""
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
+
+from everturn.model.identity import Lane
+from everturn.model.ids import ConversationId
+from everturn.ports.event_stream import Hint
+from everturn.ports.runs.presences import WorkerPresence
+from everturn.redis.access import INGRESS, RULES, WORKER, derive_password
+from everturn.redis.calls import build_client
+from everturn.redis.token_buckets import RedisTokenBuckets
+from everturn.redis.waiting_rooms import RedisWaitingRooms
+from everturn.redis.wire import Wire, open_wire
+from everturn.testing.limits.token_buckets_contract import TokenBucketsContract
+from everturn.testing.limits.waiting_rooms_contract import WaitingRoomsContract
+from everturn.testing.streams.events_contract import Events, EventsContract
+from everturn_local.home import Secrets
+from everturn_local.servers.redis import EmbeddedRedis
+
+CONVERSATION = ConversationId("conv_1")
+LIMIT_S = 20
+
+
+@pytest.fixture
+async def ingress(redis_server: EmbeddedRedis, redis_url: str) -> AsyncIterator[Wire]:
+    async with open_wire(redis_server.service_url(INGRESS), name="ingress") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def worker(redis_server: EmbeddedRedis, redis_url: str) -> AsyncIterator[Wire]:
+    async with open_wire(redis_server.service_url(WORKER), name="worker") as opened:
+        yield opened
+
+
+class TestEvents(EventsContract):
+    """A worker writes them, an ingress reads and erases them."""
+
+    @pytest.fixture
+    def events(self, ingress: Wire, worker: Wire) -> Events:
+        return Events(worker.event_writer, ingress.event_reader, ingress.event_writer)
+
+
+class TestTokenBuckets(TokenBucketsContract):
+    """Of an ingress."""
+
+    @pytest.fixture
+    def buckets(self, ingress: Wire) -> RedisTokenBuckets:
+        return ingress.token_buckets
+
+
+class TestWaitingRooms(WaitingRoomsContract):
+    """Of an ingress."""
+
+    @pytest.fixture
+    def rooms(self, ingress: Wire) -> RedisWaitingRooms:
+        return ingress.waiting_rooms
+
+
+async def test_an_ingress_rings_and_a_worker_answers(ingress: Wire, worker: Wire) -> None:
+    await ingress.doorbells.check(limit_s=LIMIT_S)
+    await ingress.doorbells.ring(Lane.REGISTERED, CONVERSATION)
+    await worker.doorbells.ring(Lane.PAID, CONVERSATION)
+
+    heard = [await worker.doorbells.next_ring([lane], timeout_s=LIMIT_S) for lane in (Lane.REGISTERED, Lane.PAID)]
+
+    assert heard == [CONVERSATION, CONVERSATION]
+
+
+async def test_an_ingress_knows_the_workers(ingress: Wire, worker: Wire) -> None:
+    presence = WorkerPresence("a", "", None, 1)
+
+    await worker.presences.save(presence, ttl_s=600)
+
+    assert await ingress.presences.load_all() == (presence,)
+
+
+async def test_hints_and_inbox_bells_go_both_ways(ingress: Wire, worker: Wire) -> None:
+    hint, listening = Hint("status", CONVERSATION), asyncio.Event()
+
+    async with asyncio.timeout(LIMIT_S), aclosing(ingress.hints.listen(listening.set)) as hints:
+        heard = asyncio.create_task(anext(hints))
+        await listening.wait()
+        await worker.hints.send(hint)
+        assert await heard == hint
+    await ingress.inbox_bells.ring(CONVERSATION)
+    async with asyncio.timeout(LIMIT_S), aclosing(worker.inbox_bells.listen()) as bells:
+        heard = asyncio.create_task(anext(bells))
+        while not heard.done():
+            await ingress.inbox_bells.ring(CONVERSATION)
+            await asyncio.wait([heard], timeout=0.05)
+        assert heard.result() == CONVERSATION
+
+
+NOBODYS = """
+FLUSHALL
+FLUSHDB
+CONFIG GET *
+CONFIG SET maxmemory 1
+KEYS *
+SCAN 0
+RANDOMKEY
+DBSIZE
+SHUTDOWN
+DEBUG SLEEP 0
+INFO
+MONITOR
+CLIENT LIST
+CLIENT KILL TYPE normal
+ACL LIST
+ACL SETUSER default nopass
+SAVE
+REPLICAOF NO ONE
+SWAPDB 0 1
+MIGRATE h 1 k 0 1
+SCRIPT FLUSH
+FUNCTION FLUSH
+PUBSUB CHANNELS
+GET secret
+SET secret 1
+DEL secret
+PUBLISH other 1
+PSUBSCRIBE *
+SUBSCRIBE other
+EVAL "return redis.call('GET','secret')" 0
+EVAL "return redis.call('CONFIG','GET','*')" 0
+""".strip().splitlines()
+FOREIGN = {
+    INGRESS: """
+LPOP turns:registered
+LRANGE turns:registered 0 -1
+SET worker:a 1
+ZADD workers 1 a
+DEL workers
+""".strip().splitlines(),
+    WORKER: """
+HGETALL bucket:a
+DEL bucket:a
+ZADD room:{all} 1 a
+XADD wake:a * f v
+DEL room:{all}
+""".strip().splitlines(),
+}
+
+
+@pytest.mark.parametrize(
+    ("user", "command"),
+    [(user, command) for user in (INGRESS, WORKER) for command in (*NOBODYS, *FOREIGN[user])],
+)
+async def test_what_is_not_its_business_is_refused(
+    redis_server: EmbeddedRedis, redis_url: str, user: str, command: str
+) -> None:
+    name, *arguments = shlex.split(command)
+    client = build_client(redis_server.service_url(user), name="test", pool_size=1)
+    try:
+        with pytest.raises(ResponseError, match=r"permission|not allowed|NOPERM"):
+            await client.execute_command(name, *arguments)
+    finally:
+        await client.aclose()
+        await client.connection_pool.disconnect()
+
+
+async def test_no_password_of_one_opens_another_user(redis_server: EmbeddedRedis, passwords: Secrets) -> None:
+    words = {user: derive_password(passwords.redis, user) for user in (INGRESS, WORKER)}
+    place = f"127.0.0.1:{redis_server.port}/0"
+    logins = [f":{word}" for word in words.values()]
+    logins += [f"{INGRESS}:{words[WORKER]}", f"{WORKER}:{words[INGRESS]}", f"{WORKER}:{passwords.redis}"]
+    for login in logins:
+        client = build_client(f"redis://{login}@{place}", name="test", pool_size=1)
+        with pytest.raises((AuthenticationError, NoPermissionError)):
+            await client.ping()
+        await client.aclose()
+        await client.connection_pool.disconnect()
+
+
+def test_the_rules_for_servers_of_others_are_documented(repository: Path) -> None:
+    page = (repository / "docs/operate.md").read_text()
+
+    for user, rules in RULES.items():
+        assert f"ACL SETUSER {user} reset on '>PASSWORD' {rules}" in page
