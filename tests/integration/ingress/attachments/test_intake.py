@@ -25,6 +25,12 @@ PDF = pdf()
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
 
+@pytest.fixture(scope="module")
+def ingress(start_ingress: Callable[..., Any]) -> Any:
+    """Takes files of every size as JSON, in which these tests send them."""
+    return start_ingress(STREAM_HEARTBEAT_S="1", JSON_MAX_BYTES="25000000")
+
+
 def file(name: str, data: bytes, mime: str = "") -> dict[str, str]:
     return {"filename": name, "mime": mime, "data_base64": base64.b64encode(data).decode()}
 

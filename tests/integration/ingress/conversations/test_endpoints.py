@@ -77,7 +77,7 @@ async def test_bad_parameters_are_refused(client: httpx2.AsyncClient, refused: R
     refused(await client.get(BASE, params=params), 422)
 
 
-@pytest.mark.parametrize("cursor", ["x", "", "a" * 2000, "eyJ4IjoxfQ", "\x00", "\u0661", "W10", "eyJ" * 90])
+@pytest.mark.parametrize("cursor", ["x", "eyJ4IjoxfQ", "\x00", "\u0661", "W10", "eyJ" * 90])
 async def test_a_cursor_that_is_none_of_ours_can_not_be_read(
     client: httpx2.AsyncClient, refused: Refused, cursor: str
 ) -> None:
