@@ -5,6 +5,7 @@ import shlex
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
@@ -158,7 +159,7 @@ async def test_what_is_not_its_business_is_refused(
     redis_server: EmbeddedRedis, redis_url: str, user: str, command: str
 ) -> None:
     name, *arguments = shlex.split(command)
-    client = build_client(redis_server.service_url(user), name="test", pool_size=1)
+    client: Any = build_client(redis_server.service_url(user), name="test", pool_size=1)
     try:
         with pytest.raises(ResponseError, match=r"permission|not allowed|NOPERM"):
             await client.execute_command(name, *arguments)
@@ -173,7 +174,7 @@ async def test_no_password_of_one_opens_another_user(redis_server: EmbeddedRedis
     logins = [f":{word}" for word in words.values()]
     logins += [f"{INGRESS}:{words[WORKER]}", f"{WORKER}:{words[INGRESS]}", f"{WORKER}:{passwords.redis}"]
     for login in logins:
-        client = build_client(f"redis://{login}@{place}", name="test", pool_size=1)
+        client: Any = build_client(f"redis://{login}@{place}", name="test", pool_size=1)
         with pytest.raises((AuthenticationError, NoPermissionError)):
             await client.ping()
         await client.aclose()
