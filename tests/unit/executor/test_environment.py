@@ -1,8 +1,10 @@
 """What is made ready before a program is known: variables, folders, the list of fonts, imports."""
 
+import json
 import sys
 
-from executor.environment import build_environment, import_ahead, save_folders
+from everturn.wire.execution import RunLimits, Start
+from executor.environment import build_environment, build_run_environment, import_ahead, save_folders
 
 
 def test_the_environment_is_the_allow_list():
@@ -10,6 +12,19 @@ def test_the_environment_is_the_allow_list():
         *("WORKDIR", "OUTPUT_DIR", "AGENT_IO_CONTEXT", "HOME", "TMPDIR", "PATH", "LANG", "LC_ALL", "TZ"),
         *("MPLBACKEND", "MPLCONFIGDIR", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
     }
+
+
+def test_a_program_learns_its_tools_and_limits_from_the_environment():
+    start = Start(
+        "run-1", "pass", ("a.csv",), RunLimits(cpu_s=7), "n", ("web_tools.web_search", "web_tools.web_fetch"), 1
+    )
+
+    told = build_run_environment(start)
+
+    assert (told["EXECUTION_ID"], told["RUNTIME_TOOL_MODULES"]) == ("run-1", "web_tools")
+    about = json.loads(told["RUNTIME_GLOBALS_JSON"])
+    assert (about["tools"], about["outputs"]) == (["web_tools.web_search", "web_tools.web_fetch"], ["a.csv"])
+    assert about["limits"]["cpu_s"] == 7
 
 
 def test_libraries_find_their_folders_and_the_list_of_fonts(tmp_path):

@@ -1,11 +1,13 @@
 """What libraries find when they are imported: the environment of every program, its folders, and imports done ahead."""
 
+import dataclasses
 import importlib
+import json
 import os
 import sys
 from typing import Final
 
-from everturn.wire.execution import OUTPUT_DIR, WORKDIR
+from everturn.wire.execution import OUTPUT_DIR, WORKDIR, Start
 
 FONT_CACHE: Final = os.path.join(sys.prefix, "share", "everturn", "matplotlib")
 """Made with the environment: to list the fonts anew takes longer than most programs run."""
@@ -18,7 +20,7 @@ _WITH_EVERY_PRELOAD: Final = "executor.rpc"
 
 
 def build_environment(workdir: str = WORKDIR, output_dir: str = OUTPUT_DIR) -> dict[str, str]:
-    """All variables of a program but its run's id. Few threads: each costs address space and a process."""
+    """Variables that are the same for every program. Few threads: each costs address space and a process."""
     threads = str(min(os.cpu_count() or 1, _MAX_THREADS))
     return {
         "WORKDIR": workdir,
@@ -34,6 +36,21 @@ def build_environment(workdir: str = WORKDIR, output_dir: str = OUTPUT_DIR) -> d
         "MPLCONFIGDIR": os.path.join(workdir, _CONFIGURATION),
         "OMP_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,
+    }
+
+
+def build_run_environment(start: Start) -> dict[str, str]:
+    """What is known of the run itself: its id, the aliases of its tools, and what it may do, as JSON."""
+    about = {
+        "execution_id": start.execution_id,
+        "tools": list(start.tools),
+        "outputs": list(start.outputs),
+        "limits": dataclasses.asdict(start.limits),
+    }
+    return {
+        "EXECUTION_ID": start.execution_id,
+        "RUNTIME_TOOL_MODULES": ",".join(dict.fromkeys(tool_id.partition(".")[0] for tool_id in start.tools)),
+        "RUNTIME_GLOBALS_JSON": json.dumps(about, separators=(",", ":")),
     }
 
 

@@ -19,6 +19,7 @@ from everturn.wire.execution import GATEWAY_SOCKET, OUTPUT_DIR, PROGRAM_NAME, WO
 from everturn.wire.framing import FrameError, encode_frame
 from everturn.wire.records import build_message
 from executor.confine import confine_program
+from executor.environment import build_run_environment
 from executor.report import build_program_error, remember_program
 from executor.tool_stubs import build_stubs
 
@@ -44,7 +45,7 @@ def get_ready(streams: ProgramStreams) -> None:
 
 def run_program(start: Start, streams: ProgramStreams) -> int:
     """Become the program and run it to its end; the exit code of this process."""
-    os.environ["EXECUTION_ID"] = start.execution_id
+    os.environ.update(build_run_environment(start))
     confine_program(start.limits, start.memory_limit_bytes)
     _build_module(start)
     exit_code, error = execute(start.program, sys.modules["__main__"])

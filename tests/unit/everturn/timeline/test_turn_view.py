@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from everturn.model import block_bodies as bodies
 from everturn.model.problems import problem
+from everturn.model.refs import log_ref
 from everturn.model.signals import SignalKind, SignalState
 from everturn.model.turns import Outcome, TurnStatus, TurnUsage
 from everturn.testing.stories import BEGINNING, PROJECT, TENANT, Story, make_artifact
@@ -158,7 +159,9 @@ def test_the_detail_of_a_step_has_what_the_view_of_the_turn_cuts() -> None:
     long = "x" * 9_000
     first = story.add_call("exec_tools.run", {"content": long}, code=long)
     other = story.add_call("exec_tools.run", {}, code="print(2)")
-    story.add(bodies.ToolResultBody(tool_id="exec_tools.run", status="ok", text=long), call_id=first)
+    turn_id = story.records[-1].turn.id
+    log = make_artifact(turn_id, "log.txt").model_copy(update={"ref": log_ref(turn_id, "call_1.txt")})
+    story.add(bodies.ToolResultBody(tool_id="exec_tools.run", status="ok", text=long, artifacts=(log,)), call_id=first)
     story.commit()
 
     (shown, second) = view_of(story).steps
@@ -166,6 +169,8 @@ def test_the_detail_of_a_step_has_what_the_view_of_the_turn_cuts() -> None:
 
     assert detail is not None
     assert (detail.code, detail.result, detail.params) == (long, long, {"content": long})
+    assert detail.log is not None
+    assert detail.log.ref == log.ref
     assert (len(shown.code or ""), shown.code_chars, detail.status) == (4_000, 9_000, "completed")
     assert (second.step, second.code, second.code_chars) == (other, "print(2)", 8)
     assert try_build_step_detail(story.records[-1], "call_absent", tenant=TENANT, project=PROJECT) is None

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 5031ecb77230683f216e2eeabbccbafdecacd4a033889a425b9f53a09c1e5d22
-// Types 9ff0b814e058c8962ada78108c5e2e6d9f3fa088f062878d147b2589704df924
+// Schemas b971ad01601a5b1c68d703fab1e467a3c12c41b8a3be6588f856524ae74c3dad
+// Types cc415280fdb32073a00cb373cb8e26ab7aea0fbf0eddcd0c1c96254f5efd0927
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1108,7 +1108,8 @@ export interface components {
          * StepDetail
          * @description One step with what the view of its turn cuts: the whole program, all parameters and the result.
          *
-         *     `result` is the text that the model was given. `code_ref` and `result_ref` name the blocks of the timeline.
+         *     `result` is the text that the model was given. `code_ref` and `result_ref` name the blocks of the timeline. `log` is
+         *     what a program printed, where that is more than its result shows.
          */
         readonly StepDetail: {
             /** Call Id */
@@ -1123,6 +1124,7 @@ export interface components {
             readonly duration_ms?: number;
             /** Error */
             readonly error?: string;
+            readonly log?: components["schemas"]["FileView"];
             /** Params */
             readonly params?: {
                 readonly [key: string]: unknown;

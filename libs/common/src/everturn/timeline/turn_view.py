@@ -8,6 +8,7 @@ from everturn.model import block_bodies as bodies
 from everturn.model.blocks import Block
 from everturn.model.feedback import Feedback
 from everturn.model.plans import PlanSnapshot
+from everturn.model.refs import log_ref
 from everturn.model.signals import Signal
 from everturn.model.turns import Turn
 from everturn.timeline.view_parts import (
@@ -96,8 +97,11 @@ def try_build_step_detail(record: TurnRecord, step: str, *, tenant: str, project
                 whole |= {"code": text, "code_ref": block.ref}
             case bodies.ToolCallBody(params=params):
                 whole |= {"params": params}
-            case bodies.ToolResultBody(text=text):
+            case bodies.ToolResultBody(text=text, artifacts=files):
                 whole |= {"result": text, "result_ref": block.ref}
+                logs = [file for file in files if file.ref.startswith(log_ref(record.turn.id, "x")[:-1])]
+                if logs:
+                    whole |= {"log": build_file_view(logs[0], tenant=tenant, project=project)}
             case _:
                 """Notes and files of the call are elsewhere in the turn."""
     return StepDetail(**{**dict(shown), **whole})

@@ -23,7 +23,8 @@ GATEWAY_SOCKET: Final = "/run/everturn/gateway.sock"
 LINE_SOCKET: Final = "/run/everturn/line.sock"
 PROGRAM_NAME: Final = "program.py"
 PIPE_FRAME_BYTES: Final = 8 * MIB
-EXECUTOR_FRAME_BYTES: Final = MIB
+EXECUTOR_FRAME_BYTES: Final = 2 * MIB
+"""Holds a report with the ends of both streams, where one character takes up to 12 bytes of JSON."""
 """The largest frame that an executor says; a supervisor takes no larger one, whose objects could fill its memory."""
 
 GATEWAY_FRAME_BYTES: Final = MIB
@@ -55,7 +56,7 @@ class RunLimits:
     output_bytes: int = 64 * MIB
     output_files: int = 64
     stdout_bytes: int = 16 * MIB
-    tail_chars: int = 8000
+    tail_chars: int = 64_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,12 +94,14 @@ class StepView(View):
 class StepDetail(StepView):
     """One step with what the view of its turn cuts: the whole program, all parameters and the result.
 
-    `result` is the text that the model was given. `code_ref` and `result_ref` name the blocks of the timeline.
+    `result` is the text that the model was given. `code_ref` and `result_ref` name the blocks of the timeline. `log` is
+    what a program printed, where that is more than its result shows.
     """
 
     code_ref: str | None = None
     result: str | None = None
     result_ref: str | None = None
+    log: FileView | None = None
 
 
 class CitationView(View):

@@ -1,5 +1,6 @@
 """Stores files that tools produce and describes them; the same call gives the same artifact however often it runs."""
 
+import asyncio
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +11,7 @@ from chat_proc.tools.file_types import sniff_mime
 from everturn.errors import Invalid
 from everturn.model.artifacts import Artifact, ArtifactKind, Rn, object_key
 from everturn.model.ids import ArtifactId, CallId, make_id
-from everturn.model.refs import FileRef, OutputRef, check_path, file_ref, output_ref, parse_ref
+from everturn.model.refs import FileRef, OutputRef, check_path, file_ref, log_ref, output_ref, parse_ref
 from everturn.ports.objects import Objects
 from everturn.ports.tool import ToolCall, ToolContext
 
@@ -76,6 +77,31 @@ async def save_file(objects: Objects, call: ToolCall, produced: ProducedFile) ->
     return artifact
 
 
+async def save_log(objects: Objects, call: ToolCall, text: str) -> Artifact:
+    """Keep what a program printed, for whoever wants more of it than its result shows. Raises Unavailable."""
+    context, name = call.context, f"{call.call_id}.txt"
+    data = text.encode("utf-8", "replace")
+    sha256 = await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
+    log = Artifact(
+        id=derive_artifact_id(call.call_id, f"logs/{name}", context.now),
+        turn_id=context.turn_id,
+        ref=log_ref(context.turn_id, name),
+        rn=str(_build_rn(context, ArtifactKind.RESULT, f"logs/{name}", "exec")),
+        kind=ArtifactKind.RESULT,
+        filename=name,
+        path=f"{context.turn_id}/logs/{name}",
+        mime="text/plain",
+        size=len(data),
+        sha256=sha256,
+        object_key=object_key(context.conversation_id, sha256),
+        visibility="internal",
+        verdict=NOT_SCANNED,
+        description="What the program printed",
+    )
+    await objects.save(log.object_key, data)
+    return log
+
+
 async def save_copy(objects: Objects, call: ToolCall, source: Artifact, inner_path: str) -> Artifact:
     """Describe a stored file as a file of this turn's `files/`. The bytes of another conversation's are copied, because
     they go when it is erased. Raises NotFound or Unavailable."""
@@ -90,7 +116,7 @@ async def save_copy(objects: Objects, call: ToolCall, source: Artifact, inner_pa
             "id": derive_artifact_id(call.call_id, destination.folder_path, context.now),
             "turn_id": context.turn_id,
             "ref": file_ref(context.turn_id, inner_path),
-            "rn": str(_build_rn(context, destination, "agent")),
+            "rn": str(_build_rn(context, destination.kind, destination.inner_path, "agent")),
             "kind": ArtifactKind.FILE,
             "path": f"{context.turn_id}/{destination.folder_path}",
             "object_key": key,
@@ -125,7 +151,7 @@ def _build_artifact(call_id: CallId, context: ToolContext, produced: ProducedFil
         id=derive_artifact_id(call_id, destination.folder_path, context.now),
         turn_id=context.turn_id,
         ref=make_ref(context.turn_id, destination.inner_path),
-        rn=str(_build_rn(context, destination, produced.stage)),
+        rn=str(_build_rn(context, destination.kind, destination.inner_path, produced.stage)),
         kind=destination.kind,
         filename=destination.inner_path.rsplit("/", 1)[-1],
         path=path,
@@ -139,7 +165,7 @@ def _build_artifact(call_id: CallId, context: ToolContext, produced: ProducedFil
     )
 
 
-def _build_rn(context: ToolContext, destination: Destination, stage: Literal["agent", "exec"]) -> Rn:
+def _build_rn(context: ToolContext, kind: ArtifactKind, path: str, stage: Literal["agent", "exec"]) -> Rn:
     who = context.principal
     return Rn(
         tenant=who.tenant,
@@ -148,8 +174,8 @@ def _build_rn(context: ToolContext, destination: Destination, stage: Literal["ag
         user_id=who.user_id,
         conversation_id=context.conversation_id,
         turn_id=context.turn_id,
-        role=destination.kind.value,
-        path=destination.inner_path,
+        role=kind.value,
+        path=path,
     )
 
 

@@ -388,3 +388,19 @@ async def test_a_program_is_granted_no_tool_that_its_profile_denies(call_tool, t
     granted = [[grant.tool_id for grant in request.capability.grants] for request in sandbox.requests]
     assert granted == [["other_tools.mix"], ["lab_tools.mix", "other_tools.mix"]]
     assert "cannot call lab_tools.mix" in tool.spec.guide
+
+
+async def test_what_a_result_can_not_show_of_the_output_is_kept_as_a_log(call_tool, timeline, objects, history) -> None:
+    printed = "".join(f"line {number}\n" for number in range(3_000))
+    tool = RunCodeTool(RecordingSandbox(printed=printed), objects, history, build_program_tools())
+
+    outcome = await call_tool(tool, timeline, {}, code="...", call_id="call_1")
+    short = await call_tool(
+        RunCodeTool(RecordingSandbox(printed="hi\n"), objects, history, build_program_tools()), timeline, {}, code="..."
+    )
+
+    (log,) = outcome.artifacts
+    assert (log.ref, log.kind, log.visibility) == ("fi:turn_1.logs/call_1.txt", ArtifactKind.RESULT, "internal")
+    assert printed in objects.stored[log.object_key].decode()
+    assert f"More of what the program printed: {log.ref}" in outcome.text
+    assert short.artifacts == ()

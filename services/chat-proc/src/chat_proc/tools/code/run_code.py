@@ -12,7 +12,7 @@ from chat_proc.tools.code.answering import ProgramTools
 from chat_proc.tools.code.calls import ProgramCalls
 from chat_proc.tools.code.capability import build_capability, describe_tools
 from chat_proc.tools.code.inputs import InputLoader, Inputs, load_local
-from chat_proc.tools.stored_files import Destination, ProducedFile, read_destination, save_file
+from chat_proc.tools.stored_files import Destination, ProducedFile, read_destination, save_file, save_log
 from chat_proc.tools.workspace.writing import check_room
 from chat_proc.workspace.history import WorkspaceHistory
 from chat_proc.workspace.limits import MAX_FILE_BYTES
@@ -125,6 +125,10 @@ class RunCodeTool:
         if unmatched := calls.find_unmatched(result.receipt.calls):
             _log.error("calls_differ_from_audit", call_id=call.call_id, numbers=unmatched)
         artifacts, refused = await self._store(call, promises, result, workspace)
+        if (log := _build_log(result)) is not None:
+            kept = await save_log(self._objects, call, self._tools.parts.redactor.redact(log))
+            artifacts = (*artifacts, kept)
+            refused.append(f"More of what the program printed: {kept.ref}")
         return ToolOutcome(
             "ok" if result.ok else "error",
             _build_text(result, inputs, [*refused, calls.describe()]),
@@ -239,6 +243,16 @@ def _build_text(result: RunResult, inputs: Inputs, refused: Sequence[str]) -> st
     if errors and errors not in result.report_text:
         sections.append(f"--- errors and warnings ---\n{errors[-ERR_CHARS:]}")
     return "\n".join(section for section in sections if section)
+
+
+def _build_log(result: RunResult) -> str | None:
+    """The ends of both streams as far as they are kept, where the result shows less of them."""
+    out, errors = result.user_out_tail, result.runtime_err_tail
+    if len(out) <= OUT_CHARS and len(errors) <= ERR_CHARS:
+        return None
+    kept = result.receipt.limits.tail_chars
+    heading = f"The last {kept:,} characters of each stream at most."
+    return f"{heading}\n--- printed ---\n{out}\n--- errors and warnings ---\n{errors}\n"
 
 
 def _cut_middle(text: str, cap: int) -> str:
