@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from everturn.wire.execution import MIB, RunLimits
-from executor.watch import Children, Watch
+from executor.watch import MAX_TAIL_CHARS, Children, Watch
 
 
 def test_ended_children_are_taken_note_of_and_the_programs_status_is_kept():
@@ -49,5 +49,5 @@ def test_what_is_kept_of_a_stream_is_bounded_whatever_the_limits_say():
 
     watch.stdout.add(b"x" * MIB)
 
-    assert len(watch.stdout.data()) == 80_000
+    assert len(watch.stdout.data()) == 4 * MAX_TAIL_CHARS
     assert watch.ended().stdout.total_bytes == MIB
