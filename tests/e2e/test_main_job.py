@@ -31,7 +31,7 @@ async def test_a_csv_becomes_a_chart_and_a_table_and_a_followup_remembers(offlin
     assert turn.status == "completed"
     assert "740.45" in (turn.answer or "")
     files = {file.mime: file for file in turn.files}
-    assert any("OUTPUT_DIR" in (step.code or "") for step in turn.steps)
+    assert any(step.code and step.code_chars for step in turn.steps)
     chart = await client.download(files["image/png"].artifact_id, tmp_path / "chart.png")
     table = await client.download(files["text/csv"].artifact_id, tmp_path / "table.csv")
     assert chart.read_bytes().startswith(b"\x89PNG\r\n") and chart.stat().st_size > 3_000
