@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from everturn.wire.execution import Capability, GatewayCall, ToolGrant, ToolReply
+from everturn.wire.execution import Capability, GatewayCall, RunLimits, ToolGrant, ToolReply
 
 
 async def test_a_timeout_keeps_the_files_written_so_far(run):
@@ -94,7 +94,7 @@ async def test_a_flood_of_output_is_cut_to_its_tail(run):
     assert result.ok, result.report_text
     assert result.limits_hit == ("stdout",)
     assert result.user_out_tail.endswith("the end\n")
-    assert len(result.user_out_tail) == 8000
+    assert len(result.user_out_tail) == RunLimits().tail_chars
 
 
 async def test_a_memory_bomb_is_an_error_with_its_line(run):
