@@ -5,7 +5,7 @@ export const FRAME_ADDRESS = "./artifact-frame";
 /** What it says when it is there. */
 export const FRAME_GREETING = "artifact-frame";
 
-/** No address is fetched; what the page needs is in it. Navigation is closed by the frame's sandbox and by the policy. */
+/** No address is fetched: what the page needs is in it. Navigation is closed by the policy of the page around, and by the frame’s `Connection-Allowlist`. */
 export const FRAME_POLICY = [
   "default-src 'none'",
   "script-src 'unsafe-inline'",

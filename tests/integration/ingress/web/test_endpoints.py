@@ -108,6 +108,7 @@ def test_pages_of_the_agent_get_a_frame_without_origin_and_network(serving: Ingr
     )
     assert "connect-src" not in policy
     assert "http" not in frame.headers["content-security-policy"]
+    assert frame.headers["connection-allowlist"] == "()"
 
 
 def test_without_a_built_client_a_sentence_says_where_the_page_would_be(
