@@ -26,7 +26,7 @@ export function CodeBlock({ code, language = "" }: CodeBlockProps): JSX.Element 
       </figcaption>
       {/* Long lines scroll sideways, by keyboard too. */}
       {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a region that scrolls has to take focus */}
-      <pre className={styles.pre} tabIndex={0}>
+      <pre className={styles.pre} tabIndex={0} dir="ltr">
         <code>{coloured ?? code}</code>
       </pre>
     </figure>

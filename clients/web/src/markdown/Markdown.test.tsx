@@ -1,7 +1,10 @@
 import { render, screen } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
 import { expect, test } from "vitest";
 
+import { isTooCostly, splitBlocks } from "./blocks";
 import { Markdown } from "./Markdown";
+import { parse } from "./parsed";
 import { ReferencesContext, buildReferences } from "./references";
 
 const HOSTILE = [
@@ -113,4 +116,127 @@ test("code without a language is called text, and can be copied", () => {
   const code = screen.getByRole("figure", { name: "Code" });
   expect(code).toHaveTextContent(/^text/);
   expect(screen.getByRole("button", { name: "Copy code" })).toBeVisible();
+});
+
+const FORMULAS = [
+  "\\( a^2 \\)",
+  "\\[ \\int_0^1 x_1 * y_1 * z\\,dx \\]",
+  "$$a_1 + b_1 * c * d$$",
+  "$$\n\\begin{aligned}\na &= b \\\\\n- c &= d\n=\n\\end{aligned}\n$$",
+  "$x_1*y_2*z$",
+  "\\begin{pmatrix} a_1 & b*c*d \\end{pmatrix}",
+  "a\\,b\\;c \\{1\\} 5\\% \\( not closed",
+  "| \\(a|b\\) |",
+];
+
+test.each(FORMULAS)("a formula stays as it was written: %j", (formula) => {
+  const { container } = render(<Markdown text={`Before ${formula} and **after**.`} />);
+
+  expect(container.textContent).toContain(formula);
+  expect(screen.getByText("after").tagName).toBe("STRONG");
+});
+
+test("a formula in a cell of a table does not end the cell", () => {
+  render(<Markdown text={"| a | b |\n|---|---|\n| \\(|x|\\) | 2 |"} />);
+
+  expect(screen.getByRole("cell", { name: "\\(|x|\\)" })).toBeVisible();
+});
+
+test.each([
+  ["It costs $5 and *maybe* $6.", "It costs $5 and maybe $6."],
+  ["\\*no list\\* and \\_ and \\\\", "*no list* and _ and \\"],
+  ["`\\(a\\)` and $HOME", "\\(a\\) and $HOME"],
+  ["see [a\\(b\\)](https://example.org/a_b\\)_c)", "see a\\(b\\)"],
+])("what is no formula is Markdown as ever: %j", (text, shown) => {
+  const { container } = render(<Markdown text={text} />);
+
+  expect(container.textContent).toBe(shown);
+});
+
+test("code keeps its backslashes and dollar signs", () => {
+  const { container } = render(<Markdown text={"```python\nre.compile(r'\\(a\\)')  # $$x_1$$\n```\n\nA\\[0\\]: `\\[x\\]`"} />);
+
+  expect(container.textContent).toContain("re.compile(r'\\(a\\)')  # $$x_1$$");
+  expect(container.textContent).toContain("\\[x\\]");
+});
+
+test("line breaks and small letters in HTML are drawn, in tables too, and nothing else of HTML is", () => {
+  const { container } = render(<Markdown text={"H<sub>2</sub>O, x<sup>2</sup>, <kbd>Ctrl</kbd>, <sub onclick=x>no</sub>, <b>no</b>, <sub>open\n\n| a |\n|---|\n| one<br>two<br/>three |"} />);
+
+  expect(container.querySelector("sub")).toHaveTextContent("2");
+  expect([...container.querySelectorAll("sub, sup, kbd")].map((element) => element.textContent)).toEqual(["2", "2", "Ctrl"]);
+  expect(container.querySelectorAll("td br")).toHaveLength(2);
+  expect(container.textContent).toContain("<sub onclick=x>no</sub>, <b>no</b>, <sub>open");
+});
+
+test("a citation of a source that is not known is not shown", () => {
+  const { container } = render(<Markdown text={"It grew [[S:1]], and nobody knows why [[S:2,3]]. `[[S:4]]`"} />);
+
+  expect(container.textContent).toBe("It grew, and nobody knows why. [[S:4]]");
+});
+
+test("a footnote's mark leads to the footnote of the same text, and back", async () => {
+  const text = "One[^a].\n\n[^a]: Where it is from.";
+  render(<><Markdown text={`Other. ${text}`} /><Markdown text={text} /></>);
+  Element.prototype.scrollIntoView = () => undefined;
+
+  await userEvent.click(screen.getAllByRole("button", { name: "Footnote 1" })[1]!);
+  expect(screen.getAllByRole("listitem")[1]).toHaveFocus();
+  await userEvent.click(screen.getAllByRole("button", { name: /^Back to the text/ })[1]!);
+
+  expect(screen.getAllByRole("button", { name: "Footnote 1" })[1]).toHaveFocus();
+});
+
+test("each paragraph runs the way of its own letters", () => {
+  const { container } = render(<Markdown text={"مرحبا.\n\nHello.\n\n- שלום"} />);
+
+  expect([...container.querySelectorAll("p, ul")].map((element) => element.getAttribute("dir"))).toEqual(["auto", "auto", "auto"]);
+});
+
+/** What took the parser seconds, and how much of it there is. */
+const SLOW: readonly (readonly [name: string, text: string])[] = [
+  ["mixed emphasis", "*a_ ".repeat(16_000)],
+  ["underlined headings", "a\n=\n".repeat(20_000)],
+  ["closing brackets", "]".repeat(64_000)],
+  ["links that begin", "[a](".repeat(16_000)],
+  ["nested links", "[".repeat(5_000) + "a" + "](b)".repeat(5_000)],
+  ["nested emphasis", "*a ".repeat(5_000) + "a* ".repeat(5_000)],
+  ["strong without blanks", "**x".repeat(10_000)],
+  ["strike through", "~~a~~ ".repeat(10_000)],
+  ["quotations in lists", "- > a\n".repeat(10_000)],
+  ["lazy lines", "> a\nb\n".repeat(10_000)],
+  ["quotations deep in one line", "> ".repeat(30_000)],
+  ["a list", "- a\n".repeat(20_000)],
+  ["a table", "|a|b|\n|-|-|\n" + "|c|d|\n".repeat(10_000)],
+  ["footnotes", "[^a] ".repeat(10_000) + "\n\n[^a]: x\n"],
+  ["backticks", Array.from({ length: 350 }, (_, at) => "`".repeat(at + 1)).join("a")],
+  ["one run of backticks", "`".repeat(40_000) + "\\("],
+  ["formulas that begin", "\\( ".repeat(20_000)],
+  ["dollars", "$a ".repeat(20_000)],
+];
+/** Each block on an idle machine takes about a tenth of this. */
+const BLOCK_LIMIT_MS = 2_000;
+
+test.each(SLOW)("no block of a text takes long: %s", (_, text) => {
+  for (const block of splitBlocks(text)) {
+    const begun = performance.now();
+    if (!isTooCostly(block)) parse(block);
+    expect(performance.now() - begun).toBeLessThan(BLOCK_LIMIT_MS);
+  }
+});
+
+test("a text that takes too long is shown as it was written", () => {
+  const { container } = render(<Markdown text={"a\n=\n".repeat(20_000)} />);
+
+  expect(container.querySelector("p")).toHaveTextContent(/^a = a =/);
+  expect(container.querySelector("h3")).toBeNull();
+});
+
+test("long answers of the usual kind are not too costly", () => {
+  const report = "## Part\n\nThe **totals** differ, see [the page](https://example.org/1) and `code`.\n\n- **first**: one\n- second\n\n| region | revenue |\n|---|---:|\n| North | 12 |\n\n".repeat(200);
+  const table = "| a | b | c |\n|---|---|---|\n" + "| one | **two** | 3 |\n".repeat(150);
+  const list = "- **name**: what it is, with `code` and [a link](https://example.org)\n".repeat(400);
+  const code = "```python\n" + "x[a_b] = y * z[1]\n".repeat(2_000) + "```\n";
+
+  for (const text of [report, table, list, code]) expect(splitBlocks(text).filter(isTooCostly)).toEqual([]);
 });

@@ -1,15 +1,14 @@
 /** A text in Markdown. While it grows, only its last block is parsed anew. */
-import { memo, useDeferredValue, useMemo } from "react";
+import { memo, useDeferredValue, useMemo, useState } from "react";
 import type { JSX } from "react";
 
-import { splitBlocks, withoutOpenTable } from "./blocks";
+import { isTooCostly, splitBlocks, withoutOpenTable } from "./blocks";
 import styles from "./Markdown.module.css";
 import { OrPlain, Plain } from "./OrPlain";
-import { parse, parseKept } from "./parsed";
+import { isKept, parse, parseKept } from "./parsed";
 
-/** A block that is longer, or nests deeper in one line, is shown as it was written, so that no page stands still for it. */
-const MAX_BLOCK_CHARS = 200_000;
-const TOO_DEEP = /^(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))){100}/m;
+/** A longer text is shown as it was written first, and its blocks are parsed when the page has time, one by one. */
+const LONG_CHARS = 12_000;
 
 interface MarkdownProps {
   text: string;
@@ -18,19 +17,27 @@ interface MarkdownProps {
 
 export const Markdown = memo(function Markdown({ text, isGrowing = false }: MarkdownProps): JSX.Element {
   const shown = useDeferredValue(text);
+  // What was parsed before, and scrolls back into view, keeps its height.
+  const [isQuick] = useState(() => text.length <= LONG_CHARS || splitBlocks(text).every((block) => isKept(block) || isTooCostly(block)));
+  const isParsed = useDeferredValue(true, isQuick);
+  if (isParsed) return <Parsed text={shown} isGrowing={isGrowing} />;
+  return <div className={styles.markdown} data-markdown><Plain text={text} /></div>;
+});
+
+function Parsed({ text: shown, isGrowing }: { text: string; isGrowing: boolean }): JSX.Element {
   const blocks = useMemo(() => splitBlocks(isGrowing ? withoutOpenTable(shown) : shown), [shown, isGrowing]);
   const last = blocks.length - 1;
   return (
-    <div className={styles.markdown}>
+    <div className={styles.markdown} data-markdown>
       {blocks.map((block, at) => (
         // A block keeps its place: text is only ever added at the end.
         <OrPlain key={at} text={block}><Block block={block} isGrowing={isGrowing && at === last} /></OrPlain>
       ))}
     </div>
   );
-});
+}
 
 const Block = memo(function Block({ block, isGrowing }: { block: string; isGrowing: boolean }): JSX.Element {
-  if (block.length > MAX_BLOCK_CHARS || TOO_DEEP.test(block)) return <Plain text={block} />;
+  if (isTooCostly(block)) return <Plain text={block} />;
   return isGrowing ? parse(block) : parseKept(block);
 });

@@ -33,5 +33,5 @@ export class OrPlain extends Component<OrPlainProps, OrPlainState> {
 }
 
 export function Plain({ text }: { text: string }): JSX.Element {
-  return <p className={styles.plain}>{text}</p>;
+  return <p className={styles.plain} dir="auto">{text}</p>;
 }

@@ -1,14 +1,21 @@
 /** Parsed Markdown is kept, so that a block that scrolls out and back is not parsed again. Raw HTML stays text. */
 import type { ReactElement } from "react";
 import ReactMarkdown from "react-markdown";
+import type { Options } from "react-markdown";
 import remarkGfm from "remark-gfm";
 
 import { ELEMENTS } from "./elements";
+import { readInline } from "./inline";
+import { protectLiterals, restoreLiterals } from "./literals";
 
 const MAX_KEPT_CHARS = 4_000_000;
-const PLUGINS = [remarkGfm];
 const kept = new Map<string, ReactElement>();
 let keptChars = 0;
+
+/** Whether the elements of a block are at hand. */
+export function isKept(block: string): boolean {
+  return kept.has(block);
+}
 
 /** The elements of a block that will not change any more. */
 export function parseKept(block: string): ReactElement {
@@ -28,7 +35,9 @@ export function parseKept(block: string): ReactElement {
 
 /** The elements of a block that still grows. Addresses are judged by the elements that would use them. */
 export function parse(block: string): ReactElement {
-  return ReactMarkdown({ children: block, remarkPlugins: PLUGINS, components: ELEMENTS, urlTransform: (address) => address });
+  const { text, literals } = protectLiterals(block);
+  const remarkPlugins: Options["remarkPlugins"] = [remarkGfm, [restoreLiterals, { literals }], readInline];
+  return ReactMarkdown({ children: text, remarkPlugins, components: ELEMENTS, urlTransform: (address) => address });
 }
 
 function forgetOldest(): void {

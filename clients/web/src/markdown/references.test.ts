@@ -19,9 +19,9 @@ const file = (artifact_id: string, filename: string): FileView => ({
 test("a file is found by its id and by its name, the last one of that name", () => {
   const references = buildReferences([], [file("a", "chart.png"), file("b", "chart.png")]);
 
-  expect(findFile(references, { artifactId: "a" })?.artifact_id).toBe("a");
-  expect(findFile(references, { name: "chart.png" })?.artifact_id).toBe("b");
-  expect(findFile(references, { name: "other.png" })).toBeUndefined();
+  expect(findFile(references.files, { artifactId: "a" })?.artifact_id).toBe("a");
+  expect(findFile(references.files, { name: "chart.png" })?.artifact_id).toBe("b");
+  expect(findFile(references.files, { name: "other.png" })).toBeUndefined();
 });
 
 test("a citation is found however its address is written", () => {

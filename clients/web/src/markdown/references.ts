@@ -13,14 +13,15 @@ export interface References {
 export const NO_REFERENCES: References = { citations: new Map(), files: [] };
 export const ReferencesContext = createContext<References>(NO_REFERENCES);
 
+/** The files of the whole conversation, for names of earlier ones. */
+export const EarlierFilesContext = createContext<readonly FileView[]>([]);
+
 export function buildReferences(citations: readonly CitationView[], files: readonly FileView[]): References {
   if (citations.length === 0 && files.length === 0) return NO_REFERENCES;
   return { citations: new Map(citations.map((cited) => [normalizeAddress(cited.url), cited])), files };
 }
 
 /** The file with this id or name; the last one made where a name stands for several. */
-export function findFile(references: References, wanted: { artifactId: string } | { name: string }): FileView | undefined {
-  return references.files.findLast((file) =>
-    "artifactId" in wanted ? file.artifact_id === wanted.artifactId : file.filename === wanted.name,
-  );
+export function findFile(files: readonly FileView[], wanted: { artifactId: string } | { name: string }): FileView | undefined {
+  return files.findLast((file) => ("artifactId" in wanted ? file.artifact_id === wanted.artifactId : file.filename === wanted.name));
 }
