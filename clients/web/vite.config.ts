@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config";
 
 // The platform that `npm run dev` talks to. Its page and its API have one origin, as behind ingress.
 const platform = process.env.EVERTURN_URL ?? "http://127.0.0.1:8080";
-const api = ["/conversations", "/files", "/guests", "/memory", "/by-rn", "/artifact-frame", "/healthz", "/readyz"];
+const api = ["/conversations", "/files", "/guests", "/limits", "/memory", "/by-rn", "/artifact-frame", "/healthz", "/readyz"];
 // Development mode takes writes from a page of its own origin only.
 const toPlatform = { target: platform, changeOrigin: true, headers: { origin: platform } };
 const proxy = Object.fromEntries(api.map((path) => [path, toPlatform]));

@@ -23,7 +23,7 @@ async def test_the_beginning_and_the_list_of_conversations(person: Person) -> No
 
     await person.wait_for_index("please")
     await expect((await person.search("please nothing")).first).to_be_visible()
-    await expect(person.page.get_by_text("No title contains this.")).to_be_visible()
+    await expect(person.page.get_by_text("No matching titles.")).to_be_visible()
     assert await find_violations(person.page) == []
 
 
@@ -42,8 +42,12 @@ async def test_an_answer_with_a_chart_a_table_steps_and_files(person: Person) ->
     await person.finish()
     await person.reply.get_by_role("button", name="Thought").click()
     await person.reply.get_by_role("button", name="Step").first.click()
+    program = person.reply.get_by_role("figure", name="Code, python")
+    await expect(program).to_contain_text("import matplotlib.pyplot as plt")
+    await expect(program.locator("span[class*=hljs]").first).to_be_visible()
+    await expect(program.get_by_role("button", name="Copy code")).to_be_visible()
     await person.button("Good answer").click()
-    await expect(person.page.get_by_label("What was good or bad about it?")).to_be_visible()
+    await expect(person.page.get_by_label("What could be better?")).to_be_visible()
 
     assert await find_violations(person.page) == []
 
@@ -74,7 +78,7 @@ async def test_a_turn_that_goes_on_with_what_was_added_and_a_file_that_is_refuse
     await person.send("script:gate please")
     await expect(person.reply).to_contain_text("before the gate first")
     await person.send("And mind the south.")
-    await expect(person.page.get_by_role("group", name="You added")).to_contain_text("waits to be taken up")
+    await expect(person.page.get_by_role("group", name="You added")).to_contain_text("Queued")
     await person.attach("holiday.png", b"This is no picture.", "image/png")
     await person.offer("Look at this.")
     await expect(person.page.get_by_role("alert")).to_contain_text("holiday.png")
@@ -121,6 +125,6 @@ async def test_the_menu_and_the_dialogs_of_a_conversation(person: Person) -> Non
 
 async def test_the_page_where_people_sign_in(person: Person) -> None:
     await person.wear_out("default/default")
-    await expect(person.button("Go on as a guest")).to_be_visible()
+    await expect(person.button("Continue as guest")).to_be_visible()
 
     assert await find_violations(person.page) == []

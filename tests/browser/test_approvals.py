@@ -18,7 +18,7 @@ async def ask(person: Person) -> Locator:
     await person.send("script:mail please")
     question = find_question(person)
     await expect(question).to_contain_text("ann@example.org")
-    await expect(person.reply).to_contain_text("The turn waits for your word.")
+    await expect(person.reply).to_contain_text("Waiting for your approval.")
     return question
 
 
@@ -29,10 +29,10 @@ async def test_a_conversation_that_waits_is_called_by_its_first_words(person: Pe
     await expect(person.page).to_have_title("script:mail please · Everturn")
     # Other tests have asked the same.
     row = person.page.get_by_role("link", name="script:mail please").and_(person.page.locator("[aria-current=page]"))
-    await expect(row).to_contain_text("waits for you")
-    await expect(person.reply.get_by_role("button", name="Step mail.send, waits for you")).to_be_visible()
+    await expect(row).to_contain_text("needs approval")
+    await expect(person.reply.get_by_role("button", name="Step mail.send, needs approval")).to_be_visible()
     await person.page.reload()
-    await expect(row).to_contain_text("waits for you")
+    await expect(row).to_contain_text("needs approval")
 
 
 async def test_a_call_is_made_when_the_person_approves_it(person: Person, stage: Any) -> None:

@@ -48,11 +48,17 @@ async def test_a_conversation_is_put_into_the_archive_and_taken_out(person: Pers
 
     await choose(person, title, "Archive")
     await expect(find(person, title)).to_have_count(0)
+    await person.button("Undo").click()
+    await expect(person.page.get_by_text("Restored.").last).to_be_visible()
+    await expect(find(person, title)).to_be_visible()
+    await choose(person, title, "Archive")
+    await expect(person.page.get_by_text("Archived.").last).to_be_visible()
+    await expect(find(person, title)).to_have_count(0)
     await person.button("Archived").click()
     await expect(find(person, title)).to_be_visible()
-    await choose(person, title, "Take out of the archive")
+    await choose(person, title, "Unarchive")
     await expect(find(person, title)).to_have_count(0)
-    await person.button("Current").click()
+    await person.button("Chats").click()
 
     await expect(find(person, title)).to_be_visible()
 
@@ -65,8 +71,10 @@ async def test_a_fork_goes_on_from_a_turn_and_leaves_the_first_conversation_as_i
     await expect(person.turns).to_have_count(2)
     await person.finish()
 
-    await person.turns.first.get_by_role("button", name="Fork the conversation from here").click()
+    await person.turns.first.get_by_role("button", name="Fork into a new conversation from here").click()
     await expect(person.turns).to_have_count(1)
+    await expect(person.page.get_by_role("heading", level=1)).to_have_text("script:plain to fork (fork)")
+    await expect(person.page.get_by_text("Copied to a new conversation.").last).to_be_visible()
     fork_id = await person.read_conversation_id()
     await person.send("script:plain in the fork")
     await expect(person.turns).to_have_count(2)
@@ -85,6 +93,7 @@ async def test_an_export_is_downloaded_whole(person: Person) -> None:
     async with person.page.expect_download() as started:
         await choose(person, "script:plain to export", "Export")
     file = await started.value
+    await expect(person.page.get_by_text("Export downloaded.").last).to_be_visible()
 
     assert file.suggested_filename == f"{conversation_id}.jsonl"
     lines = [json.loads(line) for line in (await file.path()).read_text().splitlines()]
@@ -105,6 +114,14 @@ async def test_a_deleted_conversation_is_gone_from_the_list_and_the_server(perso
     await expect(person.page.get_by_role("heading", level=1)).to_have_text("What would you like to work on?")
     listed = await stage.clients[0].list_conversations(search="to delete")
     assert conversation_id not in {each.conversation_id for each in listed.items}
+
+
+async def test_a_conversation_that_is_not_there_has_a_way_out(person: Person) -> None:
+    await person.page.goto(f"{person.url}#/conv_01900000-0000-7000-8000-000000000000")
+
+    await expect(person.page.get_by_role("heading", level=1)).to_have_text("Conversation not found")
+    await person.button("Start a new conversation").click()
+    await expect(person.page.get_by_role("heading", level=1)).to_have_text("What would you like to work on?")
 
 
 async def test_the_list_reads_on_as_it_is_scrolled_and_finds_titles(person: Person, stage: Any) -> None:

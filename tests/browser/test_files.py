@@ -1,5 +1,6 @@
 """Files that go into a message and come out of a turn."""
 
+import base64
 from typing import Any
 
 import pytest
@@ -7,6 +8,9 @@ from browsing.person import Person
 from browsing.replies import SALES
 from playwright.async_api import expect
 
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
@@ -15,7 +19,7 @@ async def test_a_table_becomes_a_chart_and_a_reload_in_the_middle_loses_nothing(
     await person.send("What is the total revenue by region?")
     await expect(person.button("Stop")).to_be_visible()
     conversation_id = await person.read_conversation_id()
-    await expect(person.turns).to_have_attribute("aria-label", "Turn 1")
+    await expect(person.turns).to_have_attribute("aria-label", "Message 1")
 
     await person.page.reload()
 
@@ -47,7 +51,7 @@ async def test_the_end_stays_in_view_when_the_chart_loads_late_and_when_the_conv
     await check_at_end(person)
     await person.messages.hover()
     await person.page.mouse.wheel(0, -400)
-    await expect(person.button("Go to the latest")).to_be_visible()
+    await expect(person.button("Jump to latest")).to_be_visible()
 
 
 async def check_at_end(person: Person) -> None:
@@ -57,7 +61,22 @@ async def check_at_end(person: Person) -> None:
         "() => { const e = document.getElementById('messages');"
         " return e.scrollHeight > e.clientHeight && e.scrollHeight - e.scrollTop - e.clientHeight <= 2; }"
     )
-    await expect(person.button("Go to the latest")).to_have_count(0)
+    await expect(person.button("Jump to latest")).to_have_count(0)
+
+
+async def test_a_file_that_is_too_large_is_refused_before_it_is_sent_and_a_picture_is_shown_small(
+    person: Person,
+) -> None:
+    await person.attach("huge.png", PIXEL + bytes(6_000_000), "image/png")
+
+    await expect(person.page.get_by_role("alert")).to_contain_text(
+        "huge.png is too large: 6.0 MB, the limit is 5.0 MB."
+    )
+    await expect(person.page.get_by_role("list", name="Files to send")).to_have_count(0)
+    await person.attach("pixel.png", PIXEL, "image/png")
+    picture = person.page.get_by_role("list", name="Files to send").locator("img")
+    await expect(picture).to_be_visible()
+    assert await picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
 
 
 async def test_a_refused_file_is_named_with_the_reason_and_the_message_stays(person: Person) -> None:

@@ -51,7 +51,7 @@ async def test_a_conversation_is_begun_with_a_file_and_its_artifact_read_and_jud
     await expect(panel).to_have_count(0)
     await expect(person.reply.get_by_role("button", name="Open outputs/note.md")).to_be_focused()
     await press(person, person.button("Good answer"))
-    await press(person, person.page.get_by_label("What was good or bad about it?"), "End")
+    await press(person, person.page.get_by_label("What could be better?"), "End")
     await keyboard.type("Short and right.")
     await keyboard.press("Enter")
 
@@ -71,7 +71,7 @@ async def test_a_turn_is_redirected_and_stopped(person: Person, stage: Any) -> N
     await keyboard.type("script:endless, the other way")
 
     await press(person, person.button("Redirect"))
-    await expect(person.page.get_by_role("group", name="You redirected")).to_contain_text("taken up in round 2")
+    await expect(person.page.get_by_role("group", name="You redirected")).to_contain_text("Read by the agent")
     await expect(person.reply).to_contain_text("Left it.")
     await person.finish()
     await person.tab_to(person.field)

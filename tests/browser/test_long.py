@@ -41,19 +41,21 @@ async def test_only_a_few_of_2000_messages_are_in_the_page_and_none_of_them_make
     conversation_id = await person.read_conversation_id()
     await asyncio.to_thread(repeat_turn, stage.platform, conversation_id, count=TURNS)
     await person.page.reload()
-    await expect(person.turns.last).to_have_attribute("aria-label", f"Turn {TURNS}")
+    await expect(person.turns.last).to_have_attribute("aria-label", f"Message {TURNS}")
     await person.page.evaluate(WATCH)
 
     await person.page.locator("#messages").hover()
     for _ in range(WATCHED_STEPS):
         await person.page.mouse.wheel(0, -STEP_PX)
         await person.page.evaluate(DRAWN)
-    while not await person.page.get_by_role("article", name="Turn 1", exact=True).count():
+    while not await person.page.get_by_role("article", name="Message 1", exact=True).count():
         await person.page.evaluate(TO_THE_BEGINNING)
         await person.page.evaluate(DRAWN)
-    await expect(person.page.get_by_role("article", name="Turn 1", exact=True)).to_contain_text("Part 1 of the report")
-    await person.button("Go to the latest").click()
-    await expect(person.turns.last).to_have_attribute("aria-label", f"Turn {TURNS}")
+    await expect(person.page.get_by_role("article", name="Message 1", exact=True)).to_contain_text(
+        "Part 1 of the report"
+    )
+    await person.button("Jump to latest").click()
+    await expect(person.turns.last).to_have_attribute("aria-label", f"Message {TURNS}")
 
     seen = await person.page.evaluate("window.seen")
     longest = sorted(seen["tasks"], reverse=True)[:10]

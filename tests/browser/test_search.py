@@ -16,7 +16,7 @@ MANY = 12
 
 
 def turn(person: Person, ordinal: int) -> Locator:
-    return person.page.get_by_role("article", name=f"Turn {ordinal}", exact=True)
+    return person.page.get_by_role("article", name=f"Message {ordinal}", exact=True)
 
 
 async def test_a_message_far_back_is_found_by_its_words_and_opened_there(person: Person, stage: Any) -> None:
@@ -31,7 +31,7 @@ async def test_a_message_far_back_is_found_by_its_words_and_opened_there(person:
     hit = await person.search("QUAYSIDE?")
     await expect(hit).to_contain_text("Ports of the north")
     await expect(hit.locator("mark")).to_have_text("quayside")
-    await expect(person.page.get_by_text("No title contains this.")).to_be_visible()
+    await expect(person.page.get_by_text("No matching titles.")).to_be_visible()
     await person.tab_to(hit)
     await person.page.keyboard.press("Enter")
 
@@ -39,7 +39,7 @@ async def test_a_message_far_back_is_found_by_its_words_and_opened_there(person:
     await expect(turn(person, 1).get_by_role("group", name="You said")).to_be_in_viewport()
     await person.page.reload()
     await expect(turn(person, 1).get_by_role("group", name="You said")).to_be_in_viewport()
-    await person.button("Go to the latest").click()
+    await person.button("Jump to latest").click()
     await expect(turn(person, TURNS)).to_be_in_viewport()
     await (await person.search("quayside")).click()
     await expect(turn(person, 1).get_by_role("group", name="You said")).to_be_in_viewport()

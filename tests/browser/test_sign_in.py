@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 async def test_a_guest_comes_in_and_has_a_conversation_that_lasts_as_long_as_the_tab(person: Person) -> None:
     await person.wear_out("default/default")
 
-    await person.button("Go on as a guest").click()
+    await person.button("Continue as guest").click()
     await expect(person.page.get_by_text("No conversations yet.")).to_be_visible()
     await person.send("script:plain as a guest")
     await person.finish()
@@ -29,7 +29,18 @@ async def test_guests_are_not_offered_where_nobody_lets_them_in(person: Person) 
 
     assert (await asked.value).status == 404
     await expect(person.page.get_by_label("Token or API key")).to_be_visible()
-    await expect(person.button("Go on as a guest")).to_have_count(0)
+    await expect(person.button("Continue as guest")).to_have_count(0)
+
+
+async def test_a_credential_that_the_server_refuses_is_said_to_be_refused(person: Person) -> None:
+    await person.wear_out("default/default")
+    await expect(person.page.get_by_role("alert")).to_contain_text("no longer accepted")
+
+    await person.page.get_by_label("Token or API key").fill("wrong")
+    await person.button("Sign in").click()
+
+    await expect(person.page.get_by_role("alert")).to_contain_text("was not accepted")
+    await expect(person.page.get_by_label("Token or API key")).to_have_value("wrong")
 
 
 async def test_a_credential_that_is_none_is_refused_before_it_is_sent(person: Person) -> None:
@@ -38,4 +49,4 @@ async def test_a_credential_that_is_none_is_refused_before_it_is_sent(person: Pe
     await person.page.get_by_label("Token or API key").fill("two words")
     await person.button("Sign in").click()
 
-    await expect(person.page.get_by_role("alert")).to_contain_text("no blanks")
+    await expect(person.page.get_by_role("alert")).to_contain_text("no spaces")

@@ -25,7 +25,7 @@ async def test_a_turn_is_stopped_while_it_runs(person: Person, stage: Any) -> No
     await person.button("Stop").click()
 
     await person.finish()
-    await expect(person.reply.get_by_text("The turn was stopped; this is what there was.")).to_be_visible()
+    await expect(person.reply.get_by_text("You stopped this answer.")).to_be_visible()
     state = await stage.clients[0].fetch(await person.read_conversation_id())
     assert [turn.outcome for turn in state.turns] == ["stopped"]
 
@@ -37,9 +37,9 @@ async def test_what_is_added_while_a_turn_runs_gets_its_receipt(person: Person, 
 
     receipt = person.page.get_by_role("group", name="You added", exact=True)
     await expect(receipt).to_contain_text("And mind the south.")
-    await expect(receipt).to_contain_text("You added · waits to be taken up")
+    await expect(receipt).to_contain_text("Queued")
     (gates / "first").touch()
-    await expect(receipt).to_contain_text("You added · taken up in round 2")
+    await expect(receipt).to_contain_text("Read by the agent")
     await expect(person.reply).to_contain_text("It heeds what was added.")
     state = await stage.clients[0].fetch(await person.read_conversation_id())
     assert [signal.state for turn in state.turns for signal in turn.signals] == ["applied"]
@@ -59,6 +59,24 @@ async def test_a_turn_is_redirected_and_leaves_what_it_did(person: Person, stage
     assert [(signal.kind, signal.state) for turn in state.turns for signal in turn.signals] == [("steer", "applied")]
 
 
+async def test_escape_leaves_the_editing_of_what_was_added_and_does_not_stop_the_answer(
+    person: Person, stage: Any, gates: Path
+) -> None:
+    await begin_waiting(person)
+    await person.send("And mind the south.")
+
+    await person.button("Edit").click()
+    await person.page.get_by_role("textbox", name="Edit your message").press_sequentially(" Or not.")
+    await person.page.keyboard.press("Escape")
+
+    await expect(person.page.get_by_role("textbox", name="Edit your message")).to_have_count(0)
+    (gates / "first").touch()
+    await person.finish()
+    (turn,) = (await stage.clients[0].fetch(await person.read_conversation_id())).turns
+    assert turn.outcome == "completed"
+    assert [(signal.kind, signal.text) for signal in turn.signals] == [("followup", "And mind the south.")]
+
+
 async def test_what_was_added_is_changed_and_taken_back_before_it_is_taken_up(
     person: Person, stage: Any, gates: Path
 ) -> None:
@@ -69,12 +87,12 @@ async def test_what_was_added_is_changed_and_taken_back_before_it_is_taken_up(
     await person.send("And be brief.")
     await expect(added).to_have_count(2)
 
-    await added.first.get_by_role("button", name="Change what you said").click()
-    await person.page.get_by_role("textbox", name="What you said").fill("And mind the north.")
+    await added.first.get_by_role("button", name="Edit").click()
+    await person.page.get_by_role("textbox", name="Edit your message").fill("And mind the north.")
     await person.button("Save").click()
     await expect(added.first).to_contain_text("And mind the north.")
-    await added.last.get_by_role("button", name="Take it back").click()
-    await expect(added.last).to_contain_text("You added · taken back")
+    await added.last.get_by_role("button", name="Withdraw").click()
+    await expect(added.last).to_contain_text("Withdrawn")
     (gates / "first").touch()
 
     await person.finish()

@@ -68,11 +68,11 @@ async def test_a_network_that_breaks_and_comes_back_doubles_no_text(
     await expect(person.reply).to_contain_text(BEGIN)
 
     link.refuse()
-    await expect(person.page.get_by_text("The connection broke. Connecting again; nothing is lost.")).to_be_visible()
+    await expect(person.page.get_by_text("Connection lost. Reconnecting… Nothing is lost.")).to_be_visible()
     link.heal()
 
     await expect(person.reply).to_contain_text(END)
-    await expect(person.page.get_by_text("The connection broke.")).to_have_count(0)
+    await expect(person.page.get_by_text("Connection lost.")).to_have_count(0)
     await check_as_stored(person, stage)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from browsing.person import Person
+from browsing.replies import SALES
 from browsing.seeds import add_source
 from playwright.async_api import expect
 
@@ -70,7 +71,8 @@ async def test_a_file_is_read_beside_the_conversation_while_it_is_written(person
 async def test_a_turn_tells_what_it_used_and_each_of_its_rounds_what_the_model_saw(person: Person) -> None:
     await person.send("script:note please")
     await person.finish()
-    await expect(person.reply).to_contain_text("2 rounds")
+    await person.button("Details").click()
+    await expect(person.reply).to_contain_text("2 model calls")
     await expect(person.reply).to_contain_text("240 tokens")
 
     await person.button("Show what the model saw").click()
@@ -78,13 +80,31 @@ async def test_a_turn_tells_what_it_used_and_each_of_its_rounds_what_the_model_s
     panel = person.page.get_by_role("complementary", name="What the model saw")
     parts = panel.get_by_role("list", name="Parts of the request").get_by_role("button")
     await expect(parts.first).to_be_visible()
-    await expect(panel.get_by_role("combobox", name="Round")).to_have_value("2")
+    await expect(panel.get_by_role("combobox", name="Model call")).to_have_value("2")
     in_second = await parts.count()
-    await panel.get_by_role("combobox", name="Round").select_option("1")
+    await panel.get_by_role("combobox", name="Model call").select_option("1")
     await expect(panel.get_by_role("definition").first).to_have_text("scripted")
     assert await parts.count() < in_second
     await parts.first.click()
     await expect(panel.locator("pre").first).to_contain_text("You are")
+
+
+async def test_a_message_that_failed_is_sent_again_with_its_file(person: Person, stage: Any) -> None:
+    await person.attach("sales.csv", SALES)
+    await person.send("script:fail please")
+    await expect(person.reply).to_contain_text("Try again in a moment.")
+    failure = person.reply.get_by_role("group", name="The answer failed")
+    assert ".." not in await failure.inner_text()
+
+    await person.button("Retry").click()
+
+    await expect(person.turns).to_have_count(2)
+    await person.finish()
+    turns = (await stage.clients[0].fetch(await person.read_conversation_id())).turns
+    assert [(turn.text, [file.filename for file in turn.attachments]) for turn in turns] == [
+        ("script:fail please", ["sales.csv"])
+    ] * 2
+    await expect(person.button("Retry")).to_have_count(1)
 
 
 async def test_a_suggested_question_is_asked_by_a_press(person: Person) -> None:
@@ -98,10 +118,10 @@ async def test_a_suggested_question_is_asked_by_a_press(person: Person) -> None:
 
 
 async def test_a_person_is_told_that_older_parts_are_summarized(person: Person, gates: Path) -> None:
-    begun = person.page.get_by_text("Summarizing older parts")
+    begun = person.page.get_by_text("Summarizing earlier messages")
     for number in range(1, MAX_TURNS):
         await person.send(f"script:twice {number} {LONG_MESSAGE}")
-        await expect(person.turns.last).to_have_attribute("aria-label", f"Turn {number}")
+        await expect(person.turns.last).to_have_attribute("aria-label", f"Message {number}")
         await expect(person.reply).to_contain_text("before the gate first")
         if await begun.count():
             break
@@ -112,6 +132,6 @@ async def test_a_person_is_told_that_older_parts_are_summarized(person: Person, 
 
     await expect(begun).to_be_visible()
     (gates / "first").touch()
-    await expect(person.page.get_by_text("Older parts were summarized")).to_contain_text("tokens instead of")
+    await expect(person.page.get_by_text("Earlier messages were summarized.")).to_be_visible()
     (gates / "second").touch()
     await expect(person.reply).to_contain_text("Passed both.")

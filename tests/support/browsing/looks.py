@@ -13,6 +13,8 @@ SIZES: dict[Width, ViewportSize] = {
     "phone": {"width": 390, "height": 780},
 }
 GRAVE = ("serious", "critical")
+RULES = ("heading-order",)
+"""Of those that axe calls moderate, those that hold here too."""
 # The borders of a menu or dialog that hand the focus on in the moment they get it, and so never keep it.
 BORDERS = "[data-focus-trap]"
 RUN = """borders => axe.run({ exclude: [borders] }, { resultTypes: ["violations"] }).then(found => found.violations)"""
@@ -46,7 +48,7 @@ def _tell(violations: Iterable[dict[str, Any]]) -> list[str]:
     return [
         f"{each['id']} ({each['impact']}): {'; '.join(map(_name, each['nodes'][:5]))}"
         for each in violations
-        if each["impact"] in GRAVE
+        if each["impact"] in GRAVE or each["id"] in RULES
     ]
 
 

@@ -13,6 +13,7 @@ import type {
   FileView,
   Forked,
   Guest,
+  MessageLimits,
   Reaction,
   RoundContext,
   SearchHits,
@@ -20,6 +21,7 @@ import type {
   SentSignal,
   SignalKind,
   StateView,
+  StepDetail,
   Turn,
 } from "./types";
 
@@ -63,6 +65,13 @@ export interface Signalled {
   readonly approvalId?: string | undefined;
   readonly files?: readonly File[];
   readonly key?: string | undefined;
+}
+
+export interface WantedFork {
+  /** The last turn to copy; left out for the last one that ended. */
+  readonly turnId?: string;
+  /** Left out for the title of the original. */
+  readonly title?: string;
 }
 
 export interface WantedTurns {
@@ -119,8 +128,8 @@ export class EverturnClient {
   }
 
   /** A new conversation with everything up to the end of a turn, of the last ended one without. */
-  forkConversation(conversationId: string, turnId?: string, key: string = makeKey()): Promise<Forked> {
-    const json = turnId === undefined ? {} : { turn_id: turnId };
+  forkConversation(conversationId: string, { turnId, title }: WantedFork = {}, key: string = makeKey()): Promise<Forked> {
+    const json = { ...(turnId === undefined ? {} : { turn_id: turnId }), ...(title === undefined ? {} : { title }) };
     return this.requests.send({ method: "POST", path: this.path(conversationId, "fork"), json, key });
   }
 
@@ -166,6 +175,11 @@ export class EverturnClient {
     return this.requests.send({ method: "GET", path: this.path(conversationId, "turns", turnId), abort });
   }
 
+  /** One step with its whole program and result, of which the turn has the beginning. */
+  getStep(conversationId: string, turnId: string, step: string, abort?: AbortSignal): Promise<StepDetail> {
+    return this.requests.send({ method: "GET", path: this.path(conversationId, "turns", turnId, "steps", step), abort });
+  }
+
   /** What the model was sent in a round, part by part. */
   loadRoundContext(
     conversationId: string,
@@ -181,6 +195,11 @@ export class EverturnClient {
   /** A file's content, with the person's credential. */
   loadFile(file: Pick<FileView, "url">, abort?: AbortSignal): Promise<Blob> {
     return this.requests.load(file.url, abort);
+  }
+
+  /** How large a message and its files may be here. */
+  loadLimits(abort?: AbortSignal): Promise<MessageLimits> {
+    return this.requests.send({ method: "GET", path: `/limits/${this.scope}`, abort });
   }
 
   /** Whether people without an account are let in here. */

@@ -6,7 +6,7 @@ export { BadAnswer, type FieldError, ProblemError, Unreachable } from "./http/er
 export { makeKey } from "./http/keys";
 export { foldEvent, foldEvents } from "./fold/fold";
 export { isOpen } from "./fold/turnFold";
-export { type CompactionNotice, type QueuePlace, type ToolProgress, type Transient, foldTransient } from "./fold/transient";
+export { type CompactionNotice, type PhaseNotice, type QueuePlace, type ToolProgress, type Transient, foldTransient } from "./fold/transient";
 export { ConversationStream, type ConversationSnapshot } from "./stream/conversationStream";
 export type { Connection, ConnectionStatus } from "./stream/eventStream";
 export { type Frames, browserFrames } from "./stream/frames";

@@ -7,7 +7,7 @@ import { DownloadButton } from "../files/FileCard";
 import { kindOf } from "../files/kinds";
 import { useFileText } from "../files/useFile";
 import { CopyButton } from "../markdown/CodeBlock";
-import { lookUp, sayBytes, sayCount } from "../ui/wording";
+import { lookUp, sayBytes, sayCount, sayError } from "../ui/wording";
 import type { ArtifactTarget } from "./context";
 import { Panel } from "./Panel";
 import styles from "./artifacts.module.css";
@@ -33,11 +33,11 @@ function WrittenPanel({ target, turns, onClose }: ArtifactPanelProps & { target:
   return (
     <Panel
       title={name}
-      details={isGrowing ? "is being written" : sayCount(text?.text.length ?? 0, "character")}
+      details={isGrowing ? "writing…" : sayCount(text?.text.length ?? 0, "character")}
       tools={text !== undefined && <CopyButton text={text.text} label="Copy text" />}
       onClose={onClose}
     >
-      {text === undefined ? <p className={styles.notice}>This text is not there any more.</p> : (
+      {text === undefined ? <p className={styles.notice}>This text is no longer available.</p> : (
         <TextArtifact text={text.text} kind={kindOf(lookUp<string>(MIMES, text.format, MIMES.text), name)} filename={name} isGrowing={isGrowing} />
       )}
     </Panel>
@@ -63,16 +63,16 @@ const MAX_SHOWN_BYTES = 5_000_000;
 
 function FileContent({ file }: { file: FileView }): JSX.Element {
   const kind = kindOf(file.mime, file.filename);
-  if (kind === "other") return <p className={styles.notice}>This kind of file is not shown here. Download it to open it.</p>;
+  if (kind === "other") return <p className={styles.notice}>No preview for this kind of file. Download it to open it.</p>;
   if (kind === "image") return <ImageArtifact file={file} />;
-  if (file.size > MAX_SHOWN_BYTES) return <p className={styles.notice}>The file is too large to be shown here. Download it to open it.</p>;
+  if (file.size > MAX_SHOWN_BYTES) return <p className={styles.notice}>This file is too large to preview. Download it to open it.</p>;
   return <TextFile file={file} />;
 }
 
 function TextFile({ file }: { file: FileView }): JSX.Element {
   const { value: text, error } = useFileText(file);
   const kind = useMemo(() => kindOf(file.mime, file.filename), [file]);
-  if (error !== null) return <p className={styles.problem} role="alert">The file can’t be shown: {error.message}</p>;
-  if (text === undefined) return <p className={styles.notice} aria-busy>Reading the file…</p>;
+  if (error !== null) return <p className={styles.problem} role="alert">Couldn’t load the file: {sayError(error)}</p>;
+  if (text === undefined) return <p className={styles.notice} aria-busy>Loading the file…</p>;
   return <TextArtifact text={text} kind={kind} filename={file.filename} isGrowing={false} />;
 }

@@ -26,7 +26,7 @@ export function TextArtifact({ text, kind, filename, isGrowing }: TextArtifactPr
     <>
       {hasView && (
         <div className={styles.views} role="group" aria-label="View">
-          <Button aria-pressed={!isSource} onClick={() => { setSource(false); }}>Shown</Button>
+          <Button aria-pressed={!isSource} onClick={() => { setSource(false); }}>Preview</Button>
           <Button aria-pressed={isSource} onClick={() => { setSource(true); }}>Source</Button>
         </div>
       )}
@@ -39,9 +39,9 @@ function View({ text, kind, isGrowing }: { text: string; kind: FileKind; isGrowi
   switch (kind) {
     case "html":
       // A page that is half written would run and be thrown away with each word.
-      return isGrowing ? <p className={styles.notice} aria-busy>The page is shown when it is whole.</p> : <HtmlFrame html={text} />;
+      return isGrowing ? <p className={styles.notice} aria-busy>The page can be opened when it is complete.</p> : <HtmlFrame html={text} />;
     case "table":
-      return <Suspense fallback={<p className={styles.notice} aria-busy>Reading the table…</p>}><TableArtifact text={text} /></Suspense>;
+      return <Suspense fallback={<p className={styles.notice} aria-busy>Loading the table…</p>}><TableArtifact text={text} /></Suspense>;
     default:
       return <Markdown text={text} isGrowing={isGrowing} />;
   }

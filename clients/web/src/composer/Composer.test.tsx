@@ -171,3 +171,15 @@ test("a file that is pasted while the message is on its way is for the next one"
 function clipboardOf(...files: readonly File[]): DataTransfer {
   return { files, getData: () => "" } as unknown as DataTransfer;
 }
+
+test("on a touch screen Enter makes a new line, and the button sends", async () => {
+  vi.spyOn(window, "matchMedia").mockImplementation((media) => Object.assign(new EventTarget(), { media, matches: media === "(pointer: coarse)", onchange: null, addListener: () => undefined, removeListener: () => undefined }));
+  const { asked } = show(false);
+
+  await userEvent.type(screen.getByLabelText("Your message"), "one{Enter}two");
+  expect(screen.getByLabelText("Your message")).toHaveValue("one\ntwo");
+  expect(screen.getByLabelText("Your message")).toHaveAttribute("enterkeyhint", "enter");
+  await userEvent.click(screen.getByRole("button", { name: "Send" }));
+
+  await waitFor(() => { expect(asked.map(({ body }) => body)).toEqual([{ text: "one\ntwo" }]); });
+});

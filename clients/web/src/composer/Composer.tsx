@@ -1,15 +1,16 @@
-/** Where the person writes: Enter sends, Shift and Enter break the line, Escape stops what runs. */
+/** Where the person writes: Enter sends, Shift and Enter make a new line, Escape stops what runs. On touch screens Enter makes a new line. */
 import { useCallback, useEffect, useRef, useState } from "react";
 import type { ClipboardEvent, JSX, KeyboardEvent } from "react";
 
 import type { Accepted } from "../api";
 import { useSession } from "../session/context";
+import { checkLength } from "./attachments";
 import { AttachmentTray } from "./AttachmentTray";
 import { ComposerButtons } from "./ComposerButtons";
 import styles from "./composer.module.css";
 import { DropZone } from "./DropZone";
 import { loadDraft, saveDraft } from "./drafts";
-import { useAttachments } from "./useAttachments";
+import { useAttachments, useLimits } from "./useAttachments";
 import { useSending } from "./useSending";
 import type { Draft } from "./useSending";
 
@@ -26,10 +27,12 @@ interface ComposerProps {
 export function Composer({ conversationId, isBusy, isStopping, onAccepted, onStop }: ComposerProps): JSX.Element {
   const { scope } = useSession();
   const [text, setText] = useState(() => loadDraft(sessionStorage, scope, conversationId));
-  const attachments = useAttachments(conversationId);
+  const limits = useLimits();
+  const attachments = useAttachments(conversationId, limits);
   const sending = useSending(conversationId, onAccepted);
   const field = useRef<HTMLTextAreaElement>(null);
-  const canSend = (text.trim() !== "" || attachments.items.length > 0) && !sending.isSending;
+  const tooLong = checkLength(text, limits);
+  const canSend = (text.trim() !== "" || attachments.items.length > 0) && !sending.isSending && tooLong === "";
   useEffect(() => { saveDraft(sessionStorage, scope, conversationId, text); }, [scope, conversationId, text]);
   useEffect(() => { field.current?.focus({ preventScroll: true }); }, []);
   const { refuse } = attachments;
@@ -55,7 +58,7 @@ export function Composer({ conversationId, isBusy, isStopping, onAccepted, onSto
     add(files);
     field.current?.focus({ preventScroll: true });
   }, [add, forgetProblem]);
-  const problem = sending.problem === "" ? attachments.problem : sending.problem;
+  const problem = [tooLong, sending.problem, attachments.problem].find((each) => each !== "") ?? "";
   return (
     <form className={styles.composer} aria-label="Message" onSubmit={(event) => { event.preventDefault(); void submit(isBusy ? "followup" : undefined); }}>
       <DropZone onDrop={attach} />
@@ -66,7 +69,10 @@ export function Composer({ conversationId, isBusy, isStopping, onAccepted, onSto
           ref={field}
           className={styles.field}
           aria-label="Your message"
-          placeholder={isBusy ? "Add something to what is going on…" : "Ask anything…"}
+          placeholder={isBusy ? "Add to this while it works…" : "Ask anything…"}
+          dir="auto"
+          data-composer
+          enterKeyHint={isTouch() ? "enter" : "send"}
           rows={1}
           value={text}
           readOnly={sending.isSending}
@@ -89,9 +95,16 @@ export function Composer({ conversationId, isBusy, isStopping, onAccepted, onSto
   );
 }
 
+/** Whether the person points with a finger, and so writes on the screen. */
+function isTouch(): boolean {
+  return window.matchMedia("(pointer: coarse)").matches;
+}
+
 function submitByEnter(event: KeyboardEvent, submit: () => Promise<void>): void {
   // While a word is being composed, Enter takes the suggestion.
   if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+  // A keyboard on the screen has no Shift+Enter; a button sends there, and Ctrl+Enter of a keyboard that is attached.
+  if (isTouch() && !event.ctrlKey && !event.metaKey) return;
   event.preventDefault();
   void submit();
 }

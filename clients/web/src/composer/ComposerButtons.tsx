@@ -1,4 +1,4 @@
-/** The buttons below the field: attach, and send, or while a turn goes on add, redirect and stop. */
+/** The buttons below the field: attach, and send, or while the agent works queue, redirect and stop. */
 import { ArrowUp, CornerUpRight, Paperclip, Plus, Square, X } from "lucide-react";
 import { useRef } from "react";
 import type { JSX } from "react";
@@ -22,8 +22,8 @@ export function ComposerButtons(props: ComposerButtonsProps): JSX.Element {
   return (
     <div className={styles.buttons}>
       <AttachButton onAttach={onAttach} isDisabled={isSending} />
-      <span className={styles.hint} aria-hidden>{isBusy ? "Enter adds · Esc stops" : "Enter sends · Shift+Enter breaks the line"}</span>
-      {isSending && <Button onClick={onAbort}><X aria-hidden /> Don’t send</Button>}
+      <span className={styles.hint} aria-hidden>{isBusy ? "Enter to queue · Esc to stop" : "Enter to send · Shift+Enter for a new line"}</span>
+      {isSending && <Button onClick={onAbort}><X aria-hidden /> Cancel sending</Button>}
       {isBusy ? <BusyButtons {...props} /> : <IconButton label="Send" icon={<ArrowUp aria-hidden />} look="primary" type="submit" disabled={!canSend} />}
     </div>
   );
@@ -34,11 +34,11 @@ function BusyButtons({ canSend, isStopping, onSteer, onStop }: ComposerButtonsPr
     <>
       {canSend && (
         <>
-          <Button type="submit" title="The agent takes it up beside what it does"><Plus aria-hidden /> Add</Button>
-          <Button onClick={onSteer} title="The agent leaves what it does and goes by this"><CornerUpRight aria-hidden /> Redirect</Button>
+          <Button type="submit" className={styles.compact} title="The agent reads it with its next step"><Plus aria-hidden /> <span>Queue</span></Button>
+          <Button onClick={onSteer} className={styles.compact} title="The agent drops what it is doing and follows this"><CornerUpRight aria-hidden /> <span>Redirect</span></Button>
         </>
       )}
-      <Button look="primary" onClick={onStop} title={isStopping ? "End the turn now, whatever it is doing" : "Stop with what there is"}>
+      <Button look="primary" onClick={onStop} title={isStopping ? "Cancel at once, whatever it is doing" : "Stop and keep what is there"}>
         <Square aria-hidden /> {isStopping ? "Cancel now" : "Stop"}
       </Button>
     </>

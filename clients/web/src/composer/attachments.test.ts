@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 
 import { ProblemError } from "../api";
-import { MAX_FILES, addFiles, findRefusals, markRefused, namePasted, sumBytes } from "./attachments";
+import { MAX_FILES, addFiles, checkLength, findRefusals, markRefused, namePasted, sumBytes } from "./attachments";
 
 const file = (name: string, text = "x"): File => new File([text], name, { type: "text/csv", lastModified: 1 });
 let count = 0;
@@ -40,4 +40,20 @@ test("pasted pictures get names of their own, other files keep theirs", () => {
 
 test("the size of a message is that of all its files", () => {
   expect(sumBytes(addFiles([], [file("a", "12"), file("b", "345")], makeId).attachments)).toBe(5);
+});
+
+const LIMITS = { message_bytes: 4_000, text_chars: 10, files: 3, image_bytes: 100, document_bytes: 1_000, text_bytes: 2_000 };
+const sized = (name: string, bytes: number, type = "text/csv"): File => new File(["x".repeat(bytes)], name, { type });
+
+test("what the server would refuse for its size is named before anything is sent", () => {
+  const { attachments, problem } = addFiles([], [sized("a.png", 101, "image/png"), sized("b.pdf", 1_001, "application/pdf"), sized("c.csv", 1_999), sized("d.csv", 1_900), sized("e.csv", 0)], makeId, LIMITS);
+
+  expect(attachments.map(({ file: { name } }) => name)).toEqual(["c.csv"]);
+  expect(problem).toBe("a.png is too large: 101 bytes, the limit is 100 bytes. b.pdf is too large: 1.0 kB, the limit is 1.0 kB. d.csv does not fit: all files together may have 4.0 kB. e.csv is empty.");
+});
+
+test("a text that is too long is said to be, counted as the server counts", () => {
+  expect(checkLength("x".repeat(11), LIMITS)).toContain("up to 10 characters");
+  expect(checkLength("😀".repeat(10), LIMITS)).toBe("");
+  expect(checkLength("x".repeat(11), null)).toBe("");
 });

@@ -1,8 +1,12 @@
 /** The files that go with the next message: which were chosen, and which the server refused. */
 import { ProblemError } from "../api";
+import type { MessageLimits } from "../api";
+import { sayBytes } from "../ui/wording";
 
-/** What the server takes in one message; it says so itself where an operator has set less. */
+/** Until the server has told its own limits. */
 export const MAX_FILES = 20;
+/** What the parts of a message take besides the bytes of its files. */
+const PART_BYTES = 1_000;
 
 export interface Attachment {
   readonly id: string;
@@ -20,14 +24,46 @@ export interface Added {
   readonly problem: string;
 }
 
-/** The files with more of them; the same file is taken once, and what is too many is named. */
-export function addFiles(present: readonly Attachment[], files: readonly File[], makeId: () => string): Added {
-  const fresh = files.filter((file) => !present.some((attachment) => isSame(attachment.file, file)));
-  const room = MAX_FILES - present.length;
-  const taken = fresh.slice(0, Math.max(0, room)).map((file) => ({ id: makeId(), file, refusal: "" }));
-  const left = fresh.slice(taken.length).map((file) => file.name);
-  const problem = left.length === 0 ? "" : `A message takes ${MAX_FILES} files. Left out: ${left.join(", ")}.`;
-  return { attachments: [...present, ...taken], problem };
+/**
+ * The files with more of them; the same file is taken once. What the server would refuse for its size or number is left
+ * out and named; null where its limits are not known, then it says so itself.
+ */
+export function addFiles(present: readonly Attachment[], files: readonly File[], makeId: () => string, limits: MessageLimits | null = null): Added {
+  const attachments = [...present];
+  const problems: string[] = [];
+  const tooMany: string[] = [];
+  const maxFiles = limits?.files ?? MAX_FILES;
+  for (const file of files) {
+    if (attachments.some((attachment) => isSame(attachment.file, file))) continue;
+    const problem = limits === null ? "" : checkSize(file, sumBytes(attachments), limits);
+    if (problem !== "") problems.push(problem);
+    else if (attachments.length >= maxFiles) tooMany.push(file.name);
+    else attachments.push({ id: makeId(), file, refusal: "" });
+  }
+  if (tooMany.length > 0) problems.push(`You can attach up to ${maxFiles} files. Not attached: ${tooMany.join(", ")}.`);
+  return { attachments, problem: problems.join(" ") };
+}
+
+/** Why the server would refuse a file beside others of `sum` bytes; empty where nothing is known against it. */
+function checkSize(file: File, sum: number, limits: MessageLimits): string {
+  if (file.size === 0) return `${file.name} is empty.`;
+  const max = maxBytesOf(file, limits);
+  if (file.size > max) return `${file.name} is too large: ${sayBytes(file.size)}, the limit is ${sayBytes(max)}.`;
+  if (sum + file.size + PART_BYTES > limits.message_bytes) return `${file.name} does not fit: all files together may have ${sayBytes(limits.message_bytes)}.`;
+  return "";
+}
+
+/** The server goes by the content; a name or type that says otherwise is found out there. */
+function maxBytesOf(file: File, limits: MessageLimits): number {
+  if (/^image\/(?:png|jpeg|gif|webp)$/.test(file.type)) return limits.image_bytes;
+  if (/\.(?:pdf|docx|pptx|xlsx)$/i.test(file.name)) return limits.document_bytes;
+  return Math.max(limits.text_bytes, limits.image_bytes, limits.document_bytes);
+}
+
+/** Why the server would refuse a text for its length; empty where it would not. */
+export function checkLength(text: string, limits: MessageLimits | null): string {
+  if (limits === null || text.length <= limits.text_chars || Array.from(text).length <= limits.text_chars) return "";
+  return `The message is too long: up to ${limits.text_chars.toLocaleString("en")} characters fit. Attach the text as a file instead.`;
 }
 
 /** Which of the files that were sent the server has refused, and why. It names each by its place in the message. */

@@ -1,8 +1,10 @@
 /** The files of the message that is being written. */
+import { useQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useState } from "react";
 
 import { makeKey } from "../api";
-import { useSession } from "../session/context";
+import type { MessageLimits } from "../api";
+import { useBackend, useSession } from "../session/context";
 import { addFiles, markRefused, namePasted } from "./attachments";
 import type { Attachment, Refusals } from "./attachments";
 import { keepFiles } from "./keptFiles";
@@ -20,7 +22,14 @@ interface Chosen {
   problem: string;
 }
 
-export function useAttachments(conversationId: string): Attachments {
+/** How large a message may be here; null until that is known. */
+export function useLimits(): MessageLimits | null {
+  const backend = useBackend();
+  const { data } = useQuery({ queryKey: ["limits"], queryFn: ({ signal }) => backend.loadLimits(signal), staleTime: Infinity });
+  return data ?? null;
+}
+
+export function useAttachments(conversationId: string, limits: MessageLimits | null): Attachments {
   const { keptFiles } = useSession();
   const [chosen, setChosen] = useState<Chosen>(() => {
     const { attachments, problem } = addFiles([], keptFiles.get(conversationId) ?? [], makeKey);
@@ -32,10 +41,10 @@ export function useAttachments(conversationId: string): Attachments {
     if (files.length === 0) return;
     setChosen((before) => {
       const named = files.map((file, at) => namePasted(file, before.items.length + at + 1));
-      const { attachments, problem } = addFiles(before.items, named, makeKey);
+      const { attachments, problem } = addFiles(before.items, named, makeKey, limits);
       return { items: attachments, problem };
     });
-  }, []);
+  }, [limits]);
   const remove = useCallback((removed: readonly Attachment[]) => {
     const ids = new Set(removed.map((item) => item.id));
     const files = new Set(removed.map((item) => item.file));

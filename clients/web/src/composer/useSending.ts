@@ -61,7 +61,7 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
         return true;
       } catch (error) {
         setRefusals(findRefusals(error, draft.files));
-        setProblem(abort.current.signal.aborted ? "It was not sent." : sayFailure(error));
+        setProblem(abort.current.signal.aborted ? "Not sent." : sayFailure(error));
         setLost(!abort.current.signal.aborted && error instanceof Unreachable);
         return false;
       } finally {

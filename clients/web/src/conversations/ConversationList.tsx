@@ -35,10 +35,10 @@ export function ConversationList({ selected, onSelect, onChanged }: Conversation
       <label className={styles.search}>
         <Search aria-hidden />
         <span className="visually-hidden">Search conversations</span>
-        <input type="search" placeholder="Search" value={typed} maxLength={MAX_SEARCH_CHARS} onChange={(event) => { setTyped(event.target.value); }} />
+        <input type="search" dir="auto" placeholder="Search" value={typed} maxLength={MAX_SEARCH_CHARS} onChange={(event) => { setTyped(event.target.value); }} />
       </label>
       <div className={styles.filters} role="group" aria-label="Which conversations">
-        <Button look="quiet" aria-pressed={!isArchived} onClick={() => { setArchived(false); }}>Current</Button>
+        <Button look="quiet" aria-pressed={!isArchived} onClick={() => { setArchived(false); }}>Chats</Button>
         <Button look="quiet" aria-pressed={isArchived} onClick={() => { setArchived(true); }}>Archived</Button>
       </div>
       {error !== null && <p role="alert" className={styles.problem}>{sayError(error)}</p>}
@@ -63,7 +63,7 @@ export function ConversationList({ selected, onSelect, onChanged }: Conversation
           />
         )}
       />
-      {hasMore && search === "" && <p className="visually-hidden">There are more further down.</p>}
+      {hasMore && search === "" && <p className="visually-hidden">Scroll down for more.</p>}
     </nav>
   );
 }
@@ -93,6 +93,6 @@ function doNothing(): void {
 }
 
 function sayEmpty(search: string, isArchived: boolean): string {
-  if (search !== "") return "No title contains this.";
-  return isArchived ? "Nothing is archived." : "No conversations yet.";
+  if (search !== "") return "No matching titles.";
+  return isArchived ? "No archived conversations." : "No conversations yet.";
 }

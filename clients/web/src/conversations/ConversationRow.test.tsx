@@ -18,7 +18,7 @@ function show(title: string, answer: () => Answer, state: ConversationView["stat
 test("a conversation without a title is called by its first words, whoever sent them", async () => {
   const { asked } = show("", () => ({ status: 200, body: { conversation: {}, turns: [buildTurn({ text: "Compare\nthe north" })], cursor: "1-1" } }));
 
-  expect(await screen.findByRole("link", { name: /^Compare the north/ })).toHaveTextContent("waits for you");
+  expect(await screen.findByRole("link", { name: /^Compare the north/ })).toHaveTextContent("needs approval");
   expect(screen.getByRole("button", { name: "Actions for Compare the north" })).toBeVisible();
   expect(asked).toMatchObject([{ method: "POST", path: "/fetch", body: { conversation_id: "conv_1" } }]);
 });

@@ -1,5 +1,5 @@
 /** One conversation in the list: its title, what goes on in it, and a menu of what can be done. */
-import { memo, useCallback, useRef, useState } from "react";
+import { memo, useCallback, useEffect, useRef, useState } from "react";
 import type { JSX, MouseEvent } from "react";
 
 import type { ConversationView } from "../api";
@@ -8,7 +8,7 @@ import { writeRoute } from "../shell/route";
 import { sayAgo } from "../ui/wording";
 import { DeleteDialog } from "./DeleteDialog";
 import styles from "./conversations.module.css";
-import { sayState } from "./pages";
+import { isOldNews, markFailureSeen, sayState } from "./pages";
 import { RenameDialog } from "./RenameDialog";
 import { RowMenu } from "./RowMenu";
 import { useName } from "./useName";
@@ -49,8 +49,8 @@ export const ConversationRow = memo(function ConversationRow(props: Conversation
   return (
     <div ref={row} className={isSelected ? styles.selected : styles.row}>
       <a className={styles.link} href={writeRoute({ scope, conversationId: id, turnId: null })} aria-current={isSelected ? "page" : undefined} onClick={select}>
-        <span className={styles.title}>{name}</span>
-        <State conversation={conversation} now={now} />
+        <span className={styles.title} dir="auto">{name}</span>
+        <State conversation={conversation} isSelected={isSelected} now={now} />
       </a>
       <RowMenu conversation={conversation} onAsk={setAsked} onChanged={onChanged} onFork={onSelect} />
       {asked === "rename" && <RenameDialog conversation={conversation} onClose={close} onChanged={onChanged} returnTo={returnTo} />}
@@ -59,9 +59,16 @@ export const ConversationRow = memo(function ConversationRow(props: Conversation
   );
 });
 
-function State({ conversation, now }: { conversation: ConversationView; now: number }): JSX.Element {
-  const { state, last_activity_at: at } = conversation;
-  const said = sayState(state);
+interface StateProps {
+  conversation: ConversationView;
+  isSelected: boolean;
+  now: number;
+}
+
+function State({ conversation, isSelected, now }: StateProps): JSX.Element {
+  const { conversation_id: id, state, last_activity_at: at } = conversation;
+  useEffect(() => { if (isSelected && state === "error") markFailureSeen(id, at); }, [isSelected, id, state, at]);
+  const said = state === "error" && isOldNews(id, at, now) ? "" : sayState(state);
   if (said !== "") return <span className={`${styles.line ?? ""} ${styles[state] ?? ""}`}>{said}</span>;
   return <time className={styles.line} dateTime={at}>{sayAgo(Date.parse(at), now)}</time>;
 }

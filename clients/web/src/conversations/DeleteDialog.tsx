@@ -35,11 +35,11 @@ export function DeleteDialog({ conversation, onClose, returnTo, onDeleted }: Del
     }
   };
   return (
-    <Modal heading="Delete the conversation?" role="alertdialog" onClose={onClose} returnTo={returnTo}>
-      <p>“{name}” is erased with all its turns and files. This can’t be undone.</p>
+    <Modal heading="Delete conversation?" role="alertdialog" onClose={onClose} returnTo={returnTo}>
+      <p>“<bdi>{name}</bdi>” and all its messages and files will be deleted. This can’t be undone.</p>
       {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
       <ModalActions>
-        <Button onClick={onClose}>Keep it</Button>
+        <Button onClick={onClose}>Cancel</Button>
         <Button look="danger" disabled={isBusy} onClick={erase}>Delete</Button>
       </ModalActions>
     </Modal>

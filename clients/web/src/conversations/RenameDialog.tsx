@@ -36,11 +36,11 @@ export function RenameDialog({ conversation, onClose, returnTo, onChanged }: Ren
     }
   };
   return (
-    <Modal heading="Rename the conversation" onClose={onClose} returnTo={returnTo}>
+    <Modal heading="Rename conversation" onClose={onClose} returnTo={returnTo}>
       <form className={styles.dialog} onSubmit={(event) => { event.preventDefault(); void save(); }}>
         <label>
           <span>Title</span>
-          <input value={title} maxLength={MAX_TITLE_CHARS} onChange={(event) => { setTitle(event.target.value); }} />
+          <input dir="auto" value={title} maxLength={MAX_TITLE_CHARS} onChange={(event) => { setTitle(event.target.value); }} />
         </label>
         {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
         <ModalActions>

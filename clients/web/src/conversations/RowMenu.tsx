@@ -9,6 +9,7 @@ import { useAnnounce } from "../ui/announcer";
 import { saveBlob } from "../ui/saving";
 import { sayError } from "../ui/wording";
 import styles from "./conversations.module.css";
+import { nameFork } from "./pages";
 import { useName } from "./useName";
 
 interface RowMenuProps {
@@ -19,8 +20,9 @@ interface RowMenuProps {
 }
 
 export function RowMenu({ conversation, onAsk, onChanged, onFork }: RowMenuProps): JSX.Element {
-  const act = useRowActions(conversation, onChanged, onFork);
-  const label = `Actions for ${useName(conversation)}`;
+  const name = useName(conversation);
+  const act = useRowActions(conversation, name, onChanged, onFork);
+  const label = `Actions for ${name}`;
   return (
     <MenuProvider>
       <MenuButton className={styles.menuButton} aria-label={label} title="Actions">
@@ -32,7 +34,7 @@ export function RowMenu({ conversation, onAsk, onChanged, onFork }: RowMenuProps
         <Item icon={<Download aria-hidden />} label="Export" onClick={act.exportAll} />
         <Item
           icon={conversation.archived ? <ArchiveRestore aria-hidden /> : <Archive aria-hidden />}
-          label={conversation.archived ? "Take out of the archive" : "Archive"}
+          label={conversation.archived ? "Unarchive" : "Archive"}
           onClick={act.archive}
         />
         <Item icon={<Trash2 aria-hidden />} label="Delete" onClick={() => { onAsk("delete"); }} />
@@ -51,29 +53,30 @@ interface RowActions {
   archive: () => void;
 }
 
-function useRowActions(conversation: ConversationView, onChanged: () => void, onFork: (conversationId: string) => void): RowActions {
+function useRowActions(conversation: ConversationView, name: string, onChanged: () => void, onFork: (conversationId: string) => void): RowActions {
   const backend = useBackend();
   const announce = useAnnounce();
   const id = conversation.conversation_id;
-  /** What was done is said, and so is why it could not be done. */
-  const act = (work: () => Promise<string>) => (): void => {
-    work().then(announce, (error: unknown) => { announce(sayError(error), "problem"); });
+  const act = (work: () => Promise<void>) => (): void => {
+    work().catch((error: unknown) => { announce(sayError(error), "problem"); });
+  };
+  const archive = async (archived: boolean, undo: boolean): Promise<void> => {
+    await backend.patchConversation(id, { archived });
+    onChanged();
+    const takeBack = { label: "Undo", run: act(() => archive(!archived, false)) };
+    announce(archived ? "Archived." : "Restored.", "done", undo ? takeBack : undefined);
   };
   return {
     fork: act(async () => {
-      const forked = await backend.forkConversation(id);
+      const forked = await backend.forkConversation(id, { title: nameFork(name) });
       onChanged();
       onFork(forked.conversation_id);
-      return "This is the fork.";
+      announce("Copied to a new conversation.", "done");
     }),
     exportAll: act(async () => {
       saveBlob(await backend.exportConversation(id), `${id}.jsonl`);
-      return "The export is downloaded.";
+      announce("Export downloaded.", "done");
     }),
-    archive: act(async () => {
-      await backend.patchConversation(id, { archived: !conversation.archived });
-      onChanged();
-      return conversation.archived ? "The conversation is current again." : "The conversation is archived.";
-    }),
+    archive: act(() => archive(!conversation.archived, true)),
   };
 }

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 
 import type { ConversationView } from "../api";
-import { joinPages, nameOf, sayState } from "./pages";
+import { joinPages, isOldNews, markFailureSeen, nameFork, nameOf, sayState } from "./pages";
 
 const conversation = (conversation_id: string, title = ""): ConversationView => ({
   conversation_id,
@@ -29,5 +29,22 @@ test("a conversation without a title has a name all the same", () => {
 });
 
 test("only what goes on is said", () => {
-  expect([sayState("idle"), sayState("waiting")]).toEqual(["", "waits for you"]);
+  expect([sayState("idle"), sayState("waiting")]).toEqual(["", "needs approval"]);
+});
+
+test("the title of a fork says that it is one, once, and fits", () => {
+  expect(nameFork("Sales")).toBe("Sales (fork)");
+  expect(nameFork(nameFork("Sales"))).toBe("Sales (fork)");
+  expect(nameFork("x".repeat(300))).toHaveLength(200);
+});
+
+test("a failure is news until it was seen, and for an hour", () => {
+  const at = "2026-03-01T10:00:00Z";
+  const now = Date.parse(at) + 60_000;
+
+  expect(isOldNews("conv_f", at, now)).toBe(false);
+  expect(isOldNews("conv_f", at, now + 3_600_000)).toBe(true);
+  markFailureSeen("conv_f", at);
+  expect(isOldNews("conv_f", at, now)).toBe(true);
+  expect(isOldNews("conv_f", "2026-03-01T10:00:30Z", now)).toBe(false);
 });

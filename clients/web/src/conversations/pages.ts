@@ -15,11 +15,21 @@ export function nameOf(conversation: Pick<ConversationView, "title">, opening = 
   return opening === "" ? "New conversation" : opening;
 }
 
+/** As long as a title may be. */
+const MAX_TITLE_CHARS = 200;
+const FORK = " (fork)";
+
+/** How a fork of a conversation is called; a fork of a fork is one fork. */
+export function nameFork(name: string): string {
+  const original = name.endsWith(FORK) ? name.slice(0, -FORK.length) : name;
+  return `${original.slice(0, MAX_TITLE_CHARS - FORK.length)}${FORK}`;
+}
+
 const STATES: Readonly<Record<ConversationView["state"], string>> = {
   idle: "",
   queued: "waiting to start",
   running: "working",
-  waiting: "waits for you",
+  waiting: "needs approval",
   error: "failed",
   unknown: "",
 };
@@ -27,4 +37,20 @@ const STATES: Readonly<Record<ConversationView["state"], string>> = {
 /** What is going on in a conversation; empty when nothing is. */
 export function sayState(state: ConversationView["state"]): string {
   return lookUp(STATES, state, "");
+}
+
+/** So long a failure is news to somebody who has not seen it. */
+const FAILURE_NEWS_MS = 60 * 60_000;
+const MAX_SEEN = 1_000;
+const seenFailures = new Map<string, string>();
+
+/** The person has opened the conversation and seen that it failed; `at` is when it did. */
+export function markFailureSeen(conversationId: string, at: string): void {
+  seenFailures.set(conversationId, at);
+  for (const oldest of [...seenFailures.keys()].slice(0, -MAX_SEEN)) seenFailures.delete(oldest);
+}
+
+/** Whether the failure was seen or is long ago; then its time says more. */
+export function isOldNews(conversationId: string, at: string, now: number): boolean {
+  return seenFailures.get(conversationId) === at || now - Date.parse(at) > FAILURE_NEWS_MS;
 }

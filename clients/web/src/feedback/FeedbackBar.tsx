@@ -43,7 +43,7 @@ export function FeedbackBar({ turnId, feedback }: FeedbackBarProps): JSX.Element
   };
   return (
     <>
-      <div className={styles.choices} role="group" aria-label="Your judgement">
+      <div className={styles.choices} role="group" aria-label="Feedback">
         {CHOICES.map(({ reaction, label, icon }) => (
           <IconButton
             key={reaction}
@@ -58,7 +58,7 @@ export function FeedbackBar({ turnId, feedback }: FeedbackBarProps): JSX.Element
       {isWriting && given !== undefined && (
         <Comment text={given.text} onSave={async (text) => { if (await give(given.reaction ?? null, text)) setWriting(false); }} onClose={() => { setWriting(false); }} />
       )}
-      {!isWriting && given !== undefined && given.text !== "" && <q className={styles.given}>{given.text}</q>}
+      {!isWriting && given !== undefined && given.text !== "" && <q className={styles.given} dir="auto">{given.text}</q>}
       {problem !== "" && <span role="alert" className={styles.problem}>{problem}</span>}
     </>
   );
@@ -75,11 +75,11 @@ function Comment({ text: before, onSave, onClose }: CommentProps): JSX.Element {
   return (
     <form className={styles.comment} onSubmit={(event) => { event.preventDefault(); void onSave(text); }}>
       <label>
-        <span>What was good or bad about it? (optional)</span>
-        <input type="text" value={text} maxLength={MAX_TEXT_CHARS} onChange={(event) => { setText(event.target.value); }} />
+        <span>What could be better? (optional)</span>
+        <input type="text" dir="auto" value={text} maxLength={MAX_TEXT_CHARS} onChange={(event) => { setText(event.target.value); }} />
       </label>
       <Button type="submit">Save comment</Button>
-      <Button look="quiet" onClick={onClose}>No comment</Button>
+      <Button look="quiet" onClick={onClose}>Skip</Button>
     </form>
   );
 }

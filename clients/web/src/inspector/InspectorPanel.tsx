@@ -7,7 +7,7 @@ import type { ContextSegment, RoundContext } from "../api";
 import { Panel } from "../artifacts/Panel";
 import { useBackend } from "../session/context";
 import { Button } from "../ui/Button";
-import { sayCount } from "../ui/wording";
+import { sayCount, sayError } from "../ui/wording";
 import { CACHE_WORDS, sumByCache } from "./cache";
 import styles from "./inspector.module.css";
 import { Segment } from "./Segment";
@@ -22,9 +22,9 @@ interface InspectorPanelProps {
 export default function InspectorPanel({ conversationId, turnId, rounds, onClose }: InspectorPanelProps): JSX.Element {
   const [round, setRound] = useState(rounds);
   return (
-    <Panel title="What the model saw" details={sayCount(rounds, "round")} onClose={onClose}>
+    <Panel title="What the model saw" details={sayCount(rounds, "model call")} onClose={onClose}>
       <label className={styles.round}>
-        <span>Round</span>
+        <span>Model call</span>
         <select value={round} onChange={(event) => { setRound(Number(event.target.value)); }}>
           {Array.from({ length: rounds }, (_, at) => <option key={at + 1} value={at + 1}>{at + 1}</option>)}
         </select>
@@ -45,14 +45,14 @@ function Round({ conversationId, turnId, round }: { conversationId: string; turn
   });
   const segments = useMemo(() => data?.pages.flatMap((page) => page.segments) ?? [], [data]);
   const first = data?.pages[0];
-  if (error !== null) return <p className={styles.problem} role="alert">{error.message}</p>;
-  if (first === undefined) return <p className={styles.soft} aria-busy>Reading…</p>;
+  if (error !== null) return <p className={styles.problem} role="alert">{sayError(error)}</p>;
+  if (first === undefined) return <p className={styles.soft} aria-busy>Loading…</p>;
   return (
     <div className={styles.context}>
       <Facts page={first} />
       <CacheBar segments={segments} />
       <ol className={styles.segments} aria-label="Parts of the request">
-        {segments.map((segment) => <li key={segment.index}><Segment segment={segment} /></li>)}
+        {segments.map((segment) => <li key={segment.index}><Segment segment={segment} turnId={turnId} /></li>)}
       </ol>
       {hasNextPage && (
         <Button disabled={isFetchingNextPage} onClick={() => fetchNextPage()}>Show more of {sayCount(first.segments_total, "part")}</Button>
@@ -66,7 +66,7 @@ function Facts({ page }: { page: RoundContext }): JSX.Element {
     <dl className={styles.facts}>
       <div><dt>Model</dt><dd>{page.model}</dd></div>
       <div><dt>Input</dt><dd>about {sayCount(page.tokens, "token")}</dd></div>
-      <div><dt>Output at most</dt><dd>{sayCount(page.max_output_tokens, "token")}</dd></div>
+      <div><dt>Output limit</dt><dd>{sayCount(page.max_output_tokens, "token")}</dd></div>
       <div><dt>Sent</dt><dd><time dateTime={page.sent_at}>{new Date(page.sent_at).toLocaleString()}</time></dd></div>
     </dl>
   );

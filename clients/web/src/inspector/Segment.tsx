@@ -7,8 +7,8 @@ import { sayCount } from "../ui/wording";
 import { CACHE_WORDS, nameSegment } from "./cache";
 import styles from "./inspector.module.css";
 
-export function Segment({ segment }: { segment: ContextSegment }): JSX.Element {
-  const name = nameSegment(segment);
+export function Segment({ segment, turnId }: { segment: ContextSegment; turnId: string }): JSX.Element {
+  const name = nameSegment(segment, turnId);
   const cache = CACHE_WORDS[segment.cache].name;
   return (
     <Disclosure
@@ -24,9 +24,10 @@ export function Segment({ segment }: { segment: ContextSegment }): JSX.Element {
     >
       {() => (
         <div className={styles.segment}>
-          <p className={styles.soft}>{cache}. {sayCount(segment.chars, "character")}{segment.form === undefined ? "" : `, in the form “${segment.form}”`}.</p>
+          {segment.ref !== undefined && <p className={styles.soft}><code>{segment.ref}</code></p>}
+          <p className={styles.soft}>{cache}. {sayCount(segment.chars, "character")}{segment.form === undefined ? "" : `, as “${segment.form}”`}.</p>
           {segment.text === undefined ? (
-            <p className={styles.soft}>The text is not shown: {segment.note ?? "it is not kept"}.</p>
+            <p className={styles.soft}>Text not available: {segment.note ?? "it is not stored"}.</p>
           ) : (
             // It scrolls, by keyboard too.
             // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a region that scrolls has to take focus

@@ -22,6 +22,9 @@ test("tokens are summed by what the cache could do, in the order of a request", 
 });
 
 test("a part is called by where it comes from and its ref", () => {
-  expect(nameSegment(segment({ origin: "system" }))).toBe("Instructions");
-  expect(nameSegment(segment({ ref: "ar:turn_1.answer" }))).toBe("Block ar:turn_1.answer");
+  expect(nameSegment(segment({ origin: "system" }), "turn_1")).toBe("Instructions");
+  expect(nameSegment(segment({ ref: "ar:turn_1.user.prompt" }), "turn_1")).toBe("Your message");
+  expect(nameSegment(segment({ ref: "ar:turn_0.assistant.completion.2" }), "turn_1")).toBe("Answer.2 (earlier)");
+  expect(nameSegment(segment({ ref: "tc:turn_1.call_3.result" }), "turn_1")).toBe("Tool call call_3.result");
+  expect(nameSegment(segment({ ref: "sk:public.charts" }), "turn_1")).toBe("Entry sk:public.charts");
 });

@@ -4,18 +4,18 @@ import type { ContextSegment } from "../api";
 type Cache = ContextSegment["cache"];
 
 export const CACHE_WORDS: Readonly<Record<Cache, { name: string; why: string }>> = {
-  read: { name: "Read from the cache", why: "The round before began with the same parts, up to a cache point." },
-  write: { name: "Written to the cache", why: "New up to this request’s last cache point, so that the next round can read it." },
-  none: { name: "Not cached", why: "It stands behind the last cache point and is made anew each round." },
-  unknown: { name: "Maybe cached", why: "The first round of a turn has no round before it to compare with." },
+  read: { name: "Read from the cache", why: "The call before began with the same parts, up to a cache point." },
+  write: { name: "Written to the cache", why: "New up to the last cache point of this request, so that the next call can read it." },
+  none: { name: "Not cached", why: "It comes after the last cache point and is rebuilt for each call." },
+  unknown: { name: "Maybe cached", why: "The first call for a message has no earlier one to compare with." },
 };
 
 const ORDER: readonly Cache[] = ["read", "write", "unknown", "none"];
 const ORIGINS: Readonly<Record<ContextSegment["origin"], string>> = {
   system: "Instructions",
-  block: "Block",
+  block: "Entry",
   media: "File content",
-  tail: "State of the turn",
+  tail: "Current state",
 };
 
 /** Tokens by what the cache could do, in the order of a request; what there is none of is left out. */
@@ -26,8 +26,29 @@ export function sumByCache(segments: readonly ContextSegment[]): readonly { cach
   })).filter(({ tokens }) => tokens > 0);
 }
 
-/** Where a part comes from: its ref where it has one. */
-export function nameSegment(segment: ContextSegment): string {
-  const origin = ORIGINS[segment.origin];
-  return segment.ref === undefined ? origin : `${origin} ${segment.ref}`;
+const TURN_REF = /^([a-z]{2}):(?:.*?)(turn_[0-9A-Za-z-]+)\.(.+)$/;
+const KINDS: Readonly<Record<string, string>> = { fi: "File", tc: "Tool call", so: "Source", su: "Summary", ws: "Workspace", ks: "Knowledge", sk: "Skill" };
+/** What the parts of a timeline are called; a part of another name is shown by that. */
+const PLACES: readonly (readonly [pattern: RegExp, name: string])[] = [
+  [/^user\.prompt$/, "Your message"],
+  [/^(?:user\.)?attachments?[./](.+)$/, "Attachment $1"],
+  [/^external\.(.+)$/, "Added message $1"],
+  [/^assistant\.completion(.*)$/, "Answer$1"],
+  [/^react\.notes\.(.+)$/, "Note $1"],
+  [/^react\.plan\.(.+)$/, "Plan $1"],
+  [/^react\.turn\.index$/, "Index of the message"],
+  [/^round\.0\.(.+)$/, "Message $1"],
+  [/^round\.(\d+)\.(.+)$/, "Call $1: $2"],
+];
+
+/** What a part is, in words where they are known: what differs comes first, ids of turns are left out. */
+export function nameSegment(segment: ContextSegment, turnId: string): string {
+  const { origin, ref } = segment;
+  if (ref === undefined) return ORIGINS[origin];
+  const found = TURN_REF.exec(ref);
+  const [, kind = "", turn, place = ""] = found ?? [];
+  if (found === null) return `${ORIGINS[origin]} ${ref}`;
+  const known = PLACES.find(([pattern]) => pattern.test(place));
+  const name = known === undefined ? `${KINDS[kind] ?? ORIGINS[origin]} ${place}` : place.replace(known[0], known[1]);
+  return turn === turnId ? name : `${name} (earlier)`;
 }

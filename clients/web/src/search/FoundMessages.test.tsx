@@ -59,7 +59,7 @@ test("more of them come by the server's cursor, and the first of those has the f
 test("that nothing says it is told", async () => {
   show(() => page([]));
 
-  expect(await screen.findByText("No message has these words.")).toBeVisible();
+  expect(await screen.findByText("No matching messages.")).toBeVisible();
 });
 
 test("a refusal is told in its words, and the search can be made again", async () => {

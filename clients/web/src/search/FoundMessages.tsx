@@ -60,8 +60,8 @@ function Hit({ hit, search, now, onOpen }: FoundMessagesProps & { hit: SearchHit
   };
   return (
     <a className={styles.hit} href={writeRoute({ scope, conversationId, turnId })} onClick={open}>
-      <span className={styles.title}>{nameOf(hit)}</span>
-      <span className={styles.snippet}>
+      <span className={styles.title} dir="auto">{nameOf(hit)}</span>
+      <span className={styles.snippet} dir="auto">
         {cutSnippet(hit.snippet, search).map(({ text, isHit }, at) => (isHit ? <mark key={at}>{text}</mark> : text))}
       </span>
       <span className={styles.line}>{WHO[hit.target]} · <time dateTime={ts}>{sayAgo(Date.parse(ts), now)}</time></span>
@@ -72,6 +72,6 @@ function Hit({ hit, search, now, onOpen }: FoundMessagesProps & { hit: SearchHit
 function sayFound({ hits, isBusy, error, hasMore }: FoundTexts): string {
   if (error !== null) return "";
   if (isBusy) return "Searching…";
-  if (hits.length === 0) return "No message has these words.";
+  if (hits.length === 0) return "No matching messages.";
   return `${sayCount(hits.length, "message")} found${hasMore ? ", and more" : ""}.`;
 }

@@ -2,28 +2,48 @@
 import { useEffect, useState } from "react";
 import type { JSX } from "react";
 
-import type { EverturnClient, Scope } from "../api";
+import { EverturnClient, ProblemError } from "../api";
+import type { Scope } from "../api";
 import { ThemeSwitch } from "../shell/ThemeSwitch";
 import { Button } from "../ui/Button";
 import { sayError } from "../ui/wording";
 import { readCredential } from "./credentials";
 import styles from "./SignIn.module.css";
 
+const EXPIRED = "Your token is no longer accepted: it has expired or was revoked. Sign in again.";
+const REFUSED = "This token or key was not accepted. It may be mistyped, expired or revoked.";
+const IMPOSSIBLE = "This doesn’t look like a token or key: those have no spaces and only plain characters.";
+
 interface SignInProps {
   backend: EverturnClient;
   scope: Scope;
+  /** Whether the server no longer accepts the credential that this tab had. */
+  hasExpired: boolean;
   onScope: (scope: Scope) => void;
   onSignIn: (credential: string) => void;
 }
 
-export function SignIn({ backend, scope, onScope, onSignIn }: SignInProps): JSX.Element {
+export function SignIn({ backend, scope, hasExpired, onScope, onSignIn }: SignInProps): JSX.Element {
   const [pasted, setPasted] = useState("");
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState(hasExpired ? EXPIRED : "");
+  const [isBusy, setBusy] = useState(false);
   const takesGuests = useGuests(backend);
-  const submit = (): void => {
+  const submit = async (): Promise<void> => {
     const credential = readCredential(pasted);
-    if (credential === null) setProblem("This can’t be a token or a key: those have no blanks and only plain characters.");
-    else onSignIn(credential);
+    if (credential === null) {
+      setProblem(IMPOSSIBLE);
+      return;
+    }
+    setBusy(true);
+    setProblem("");
+    try {
+      // Asked here, where the person can correct it, and not by the page that opens next.
+      await new EverturnClient({ ...scope, token: () => credential }).listConversations({ limit: 1 });
+      onSignIn(credential);
+    } catch (error) {
+      setProblem(error instanceof ProblemError && error.status === 401 ? REFUSED : sayError(error));
+      setBusy(false);
+    }
   };
   const enterAsGuest = (): void => {
     setProblem("");
@@ -36,16 +56,16 @@ export function SignIn({ backend, scope, onScope, onSignIn }: SignInProps): JSX.
     <main className={styles.page}>
       <div className={styles.card}>
         <h1>Sign in to Everturn</h1>
-        <p>Paste a token of your login or an API key. It is kept in this tab only, and forgotten when you close it.</p>
-        <form className={styles.form} aria-label="Sign in" onSubmit={(event) => { event.preventDefault(); submit(); }}>
+        <p>Paste an access token or API key. It is kept in this tab only and forgotten when you close it.</p>
+        <form className={styles.form} aria-label="Sign in" onSubmit={(event) => { event.preventDefault(); void submit(); }}>
           <label>
             <span>Token or API key</span>
             <input type="password" autoComplete="off" spellCheck={false} value={pasted} onChange={(event) => { setPasted(event.target.value); }} />
           </label>
           {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
-          <Button look="primary" type="submit" disabled={pasted.trim() === ""}>Sign in</Button>
+          <Button look="primary" type="submit" disabled={isBusy || pasted.trim() === ""}>Sign in</Button>
         </form>
-        {takesGuests && <Button onClick={enterAsGuest}>Go on as a guest</Button>}
+        {takesGuests && <Button onClick={enterAsGuest}>Continue as guest</Button>}
         <ScopeForm scope={scope} onScope={onScope} />
         <ThemeSwitch />
       </div>
@@ -76,7 +96,7 @@ function ScopeForm({ scope, onScope }: Pick<SignInProps, "scope" | "onScope">): 
       <form className={styles.form} aria-label="Tenant and project" onSubmit={(event) => { event.preventDefault(); onScope({ tenant, project }); }}>
         <label><span>Tenant</span><input value={tenant} onChange={(event) => { setTenant(event.target.value.trim()); }} /></label>
         <label><span>Project</span><input value={project} onChange={(event) => { setProject(event.target.value.trim()); }} /></label>
-        <Button type="submit" disabled={tenant === "" || project === ""}>Go there</Button>
+        <Button type="submit" disabled={tenant === "" || project === ""}>Switch</Button>
       </form>
     </details>
   );

@@ -2,6 +2,7 @@ import { render, screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { beforeEach, expect, test, vi } from "vitest";
 
+import { LIMITS } from "../testing/harness";
 import { App } from "./App";
 
 /** A server that knows one key and one conversation. */
@@ -9,6 +10,7 @@ const answer = (address: RequestInfo | URL, init?: RequestInit): Promise<Respons
   const isKnown = new Headers(init?.headers).get("authorization") === "Bearer evk_good";
   const problem = { type: "urn:everturn:problem:unauthorized", title: "Unauthorized", status: 401, detail: "No credential." };
   const item = { conversation_id: "conv_1", title: "Sales", state: "waiting", archived: false, created_at: "", last_activity_at: "2026-03-01T10:00:00Z" };
+  if (typeof address === "string" && address.startsWith("/limits/") && isKnown) return Promise.resolve(Response.json(LIMITS));
   const isSearch = typeof address === "string" && address.endsWith("/search");
   const body = isKnown ? { items: isSearch ? [] : [item], next_cursor: null } : problem;
   return Promise.resolve(new Response(JSON.stringify(body), { status: isKnown ? 200 : 401, headers: { "content-type": "application/json" } }));
@@ -30,6 +32,26 @@ test("a server that wants a credential is given the one that is pasted", async (
   expect(await screen.findByRole("heading", { level: 1 })).toHaveTextContent("What would you like to work on?");
   expect(screen.getByRole("button", { name: "Sign out" })).toBeVisible();
   expect(sessionStorage.getItem("everturn.credential.default/default")).toBe("evk_good");
+});
+
+test("a credential that the server refuses is said to be refused, and stays to be corrected", async () => {
+  render(<App />);
+  const field = await screen.findByLabelText("Token or API key");
+  expect(screen.queryByRole("alert")).toBeNull();
+
+  await userEvent.click(field);
+  await userEvent.paste("wrong");
+  await userEvent.click(screen.getByRole("button", { name: "Sign in" }));
+
+  expect(await screen.findByRole("alert")).toHaveTextContent("was not accepted");
+  expect(field).toHaveValue("wrong");
+});
+
+test("a credential that is no longer accepted is said to have expired", async () => {
+  sessionStorage.setItem("everturn.credential.default/default", "evk_worn_out");
+  render(<App />);
+
+  expect(await screen.findByRole("alert")).toHaveTextContent("no longer accepted");
 });
 
 test("signing out forgets the credential and asks for one", async () => {
@@ -66,9 +88,10 @@ test("where there is no conversation that is said, and nobody is asked to write"
   window.location.hash = "#/conv_gone";
   render(<App />);
 
-  await screen.findByRole("heading", { level: 1, name: "No conversation" });
+  await screen.findByRole("heading", { level: 1, name: "Conversation not found" });
   expect(screen.queryByLabelText("Your message")).toBeNull();
-  expect(await screen.findByText(/There is no conversation at this address/, {}, { timeout: 5_000 })).toBeVisible();
+  await userEvent.click(screen.getByRole("button", { name: "Start a new conversation" }));
+  expect(await screen.findByLabelText("Your message")).toBeVisible();
 });
 
 test("a new conversation is not opened when the person has gone elsewhere while its message was sent", async () => {

@@ -7,9 +7,9 @@ import styles from "./shell.module.css";
 export function BrokenPage({ error }: { error: Error }): JSX.Element {
   return (
     <main className={styles.broken} role="alert">
-      <h1>The page can’t go on</h1>
-      <p>An error of ours: {error.message}. Nothing that you have sent is lost.</p>
-      <Button look="primary" onClick={() => { window.location.reload(); }}>Load the page again</Button>
+      <h1>Something went wrong</h1>
+      <p>This page ran into an error: {error.message}. Everything you sent is safe.</p>
+      <Button look="primary" onClick={() => { window.location.reload(); }}>Reload</Button>
     </main>
   );
 }

@@ -78,6 +78,7 @@ export function Shell({ conversationId, turnId, onSelect }: ShellProps): JSX.Ele
             visit={visit}
             first={begun?.conversationId === conversationId ? begun.first : null}
             onFork={select}
+            onNew={() => { select(null); }}
             onChanged={refresh}
           />
         )}

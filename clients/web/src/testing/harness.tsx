@@ -5,6 +5,7 @@ import type { RenderResult } from "@testing-library/react";
 import type { ReactNode } from "react";
 
 import { EverturnClient } from "../api";
+import type { MessageLimits } from "../api";
 import { ArtifactsContext } from "../artifacts/context";
 import type { ArtifactTarget } from "../artifacts/context";
 import { SessionContext } from "../session/context";
@@ -28,6 +29,8 @@ export interface Page extends RenderResult {
   queries: QueryClient;
 }
 
+/** What a server accepts unless it is set otherwise. */
+export const LIMITS: MessageLimits = { message_bytes: 25_000_000, text_chars: 1_000_000, files: 20, image_bytes: 5_000_000, document_bytes: 10_000_000, text_bytes: 10_000_000 };
 const PREFIX = "/conversations/default/default";
 
 /** `answer` is given what is asked, with the path below the project's. */
@@ -40,6 +43,8 @@ export function renderInPage(children: ReactNode, answer: (asked: Asked) => Answ
     project: "default",
     fetch: async (address, init) => {
       const call = readCall(address, init);
+      // Every page asks for these, whatever a test is about.
+      if (call.path.startsWith("/limits/")) return Response.json(LIMITS);
       asked.push(call);
       const { status, body } = await answer(call);
       return new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json" } });

@@ -6,7 +6,7 @@ import styles from "./thread.module.css";
 export function ConversationHeader({ name, isAbsent }: { name: string; isAbsent: boolean }): JSX.Element {
   return (
     <header className={styles.header}>
-      <h1>{isAbsent ? "No conversation" : name}</h1>
+      <h1 dir="auto">{isAbsent ? "Conversation not found" : name}</h1>
     </header>
   );
 }

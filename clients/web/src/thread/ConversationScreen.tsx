@@ -3,13 +3,15 @@ import { useCallback, useEffect, useMemo, useState } from "react";
 import type { ComponentProps, JSX } from "react";
 
 import { isOpen } from "../api";
-import type { Accepted, StateView, TurnView } from "../api";
+import type { Accepted, FileView, StateView, TurnView } from "../api";
 import { Composer } from "../composer/Composer";
 import type { Draft } from "../composer/useSending";
 import { makeOpening, openingOf } from "../conversations/openings";
 import { nameOf } from "../conversations/pages";
+import { EarlierFilesContext } from "../markdown/references";
 import { ToolProgressContext, TurnActionsContext } from "../turn/actions";
 import { QueuePlaceContext } from "../turn/queue";
+import { Button } from "../ui/Button";
 import { ConversationHeader } from "./ConversationHeader";
 import { stillPending } from "./pending";
 import type { Pending } from "./pending";
@@ -34,10 +36,12 @@ interface ConversationScreenProps {
   /** A message that began the conversation and that the stream may not have told of yet. */
   first: Pending | null;
   onFork: (conversationId: string) => void;
+  /** Go to where a new conversation begins. */
+  onNew: () => void;
   onChanged: () => void;
 }
 
-export function ConversationScreen({ conversationId, turnId, visit, first, onFork, onChanged }: ConversationScreenProps): JSX.Element {
+export function ConversationScreen({ conversationId, turnId, visit, first, onFork, onNew, onChanged }: ConversationScreenProps): JSX.Element {
   const { live, olderProblem, loadOlder, loadBackTo, refreshTurn } = useConversation(conversationId);
   const opened = useOpenedTurn({ turnId, visit, state: live.state, loadBackTo });
   const turns = live.state?.turns ?? NO_TURNS;
@@ -53,7 +57,9 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
     if (answer.signal_id !== undefined || answer.turn_id === undefined) return;
     setAccepted((before) => [...before, buildPending(answer.turn_id ?? "", draft)]);
   }, []);
-  const actions = useConversationActions({ conversationId, onFork, onAccepted, refreshTurn });
+  const opening = findOpening(live.state, pending);
+  const name = nameOf({ title: conversation?.title ?? "" }, opening);
+  const actions = useConversationActions({ conversationId, name, onFork, onAccepted, refreshTurn });
   const stopping = useStopping(conversationId, openTurn?.turn_id ?? pending[0]?.turnId);
   useAnnouncedTurn(last);
   const state = conversation?.state;
@@ -63,32 +69,45 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
   useEffect(() => { onChanged(); }, [state, title, onChanged]);
   // When the connection is back much may have changed, and it is known that the server answers.
   useEffect(() => { if (isLive) onChanged(); }, [isLive, onChanged]);
-  const opening = findOpening(live.state, pending);
+  const earlierFiles = useEarlierFiles(turns);
   useDocumentTitle(title, opening);
   return (
     <TurnActionsContext value={actions}>
       <ToolProgressContext value={live.toolProgress}>
-        <QueuePlaceContext value={live.place ?? null}>
-          <SidePanel turns={turns} conversationId={conversationId}>
-            <div className={styles.screen}>
-              <ConversationHeader name={nameOf({ title }, opening)} isAbsent={isAbsent} />
-              {live.state === null ? <div className={styles.thread} aria-busy /> : (
-                <Thread key={opened.key} {...{ turns, pending, olderProblem, loadOlder, sentCount }} openedTurnId={opened.turnId} hasOlder={live.state.next_cursor !== undefined} />
-              )}
-              <StatusLine live={live} isSought={opened.isSought} problems={[stopping.problem, opened.problem]} />
-              <Writing
-                isThere={!isAbsent}
-                conversationId={conversationId}
-                isBusy={openTurn !== undefined || pending.length > 0}
-                isStopping={stopping.isStopping}
-                onAccepted={onAccepted}
-                onStop={stopping.stop}
-              />
-            </div>
-          </SidePanel>
-        </QueuePlaceContext>
+        <EarlierFilesContext value={earlierFiles}>
+          <QueuePlaceContext value={live.place ?? null}>
+            <SidePanel turns={turns} conversationId={conversationId}>
+              <div className={styles.screen}>
+                <ConversationHeader name={name} isAbsent={isAbsent} />
+                {isAbsent && <Missing onNew={onNew} />}
+                {live.state === null ? !isAbsent && <div className={styles.thread} aria-busy /> : (
+                  <Thread key={opened.key} {...{ turns, pending, olderProblem, loadOlder, sentCount }} openedTurnId={opened.turnId} hasOlder={live.state.next_cursor !== undefined} />
+                )}
+                {!isAbsent && <StatusLine live={live} isSought={opened.isSought} problems={[stopping.problem, opened.problem]} />}
+                <Writing
+                  isThere={!isAbsent}
+                  conversationId={conversationId}
+                  isBusy={openTurn !== undefined || pending.length > 0}
+                  isStopping={stopping.isStopping}
+                  onAccepted={onAccepted}
+                  onStop={stopping.stop}
+                />
+              </div>
+            </SidePanel>
+          </QueuePlaceContext>
+        </EarlierFilesContext>
       </ToolProgressContext>
     </TurnActionsContext>
+  );
+}
+
+/** In place of a conversation that was never there. */
+function Missing({ onNew }: { onNew: () => void }): JSX.Element {
+  return (
+    <div className={styles.missing} role="alert">
+      <p>This conversation was deleted, or you don’t have access to it.</p>
+      <Button look="primary" onClick={onNew}>Start a new conversation</Button>
+    </div>
   );
 }
 
@@ -102,6 +121,16 @@ function findOpening(state: StateView | null, pending: readonly Pending[]): stri
   const first = pending[0];
   if (state !== null && state.turns.length > 0) return openingOf(state);
   return first === undefined ? "" : makeOpening(first.text, first.filenames);
+}
+
+/** All files of the conversation that are known; the same list as long as there are no others. */
+function useEarlierFiles(turns: readonly TurnView[]): readonly FileView[] {
+  const files = turns.flatMap((turn) => [...turn.attachments, ...turn.files]);
+  const ids = files.map((file) => file.artifact_id).join(" ");
+  const [kept, setKept] = useState({ ids, files });
+  if (kept.ids === ids) return kept.files;
+  setKept({ ids, files });
+  return files;
 }
 
 function useDocumentTitle(title: string, opening: string): void {

@@ -58,8 +58,8 @@ export function SidePanel({ conversationId, turns, children }: SidePanelProps): 
 /** A part of the page that could not be loaded, or a fault of it. */
 function BrokenPanel({ error, onClose }: { error: Error; onClose: () => void }): JSX.Element {
   return (
-    <Panel title="This can’t be shown" details="" onClose={onClose}>
-      <p role="alert">{error.message}. It may help to load the page again; nothing is lost.</p>
+    <Panel title="Couldn’t open this" details="" onClose={onClose}>
+      <p role="alert">{error.message}. Try reloading the page; nothing is lost.</p>
     </Panel>
   );
 }

@@ -10,9 +10,9 @@ function refuse(status: number): Pick<ConversationSnapshot, "connection" | "prob
 }
 
 test.each([
-  ["message-circle-x", /There is no conversation/, refuse(404)],
-  ["circle-alert", /can’t be shown/, refuse(403)],
-  ["hourglass", /Other windows/, { connection: "waiting" as const }],
+  ["message-circle-x", /Conversation not found/, refuse(404)],
+  ["circle-alert", /Couldn’t load/, refuse(403)],
+  ["hourglass", /Too many windows/, { connection: "waiting" as const }],
   ["wifi-off", /You are offline/, { connection: "offline" as const }],
 ])("only a connection that is broken looks like one: %s", async (icon, words, changes) => {
   render(<StatusLine live={{ state: null, toolProgress: new Map(), ...changes }} isSought={false} problems={[]} />);

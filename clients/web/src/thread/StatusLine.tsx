@@ -1,10 +1,10 @@
-/** One line above the field: how the connection stands, and that older parts are being summarized. */
+/** One line above the field: how the connection stands, that earlier messages are being summarized, and what the answer waits for. */
 import { CircleAlert, Hourglass, LoaderCircle, MessageCircleX, WifiOff } from "lucide-react";
 import type { JSX } from "react";
 
 import type { ConversationSnapshot } from "../api";
 import { useDelayed } from "../ui/useDelayed";
-import { describeConnection, isMissing, sayCompaction } from "./status";
+import { describeConnection, describePhase, isMissing, sayCompaction } from "./status";
 import styles from "./thread.module.css";
 
 const BRIEF_MS = 1_000;
@@ -23,13 +23,16 @@ export function StatusLine({ live, isSought, problems }: StatusLineProps): JSX.E
   // A break that is over in a moment is not worth a word.
   const connection = now === "" ? "" : rested;
   const compaction = live.compaction === undefined ? "" : sayCompaction(live.compaction);
+  // Over a broken connection nobody knows what the answer waits for.
+  const phase = live.phase === undefined || now !== "" ? "" : describePhase(live.phase);
   return (
     <div className={styles.status} role="status">
       {connection !== "" && <p className={styles.warning}><ConnectionIcon live={live} /> {connection}</p>}
       {compaction !== "" && (
         <p>{live.compaction?.status === "started" && <LoaderCircle className={styles.spinning} aria-hidden />} {compaction}</p>
       )}
-      {isSought && <p><LoaderCircle className={styles.spinning} aria-hidden /> Looking for the message…</p>}
+      {phase !== "" && <p><LoaderCircle className={styles.spinning} aria-hidden /> {phase}</p>}
+      {isSought && <p><LoaderCircle className={styles.spinning} aria-hidden /> Finding the message…</p>}
       {problems.filter((problem) => problem !== "").map((problem) => <p key={problem} className={styles.warning}>{problem}</p>)}
     </div>
   );

@@ -2,6 +2,7 @@
 import { ArrowDown } from "lucide-react";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import type { JSX, Ref } from "react";
+import { flushSync } from "react-dom";
 import { Virtuoso } from "react-virtuoso";
 import type { ScrollerProps } from "react-virtuoso";
 
@@ -36,6 +37,7 @@ const COMPONENTS = { Scroller, Header, Footer };
 export function Thread({ turns, pending, hasOlder, olderProblem, loadOlder, sentCount, openedTurnId }: ThreadProps): JSX.Element {
   const [openedAt] = useState(() => turns.findIndex((turn) => turn.turn_id === openedTurnId));
   const { isThere, watch, follow } = useFollowing(openedAt < 0);
+  const isPrinting = usePrinting();
   const takeOpened = useFirstFocus();
   const rows = useMemo(() => buildRows(turns, pending), [turns, pending]);
   const seenCount = useRef(sentCount);
@@ -58,13 +60,40 @@ export function Thread({ turns, pending, hasOlder, olderProblem, loadOlder, sent
         increaseViewportBy={AROUND}
         startReached={loadOlder}
       />
+      {isPrinting && <Printed rows={rows} hasOlder={hasOlder} />}
       {!isThere && (
         <Button className={styles.toEnd} onClick={follow}>
-          <ArrowDown aria-hidden /> Go to the latest
+          <ArrowDown aria-hidden /> Jump to latest
         </Button>
       )}
     </div>
   );
+}
+
+/** What is printed: all messages that are loaded, and not only those near the view. */
+function Printed({ rows, hasOlder }: { rows: readonly Row[]; hasOlder: boolean }): JSX.Element {
+  return (
+    <div className={styles.printed} aria-hidden>
+      {hasOlder && <p className={styles.older}>Earlier messages are not printed: scroll up to load them first.</p>}
+      {rows.map((row) => <RowView key={row.kind === "turn" ? row.turn.turn_id : row.pending.key} row={row} isLast={false} opened={undefined} />)}
+    </div>
+  );
+}
+
+/** Whether the browser takes a picture of the page for the printer, which has to be drawn before its event is over. */
+function usePrinting(): boolean {
+  const [isPrinting, setPrinting] = useState(false);
+  useEffect(() => {
+    const begin = (): void => { flushSync(() => { setPrinting(true); }); };
+    const end = (): void => { setPrinting(false); };
+    window.addEventListener("beforeprint", begin);
+    window.addEventListener("afterprint", end);
+    return () => {
+      window.removeEventListener("beforeprint", begin);
+      window.removeEventListener("afterprint", end);
+    };
+  }, []);
+  return isPrinting;
 }
 
 /** Gives the focus to the first element that it is given: rows come and go while the person scrolls. */
@@ -94,7 +123,7 @@ function RowView({ row, isLast, opened }: RowViewProps): JSX.Element {
     <article className={turnStyles.turn} aria-label="Your message" aria-busy>
       <PersonMessage text={row.pending.text} files={[]} />
       {row.pending.filenames.length > 0 && <p className={turnStyles.receipt}>{row.pending.filenames.join(", ")}</p>}
-      <p className={turnStyles.working}><span className={turnStyles.pulse} aria-hidden />Accepted, waiting to start…</p>
+      <p className={turnStyles.working}><span className={turnStyles.pulse} aria-hidden />Sent</p>
     </article>
   );
 }
@@ -107,10 +136,10 @@ interface OlderState {
 
 function Header({ context }: { context?: OlderState | undefined }): JSX.Element {
   if (context?.hasOlder !== true) return <div className={styles.edge} />;
-  if (context.olderProblem === "") return <p className={styles.older}>Reading older turns…</p>;
+  if (context.olderProblem === "") return <p className={styles.older}>Loading earlier messages…</p>;
   return (
     <p className={styles.older} role="alert">
-      Older turns could not be read: {context.olderProblem} <Button onClick={context.loadOlder}>Try again</Button>
+      Couldn’t load earlier messages: {context.olderProblem} <Button onClick={context.loadOlder}>Try again</Button>
     </p>
   );
 }

@@ -2,6 +2,7 @@
 import { isOpen } from "../api";
 import type { StepView, TurnView } from "../api";
 import { withoutSigns } from "../markdown/withoutSigns";
+import { describeFailure } from "../turn/failures";
 import { lastAnswer } from "../turn/parts";
 import { lookUp, oneLine } from "../ui/wording";
 
@@ -13,20 +14,20 @@ const MAX_READ_CHARS = 4 * MAX_ANSWER_CHARS;
 export function tellChange(before: TurnView | undefined, after: TurnView | undefined): string {
   // What was there when the page opened is no news.
   if (after === undefined || before === undefined) return "";
-  if (before.turn_id !== after.turn_id) return isOpen(after) ? "The turn begins." : "";
+  if (before.turn_id !== after.turn_id) return isOpen(after) ? "The agent starts working." : "";
   if (isOpen(before) && !isOpen(after)) return tellEnd(after);
   const asked = after.approvals.find((approval) => approval.state === "pending");
   if (asked !== undefined && !before.approvals.some((approval) => approval.approval_id === asked.approval_id)) {
-    return `May ${asked.tool_id} be called? The turn waits for your word.`;
+    return `Allow ${asked.tool_id}? Waiting for your approval.`;
   }
   return tellSteps(before, after);
 }
 
 function tellEnd(turn: TurnView): string {
-  if (turn.error !== undefined) return `The turn failed: ${turn.error.title}.`;
-  if (turn.outcome === "cancelled") return "The turn was cancelled.";
+  if (turn.error !== undefined) return `The answer failed: ${describeFailure(turn.error).what}`;
+  if (turn.outcome === "cancelled") return "The answer was cancelled.";
   const answer = oneLine(withoutSigns(lastAnswer(turn).slice(0, MAX_READ_CHARS)), MAX_ANSWER_CHARS);
-  return answer === "" ? "The turn ended." : `Answer: ${answer}`;
+  return answer === "" ? "The answer is complete." : `Answer: ${answer}`;
 }
 
 function tellSteps(before: TurnView, after: TurnView): string {

@@ -1,10 +1,10 @@
 /** How the connection and a summary of older turns are said to the person. */
 import { ProblemError } from "../api";
-import type { CompactionNotice, ConversationSnapshot } from "../api";
-import { sayCount, sayError } from "../ui/wording";
+import type { CompactionNotice, ConversationSnapshot, PhaseNotice } from "../api";
+import { sayDuration, sayError } from "../ui/wording";
 
-const NOT_THERE = "There is no conversation at this address. It was deleted, or it is not yours.";
-const DELETED = "This conversation was deleted. What you see here was read before.";
+const NOT_THERE = "Conversation not found. It was deleted, or you don’t have access to it.";
+const DELETED = "This conversation was deleted. You are looking at what was loaded before.";
 
 /** Empty as long as all is well; nobody needs to be told that it works. */
 export function describeConnection(live: ConversationSnapshot): string {
@@ -14,14 +14,14 @@ export function describeConnection(live: ConversationSnapshot): string {
     case "live":
       return "";
     case "waiting":
-      return "Other windows of this browser follow as many conversations as it can. This one goes on when one of them is closed or hidden.";
+      return "Too many windows of this browser are live. This one continues when another is closed or hidden.";
     case "reconnecting":
-      return state === null ? "Connecting again…" : "The connection broke. Connecting again; nothing is lost.";
+      return state === null ? "Reconnecting…" : "Connection lost. Reconnecting… Nothing is lost.";
     case "offline":
-      return "You are offline. What happens meanwhile is shown when you are back.";
+      return "You are offline. This page catches up when you are back.";
     case "refused":
       if (isMissing(live)) return wasNeverThere(live) ? NOT_THERE : DELETED;
-      return `The conversation can’t be shown: ${sayError(problem)}`;
+      return `Couldn’t load the conversation: ${sayError(problem)}`;
   }
 }
 
@@ -35,14 +35,30 @@ export function isMissing({ connection, problem }: ConversationSnapshot): boolea
   return connection === "refused" && problem instanceof ProblemError && problem.status === 404;
 }
 
+/** What the answer waits for; empty when it goes on. */
+export function describePhase(phase: PhaseNotice): string {
+  switch (phase.phase) {
+    case "model_waiting":
+      return phase.waited_ms === undefined ? "Waiting for the model…" : `Waiting for the model… (${Math.round(phase.waited_ms / 1000)} s)`;
+    case "model_retrying": {
+      const attempt = phase.attempt === undefined || phase.max_attempts === undefined ? "" : `, attempt ${phase.attempt} of ${phase.max_attempts}`;
+      const soon = phase.retry_in_ms === undefined ? "" : ` in ${sayDuration(phase.retry_in_ms)}`;
+      return `The model didn’t answer. Trying again${soon}${attempt}…`;
+    }
+    case "model_fallback":
+      return "The model didn’t answer. Trying another model…";
+    // The model writes, or a newer server tells of something else.
+    default:
+      return "";
+  }
+}
+
 export function sayCompaction(notice: CompactionNotice): string {
   switch (notice.status) {
     case "started":
-      return `Summarizing older parts (${sayCount(notice.before_tokens, "token")})…`;
-    case "completed": {
-      const after = notice.after_tokens === undefined ? "" : ` instead of ${notice.before_tokens.toLocaleString("en")}`;
-      return `Older parts were summarized: ${sayCount(notice.after_tokens ?? notice.before_tokens, "token")}${after}.`;
-    }
+      return "Summarizing earlier messages…";
+    case "completed":
+      return "Earlier messages were summarized.";
     case "skipped":
     default:
       return "";

@@ -1,9 +1,10 @@
-/** What the person does with turns of one conversation, told to the server. */
+/** What the person does with the messages of one conversation, sent to the server. */
 import { useMemo } from "react";
 
 import { makeKey } from "../api";
-import type { Accepted } from "../api";
+import type { Accepted, EverturnClient, FileView } from "../api";
 import type { Draft } from "../composer/useSending";
+import { nameFork } from "../conversations/pages";
 import { useBackend } from "../session/context";
 import { tellTabs } from "../session/tabs";
 import type { TurnActions } from "../turn/actions";
@@ -12,12 +13,14 @@ import { sayError } from "../ui/wording";
 
 interface Wiring {
   conversationId: string;
+  /** What the conversation is called. */
+  name: string;
   onFork: (conversationId: string) => void;
   onAccepted: (accepted: Accepted, draft: Draft) => void;
   refreshTurn: (turnId: string) => Promise<void>;
 }
 
-export function useConversationActions({ conversationId, onFork, onAccepted, refreshTurn }: Wiring): TurnActions {
+export function useConversationActions({ conversationId, name, onFork, onAccepted, refreshTurn }: Wiring): TurnActions {
   const backend = useBackend();
   const announce = useAnnounce();
   return useMemo(
@@ -28,6 +31,11 @@ export function useConversationActions({ conversationId, onFork, onAccepted, ref
           (accepted) => { onAccepted(accepted, draft); },
           (error: unknown) => { announce(sayError(error), "problem"); },
         );
+      },
+      retry: async (turn) => {
+        const files = await Promise.all(turn.attachments.map((file) => loadAgain(backend, file)));
+        const draft: Draft = { text: turn.text, files };
+        onAccepted(await backend.sendMessage(conversationId, { ...draft, key: makeKey() }), draft);
       },
       answerApproval: async (approvalId, kind, reason) => {
         await backend.sendSignal(conversationId, { kind, approvalId, text: reason });
@@ -42,13 +50,19 @@ export function useConversationActions({ conversationId, onFork, onAccepted, ref
         const receipt = await backend.judgeTurn(conversationId, turnId, reaction, text);
         await refreshTurn(turnId);
         tellTabs({ kind: "judged", conversationId, turnId });
-        announce(receipt.cleared ? "Your judgement is cleared." : "Your judgement is kept.");
+        announce(receipt.cleared ? "Feedback removed." : "Feedback saved.");
       },
+      loadProgram: async (turnId, step) => (await backend.getStep(conversationId, turnId, step)).code ?? "",
       fork: async (turnId) => {
-        const forked = await backend.forkConversation(conversationId, turnId);
+        const forked = await backend.forkConversation(conversationId, { turnId, title: nameFork(name) });
         onFork(forked.conversation_id);
+        announce("Copied to a new conversation.", "done");
       },
     }),
-    [backend, announce, conversationId, onFork, onAccepted, refreshTurn],
+    [backend, announce, conversationId, name, onFork, onAccepted, refreshTurn],
   );
+}
+
+async function loadAgain(backend: EverturnClient, file: FileView): Promise<File> {
+  return new File([await backend.loadFile(file)], file.filename, { type: file.mime });
 }

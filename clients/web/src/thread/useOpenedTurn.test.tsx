@@ -48,11 +48,11 @@ test("a turn that is not there yet is looked for, and the end is shown meanwhile
 
 test("a turn that is nowhere, and one that could not be read, are told of", async () => {
   const { unmount } = render(<Shown turnId="turn_9" loadBackTo={notThere} />);
-  expect(await screen.findByText(/"end",false,"The message is not in this conversation any more\."/)).toBeVisible();
+  expect(await screen.findByText(/"end",false,"This message is no longer in the conversation\."/)).toBeVisible();
   unmount();
 
   render(<Shown turnId="turn_9" loadBackTo={lost} />);
-  expect(await screen.findByText(/The message could not be opened: The server does not answer\. Choose it again\./)).toBeVisible();
+  expect(await screen.findByText(/Couldn’t open the message: The server does not answer\. Select it again\./)).toBeVisible();
 });
 
 test("without a wish the end is shown", () => {

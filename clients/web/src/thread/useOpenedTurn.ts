@@ -38,8 +38,8 @@ export function useOpenedTurn({ turnId, visit, state, loadBackTo }: Wish): Opene
     const leave = new AbortController();
     const settle = (problem: string): void => { if (!leave.signal.aborted) setOutcome({ wish, problem }); };
     loadBackTo(turnId, leave.signal).then(
-      (isThere) => { settle(isThere ? "" : "The message is not in this conversation any more."); },
-      (error: unknown) => { settle(`The message could not be opened: ${sayError(error)} Choose it again.`); },
+      (isThere) => { settle(isThere ? "" : "This message is no longer in the conversation."); },
+      (error: unknown) => { settle(`Couldn’t open the message: ${sayError(error)} Select it again.`); },
     );
     return () => { leave.abort(); };
   }, [turnId, wish, isReady, loadBackTo]);

@@ -11,7 +11,8 @@ function Stopper({ turnId }: { turnId: string | undefined }): JSX.Element {
   const { isStopping, problem, stop } = useStopping("conv_1", turnId);
   return (
     <>
-      <textarea aria-label="Your message" />
+      <textarea aria-label="Your message" data-composer />
+      <textarea aria-label="Edit your message" />
       <input aria-label="Search" />
       <button type="button" onClick={stop}>{isStopping ? "Cancel now" : "Stop"}</button>
       <p>{problem}</p>
@@ -50,6 +51,7 @@ test("Escape stops from the field of the message, and from nowhere that it means
   const { asked } = show("turn_1");
 
   await userEvent.type(screen.getByLabelText("Search"), "{Escape}");
+  await userEvent.type(screen.getByLabelText("Edit your message"), "{Escape}");
   fireEvent.keyDown(screen.getByLabelText("Your message"), { key: "Escape", isComposing: true });
   expect(asked).toEqual([]);
   await userEvent.type(screen.getByLabelText("Your message"), "{Escape}");

@@ -37,9 +37,9 @@ export function useStopping(conversationId: string, turnId: string | undefined):
   return { isStopping, problem, stop };
 }
 
-/** In a field but that of the message, Escape is about what is written there. */
+/** In a field other than that of the message, Escape is about what is written there. */
 function isElsewhere(target: EventTarget | null): boolean {
-  return target instanceof Element && target.closest("input, select") !== null;
+  return target instanceof Element && target.closest("input, select, textarea:not([data-composer])") !== null;
 }
 
 /** Escape closes what lies over the page first. */

@@ -26,11 +26,11 @@ export const PartView = memo(
       case "note":
         return <div className={styles.note}><Words text={part.text} isGrowing={part.isGrowing} /></div>;
       case "written":
-        return <WrittenCard text={part.text} turnId={turnId} isGrowing={part.isGrowing} />;
+        return <WrittenCard text={part.text} turnId={turnId} isGrowing={part.isGrowing} file={part.file} />;
       case "answer":
         return <div className={styles.answer}><Words text={part.text} isGrowing={part.isGrowing} /></div>;
       case "step":
-        return <StepCard step={part.step} isAsked={part.isAsked} />;
+        return <StepCard step={part.step} turnId={turnId} isAsked={part.isAsked} />;
       case "approval":
         return <ApprovalCard approval={part.approval} />;
       case "signal":
@@ -50,6 +50,8 @@ function isSame(before: Part, after: Part): boolean {
       return after.kind === "approval" && before.approval === after.approval;
     case "signal":
       return after.kind === "signal" && before.signal === after.signal;
+    case "written":
+      return after.kind === "written" && before.text === after.text && before.isGrowing === after.isGrowing && before.file === after.file;
     default:
       return before.kind === after.kind && before.text === after.text && before.isGrowing === after.isGrowing;
   }
@@ -67,6 +69,6 @@ function Words({ text, isGrowing }: { text: TextView; isGrowing: boolean }): JSX
     case "html":
     case "text":
     default:
-      return <p className={styles.plain}>{text.text}</p>;
+      return <p className={styles.plain} dir="auto">{text.text}</p>;
   }
 }

@@ -23,8 +23,8 @@ export function PersonMessage({ text, files }: PersonMessageProps): JSX.Element 
   const isLong = text.length > LONG_CHARS || text.split("\n", LONG_LINES + 1).length > LONG_LINES;
   return (
     <div className={styles.person} role="group" aria-label="You said">
-      {text !== "" && <p className={styles.said}>{isLong && !isWhole ? `${cut(text)}…` : text}</p>}
-      {isLong && <Button look="quiet" aria-expanded={isWhole} onClick={() => { setWhole(!isWhole); }}>{isWhole ? "Show less" : "Show all of it"}</Button>}
+      {text !== "" && <p className={styles.said} dir="auto">{isLong && !isWhole ? `${cut(text)}…` : text}</p>}
+      {isLong && <Button look="quiet" aria-expanded={isWhole} onClick={() => { setWhole(!isWhole); }}>{isWhole ? "Show less" : "Show all"}</Button>}
       {files.length > 0 && (
         <ul className={styles.attached} aria-label="Attachments">
           {files.map((file) => (

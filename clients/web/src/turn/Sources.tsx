@@ -23,7 +23,7 @@ function SourceCard({ cited }: { cited: CitationView }): JSX.Element {
   const content = (
     <>
       <span className={styles.sid}>{cited.sid}</span>
-      <span className={styles.sourceTitle}>{cited.title}</span>
+      <span className={styles.sourceTitle} dir="auto">{cited.title}</span>
       <span className={styles.host}>{[target.kind === "web" ? hostOf(target.href) : cited.source_type, date].filter(Boolean).join(" · ")}</span>
     </>
   );

@@ -11,7 +11,7 @@ export function Suggestions({ items }: { items: readonly string[] }): JSX.Elemen
     <ul className={styles.suggestions} aria-label="Suggested questions">
       {items.map((item) => (
         <li key={item}>
-          <button type="button" className={styles.suggestion} onClick={() => { ask(item); }}>{item}</button>
+          <button type="button" className={styles.suggestion} dir="auto" onClick={() => { ask(item); }}>{item}</button>
         </li>
       ))}
     </ul>

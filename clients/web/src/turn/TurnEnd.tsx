@@ -1,37 +1,133 @@
-/** How a turn stands that is not simply done: it waits, failed, or ended before its end. */
-import { CircleAlert } from "lucide-react";
-import { use } from "react";
+/** How a message stands that has no complete answer: it waits, failed, or was ended early. */
+import { CircleAlert, RotateCcw, StepForward } from "lucide-react";
+import { use, useState } from "react";
 import type { JSX } from "react";
 
 import type { TurnView } from "../api";
-import { lookUp } from "../ui/wording";
-import { QueuePlaceContext, sayPlace } from "./queue";
+import { Button } from "../ui/Button";
+import { Disclosure } from "../ui/Disclosure";
+import { sayError } from "../ui/wording";
+import { useTurnActions } from "./actions";
+import { describeFailure } from "./failures";
+import { QueuePlaceContext, describePlace } from "./queue";
 import styles from "./turn.module.css";
 
-const OUTCOMES = {
-  cancelled: "The turn was cancelled.",
-  stopped: "The turn was stopped; this is what there was.",
-  capped: "The turn reached a limit; this is what there was.",
-  cut: "The answer stops before its end.",
-  unknown: "The turn ended in a way that this version does not know.",
-} as const;
+const CONTINUE = "Continue.";
 
-export function TurnEnd({ turn }: { turn: TurnView }): JSX.Element | null {
-  if (turn.error !== undefined) {
-    return (
-      <div className={styles.failed} role="group" aria-label="The turn failed">
-        <CircleAlert aria-hidden />
-        <p><strong>{turn.error.title}.</strong> {turn.error.detail}</p>
-      </div>
-    );
+interface TurnEndProps {
+  turn: TurnView;
+  /** Whether nothing comes after it; only then it can be tried again or continued. */
+  isLast: boolean;
+}
+
+export function TurnEnd({ turn, isLast }: TurnEndProps): JSX.Element | null {
+  if (turn.error !== undefined) return <Failed turn={turn} error={turn.error} isLast={isLast} />;
+  switch (turn.status) {
+    case "queued":
+      return <QueuePlaceLine turnId={turn.turn_id} />;
+    case "waiting":
+      return <p className={styles.state}>Waiting for your approval.</p>;
+    default:
+      return <Outcome turn={turn} isLast={isLast} />;
   }
-  if (turn.status === "queued") return <QueuePlaceLine turnId={turn.turn_id} />;
-  if (turn.status === "waiting") return <p className={styles.state}>The turn waits for your word.</p>;
-  if (turn.outcome === undefined || turn.outcome === "completed") return null;
-  return <p className={styles.state}>{lookUp(OUTCOMES, turn.outcome, OUTCOMES.unknown)}</p>;
+}
+
+function Outcome({ turn, isLast }: TurnEndProps): JSX.Element | null {
+  switch (turn.outcome) {
+    case undefined:
+    case "completed":
+      return null;
+    case "stopped":
+      return <p className={styles.state}>You stopped this answer.</p>;
+    case "cancelled":
+      return <p className={styles.state}>This answer was cancelled.</p>;
+    case "capped":
+      return <Unfinished canContinue={isLast}>This answer was cut short (limit reached).</Unfinished>;
+    case "cut":
+      return <Unfinished canContinue={isLast && mayGoOn(turn.cut_reason)}>{describeCut(turn.cut_reason)}</Unfinished>;
+    // A newer server may know more ways to end.
+    default:
+      return <p className={styles.state}>This answer ended early.</p>;
+  }
+}
+
+type CutReason = TurnView["cut_reason"];
+
+function describeCut(reason: CutReason): string {
+  switch (reason) {
+    case "length":
+      return "This answer was cut off: it reached the model’s length limit.";
+    case "size_limit":
+      return "This answer was cut off: it reached the size limit.";
+    case "content_filter":
+      return "This answer was cut off by the model provider’s content filter.";
+    case "refusal":
+      return "The model declined to finish this answer.";
+    case "incomplete":
+    case "provider_error":
+      return "This answer was cut off: the connection to the model broke.";
+    default:
+      return "This answer was cut off before its end.";
+  }
+}
+
+/** Whether the model would write more if it were asked to. */
+function mayGoOn(reason: CutReason): boolean {
+  return reason !== "content_filter" && reason !== "refusal";
+}
+
+function Unfinished({ canContinue, children }: { canContinue: boolean; children: string }): JSX.Element {
+  const { ask } = useTurnActions();
+  return (
+    <div className={styles.unfinished}>
+      <p>{children}</p>
+      {canContinue && <Button onClick={() => { ask(CONTINUE); }}><StepForward aria-hidden /> Continue</Button>}
+    </div>
+  );
+}
+
+function Failed({ turn, error, isLast }: TurnEndProps & { error: NonNullable<TurnView["error"]> }): JSX.Element {
+  const { what, advice, details } = describeFailure(error);
+  return (
+    <div className={styles.failed} role="group" aria-label="The answer failed">
+      <CircleAlert aria-hidden />
+      <div className={styles.failure}>
+        <p><strong>{what}</strong> {advice}</p>
+        {isLast && <Retry turn={turn} />}
+        {details !== "" && (
+          <Disclosure summary={<span>Technical details</span>}>
+            {() => <p className={styles.technical} dir="auto">{details}</p>}
+          </Disclosure>
+        )}
+      </div>
+    </div>
+  );
+}
+
+function Retry({ turn }: { turn: TurnView }): JSX.Element {
+  const { retry } = useTurnActions();
+  const [isBusy, setBusy] = useState(false);
+  const [problem, setProblem] = useState("");
+  const again = async (): Promise<void> => {
+    setBusy(true);
+    setProblem("");
+    try {
+      await retry(turn);
+    } catch (error) {
+      setProblem(sayError(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <>
+      <Button disabled={isBusy} onClick={again}><RotateCcw aria-hidden /> Retry</Button>
+      {problem !== "" && <p role="alert">{problem}</p>}
+    </>
+  );
 }
 
 function QueuePlaceLine({ turnId }: { turnId: string }): JSX.Element {
   const place = use(QueuePlaceContext);
-  return <p className={styles.state}>{sayPlace(place?.turnId === turnId ? place : null)}</p>;
+  return <p className={styles.state}>{describePlace(place?.turnId === turnId ? place : null)}</p>;
 }

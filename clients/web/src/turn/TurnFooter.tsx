@@ -1,6 +1,6 @@
 /** What can be done with a turn that ended: copy, judge, look inside, go on from here in another conversation. */
-import { GitFork, ScanSearch } from "lucide-react";
-import { useState } from "react";
+import { GitFork, Info, ScanSearch } from "lucide-react";
+import { useId, useState } from "react";
 import type { JSX } from "react";
 
 import type { TurnView } from "../api";
@@ -12,7 +12,7 @@ import { sayError } from "../ui/wording";
 import { useTurnActions } from "./actions";
 import { lastAnswer } from "./parts";
 import styles from "./turn.module.css";
-import { sayUsage } from "./usage";
+import { describeUsage } from "./usage";
 
 export function TurnFooter({ turn }: { turn: TurnView }): JSX.Element {
   const { fork } = useTurnActions();
@@ -26,8 +26,8 @@ export function TurnFooter({ turn }: { turn: TurnView }): JSX.Element {
   return (
     <footer className={styles.footer}>
       {answer !== "" && <CopyButton text={answer} label="Copy answer" />}
-      <FeedbackBar turnId={turn.turn_id} feedback={turn.feedback} />
-      <IconButton label="Fork the conversation from here" icon={<GitFork aria-hidden />} onClick={forkHere} />
+      {(answer !== "" || turn.feedback.length > 0) && <FeedbackBar turnId={turn.turn_id} feedback={turn.feedback} />}
+      <IconButton label="Fork into a new conversation from here" icon={<GitFork aria-hidden />} onClick={forkHere} />
       {turn.rounds > 0 && (
         <IconButton
           label="Show what the model saw"
@@ -35,8 +35,31 @@ export function TurnFooter({ turn }: { turn: TurnView }): JSX.Element {
           onClick={() => { open({ kind: "context", turnId: turn.turn_id, rounds: turn.rounds }); }}
         />
       )}
-      <span className={styles.usage}>{sayUsage(turn)}</span>
+      <Usage turn={turn} />
       {problem !== "" && <span role="alert" className={styles.problem}>{problem}</span>}
     </footer>
+  );
+}
+
+/** Figures are for those who ask for them. */
+function Usage({ turn }: { turn: TurnView }): JSX.Element {
+  const [isOpen, setOpen] = useState(false);
+  const id = useId();
+  const usage = describeUsage(turn);
+  return (
+    <>
+      <button
+        type="button"
+        className={styles.info}
+        aria-label="Details"
+        title={usage}
+        aria-expanded={isOpen}
+        aria-controls={isOpen ? id : undefined}
+        onClick={() => { setOpen(!isOpen); }}
+      >
+        <Info aria-hidden />
+      </button>
+      {isOpen && <span id={id} className={styles.usage}>{usage}</span>}
+    </>
   );
 }

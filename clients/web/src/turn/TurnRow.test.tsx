@@ -16,6 +16,8 @@ const actions = {
   retractSignal: vi.fn(() => Promise.resolve()),
   judge: vi.fn(() => Promise.resolve()),
   fork: vi.fn(() => Promise.resolve()),
+  retry: vi.fn(() => Promise.resolve()),
+  loadProgram: vi.fn(() => Promise.resolve("print(1)\nprint(2)")),
 };
 
 function show(turn: TurnView): Page {
@@ -55,7 +57,7 @@ test("a step waits for the person as long as they are asked, and runs when they 
   const turn = buildTurn({ status: "waiting", steps, approvals: [APPROVAL] });
   const { unmount } = show(turn);
 
-  expect(screen.getByRole("button", { name: /^Step analyse_table, waits for you/ })).toBeVisible();
+  expect(screen.getByRole("button", { name: /^Step analyse_table, needs approval/ })).toBeVisible();
   expect(screen.getByRole("button", { name: /^Step web.search, running/ })).toBeVisible();
   unmount();
   show({ ...turn, status: "running", approvals: [{ ...APPROVAL, state: "approved" as const }] });
@@ -84,11 +86,11 @@ test("what was answered is told and not asked again", () => {
 test("words that wait can be changed and taken back", async () => {
   show(buildTurn({ status: "running", signals: [buildSignal()] }));
 
-  await userEvent.click(screen.getByRole("button", { name: "Change what you said" }));
-  await userEvent.clear(screen.getByLabelText("What you said"));
-  await userEvent.type(screen.getByLabelText("What you said"), "Only the south.");
+  await userEvent.click(screen.getByRole("button", { name: "Edit" }));
+  await userEvent.clear(screen.getByRole("textbox", { name: "Edit your message" }));
+  await userEvent.type(screen.getByRole("textbox", { name: "Edit your message" }), "Only the south.");
   await userEvent.click(screen.getByRole("button", { name: "Save" }));
-  await userEvent.click(screen.getByRole("button", { name: "Take it back" }));
+  await userEvent.click(screen.getByRole("button", { name: "Withdraw" }));
 
   expect(actions.editSignal).toHaveBeenCalledWith("sig_1", "Only the south.");
   expect(actions.retractSignal).toHaveBeenCalledWith("sig_1");
@@ -97,8 +99,8 @@ test("words that wait can be changed and taken back", async () => {
 test("words that were taken up can't be changed any more", () => {
   show(buildTurn({ signals: [buildSignal({ state: "applied", round: 1 })] }));
 
-  expect(screen.getByText("You added · taken up in round 1")).toBeVisible();
-  expect(screen.queryByRole("button", { name: "Take it back" })).toBeNull();
+  expect(screen.getByText("Read by the agent")).toBeVisible();
+  expect(screen.queryByRole("button", { name: "Withdraw" })).toBeNull();
 });
 
 test("a judgement is given, with words, and cleared by pressing it again", async () => {
@@ -108,19 +110,95 @@ test("a judgement is given, with words, and cleared by pressing it again", async
   expect(screen.getByRole("button", { name: "Good answer" })).toHaveAttribute("aria-pressed", "true");
   await userEvent.click(screen.getByRole("button", { name: "Bad answer" }));
   expect(actions.judge).toHaveBeenLastCalledWith("turn_1", "not_ok", "");
-  await userEvent.type(screen.getByLabelText(/What was good or bad/), "Too short");
+  await userEvent.type(screen.getByLabelText(/What could be better/), "Too short");
   await userEvent.click(screen.getByRole("button", { name: "Save comment" }));
   expect(actions.judge).toHaveBeenLastCalledWith("turn_1", "ok", "Too short");
   await userEvent.click(screen.getByRole("button", { name: "Good answer" }));
   expect(actions.judge).toHaveBeenLastCalledWith("turn_1", null, "");
 });
 
-test("a failure says what went wrong, and the work so far stays", () => {
-  const error = { type: "urn:everturn:problem:model", title: "The model is out of reach", status: 503, detail: "Try again later." };
-  show(buildTurn({ status: "failed", error, texts: [buildText()] }));
+test("a failure says once what went wrong, the work so far stays, and the message can be sent again", async () => {
+  const error = { type: "urn:everturn:problem:model-unavailable", title: "The model did not answer.", status: 503, detail: "The language model did not answer. 500 server_error" };
+  const turn = buildTurn({ status: "failed", error, texts: [buildText()] });
+  show(turn);
 
-  expect(screen.getByRole("group", { name: "The turn failed" })).toHaveTextContent("Try again later.");
+  const failure = screen.getByRole("group", { name: "The answer failed" });
+  expect(failure).toHaveTextContent(/^The model didn’t answer\. Try again in a moment\.\s*RetryTechnical details$/);
   expect(screen.getByText("The total is 12.")).toBeVisible();
+  await userEvent.click(within(failure).getByRole("button", { name: "Technical details" }));
+  expect(failure).toHaveTextContent("500 server_error");
+  await userEvent.click(within(failure).getByRole("button", { name: "Retry" }));
+
+  expect(actions.retry).toHaveBeenCalledWith(turn);
+});
+
+test("an answer that was cut short can be continued while it is the last", async () => {
+  const turn = buildTurn({ outcome: "capped", texts: [buildText()] });
+  const { unmount } = show(turn);
+
+  expect(screen.getByText(/cut short \(limit reached\)/)).toBeVisible();
+  await userEvent.click(screen.getByRole("button", { name: "Continue" }));
+  expect(actions.ask).toHaveBeenLastCalledWith("Continue.");
+  unmount();
+  renderInPage(<TurnActionsContext value={actions}><TurnRow turn={turn} isLast={false} /></TurnActionsContext>);
+
+  expect(screen.queryByRole("button", { name: "Continue" })).toBeNull();
+});
+
+test.each([
+  ["length", /length limit/, 1],
+  ["content_filter", /content filter/, 0],
+  ["refusal", /declined/, 0],
+  ["newer" as "length", /before its end/, 1],
+] as const)("an answer that was cut off says why: %s", (cut_reason, words, buttons) => {
+  show(buildTurn({ outcome: "cut", cut_reason, texts: [buildText()] }));
+
+  expect(screen.getByText(words)).toBeVisible();
+  expect(screen.queryAllByRole("button", { name: "Continue" })).toHaveLength(buttons);
+});
+
+test("Escape while queued words are edited leaves the editing and reaches nothing else", async () => {
+  const outside = vi.fn();
+  window.addEventListener("keydown", outside);
+  show(buildTurn({ status: "running", signals: [buildSignal()] }));
+
+  await userEvent.click(screen.getByRole("button", { name: "Edit" }));
+  await userEvent.type(screen.getByRole("textbox", { name: "Edit your message" }), " And the south.");
+  outside.mockClear();
+  await userEvent.keyboard("{Escape}");
+  window.removeEventListener("keydown", outside);
+
+  expect(screen.queryByRole("textbox")).toBeNull();
+  expect(screen.getByText("Only the north.")).toBeVisible();
+  expect(outside).not.toHaveBeenCalled();
+});
+
+test("the program of a step is shown, and a long one whole on demand", async () => {
+  show(buildTurn({ steps: [buildStep({ code: "print(1)", code_chars: 17 })] }));
+
+  await userEvent.click(screen.getByRole("button", { name: /^Step analyse_table/ }));
+  expect(screen.getByRole("figure", { name: "Code, python" })).toHaveTextContent("print(1)");
+  await userEvent.click(screen.getByRole("button", { name: "Show all 17 characters" }));
+
+  expect(await screen.findByText(/print\(2\)/)).toBeVisible();
+  expect(actions.loadProgram).toHaveBeenCalledWith("turn_1", "call_1");
+  expect(screen.getByRole("button", { name: "Copy code" })).toBeVisible();
+});
+
+test("what a cancelled call tells the model is not shown to the person", async () => {
+  show(buildTurn({ steps: [buildStep({ status: "error", error: "cancelled", result_preview: "The call was cancelled because the person said something." })] }));
+
+  await userEvent.click(screen.getByRole("button", { name: /^Step analyse_table/ }));
+
+  expect(screen.queryByText(/because the person/)).toBeNull();
+});
+
+test("figures are shown on demand", async () => {
+  show(buildTurn({ texts: [buildText()], rounds: 2, elapsed_ms: 1300 }));
+
+  expect(screen.queryByText("2 model calls · 1.3 s")).toBeNull();
+  await userEvent.click(screen.getByRole("button", { name: "Details" }));
+  expect(screen.getByText("2 model calls · 1.3 s")).toBeVisible();
 });
 
 test("a suggested question is asked when it is pressed", async () => {

@@ -9,7 +9,7 @@ import { FileImage } from "../files/FileImage";
 import { kindOf } from "../files/kinds";
 import { ReferencesContext, buildReferences } from "../markdown/references";
 import { PartView } from "./PartView";
-import { buildParts } from "./parts";
+import { buildParts, findOutputs } from "./parts";
 import type { Part } from "./parts";
 import { PersonMessage } from "./PersonMessage";
 import { Sources } from "./Sources";
@@ -38,18 +38,18 @@ export const TurnRow = memo(function TurnRow({ turn, isLast, opened }: TurnRowPr
         ref={opened}
         tabIndex={-1}
         className={styles.turn}
-        aria-label={`Turn ${turn.ordinal}`}
+        aria-label={`Message ${turn.ordinal}`}
         aria-busy={goesOn}
         aria-current={opened === undefined ? undefined : "location"}
       >
-        <h2 className="visually-hidden">Turn {turn.ordinal}</h2>
+        <h2 className="visually-hidden">Message {turn.ordinal}</h2>
         <PersonMessage text={turn.text} files={turn.attachments} />
         <div className={styles.reply} role="group" aria-label="Reply">
           {turn.plans.map((plan) => <PlanCard key={plan.plan_id} plan={plan} isLive={goesOn} />)}
           <Work parts={parts} turn={turn} />
           <Outputs turn={turn} />
           <Sources citations={turn.citations} />
-          <TurnEnd turn={turn} />
+          <TurnEnd turn={turn} isLast={isLast} />
           {!goesOn && <TurnFooter turn={turn} />}
         </div>
         {isLast && !goesOn && <Suggestions items={turn.followups} />}
@@ -68,7 +68,7 @@ function Work({ parts, turn }: { parts: readonly Part[]; turn: TurnView }): JSX.
 }
 
 function Outputs({ turn }: { turn: TurnView }): JSX.Element | null {
-  const files = turn.files.filter((file) => file.visibility === "external");
+  const files = findOutputs(turn);
   if (files.length === 0) return null;
   const pictures = files.filter((file) => kindOf(file.mime, file.filename) === "image");
   return (

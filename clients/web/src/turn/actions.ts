@@ -1,16 +1,20 @@
 /** What a person can do with a turn. The functions stay the same, so that a turn is drawn anew only when it changes. */
 import { createContext, use } from "react";
 
-import type { Reaction, ToolProgress } from "../api";
+import type { Reaction, ToolProgress, TurnView } from "../api";
 
 export interface TurnActions {
   /** Send a suggested question as the next message. */
   ask: (text: string) => void;
+  /** Send a message that failed once more, with its files, as a new one. */
+  retry: (turn: TurnView) => Promise<void>;
   answerApproval: (approvalId: string, kind: "approve" | "deny", reason: string) => Promise<void>;
   editSignal: (signalId: string, text: string) => Promise<void>;
   retractSignal: (signalId: string) => Promise<void>;
   judge: (turnId: string, reaction: Reaction | null, text: string) => Promise<void>;
   fork: (turnId: string) => Promise<void>;
+  /** The whole program of a step. */
+  loadProgram: (turnId: string, step: string) => Promise<string>;
 }
 
 export const TurnActionsContext = createContext<TurnActions | null>(null);

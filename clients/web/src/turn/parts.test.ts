@@ -2,8 +2,8 @@
 import { expect, test } from "vitest";
 
 import type { TurnView } from "../api";
-import { buildSignal, buildStep, buildText, buildTurn } from "../testing/builders";
-import { buildParts, isChangeable, lastAnswer } from "./parts";
+import { buildFile, buildSignal, buildStep, buildText, buildTurn } from "../testing/builders";
+import { buildParts, findOutputs, isChangeable, lastAnswer } from "./parts";
 
 const kinds = (turn: TurnView): string[] => buildParts(turn).map((part) => part.kind);
 const keys = (turn: TurnView): string[] => buildParts(turn).map((part) => part.key);
@@ -34,10 +34,11 @@ test("what was said stands where it was taken up, and at the end as long as it w
   expect(keys(turn)).toEqual(["step.call_1", "signal.a", "step.later", "signal.b"]);
 });
 
-test("a stop stands behind the round that it ended, and so do words that came beside it", () => {
+test("words that came beside a stop stand behind the round that it ended; the stop itself is told by the end", () => {
   const signals = [buildSignal({ signal_id: "words", state: "applied", round: 1 }), buildSignal({ signal_id: "stop", kind: "steer", text: "", state: "applied", round: 1 })];
 
-  expect(keys(buildTurn({ outcome: "stopped", steps: [buildStep()], signals }))).toEqual(["step.call_1", "signal.words", "signal.stop"]);
+  expect(keys(buildTurn({ outcome: "stopped", steps: [buildStep()], signals }))).toEqual(["step.call_1", "signal.words"]);
+  expect(keys(buildTurn({ status: "running", signals: [buildSignal({ signal_id: "stop", kind: "steer", text: "" })] }))).toEqual(["signal.stop"]);
 });
 
 test("a question that waits for an answer is the last before the answer", () => {
@@ -75,4 +76,30 @@ test("words that were not taken up yet can be changed, a stop can't", () => {
   expect(isChangeable(buildSignal({ state: "applied" }))).toBe(false);
   expect(isChangeable(buildSignal({ kind: "steer", text: " " }))).toBe(false);
   expect(isChangeable(buildSignal({ kind: "cancel" }))).toBe(false);
+});
+
+test("marks of a plan's steps are no text, and what is said beside them is", () => {
+  const plans = [{ plan_id: "p", status: "open", current: true, steps: [{ n: 1, label: "look at the files", status: "done" }, { n: 2, label: "write", status: "in_progress" }] }] as unknown as TurnView["plans"];
+  const said = (text: string, more: Partial<TurnView> = {}): string[] => buildParts(buildTurn({ plans, texts: [buildText({ channel: "notes", text })], ...more })).map((part) => ("text" in part ? part.text.text : ""));
+
+  expect(said("✓ [1]\n… [2]")).toEqual([]);
+  expect(said("✓ [1] look at the files\nNow the note.\n… [2] Two columns are empty.")).toEqual(["Now the note.\nTwo columns are empty."]);
+  expect(said("Now.\n✓ [", { status: "running", sealed_round: 0 })).toEqual(["Now."]);
+  expect(said("✓ [1] done", { plans: [] })).toEqual(["✓ [1] done"]);
+});
+
+test("a file that was written before the person's eyes has one card, and it is that of its last text", () => {
+  const written = (round: number) => buildText({ round, channel: "canvas", artifact: "outputs/note.md", text: `${round}` });
+  const file = buildFile({ artifact_id: "art_n", ref: "fi:turn_1.files/outputs/note.md", filename: "note.md", mime: "text/markdown" });
+  const other = buildFile({ artifact_id: "art_o", ref: "fi:turn_1.files/outputs/chart.png" });
+  const turn = buildTurn({ texts: [written(1), written(2)], files: [file, other], rounds: 2 });
+
+  expect(buildParts(turn).map((part) => (part.kind === "written" ? part.file?.artifact_id : part.kind))).toEqual([undefined, "art_n"]);
+  expect(findOutputs(turn)).toEqual([other]);
+});
+
+test("a call that was denied is told by its question, and not by a step", () => {
+  const asked = { approval_id: "ap", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", reason: "", state: "denied" as const };
+
+  expect(kinds(buildTurn({ steps: [buildStep({ call_id: "c" }), buildStep({ step: "d", call_id: "d" })], approvals: [asked] }))).toEqual(["approval", "step"]);
 });

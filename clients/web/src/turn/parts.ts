@@ -1,9 +1,13 @@
 /** A turn as the list of parts that is drawn: round by round, what was thought, done and said, in its order. */
-import type { ApprovalView, SignalView, StepView, TextView, TurnView } from "../api";
+import { isOpen } from "../api";
+import type { ApprovalView, FileView, SignalView, StepView, TextView, TurnView } from "../api";
+import { isStop } from "./signals/receipts";
 
 export type TextKind = "thinking" | "note" | "written" | "answer";
 export type Part =
-  | { kind: TextKind; key: string; text: TextView; isGrowing: boolean }
+  | { kind: Exclude<TextKind, "written">; key: string; text: TextView; isGrowing: boolean }
+  /** `file` is what the text has become. */
+  | { kind: "written"; key: string; text: TextView; isGrowing: boolean; file: FileView | undefined }
   | { kind: "step"; key: string; step: StepView; isAsked: boolean }
   | { kind: "approval"; key: string; approval: ApprovalView }
   | { kind: "signal"; key: string; signal: SignalView };
@@ -18,12 +22,30 @@ export function isChangeable(signal: SignalView): boolean {
 
 export function buildParts(turn: TurnView): readonly Part[] {
   const growing = findGrowing(turn);
-  const said = turn.signals.filter((signal) => signal.kind !== "approve" && signal.kind !== "deny");
+  const said = turn.signals.filter((signal) => !isToldElsewhere(turn, signal));
   const parts = findRounds(turn, said).flatMap((round) => buildRound(turn, said, round, growing));
   if (turn.answer !== undefined && turn.answer !== "" && !parts.some((part) => part.kind === "answer")) {
-    parts.push(textPart(answerText(turn, turn.answer), null));
+    parts.push(textPart(turn, answerText(turn, turn.answer), null));
   }
   return [...parts, ...said.filter((signal) => signal.round === undefined).map(signalPart)];
+}
+
+/** The files to show below the work: those that have no card of their own in it. */
+export function findOutputs(turn: TurnView): readonly FileView[] {
+  const written = new Set(turn.texts.map((text) => findWritten(turn, text)?.artifact_id));
+  return turn.files.filter((file) => file.visibility === "external" && !written.has(file.artifact_id));
+}
+
+/** Answers to questions are told by the questions, and what stopped an answer by its end. */
+function isToldElsewhere(turn: TurnView, signal: SignalView): boolean {
+  return signal.kind === "approve" || signal.kind === "deny" || (isStop(signal) && !isOpen(turn));
+}
+
+/** The file that the last text written to its path has become. */
+function findWritten(turn: TurnView, text: TextView): FileView | undefined {
+  const path = text.artifact;
+  if (path === undefined || turn.texts.findLast((other) => other.artifact === path) !== text) return undefined;
+  return turn.files.findLast((file) => file.visibility === "external" && (file.ref.endsWith(`.${path}`) || file.ref.endsWith(`/${path}`)));
 }
 
 /** The answer as it was shown last; empty when there is none yet. */
@@ -32,26 +54,25 @@ export function lastAnswer(turn: TurnView): string {
 }
 
 function buildRound(turn: TurnView, said: readonly SignalView[], round: number, growing: TextView | null): Part[] {
-  const texts = turn.texts.filter((text) => text.round === round && text.text !== "");
+  const texts = turn.texts.filter((text) => text.round === round).map((text) => withoutMarks(turn, text)).filter((text) => text.text.trim() !== "");
   const asked = turn.approvals.filter((approval) => approval.round === round);
   const open = asked.filter((approval) => approval.state === "pending");
   const here = said.filter((signal) => signal.round === round);
   return [
     ...here.filter((signal) => !isLate(turn, signal)).map(signalPart),
-    ...texts.filter((text) => text.channel !== "answer").map((text) => textPart(text, growing)),
+    ...texts.filter((text) => text.channel !== "answer").map((text) => textPart(turn, text, growing)),
     // What was answered stands before its call, what is asked still is the last that is read.
     ...asked.filter((approval) => approval.state !== "pending").map(approvalPart),
-    ...turn.steps.filter((step) => step.round === round).map((step) => stepPart(step, open)),
+    ...turn.steps.filter((step) => step.round === round && !wasDenied(step, asked)).map((step) => stepPart(step, open)),
     ...open.map(approvalPart),
-    ...texts.filter((text) => text.channel === "answer").map((text) => textPart(text, growing)),
+    ...texts.filter((text) => text.channel === "answer").map((text) => textPart(turn, text, growing)),
     ...here.filter((signal) => isLate(turn, signal)).map(signalPart),
   ];
 }
 
 /** Words are taken up before a round begins; a stop ends the round it is taken up in, with what came beside it. */
 function isLate(turn: TurnView, signal: SignalView): boolean {
-  const isStop = signal.kind === "cancel" || (signal.kind === "steer" && signal.text.trim() === "");
-  return isStop || (turn.outcome === "stopped" && signal.round === turn.rounds);
+  return isStop(signal) || (turn.outcome === "stopped" && signal.round === turn.rounds);
 }
 
 function findRounds(turn: TurnView, said: readonly SignalView[]): readonly number[] {
@@ -67,9 +88,43 @@ function findGrowing(turn: TurnView): TextView | null {
   return turn.status === "running" && last !== undefined && last.round > turn.sealed_round ? last : null;
 }
 
-function textPart(text: TextView, growing: TextView | null): Part {
+/** A call that was not allowed was not made; its question says so. */
+function wasDenied(step: StepView, asked: readonly ApprovalView[]): boolean {
+  return asked.some((approval) => approval.call_id === step.call_id && (approval.state === "denied" || approval.state === "expired" || approval.state === "withdrawn"));
+}
+
+/** A mark of a plan's step at the beginning of a line, such as `✓ [2]`, or the beginning of one at the end. */
+const PLAN_MARK = /^[ \t]*[□…✓✗][ \t]*(?:\[(\d{1,3})\]|(\d{1,3})[.:](?!\S))[ \t]*(.*)$/;
+const BEGUN_MARK = /(?:^|\n)[ \t]*[□…✓✗][ \t]*(?:\[?\d{0,3})$/;
+
+/** What the agent notes besides the marks of its plan, which the plan's card shows. */
+function withoutMarks(turn: TurnView, text: TextView): TextView {
+  if (turn.plans.length === 0 || kindOfText(text) !== "note" || !/[□…✓✗]/.test(text.text)) return text;
+  const labels = new Set(turn.plans.flatMap((plan) => plan.steps.map((step) => step.label)));
+  const lines = text.text.replace(BEGUN_MARK, "").split("\n").flatMap((line) => {
+    const rest = PLAN_MARK.exec(line)?.[3];
+    if (rest === undefined) return [line];
+    return rest === "" || labels.has(rest.trim()) ? [] : [rest];
+  });
+  return cached(text, lines.join("\n"));
+}
+
+/** The same object for the same text, so that it is drawn once. */
+const cleaned = new WeakMap<TextView, TextView>();
+
+function cached(text: TextView, words: string): TextView {
+  const known = cleaned.get(text);
+  if (known?.text === words) return known;
+  const made = { ...text, text: words };
+  cleaned.set(text, made);
+  return made;
+}
+
+function textPart(turn: TurnView, text: TextView, growing: TextView | null): Part {
   const key = `${text.round}.${text.channel}.${text.instance}`;
-  return { kind: kindOfText(text), key, text, isGrowing: text === growing };
+  const isGrowing = growing !== null && key === `${growing.round}.${growing.channel}.${growing.instance}`;
+  const kind = kindOfText(text);
+  return kind === "written" ? { kind, key, text, isGrowing, file: findWritten(turn, text) } : { kind, key, text, isGrowing };
 }
 
 function kindOfText(text: TextView): TextKind {

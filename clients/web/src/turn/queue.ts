@@ -1,14 +1,14 @@
-/** Where a turn stands that waits for a worker. */
+/** Where a message stands that waits for a worker. */
 import { createContext } from "react";
 
 import type { QueuePlace } from "../api";
 
-/** The place of the conversation's waiting turn, as it was told last; it is no part of the state. */
+/** The place of the conversation's waiting turn, as the server reported it last; it is no part of the state. */
 export const QueuePlaceContext = createContext<QueuePlace | null>(null);
 
-export function sayPlace(place: QueuePlace | null): string {
-  if (place === null) return "Waiting to start.";
-  if (place.hasMore) return `Waiting: more than ${place.ahead} turns come first.`;
+export function describePlace(place: QueuePlace | null): string {
+  if (place === null) return "Waiting to start…";
+  if (place.hasMore) return `Waiting: more than ${place.ahead} others are ahead.`;
   if (place.ahead === 0) return "Waiting: next in line.";
-  return place.ahead === 1 ? "Waiting: one turn comes first." : `Waiting: ${place.ahead} turns come first.`;
+  return place.ahead === 1 ? "Waiting: one other is ahead." : `Waiting: ${place.ahead} others are ahead.`;
 }

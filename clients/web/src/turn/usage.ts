@@ -2,9 +2,9 @@
 import type { TurnView } from "../api";
 import { sayCount, sayDuration } from "../ui/wording";
 
-/** Rounds, time, tokens and their cached share, and the cost where there is one. */
-export function sayUsage(turn: TurnView): string {
-  const parts = [sayCount(turn.rounds, "round")];
+/** Calls of the model, time, tokens and their cached share, and the cost where there is one. */
+export function describeUsage(turn: TurnView): string {
+  const parts = [sayCount(turn.rounds, "model call")];
   if (turn.elapsed_ms !== undefined) parts.push(sayDuration(turn.elapsed_ms));
   if (turn.usage !== undefined) {
     const { input_tokens, output_tokens, cache_read_tokens, cost_usd, cost_known } = turn.usage;

@@ -1,22 +1,39 @@
-/** Says things to screen readers, politely: one sentence at a time, never each token. A problem is shown to everybody. */
+/** Says things to screen readers, politely: one sentence at a time, never each token. What was done, and a problem, is shown to everybody. */
 import { X } from "lucide-react";
 import { createContext, use, useCallback, useEffect, useState } from "react";
 import type { JSX, ReactNode } from "react";
 
 import styles from "./announcer.module.css";
-import { IconButton } from "./Button";
+import { Button, IconButton } from "./Button";
 
-type Announce = (text: string, kind?: "news" | "problem") => void;
+/** `news` are for screen readers only, `done` and `problem` are shown as well. */
+type Kind = "news" | "done" | "problem";
+
+/** What can be done about it, such as taking it back. */
+interface Action {
+  readonly label: string;
+  readonly run: () => void;
+}
+
+type Announce = (text: string, kind?: Kind, action?: Action) => void;
+
+interface Shown {
+  readonly text: string;
+  readonly kind: Exclude<Kind, "news">;
+  readonly action: Action | undefined;
+}
 
 const AnnounceContext = createContext<Announce | null>(null);
 const SHOWN_MS = 12_000;
 
 export function AnnouncerProvider({ children }: { children: ReactNode }): JSX.Element {
   const [said, setSaid] = useState({ text: "", count: 0 });
-  const [problem, setProblem] = useState("");
-  const announce = useCallback<Announce>((text, kind = "news") => {
-    if (kind === "problem") setProblem(text);
-    else if (text !== "") setSaid((before) => ({ text, count: before.count + 1 }));
+  const [shown, setShown] = useState<Shown | null>(null);
+  const announce = useCallback<Announce>((text, kind = "news", action) => {
+    if (text === "") return;
+    if (kind !== "news") setShown({ text, kind, action });
+    // A problem is an alert, which is read by itself.
+    if (kind !== "problem") setSaid((before) => ({ text, count: before.count + 1 }));
   }, []);
   return (
     <AnnounceContext value={announce}>
@@ -25,7 +42,7 @@ export function AnnouncerProvider({ children }: { children: ReactNode }): JSX.El
         {/* A sentence that is said twice is a new element, so that it is read twice. */}
         <span key={said.count}>{said.text}</span>
       </div>
-      {problem !== "" && <ProblemNote text={problem} onClose={() => { setProblem(""); }} />}
+      {shown !== null && <Note shown={shown} onClose={() => { setShown(null); }} />}
     </AnnounceContext>
   );
 }
@@ -36,14 +53,16 @@ export function useAnnounce(): Announce {
   return announce;
 }
 
-function ProblemNote({ text, onClose }: { text: string; onClose: () => void }): JSX.Element {
+function Note({ shown, onClose }: { shown: Shown; onClose: () => void }): JSX.Element {
   useEffect(() => {
     const timer = setTimeout(onClose, SHOWN_MS);
     return () => { clearTimeout(timer); };
   });
+  const { text, kind, action } = shown;
   return (
-    <div className={styles.note} role="alert">
+    <div className={kind === "problem" ? styles.problem : styles.note} role={kind === "problem" ? "alert" : undefined}>
       <span>{text}</span>
+      {action !== undefined && <Button onClick={() => { onClose(); action.run(); }}>{action.label}</Button>}
       <IconButton label="Close" icon={<X aria-hidden />} onClick={onClose} />
     </div>
   );

@@ -1,7 +1,7 @@
 /** Something said while a turn ran, with how far it has come; until it is taken up it can be changed or taken back. */
 import { Pencil, Undo2 } from "lucide-react";
 import { useState } from "react";
-import type { JSX } from "react";
+import type { JSX, KeyboardEvent } from "react";
 
 import type { SignalView } from "../../api";
 import { FileCard } from "../../files/FileCard";
@@ -9,7 +9,7 @@ import { Button, IconButton } from "../../ui/Button";
 import { sayError } from "../../ui/wording";
 import { useTurnActions } from "../actions";
 import { isChangeable } from "../parts";
-import { describeSignal, sayReceipt } from "./receipts";
+import { describeReceipt, describeSignal } from "./receipts";
 import styles from "../turn.module.css";
 
 export function Receipt({ signal }: { signal: SignalView }): JSX.Element {
@@ -24,16 +24,16 @@ export function Receipt({ signal }: { signal: SignalView }): JSX.Element {
   if (isEditing && isChangeable(signal)) return <Editing signal={signal} onEnd={() => { setEditing(false); }} />;
   return (
     <div className={said === "" ? styles.event : styles.person} role="group" aria-label={describeSignal(signal)}>
-      {said !== "" && <p className={styles.said}>{said}</p>}
+      {said !== "" && <p className={styles.said} dir="auto">{said}</p>}
       {signal.attachments.length > 0 && (
         <ul className={styles.attached}>{signal.attachments.map((file) => <li key={file.artifact_id}><FileCard file={file} /></li>)}</ul>
       )}
       <div className={styles.receipt}>
-        <span>{sayReceipt(signal)}</span>
+        <span>{describeReceipt(signal)}</span>
         {isChangeable(signal) && (
           <>
-            <IconButton label="Change what you said" icon={<Pencil aria-hidden />} onClick={() => { setEditing(true); }} />
-            <IconButton label="Take it back" icon={<Undo2 aria-hidden />} onClick={retract} />
+            <IconButton label="Edit" icon={<Pencil aria-hidden />} onClick={() => { setEditing(true); }} />
+            <IconButton label="Withdraw" icon={<Undo2 aria-hidden />} onClick={retract} />
           </>
         )}
       </div>
@@ -54,10 +54,19 @@ function Editing({ signal, onEnd }: { signal: SignalView; onEnd: () => void }): 
       setProblem(sayError(error));
     }
   };
+  // Escape leaves the editing, and does not stop the answer as well.
+  const cancelByEscape = (event: KeyboardEvent): void => {
+    if (event.key !== "Escape" || event.nativeEvent.isComposing) return;
+    event.preventDefault();
+    event.stopPropagation();
+    onEnd();
+  };
   return (
-    <form className={styles.editing} onSubmit={(event) => { event.preventDefault(); void save(); }}>
+    // eslint-disable-next-line jsx-a11y/no-noninteractive-element-interactions -- Escape works wherever focus is inside
+    <form className={styles.editing} aria-label="Edit your message" onKeyDown={cancelByEscape} onSubmit={(event) => { event.preventDefault(); void save(); }}>
       <textarea
-        aria-label="What you said"
+        aria-label="Edit your message"
+        dir="auto"
         value={text}
         rows={3}
         // The person has just asked to write here.
@@ -67,7 +76,7 @@ function Editing({ signal, onEnd }: { signal: SignalView; onEnd: () => void }): 
       />
       <div className={styles.receipt}>
         <Button look="primary" type="submit" disabled={text.trim() === ""}>Save</Button>
-        <Button onClick={onEnd}>Leave it</Button>
+        <Button onClick={onEnd}>Cancel</Button>
       </div>
       {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
     </form>

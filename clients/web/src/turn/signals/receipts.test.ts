@@ -1,17 +1,17 @@
-// @vitest-environment node
 import { expect, test } from "vitest";
 
 import { buildSignal } from "../../testing/builders";
-import { sayReceipt } from "./receipts";
+import { describeReceipt, describeSignal } from "./receipts";
 
-test.each([
-  [buildSignal(), "You added · waits to be taken up"],
-  [buildSignal({ state: "applied", round: 3 }), "You added · taken up in round 3"],
-  [buildSignal({ kind: "steer", state: "applied" }), "You redirected · taken up"],
-  [buildSignal({ kind: "steer", text: "", state: "expired" }), "You stopped the turn · came too late"],
-  [buildSignal({ kind: "event", state: "queued", event: { kind: "form", reactive: false } }), "Event form · waits for the next turn"],
-  [buildSignal({ state: "promoted" }), "You added · became the next turn"],
-  [buildSignal({ state: "retracted" }), "You added · taken back"],
-])("a receipt says what it is and how far it has come", (signal, said) => {
-  expect(sayReceipt(signal)).toBe(said);
+test("a receipt says how far the words have come", () => {
+  expect(describeReceipt(buildSignal())).toBe("Queued");
+  expect(describeReceipt(buildSignal({ state: "applied", round: 2 }))).toBe("Read by the agent");
+  expect(describeReceipt(buildSignal({ kind: "steer", text: "Only the south." }))).toBe("Redirect · Queued");
+  expect(describeReceipt(buildSignal({ state: "retracted" }))).toBe("Withdrawn");
+});
+
+test("a redirect without words is a stop", () => {
+  expect(describeSignal(buildSignal({ kind: "steer", text: " " }))).toBe("You stopped this answer");
+  expect(describeReceipt(buildSignal({ kind: "steer", text: "" }))).toBe("Stopping…");
+  expect(describeReceipt(buildSignal({ kind: "cancel", text: "", state: "expired" }))).toBe("You cancelled this answer · Arrived too late");
 });

@@ -1,5 +1,11 @@
-/** How a signal and its receipt are said to the person. */
+/** How a signal and its receipt are described to the person. */
 import type { SignalView } from "../../api";
+import { lookUp } from "../../ui/wording";
+
+/** Whether it has no words and only stops the answer. */
+export function isStop(signal: SignalView): boolean {
+  return signal.kind === "cancel" || (signal.kind === "steer" && signal.text.trim() === "");
+}
 
 /** What kind of thing was said. */
 export function describeSignal(signal: SignalView): string {
@@ -7,9 +13,9 @@ export function describeSignal(signal: SignalView): string {
     case "followup":
       return "You added";
     case "steer":
-      return signal.text.trim() === "" ? "You stopped the turn" : "You redirected";
+      return isStop(signal) ? "You stopped this answer" : "You redirected";
     case "cancel":
-      return "You cancelled the turn";
+      return "You cancelled this answer";
     case "event":
       return `Event ${signal.event?.kind ?? ""}`.trim();
     case "approve":
@@ -22,25 +28,27 @@ export function describeSignal(signal: SignalView): string {
   }
 }
 
-/** One line: what it is and how far it has come. */
-export function sayReceipt(signal: SignalView): string {
-  const what = describeSignal(signal);
-  switch (signal.state) {
-    case "accepted":
-      return `${what} · waits to be taken up`;
-    case "queued":
-      return `${what} · waits for the next turn`;
-    case "applied":
-      return signal.round === undefined ? `${what} · taken up` : `${what} · taken up in round ${signal.round}`;
-    case "promoted":
-      return `${what} · became the next turn`;
-    case "expired":
-      return `${what} · came too late`;
-    case "rejected":
-      return `${what} · could not be taken up`;
-    case "retracted":
-      return `${what} · taken back`;
+const STATES: Readonly<Record<SignalView["state"], string>> = {
+  accepted: "Queued",
+  queued: "Queued for the next answer",
+  applied: "Read by the agent",
+  promoted: "Sent as the next message",
+  expired: "Arrived too late",
+  rejected: "Could not be delivered",
+  retracted: "Withdrawn",
+  unknown: "In a state that this version does not know",
+};
+
+/** One line: what it is, where its words don't tell, and how far it has come. */
+export function describeReceipt(signal: SignalView): string {
+  const state = lookUp<string>(STATES, signal.state, STATES.unknown);
+  if (isStop(signal)) return signal.state === "expired" || signal.state === "rejected" ? `${describeSignal(signal)} · ${state}` : "Stopping…";
+  switch (signal.kind) {
+    case "followup":
+      return state;
+    case "steer":
+      return `Redirect · ${state}`;
     default:
-      return what;
+      return `${describeSignal(signal)} · ${state}`;
   }
 }

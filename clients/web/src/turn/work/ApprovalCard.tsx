@@ -15,8 +15,8 @@ const MAX_REASON_CHARS = 2_000;
 const OUTCOMES = {
   approved: "was approved",
   denied: "was denied",
-  expired: "was not answered in time and counts as denied",
-  withdrawn: "is not asked any more",
+  expired: "was not answered in time and was denied",
+  withdrawn: "no longer needs approval",
 } as const;
 
 export function ApprovalCard({ approval }: { approval: ApprovalView }): JSX.Element {
@@ -48,12 +48,12 @@ function Question({ approval }: { approval: ApprovalView }): JSX.Element {
   };
   return (
     <section className={styles.approval} aria-label={`Approval of ${approval.tool_id}`}>
-      <h3><ShieldQuestion className={styles.icon} aria-hidden /> May <code>{approval.tool_id}</code> be called?</h3>
+      <h3><ShieldQuestion className={styles.icon} aria-hidden /> Allow <code>{approval.tool_id}</code>?</h3>
       <Parameters params={approval.params} />
-      {approval.cut && <p className={styles.soft}>This is not all of it: the parameters are too long to be shown whole.</p>}
+      {approval.cut && <p className={styles.soft}>The parameters are too long to be shown in full.</p>}
       <label className={styles.reason}>
         <span>Reason (optional)</span>
-        <input type="text" value={reason} maxLength={MAX_REASON_CHARS} onChange={(event) => { setReason(event.target.value); }} />
+        <input type="text" dir="auto" value={reason} maxLength={MAX_REASON_CHARS} onChange={(event) => { setReason(event.target.value); }} />
       </label>
       <div className={styles.row}>
         <Button look="primary" disabled={sent !== null} onClick={() => answer("approve")}>Approve</Button>
@@ -69,7 +69,7 @@ function Deadline({ at }: { at: string }): JSX.Element {
   const left = sayUntil(Date.parse(at), useNow());
   return (
     <span className={styles.soft}>
-      {left === "" ? "The time to answer is over." : <>Counts as denied in <time dateTime={at}>{left}</time>.</>}
+      {left === "" ? "Expired" : <>Expires in <time dateTime={at}>{left}</time></>}
     </span>
   );
 }

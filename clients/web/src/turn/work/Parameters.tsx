@@ -13,13 +13,25 @@ export function Parameters({ params }: { params: Params }): JSX.Element | null {
       {entries.map(([name, value]) => (
         <div key={name}>
           <dt>{name}</dt>
-          <dd>{sayValue(value)}</dd>
+          <dd>
+            <Value name={name} text={describeValue(value)} />
+          </dd>
         </div>
       ))}
     </dl>
   );
 }
 
-function sayValue(value: unknown): string {
+/** A longer one may scroll, by keyboard too. */
+const LONG_CHARS = 200;
+const LONG_LINES = 5;
+
+function Value({ name, text }: { name: string; text: string }): JSX.Element {
+  if (text.length < LONG_CHARS && text.split("\n", LONG_LINES).length < LONG_LINES) return <div dir="auto">{text}</div>;
+  // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a region that scrolls has to take focus
+  return <div role="region" aria-label={name} tabIndex={0} dir="auto">{text}</div>;
+}
+
+function describeValue(value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value, null, 2);
 }

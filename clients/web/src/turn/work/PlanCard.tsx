@@ -13,7 +13,7 @@ const MARKS = {
   failed: { Icon: CircleX, word: "failed" },
 } as const;
 type Mark = (typeof MARKS)[keyof typeof MARKS];
-const ENDS = { open: "", complete: "all steps ended", closed: "closed", superseded: "replaced by another plan" } as const;
+const ENDS = { open: "", complete: "finished", closed: "closed", superseded: "replaced by a new plan" } as const;
 
 interface PlanCardProps {
   plan: PlanSnapshot;
@@ -35,7 +35,7 @@ export function PlanCard({ plan, isLive }: PlanCardProps): JSX.Element {
           return (
             <li key={step.n} className={styles[step.status]} aria-current={isCurrent ? "step" : undefined}>
               <Icon className={styles.icon} role="img" aria-label={word} />
-              <span>{step.label}</span>
+              <span dir="auto">{step.label}</span>
             </li>
           );
         })}

@@ -1,27 +1,35 @@
 /** One step of the work: which tool, with what, what came of it, and how long it took. */
 import { CircleAlert, CircleCheck, CirclePause, CircleSlash, LoaderCircle } from "lucide-react";
-import { use } from "react";
+import { use, useState } from "react";
 import type { JSX } from "react";
 
 import type { StepView } from "../../api";
+import { CodeBlock } from "../../markdown/CodeBlock";
+import { Button } from "../../ui/Button";
 import { Disclosure } from "../../ui/Disclosure";
-import { lookUp, oneLine, sayDuration } from "../../ui/wording";
-import { ToolProgressContext } from "../actions";
+import { lookUp, oneLine, sayDuration, sayError } from "../../ui/wording";
+import { ToolProgressContext, useTurnActions } from "../actions";
 import { Parameters } from "./Parameters";
 import styles from "./work.module.css";
 
-const STATUS_WORDS = { asked: "waits for you", started: "running", completed: "done", error: "failed", cancelled: "cancelled" } as const;
+const STATUS_WORDS = { asked: "needs approval", started: "running", completed: "done", error: "failed", cancelled: "cancelled" } as const;
 const FAILURES: Readonly<Record<string, string>> = {
   error: "The tool failed.",
-  ambiguous: "Nobody knows whether it was done: the worker ended in the middle of it.",
-  cancelled: "It was cancelled.",
+  ambiguous: "It is unknown whether this was done: the server stopped in the middle of it.",
+  cancelled: "Cancelled.",
 };
 
 type Standing = keyof typeof STATUS_WORDS;
 const STATUSES: Readonly<Record<string, Standing>> = { started: "started", completed: "completed", error: "error" };
 
-/** `isAsked`: the person is asked whether the call may be made. */
-export function StepCard({ step, isAsked }: { step: StepView; isAsked: boolean }): JSX.Element {
+interface StepCardProps {
+  step: StepView;
+  turnId: string;
+  /** Whether the person is asked if the call may be made. */
+  isAsked: boolean;
+}
+
+export function StepCard({ step, turnId, isAsked }: StepCardProps): JSX.Element {
   const stands = standing(step, isAsked);
   const progress = use(ToolProgressContext).get(step.call_id ?? "");
   const took = step.duration_ms === undefined ? "" : sayDuration(step.duration_ms);
@@ -32,13 +40,13 @@ export function StepCard({ step, isAsked }: { step: StepView; isAsked: boolean }
       summary={
         <>
           <StatusIcon status={stands} />
-          <span className={styles.title}>{step.title}</span>
+          <span className={styles.title} dir="auto">{step.title}</span>
           <span className={styles.teaser} aria-hidden>{step.status === "started" ? oneLine(progress?.progress ?? "") : ""}</span>
           <span className={styles.took} aria-hidden>{took}</span>
         </>
       }
     >
-      {() => <StepDetails step={step} messages={progress?.messages ?? []} />}
+      {() => <StepDetails step={step} turnId={turnId} messages={progress?.messages ?? []} />}
     </Disclosure>
   );
 }
@@ -64,19 +72,52 @@ function StatusIcon({ status }: { status: Standing }): JSX.Element {
   }
 }
 
-function StepDetails({ step, messages }: { step: StepView; messages: readonly string[] }): JSX.Element {
+interface ProgramProps {
+  /** The beginning of the program, or all of it. */
+  beginning: string;
+  chars: number;
+  turnId: string;
+  step: string;
+}
+
+/** The program that the step ran; a long one is loaded whole on demand. */
+function Program({ beginning, chars, turnId, step }: ProgramProps): JSX.Element {
+  const { loadProgram } = useTurnActions();
+  const [code, setCode] = useState(beginning);
+  const [problem, setProblem] = useState("");
+  const load = async (): Promise<void> => {
+    setProblem("");
+    try {
+      setCode(await loadProgram(turnId, step));
+    } catch (error) {
+      setProblem(sayError(error));
+    }
+  };
+  return (
+    <>
+      <p className={styles.label}>Program</p>
+      <CodeBlock code={code} language="python" />
+      {code.length < chars && <Button onClick={load}>Show all {chars.toLocaleString("en")} characters</Button>}
+      {problem !== "" && <p role="alert" className={styles.failure}>{problem}</p>}
+    </>
+  );
+}
+
+function StepDetails({ step, turnId, messages }: { step: StepView; turnId: string; messages: readonly string[] }): JSX.Element {
   return (
     <div className={styles.details}>
-      {step.tool_id !== undefined && <p className={styles.tool}>Tool <code>{step.tool_id}</code>, round {step.round}</p>}
+      {step.tool_id !== undefined && <p className={styles.tool}>Tool <code>{step.tool_id}</code></p>}
       {step.params !== undefined && <Parameters params={step.params} />}
-      {messages.map((message) => <p key={message}>{message}</p>)}
+      {step.code !== undefined && <Program beginning={step.code} chars={step.code_chars ?? step.code.length} turnId={turnId} step={step.step} />}
+      {messages.map((message) => <p key={message} dir="auto">{message}</p>)}
       {step.error !== undefined && <p className={styles.failure}>{FAILURES[step.error] ?? step.error}</p>}
-      {step.result_preview !== undefined && step.result_preview !== "" && (
+      {/* What a call that was cancelled says is for the model. */}
+      {step.error !== "cancelled" && step.result_preview !== undefined && step.result_preview !== "" && (
         <>
-          <h4 className={styles.label}>{step.status === "error" ? "What it said" : "Result"}</h4>
+          <p className={styles.label}>{step.status === "error" ? "Error" : "Result"}</p>
           {/* It scrolls, by keyboard too. */}
           {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a region that scrolls has to take focus */}
-          <pre className={styles.output} tabIndex={0}>{step.result_preview}</pre>
+          <pre className={styles.output} tabIndex={0} dir="auto">{step.result_preview}</pre>
         </>
       )}
     </div>

@@ -1,0 +1,37 @@
+import { act, screen } from "@testing-library/react";
+import { expect, test, vi } from "vitest";
+
+import { buildText, buildTurn } from "../testing/builders";
+import { renderInPage } from "../testing/harness";
+import { TurnActionsContext } from "../turn/actions";
+import { Thread } from "./Thread";
+
+const actions = {
+  ask: vi.fn(),
+  answerApproval: vi.fn(),
+  editSignal: vi.fn(),
+  retractSignal: vi.fn(),
+  judge: vi.fn(),
+  fork: vi.fn(),
+  retry: vi.fn(),
+  loadProgram: vi.fn(),
+};
+
+test("all messages that are loaded are printed, and that there are earlier ones is said", () => {
+  const turns = Array.from({ length: 40 }, (_, at) => buildTurn({ turn_id: `turn_${at}`, ordinal: at + 1, texts: [buildText({ text: `Answer ${at}.` })] }));
+  vi.stubGlobal("ResizeObserver", class { observe(): void { /* no sizes here */ } unobserve(): void { /* nor here */ } disconnect(): void { /* nor here */ } });
+  const { container } = renderInPage(
+    <TurnActionsContext value={actions}>
+      <Thread turns={turns} pending={[]} hasOlder olderProblem="" loadOlder={vi.fn()} sentCount={0} openedTurnId={null} />
+    </TurnActionsContext>,
+  );
+  expect(container).not.toHaveTextContent("Answer 0.");
+
+  act(() => { window.dispatchEvent(new Event("beforeprint")); });
+  expect(container).toHaveTextContent("Answer 0.");
+  expect(container).toHaveTextContent("Answer 39.");
+  expect(screen.getByText(/Earlier messages are not printed/)).toBeInTheDocument();
+  act(() => { window.dispatchEvent(new Event("afterprint")); });
+
+  expect(container).not.toHaveTextContent("Answer 0.");
+});

@@ -1,0 +1,22 @@
+// @vitest-environment node
+import { expect, test } from "vitest";
+
+import { describeFailure } from "./failures";
+
+const problem = { type: "urn:everturn:problem:model-unavailable", title: "The model did not answer.", status: 503, detail: "" };
+
+test("a failure is said once, in plain words, with what to do about it", () => {
+  const failure = describeFailure({ ...problem, detail: "The language model did not answer. 500 server_error: Error code: 500" });
+
+  expect(failure.what).toBe("The model didn’t answer.");
+  expect(failure.advice).toBe("Try again in a moment.");
+  expect(failure.details).toBe("The language model did not answer. 500 server_error: Error code: 500.");
+  expect(JSON.stringify(failure)).not.toContain("..");
+});
+
+test("a failure of a kind that this client does not know is said in the server's words, once", () => {
+  const unknown = { ...problem, type: "urn:everturn:problem:newer", title: "The budget is used up." };
+
+  expect(describeFailure({ ...unknown, detail: "The budget is used up. It is renewed tomorrow." })).toEqual({ what: "The budget is used up.", advice: "", details: "It is renewed tomorrow." });
+  expect(describeFailure(unknown).details).toBe("");
+});

@@ -1,0 +1,45 @@
+/** Why an answer failed, in words for the person. What the server reports besides is for those who look after it. */
+import type { Problem } from "../api";
+
+export interface Failure {
+  /** One sentence: what happened. */
+  readonly what: string;
+  /** What the person can do about it; empty where nothing is known. */
+  readonly advice: string;
+  /** The server's own words, shown on demand; empty where they say nothing more. */
+  readonly details: string;
+}
+
+const PREFIX = "urn:everturn:problem:";
+const KNOWN: Readonly<Record<string, Pick<Failure, "what" | "advice">>> = {
+  "model-unavailable": { what: "The model didn’t answer.", advice: "Try again in a moment." },
+  "model-failed": { what: "The model didn’t answer.", advice: "Try again in a moment." },
+  "context-limit": { what: "This conversation is too long for the model.", advice: "Start a new conversation." },
+  "no-closing-answer": { what: "The model gave no usable answer.", advice: "Try again, or put the question differently." },
+  "attachment-unreadable": { what: "An attachment couldn’t be read.", advice: "Try again, or attach the file once more." },
+  "turn-given-up": { what: "The server could not finish this answer.", advice: "Try again." },
+};
+
+export function describeFailure(error: Problem): Failure {
+  const known = error.type.startsWith(PREFIX) ? KNOWN[error.type.slice(PREFIX.length)] : undefined;
+  const { what, advice } = known ?? { what: asSentence(error.title), advice: "" };
+  const title = asSentence(error.title);
+  const detail = asSentence(withoutPrefix(error.detail, error.title));
+  const details = detail === "" ? title : detail;
+  return { what, advice, details: isSame(details, what) ? "" : details };
+}
+
+function withoutPrefix(text: string, prefix: string): string {
+  const bare = prefix.replace(/\.+$/, "");
+  return bare !== "" && text.startsWith(bare) ? text.slice(bare.length).replace(/^[.:\s]+/, "") : text;
+}
+
+function asSentence(text: string): string {
+  const bare = text.trim().replace(/\.+$/, "");
+  if (bare === "") return "";
+  return /[!?…]$/.test(bare) ? bare : `${bare}.`;
+}
+
+function isSame(one: string, other: string): boolean {
+  return one.replaceAll("’", "'").toLowerCase() === other.replaceAll("’", "'").toLowerCase();
+}
