@@ -31,6 +31,14 @@ def png_of(width: int, height: int, packed: bytes = b"") -> bytes:
     )
 
 
+def png_of_zeros(width: int, height: int) -> bytes:
+    """A sound PNG of one bit a pixel: 20,000 x 20,000 of them take 48 kB, and gigabytes where they are decoded."""
+    packer, row = zlib.compressobj(9), bytes(1 + (width + 7) // 8)
+    packed = b"".join(packer.compress(row) for _ in range(height)) + packer.flush()
+    header = png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + png_chunk(b"IDAT", packed) + png_chunk(b"IEND", b"")
+
+
 def gif_and_script() -> bytes:
     """A sound GIF whose bytes are a program as well: its width opens a comment that its comment block closes."""
     gif = image("gif")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn_local.servers.clamd import choose_clamd
+from everturn_local.servers.clamd import SCAN_OPTIONS, choose_clamd
 
 
 @pytest.fixture
@@ -50,3 +50,10 @@ def test_where_the_operator_has_decided_none_is_started(here: dict[str, str], en
 
     assert choice.program is None
     assert next(iter(env)) in choice.why
+
+
+def test_the_clamd_of_the_containers_scans_as_the_embedded_one():
+    lines = Path("deploy/docker/clamd.conf").read_text().splitlines()
+    configured = dict(line.split(" ", 1) for line in lines if line and not line.startswith("#"))
+
+    assert {name: configured.get(name) for name in SCAN_OPTIONS} == SCAN_OPTIONS

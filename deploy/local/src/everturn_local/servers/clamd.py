@@ -24,14 +24,23 @@ READY_LIMIT_S = 10.0
 ANSWER_LIMIT_S = 2.0
 POLL_S = 0.02
 STOP_STEPS: Sequence[StopStep] = ((signal.SIGTERM, 5.0),)
-OPTIONS = {
-    "Foreground": "yes",
+SCAN_OPTIONS = {
     "StreamMaxLength": "26M",
     "AlertExceedsMax": "yes",
     "AlertEncrypted": "yes",
-    "LocalSocketMode": "600",
+    "ScanImage": "no",
+    "ScanImageFuzzyHash": "no",
+    "MaxThreads": "4",
+    "MaxScanTime": "15000",
+    "MaxScanSize": "400M",
+    "MaxFileSize": "120M",
 }
-"""`docs/how-to/scan-uploads.md` tells why."""
+"""The same as in `deploy/docker/clamd.conf`; `docs/how-to/scan-uploads.md` says why."""
+OPTIONS = {"Foreground": "yes", "LocalSocketMode": "600"} | SCAN_OPTIONS
+MEMORY_BYTES = 4 * 2**30
+"""Of address space, as much as the container of `deploy/docker-compose.yml` has: freshclam's signatures take more than
+1 GiB, and twice that while newer ones are loaded."""
+MEMORY_BYTES_WITHOUT_SIGNATURES = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +111,21 @@ class EmbeddedClamd:
         run_leftover_cleanup(self._records)
         configuration = self._save_configuration()
         prefix = build_server_prefix(death_signal="TERM", reaches=[self._program, configuration, self.socket])
-        argv = [*prefix, str(self._program), "-c", str(configuration)]
+        argv = [*prefix, *self._build_limits(), str(self._program), "-c", str(configuration)]
         self._child = Child(argv, env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"}, log=self._log)
         save_record(self._records, "server", self._child.pid)
         waited = wait_for_server(self._child, self._answers, limit_s=READY_LIMIT_S, poll_s=POLL_S)
         if waited is Waited.EXITED:
             raise ServerStartError.from_log("clamd", self._log)
+
+    def _build_limits(self) -> list[str]:
+        """A file that makes it grow beyond its memory ends it, not its neighbours; whoever supervises it restarts it.
+
+        The program is in the same package as setpriv, which runs servers as another user; without it there is no limit.
+        """
+        prlimit = shutil.which("prlimit")
+        size = MEMORY_BYTES if self._signatures else MEMORY_BYTES_WITHOUT_SIGNATURES
+        return [prlimit, f"--as={size}", "--"] if prlimit else []
 
     def stop(self) -> None:
         """No error when it isn't running."""
