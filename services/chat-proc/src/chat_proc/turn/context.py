@@ -7,6 +7,7 @@ import structlog
 
 from chat_proc.agent.limits import Spent
 from chat_proc.agent.open_turn import TurnActivity, TurnApprovals, TurnEnd, Writing
+from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import Emitter
 from chat_proc.timeline.files import AttachedMedia
 from chat_proc.turn.finish import build_status_after, draft_exit, status_of
@@ -63,8 +64,10 @@ class LeasedTurn:
         approvals: TurnApprovals,
         activity: TurnActivity,
         patience: Patience | None = None,
+        pictures: PictureFitter | None = None,
     ) -> None:
         self._claim = claim
+        self._pictures = pictures or PictureFitter()
         self._timelines = timelines
         self._emitter = emitter
         self._clock = clock
@@ -126,12 +129,14 @@ class LeasedTurn:
         return self._sources
 
     async def load_media(self, wanted: Sequence[AttachedMedia]) -> None:
-        """Fetch these images and documents for the model; one that can't be had is shown as its ref only."""
+        """Fetch these images and documents for the model, large images made smaller; one that can't be had is shown as
+        its ref only."""
         for media in wanted:
             if media.sha256 in self._media:
                 continue
             try:
-                self._media[media.sha256] = await self._objects.load(media.object_key, max_bytes=MAX_MEDIA_BYTES)
+                data = await self._objects.load(media.object_key, max_bytes=MAX_MEDIA_BYTES)
+                self._media[media.sha256] = await self._pictures.fit(data)
             except EverturnError as error:
                 _log.warning("media_unreadable", ref=media.ref, error=str(error))
 

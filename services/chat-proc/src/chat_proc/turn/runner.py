@@ -10,6 +10,7 @@ import structlog
 from chat_proc.agent.loop import AgentLoop, HandedOver, Parked
 from chat_proc.agent.open_turn import TurnActivity, TurnEnd, show_files
 from chat_proc.agent.race import Stopped, run_until
+from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import Emitter
 from chat_proc.stream.numbering import EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
@@ -77,6 +78,7 @@ class RunnerParts:
     patience: Patience = field(default_factory=Patience)
     pruning: PrunePolicy = field(default_factory=PrunePolicy)
     tracing: Tracing = NO_TRACING
+    pictures: PictureFitter = field(default_factory=PictureFitter)
 
 
 class _Result(Enum):
@@ -339,6 +341,7 @@ class ClaimedTurn:
             activity=self._activity,
             approvals=PatientApprovals(self._parts.approvals, self._parts.patience),
             patience=self._parts.patience,
+            pictures=self._parts.pictures,
         )
         self._turn.handover = self._handover
         return self._turn
