@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
 
-import { kindOf, languageOf } from "./kinds";
+import { decodeText, kindOf, languageOf } from "./kinds";
 
 test.each([
   ["image/png", "chart.png", "image"],
@@ -9,6 +9,9 @@ test.each([
   ["text/plain", "data.tsv", "table"],
   ["text/plain", "report.md", "markdown"],
   ["text/html", "page.html", "html"],
+  ["text/plain", "attached.html", "code"],
+  ["text/plain", "attached.svg", "code"],
+  ["text/csv; charset=windows-1252", "data", "table"],
   ["application/json", "x", "json"],
   ["text/x-python", "run.py", "code"],
   ["text/plain", "notes.txt", "text"],
@@ -21,4 +24,15 @@ test.each([
 
 test("the language of a file is that of its ending", () => {
   expect([languageOf("a.py"), languageOf("a.json"), languageOf("a.unknown"), languageOf("constructor")]).toEqual(["python", "json", "", ""]);
+});
+
+test.each([
+  ["text/plain", [0xc3, 0xb6], "ö"],
+  ["text/plain; charset=windows-1252", [0xf6], "ö"],
+  ["text/plain; charset=utf-16le", [0xff, 0xfe, 0xf6, 0], "ö"],
+  ["text/plain; charset=shift_jis", [0x93, 0xfa], "日"],
+  ["text/plain; charset=unheard-of", [0xc3, 0xb6], "ö"],
+] as const)("a file of the type %s is read in its encoding", async (type, bytes, text) => {
+  const content = { arrayBuffer: () => Promise.resolve(new Uint8Array(bytes).buffer) };
+  expect(await decodeText(content, type)).toBe(text);
 });

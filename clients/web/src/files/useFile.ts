@@ -4,6 +4,7 @@ import type { QueryCache } from "@tanstack/react-query";
 
 import type { FileView } from "../api";
 import { useBackend } from "../session/context";
+import { decodeText } from "./kinds";
 
 export interface Loaded<Value> {
   value: Value | undefined;
@@ -16,7 +17,7 @@ export function useFileText(file: FileView): Loaded<string> {
   const backend = useBackend();
   const { data, error } = useQuery({
     queryKey: ["file-text", file.artifact_id],
-    queryFn: async ({ signal }) => (await backend.loadFile(file, signal)).text(),
+    queryFn: async ({ signal }) => decodeText(await backend.loadFile(file, signal), file.mime),
     staleTime: Infinity,
   });
   return { value: data, error };

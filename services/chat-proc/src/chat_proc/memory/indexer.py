@@ -4,7 +4,6 @@ A turn is taken from a queue in the database, so a worker that dies on the way o
 """
 
 import asyncio
-import codecs
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -14,6 +13,7 @@ from everturn.errors import NotFound, Unavailable
 from everturn.model.artifacts import Artifact
 from everturn.model.blocks import Block
 from everturn.model.memory.snippets import Snippet
+from everturn.model.text_encoding import decode_text
 from everturn.ports.memory.embedder import Embedder, EmbedderUnavailable, Vector
 from everturn.ports.memory.index import EmbeddedSnippet, IndexJob, SnippetIndex
 from everturn.ports.objects import Objects
@@ -133,7 +133,7 @@ class Indexer:
         except NotFound:
             _log.warning("attachment_gone", ref=artifact.ref)
             return ""
-        return codecs.getincrementaldecoder("utf-8-sig")("replace").decode(data)
+        return decode_text(data, artifact.mime, whole=end == artifact.size)
 
     async def _embed(self, snippets: Sequence[Snippet], *, without: bool) -> list[EmbeddedSnippet]:
         """`without`: words alone will do when the encoder is still out of reach."""

@@ -1,7 +1,6 @@
 """The beginning of a turn: header, prompt, attachments with a preview of their text, and feedback given meanwhile."""
 
 import asyncio
-import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -27,6 +26,7 @@ from everturn.model.blocks import Block, BlockDraft, BlockType
 from everturn.model.feedback import Feedback
 from everturn.model.refs import prompt_ref, round_ref
 from everturn.model.signals import Signal, SignalKind, SignalState
+from everturn.model.text_encoding import decode_text
 from everturn.model.turns import RequestEvent, Turn, TurnRequest
 from everturn.ports.objects import Objects
 
@@ -56,7 +56,7 @@ async def load_preview(objects: Objects, artifact: Artifact) -> AttachmentTextBo
     end = min(artifact.size, PREVIEW_BYTES)
     whole = end == artifact.size
     data = b"".join([chunk async for chunk in objects.load_range(artifact.object_key, start=0, end=end)])
-    text = codecs.getincrementaldecoder("utf-8")("replace").decode(data, final=whole)
+    text = decode_text(data, artifact.mime, whole=whole)
     return AttachmentTextBody(
         filename=artifact.filename, text=text[:PREVIEW_CHARS], total_chars=len(text) if whole else None
     )

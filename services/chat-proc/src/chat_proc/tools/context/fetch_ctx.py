@@ -68,14 +68,14 @@ class FetchCtxTool:
             case FoundSources() as found:
                 return await _give_rows(found, params)
             case FoundFile(ref=ref, artifact=artifact) if is_text(artifact.mime) and artifact.size <= MAX_FILE_BYTES:
-                return _give(ref, await self._load(artifact.object_key, artifact.size, params))
+                return _give(ref, await self._load(artifact.object_key, artifact.size, params, artifact.mime))
             case FoundFile(ref=ref):
                 return ToolOutcome("error", f"{ref} is no text, or too long: read it with io_tools.read_file")
 
-    async def _load(self, key: str, size: int, params: FetchCtxParams) -> Excerpt:
+    async def _load(self, key: str, size: int, params: FetchCtxParams, mime: str = "text/plain") -> Excerpt:
         """Raises NotFound, Unavailable."""
         wanted = Range(offset=params.offset)
-        return await load_excerpt(self._objects, key, size=size, wanted=wanted, max_chars=params.max_chars)
+        return await load_excerpt(self._objects, key, size=size, wanted=wanted, max_chars=params.max_chars, mime=mime)
 
 
 def _give(ref: str, excerpt: Excerpt, *, untrusted: bool = False) -> ToolOutcome:

@@ -134,14 +134,16 @@ class _Reading:
             return _Answer(f"{described}; not a text: open it with a program")
         if artifact.size > MAX_TEXT_BYTES:
             return _Answer(f"{described}; too large to read here: open it with a program", failed=True)
-        return await self._read_object(found.ref, artifact.object_key, artifact.sha256, artifact.size, wish)
+        return await self._read_object(
+            found.ref, artifact.object_key, artifact.sha256, artifact.size, wish, mime=artifact.mime
+        )
 
-    async def _read_object(self, ref: str, key: str, digest: str, size: int, wish: _Wish) -> _Answer:
+    async def _read_object(
+        self, ref: str, key: str, digest: str, size: int, wish: _Wish, *, mime: str = "text/plain"
+    ) -> _Answer:
         if (repeated := self._repeated(ref, digest, wish)) is not None:
             return repeated
-        excerpt = await load_excerpt(
-            self._objects, key, size=size, wanted=wish.range, max_chars=wish.cap, encoding="utf-8-sig"
-        )
+        excerpt = await load_excerpt(self._objects, key, size=size, wanted=wish.range, max_chars=wish.cap, mime=mime)
         return _answer_text(ref, digest, excerpt, wish)
 
     async def _read_sources(self, found: FoundSources, wish: _Wish) -> _Answer:

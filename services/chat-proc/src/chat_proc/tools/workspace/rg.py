@@ -19,6 +19,7 @@ from chat_proc.workspace.roots import Selection, select_files
 from chat_proc.workspace.text_search import Match, Searched, search_text
 from everturn.errors import EverturnError, Invalid
 from everturn.model.commits import Effect
+from everturn.model.text_encoding import decode_text
 from everturn.ports.objects import Objects
 from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
 
@@ -128,12 +129,12 @@ class RgTool:
         data = b"".join(chunks)
         search.scanned_files += 1
         search.scanned_bytes += len(data)
-        if b"\x00" in data:
+        text = decode_text(data, file.artifact.mime)
+        if "\x00" in text:
             search.binary += 1
             return
         if end < file.artifact.size:
             search.cut.append(file.path)
-        text = data.decode("utf-8-sig", errors="replace")
         found = await asyncio.to_thread(
             search_text,
             text,
