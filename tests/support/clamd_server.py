@@ -61,6 +61,13 @@ class ClamdServer:
             except OSError:
                 return False
 
+    def peak_bytes(self) -> int:
+        """The largest resident size that it ever had."""
+        if self._process is None:
+            raise RuntimeError("clamd is not running")
+        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
     def freeze(self) -> None:
         self._send(signal.SIGSTOP)
 

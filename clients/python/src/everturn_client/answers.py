@@ -28,12 +28,14 @@ class Answer(BaseModel):
 class Receipt(Answer):
     """What became of a message or signal: `queued` as a turn or for the next one, or a signal's state.
 
-    `position` is how many turns were before a new one then, at least as many with `position_more`.
+    `position` is how many turns were before a new one then, at least as many with `position_more`. `file_notices` has a
+    sentence for each file that was stored otherwise than it was sent.
     """
 
     state: Literal["queued", "accepted", "applied", "promoted", "expired", "rejected", "retracted"]
     position: int | None = None
     position_more: bool | None = None
+    file_notices: tuple[str, ...] = ()
 
 
 class Accepted(Answer):

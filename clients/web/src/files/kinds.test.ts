@@ -10,7 +10,7 @@ test.each([
   ["text/plain", "report.md", "markdown"],
   ["text/html", "page.html", "html"],
   ["text/plain", "attached.html", "code"],
-  ["text/plain", "attached.svg", "code"],
+  ["text/plain", "attached.svg", "text"],
   ["text/csv; charset=windows-1252", "data", "table"],
   ["application/json", "x", "json"],
   ["text/x-python", "run.py", "code"],

@@ -24,7 +24,6 @@ const LANGUAGES: ReadonlyMap<string, string> = new Map([
   ["xml", "xml"],
   ["html", "xml"],
   ["htm", "xml"],
-  ["svg", "xml"],
   ["yaml", "yaml"],
   ["yml", "yaml"],
   ["toml", "ini"],

@@ -8,6 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 from clamd_server import EICAR, STREAM_MAX_BYTES, ClamdServer
+from uploads.checks import AllSound
+from uploads.images import png_of_zeros
 from uploads.office import office
 from uploads.zips import Member, build_zip
 
@@ -127,7 +129,7 @@ async def test_many_heavy_files_of_one_user_do_not_hold_up_a_small_one_of_anothe
     intake = Intake(
         objects=nothing,
         antivirus=antivirus,
-        structure=nothing,
+        structure=AllSound(),
         caps=FileCaps(1, 1, HEAVY_BYTES * 2, 5),
         ids=SequentialIds(),
         metrics=IngressMetrics(),
@@ -201,6 +203,19 @@ async def test_an_infected_upload_is_refused_logged_and_counted(
     assert [error["field"] for error in body["errors"]] == ["files.0"]
     assert 'ingress_refused_files_total{reason="infected"} 1.0' in (await client.get("/metrics")).text
     assert "infected upload refused" in scanning.log.read_text()
+
+
+async def test_two_pictures_of_many_pixels_are_refused_before_the_antivirus_sees_them(
+    client: httpx2.AsyncClient, refused: Refused, clamd: ClamdServer
+) -> None:
+    await send(client, "a.csv", b"a,b\n")
+    bomb, before = png_of_zeros(20_000, 20_000), clamd.peak_bytes()
+
+    answers = await asyncio.gather(*(send(client, f"{n}.png", bomb) for n in range(2)))
+
+    for answer in answers:
+        assert "20000 x 20000 pixels" in refused(answer, 422)["detail"]
+    assert clamd.peak_bytes() - before < 50_000_000
 
 
 async def test_a_kept_file_says_which_engine_found_it_clean(client: httpx2.AsyncClient) -> None:

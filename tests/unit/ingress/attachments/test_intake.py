@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from uploads.checks import AllSound
 
 from everturn.model.identity import Principal
 from everturn.testing.sequential_ids import SequentialIds
@@ -38,7 +39,7 @@ async def test_one_user_keeps_the_checks_from_nobody_else() -> None:
     intake = Intake(
         objects=nothing,
         antivirus=scan,
-        structure=nothing,
+        structure=AllSound(),
         caps=FileCaps(1000, 1000, 1000, 3),
         ids=SequentialIds(),
         metrics=IngressMetrics(),

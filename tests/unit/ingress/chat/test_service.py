@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from starlette.datastructures import Headers
+from uploads.checks import AllSound
 
 from everturn.errors import EverturnError, NotFound, Unavailable
 from everturn.model.identity import Lane, Principal
@@ -55,7 +56,7 @@ class World:
         intake = Intake(
             objects=world,
             antivirus=NoScan(),
-            structure=world,
+            structure=AllSound(),
             caps=FileCaps(1000, 1000, 1000, 3),
             ids=SequentialIds(),
             metrics=metrics,
@@ -225,7 +226,7 @@ async def test_a_file_that_is_not_taken_any_more_changes_nothing_for_a_request_t
     world = World(NotFound("is not asked"))
     world.kept = REPLAY
 
-    assert await world.accept(replace(CSV, filename="a.zip")) == REPLAY
+    assert await world.accept(replace(CSV, filename="a.png")) == REPLAY
 
     assert (world.objects, world.sent) == ({}, [])
 

@@ -65,6 +65,8 @@ class Chat:
         accepted = await self._client.send_message(self.conversation_id, text, files=files)
         self.conversation_id = accepted.conversation_id
         await asyncio.to_thread(self._memory.save, self.conversation_id)
+        for notice in accepted.receipt.file_notices:
+            self._screen.say(notice)
         # The next one in line mostly begins at once.
         if accepted.receipt.position:
             self._say_position(accepted.receipt.position, more=bool(accepted.receipt.position_more))

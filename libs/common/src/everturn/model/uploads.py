@@ -14,7 +14,8 @@ from everturn.model.refs import AttachmentRef, ExternalAttachmentRef
 class Upload:
     """One checked and stored file. `filename` is clean and its message's only one; size in bytes, sha256 in hex.
 
-    `begun_at` is the database's time before the first object of its message was saved.
+    `begun_at` is the database's time before the first object of its message was saved. `description` says how the
+    stored bytes differ from those that were sent; empty when they do not.
     """
 
     id: ArtifactId
@@ -25,6 +26,7 @@ class Upload:
     object_key: str
     verdict: str
     begun_at: datetime
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ def _build_attachment(upload: Upload, place: UploadPlace) -> Artifact:
         object_key=upload.object_key,
         visibility="external",
         verdict=upload.verdict,
+        description=upload.description,
     )
 
 

@@ -119,6 +119,7 @@ class Receipt:
     Without `turn_id` it is an event that waits for the next turn.
     `ring` is whether the doorbell on `lane` is to be rung now; a replayed answer never rings.
     `position` is where a new turn stood when it was accepted, also in a replayed answer.
+    `file_notices` are for the client; whoever checked the files adds them, and no inbox knows them.
     """
 
     conversation_id: ConversationId
@@ -129,6 +130,7 @@ class Receipt:
     lane: Lane
     replayed: bool = False
     position: QueuePosition | None = None
+    file_notices: tuple[str, ...] = ()
 
 
 class Inbox(Protocol):

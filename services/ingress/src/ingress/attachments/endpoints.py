@@ -20,6 +20,10 @@ class MessageLimits(JsonBody):
     message_bytes: int = Field(
         description="Bytes of the whole request with all files and headers of its parts.", examples=[25_000_000]
     )
+    json_bytes: int = Field(
+        description="Bytes of a body that is JSON, with files in base64, and of the part `message` of any other.",
+        examples=[8_000_000],
+    )
     text_chars: int = Field(description="Characters of the text.", examples=[1_000_000])
     files: int = Field(description="Files of one message.", examples=[20])
     image_bytes: int = Field(description="Bytes of one JPEG, PNG, GIF or WebP.", examples=[5_000_000])
@@ -33,6 +37,7 @@ async def get_limits(request: Request, me: Me) -> MessageLimits:
     settings = cast(IngressSettings, request.app.state.settings)
     return MessageLimits(
         message_bytes=settings.message_max_bytes,
+        json_bytes=min(settings.json_max_bytes, settings.message_max_bytes),
         text_chars=settings.message_max_text_chars,
         files=settings.max_files,
         image_bytes=settings.max_image_bytes,

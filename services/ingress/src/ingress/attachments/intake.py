@@ -73,13 +73,21 @@ class FileCaps:
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:
-    """A file that may be kept."""
+    """A file that may be kept. `change` says how `data` differs from what was sent; empty when it does not.
+
+    `mime` names the encoding of a text that is not UTF-8, as in `text/csv; charset=windows-1252`.
+    """
 
     name: str
     mime: str
     data: bytes
     sha256: str
     verdict: str
+    change: str = ""
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 class Intake:
@@ -118,19 +126,29 @@ class Intake:
 
     async def _check_file(self, name: str, file: IncomingFile) -> CheckedFile:
         try:
-            kind, sha256 = await asyncio.to_thread(self._inspect, name, file)
-            verdict = await self._antivirus.scan(file.data)
-            if kind.form is not None:
-                await self._structure.check(kind.form, file.data)
+            kind = await asyncio.to_thread(self._decide_kind, name, file)
+            # Before the scan: an antivirus may spend gigabytes on a file whose header already says that it is too much.
+            sound = await self._structure.check(kind.form, file.data)
+            data = sound.content or file.data
+            self._check_size(kind, data)
+            verdict = await self._antivirus.scan(data)
         except REFUSED as error:
             raise self._refuse(name, file, error) from error
-        return CheckedFile(name, kind.mime, file.data, sha256, verdict)
+        sha256 = await asyncio.to_thread(_hash, data) if sound.content else file.sha256
+        mime = f"{kind.mime}; charset={sound.charset}" if sound.charset else kind.mime
+        if sound.change:
+            _log.info("upload changed", form=kind.form, size=len(file.data), stored=len(data), change=sound.change)
+        return CheckedFile(name, mime, data, sha256, verdict, sound.change)
 
-    def _inspect(self, name: str, file: IncomingFile) -> tuple[Kind, str]:
+    def _decide_kind(self, name: str, file: IncomingFile) -> Kind:
         kind = decide_kind(name, file.declared, self._sniffer.sniff(file.data), file.data)
-        if len(file.data) > (cap := self._caps.of(kind.family)):
+        self._check_size(kind, file.data)
+        _ = file.sha256  # hashed here, in a thread, for the row and the idempotency key
+        return kind
+
+    def _check_size(self, kind: Kind, data: bytes) -> None:
+        if len(data) > (cap := self._caps.of(kind.family)):
             raise TooBig(f"it has more than {cap} bytes")
-        return kind, file.sha256
 
     def _refuse(self, name: str, file: IncomingFile, error: Refused) -> ProblemError:
         refusal = build_refusal(name, file.field, error)
@@ -168,6 +186,7 @@ class Intake:
             object_key=upload_key(conversation_id, file.sha256, artifact_id),
             verdict=file.verdict,
             begun_at=begun_at,
+            description=file.change,
         )
 
     async def discard(self, saved: "SavedFiles") -> None:
@@ -190,6 +209,11 @@ class SavedFiles:
     """Objects that are stored and have no row yet."""
 
     uploads: tuple[Upload, ...]
+
+    def notices(self) -> tuple[str, ...]:
+        """A sentence for each file whose stored bytes are not those that were sent."""
+        changed = (upload for upload in self.uploads if upload.description)
+        return tuple(f"The file {upload.filename!r} was changed: {upload.description}" for upload in changed)
 
     def keys(self) -> list[str]:
         return [upload.object_key for upload in self.uploads]

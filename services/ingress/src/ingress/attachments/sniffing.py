@@ -39,10 +39,10 @@ class Kind:
     family: str
     extensions: frozenset[str]
     declared: frozenset[str]
-    form: Form | None
+    form: Form
 
 
-def _kind(mime: str, family: str, extensions: str, *also: str, form: Form | None = None) -> Kind:
+def _kind(mime: str, family: str, extensions: str, *also: str, form: Form) -> Kind:
     return Kind(mime, family, frozenset(f".{name}" for name in extensions.split()), frozenset({mime, *also}), form)
 
 
@@ -66,29 +66,18 @@ _OFFICE = (
 )
 _OFFICE_BY_EXTENSION: Mapping[str, Kind] = {extension: kind for kind in _OFFICE for extension in kind.extensions}
 
-_TEXT_EXTENSIONS: Mapping[str, str] = {
-    ".txt": "text/plain", ".text": "text/plain", ".log": "text/plain", ".md": "text/markdown",
+_TEXT_MIMES: Mapping[str, str] = {
+    ".md": "text/markdown",
     ".markdown": "text/markdown",
-    ".csv": "text/csv", ".tsv": "text/tab-separated-values", ".json": "text/plain", ".jsonl": "text/plain",
-    ".yaml": "text/plain", ".yml": "text/plain", ".toml": "text/plain", ".ini": "text/plain", ".cfg": "text/plain",
-    ".py": "text/plain", ".sql": "text/plain", ".r": "text/plain", ".tex": "text/plain", ".rst": "text/plain",
-    ".js": "text/plain", ".ts": "text/plain", ".java": "text/plain", ".c": "text/plain", ".h": "text/plain",
-    ".cpp": "text/plain", ".go": "text/plain", ".rs": "text/plain", ".sh": "text/plain", ".css": "text/plain",
-    ".rb": "text/plain", ".cs": "text/plain", ".kt": "text/plain", ".swift": "text/plain", ".lua": "text/plain",
-    ".diff": "text/plain", ".patch": "text/plain", ".srt": "text/plain", ".vtt": "text/plain", ".ics": "text/plain",
-    ".conf": "text/plain", ".properties": "text/plain", ".proto": "text/plain", ".bib": "text/plain",
-    ".ipynb": "text/plain", ".ndjson": "text/plain", ".geojson": "text/plain", ".tsx": "text/plain",
-}  # fmt: skip
-"""Extensions of text files and what we keep them as; code and data are plain text, which no browser runs."""
-_TEXT_DECLARED = frozenset(
-    f"application/{name}"
-    for name in (
-        *("json", "x-ndjson", "jsonl", "yaml", "x-yaml", "toml", "csv", "vnd.ms-excel", "geo+json", "x-ipynb+json"),
-        *("javascript", "x-javascript", "typescript", "sql", "x-sh", "x-python-code"),
-    )
-)
-"""What browsers declare for such files; `application/vnd.ms-excel` is what Windows says of CSV."""
-_ACTIVE_TEXT = frozenset({"text/html", "text/xml", "application/xml", "image/svg+xml", "application/xhtml+xml"})
+    ".csv": "text/csv",
+    ".tsv": "text/tab-separated-values",
+}
+"""What some texts are kept as. All others are plain text, whatever they are: no browser runs that."""
+_BINARY_DECLARED = frozenset(name for kind in (*_BINARY.values(), *_OFFICE) for name in kind.declared)
+_BINARY_EXTENSIONS = frozenset(name for kind in (*_BINARY.values(), *_OFFICE) for name in kind.extensions)
+_PLAIN = frozenset({"", ".txt", ".log", *_TEXT_MIMES})
+"""Names under which zero bytes are worth a closer look: it may be UTF-16 without a mark."""
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Sniffer:
@@ -113,8 +102,6 @@ def decide_kind(name: str, declared: str, sniffed: str, data: bytes) -> Kind:
         return _decide_binary(_BINARY[sniffed], extension, declared, data)
     if extension in _OFFICE_BY_EXTENSION:
         return _decide_office(_OFFICE_BY_EXTENSION[extension], declared, sniffed, data)
-    if extension not in _TEXT_EXTENSIONS and (extension or not sniffed.startswith("text/")):
-        raise NotAccepted(f"its type ({sniffed}, {extension or 'no extension'}) is not accepted")
     return _decide_text(extension, declared, sniffed, data)
 
 
@@ -140,16 +127,13 @@ def _decide_office(kind: Kind, declared: str, sniffed: str, data: bytes) -> Kind
 
 
 def _decide_text(extension: str, declared: str, sniffed: str, data: bytes) -> Kind:
-    if sniffed in _ACTIVE_TEXT or declared in _ACTIVE_TEXT:
-        raise NotAccepted("HTML, XML and SVG are not accepted")
-    if declared not in _UNSPECIFIC | _TEXT_DECLARED and not declared.startswith("text/"):
-        raise NotAccepted(f"it was declared as {declared}, which its extension {extension} does not say")
-    if sniffed in _PACKED or data.startswith(b"PK\x03\x04"):
+    """Text goes by any name but that of another kind that we accept; its structure check says whether it is text."""
+    if extension in _BINARY_EXTENSIONS:
         raise NotAccepted(f"its content is {sniffed}, which its extension {extension} does not say")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise NotAcceptable(f"it is not UTF-8 text at byte {error.start}") from error
-    if "\x00" in text:
-        raise NotAcceptable("it is not text: it holds zero bytes")
-    return _kind(_TEXT_EXTENSIONS.get(extension, "text/plain"), "text", extension.removeprefix("."))
+    if declared in _BINARY_DECLARED:
+        raise NotAccepted(f"it was declared as {declared}, but its content is {sniffed}")
+    is_text = sniffed.startswith("text/") or data.startswith(_UTF16_MARKS) or b"\0" not in data[:_SNIFFED_BYTES]
+    if sniffed in _PACKED or data.startswith(b"PK\x03\x04") or not (is_text or extension in _PLAIN):
+        raise NotAccepted(f"its type ({sniffed}, {extension or 'no extension'}) is not accepted")
+    mime = _TEXT_MIMES.get(extension, "text/plain")
+    return _kind(mime, "text", extension.removeprefix("."), form="text")

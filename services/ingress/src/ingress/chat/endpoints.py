@@ -94,6 +94,9 @@ def build_accepted(principal: Principal, receipt: Receipt) -> AcceptedOut:
 
 def _build_receipt(receipt: Receipt) -> ReceiptOut:
     state, position = receipt.state.value if receipt.state and receipt.turn_id else "queued", receipt.position
-    if position is None:
-        return ReceiptOut(state=state)
-    return ReceiptOut(state=state, position=position.ahead, position_more=position.more or None)
+    return ReceiptOut(
+        state=state,
+        position=position.ahead if position else None,
+        position_more=(position.more or None) if position else None,
+        file_notices=receipt.file_notices or None,
+    )

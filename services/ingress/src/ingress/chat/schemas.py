@@ -73,12 +73,14 @@ class ReceiptOut(JsonBody):
     """Where the message stands: queued as a turn or for the next one, or as a signal in one of a signal's states.
 
     A new turn has its `position`: how many turns are taken before it, as it was then; with `position_more` more than
-    that.
+    that. `file_notices` has a sentence for each file that was stored otherwise than it was sent, for example without
+    the video behind a picture.
     """
 
     state: SignalState
     position: int | None = Field(default=None, exclude_if=is_absent)
     position_more: bool | None = Field(default=None, exclude_if=is_absent)
+    file_notices: tuple[str, ...] | None = Field(default=None, exclude_if=is_absent)
 
 
 class AcceptedOut(JsonBody):

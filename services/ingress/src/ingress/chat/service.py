@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -116,7 +116,8 @@ class ChatService:
                 trace=self._load_trace(),
             )
             commit = partial(self._inbox.accept_message, principal, message, key)
-            return await self._accept(admission, saved, commit, wait_s=wait_s)
+            receipt = await self._accept(admission, saved, commit, wait_s=wait_s)
+            return replace(receipt, file_notices=saved.notices())
 
         return await self._run_admitted(principal, key, store, new_work=True)
 
@@ -148,7 +149,8 @@ class ChatService:
                 trace=self._load_trace(),
             )
             commit = partial(self._inbox.accept_signal, principal, conversation_id, signal, key)
-            return await self._accept(admission, saved, commit, wait_s=wait_s)
+            receipt = await self._accept(admission, saved, commit, wait_s=wait_s)
+            return replace(receipt, file_notices=saved.notices())
 
         return await self._run_admitted(principal, key, store, new_work=event is not None and event.reactive)
 

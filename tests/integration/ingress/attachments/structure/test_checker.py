@@ -6,11 +6,29 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from uploads.images import image, png_of
+from uploads.images import image, png_of, png_of_zeros
 from uploads.pdfs import object_stream_bomb, pdf, stream
 
-from ingress.attachments.structure.checker import TOO_LONG, TOO_MUCH, UNREADABLE, check_in_fork, run_checker
+from ingress.attachments.structure.checker import (
+    TOO_LONG,
+    TOO_MUCH,
+    UNREADABLE,
+    check_in_fork,
+    run_checker,
+    run_confined,
+)
+from ingress.attachments.structure.confinement import preload_encodings
+from ingress.attachments.structure.images import preload_readers
 from ingress.attachments.structure.limits import Form
+from ingress.attachments.structure.text import preload_text
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> None:
+    """What the checker loads before it forks, because a fork can't."""
+    preload_encodings()
+    preload_text()
+    preload_readers()
 
 
 def children() -> str:
@@ -18,10 +36,19 @@ def children() -> str:
     return Path("/proc/thread-self/children").read_text()
 
 
+def find_fault(form: Form, data: bytes) -> str:
+    return json.loads(check_in_fork(form, data))["fault"]
+
+
 @pytest.mark.parametrize(
     ("form", "data", "fault"),
     [
         ("pdf", pdf(), ""),
+        ("text", "Grüße, мир, 日本".encode(), ""),
+        ("text", "Привет, мир. Это проверка.".encode("koi8_u"), ""),
+        ("text", "これは日本語のテキストです。".encode("cp932"), ""),
+        ("png", png_of_zeros(5472, 3648), ""),
+        ("webp", image("webp", (2560, 1920)), ""),
         ("webp", image("webp", (1900, 1900)), ""),
         # Announces few pixels and packs more than the memory holds: only those announced are unpacked.
         ("png", png_of(64, 64, zlib.compress(bytes(100_000_000))), ""),
@@ -34,7 +61,7 @@ def children() -> str:
 def test_a_fork_says_what_is_wrong_and_is_gone(form: Form, data: bytes, fault: str) -> None:
     before = children()
 
-    assert check_in_fork(form, data) == fault
+    assert find_fault(form, data) == fault
 
     assert children() == before
 
@@ -47,14 +74,14 @@ def test_a_fork_says_what_is_wrong_and_is_gone(form: Form, data: bytes, fault: s
     ],
 )
 def test_what_unpacks_to_more_than_the_memory_is_refused(data: bytes) -> None:
-    assert check_in_fork("pdf", data) in (TOO_MUCH, UNREADABLE, "it is damaged or cut off", "it is damaged")
+    assert find_fault("pdf", data) in (TOO_MUCH, UNREADABLE, "it is damaged or cut off", "it is damaged")
 
 
 def test_a_file_that_keeps_the_processor_busy_is_refused() -> None:
     # Small pieces of a tree that fans out: every object is quick to write and slow to walk.
     many = [b"[" + b"<</A 1>>" * 20_000 + b"]"] * 60
 
-    assert check_in_fork("pdf", pdf(*many)) in (TOO_LONG, TOO_MUCH, UNREADABLE)
+    assert find_fault("pdf", pdf(*many)) in (TOO_LONG, TOO_MUCH, UNREADABLE)
 
 
 def test_the_program_answers_until_its_input_ends() -> None:
@@ -67,3 +94,15 @@ def test_the_program_answers_until_its_input_ends() -> None:
 
     faults = [json.loads(line)["fault"] for line in answers.getvalue().splitlines()]
     assert faults == ["", "it has more than 500 pages", ""]
+
+
+def test_content_that_replaces_the_files_comes_back_behind_the_answer() -> None:
+    head, _, content = check_in_fork("jpeg", image("jpeg") + bytes(range(256))).partition(b"\n")
+
+    assert content == image("jpeg")
+    assert json.loads(head)["size"] == len(content)
+
+
+@pytest.mark.parametrize("said", [b"", b"{}\n", b'{"fault": ""', b'{"fault":1,"charset":"","change":"","size":0}\n'])
+def test_a_fork_that_answers_otherwise_than_it_should_has_read_nothing(said: bytes) -> None:
+    assert json.loads(run_confined(lambda: said))["fault"] == UNREADABLE

@@ -1,6 +1,7 @@
 """A fork that a bad file has taken over: what it tries against the processes and files around it."""
 
 import ctypes
+import json
 import os
 import resource
 import socket
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ingress.attachments.structure.checker import run_confined
+from ingress.attachments.structure.checker import build_fault, run_confined
 from ingress.attachments.structure.confinement import NOBODY, hide_process
 
 PTRACE_SEIZE = 0x4206
@@ -81,8 +82,9 @@ ATTACKS: tuple[Callable[[], object], ...] = (
 )  # fmt: skip
 
 
-def try_attacks() -> str:
-    return " ".join(attack.__name__ for attack in ATTACKS if _works(attack))
+def try_attacks() -> bytes:
+    """In the form of an answer, because a fork gets nothing else out."""
+    return build_fault(" ".join(attack.__name__ for attack in ATTACKS if _works(attack)))
 
 
 def _works(attack: Callable[[], object]) -> bool:
@@ -93,7 +95,7 @@ def _works(attack: Callable[[], object]) -> bool:
 
 
 def test_a_fork_gets_nothing_of_the_checker_and_opens_nothing() -> None:
-    assert run_confined(try_attacks) == ""
+    assert json.loads(run_confined(try_attacks))["fault"] == ""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
@@ -123,4 +125,4 @@ def run_in_fork(work: Callable[[], int]) -> int:
 
 
 def test_what_a_fork_says_comes_back() -> None:
-    assert run_confined(lambda: "said") == "said"
+    assert run_confined(lambda: build_fault("said")) == build_fault("said")

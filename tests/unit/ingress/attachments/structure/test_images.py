@@ -6,22 +6,34 @@ import pytest
 from uploads.images import image, png_chunk, png_of
 
 from ingress.attachments.structure.images import check_image, check_pixels
-from ingress.attachments.structure.limits import Form, Unsound
+from ingress.attachments.structure.limits import Form, Sound, Unsound
 
 
 @pytest.mark.parametrize("form", ["png", "jpeg", "gif", "webp"])
 def test_an_image_is_sound(form: Form) -> None:
-    check_image(form, image(form))
-    check_image(form, image(form, frames=3))
+    assert check_image(form, image(form)) == Sound()
+    assert check_image(form, image(form, frames=3)) == Sound()
 
 
-@pytest.mark.parametrize(
-    ("form", "width", "height"), [("png", 5_000, 3_000), ("webp", 2_000, 2_000), ("jpeg", 10_000, 5_000)]
-)
-def test_each_format_has_its_limit_of_pixels(form: Form, width: int, height: int) -> None:
-    check_pixels(form, width, height)
-    with pytest.raises(Unsound, match="pixels"):
-        check_pixels(form, width, height + 1)
+@pytest.mark.parametrize("form", ["png", "jpeg", "gif", "webp"])
+@pytest.mark.parametrize("size", [(1, 1), (1, 9), (7, 2)])
+def test_a_tiny_image_is_sound(form: Form, size: tuple[int, int]) -> None:
+    assert check_image(form, image(form, size)) == Sound()
+
+
+def test_the_limit_of_pixels_is_one_for_all_formats() -> None:
+    check_pixels(10_000, 10_000)
+    with pytest.raises(Unsound, match="10000 x 10001 pixels"):
+        check_pixels(10_000, 10_001)
+
+
+def test_a_trailer_is_cut_off_and_that_is_said() -> None:
+    video = b"\0\0\0\x18ftypmp42" + bytes(range(256))
+
+    sound = check_image("jpeg", image("jpeg") + video)
+
+    assert sound.content == image("jpeg")
+    assert sound.change == f"{len(video)} bytes behind the picture were removed."
 
 
 def test_a_png_of_fifty_thousand_by_fifty_thousand_is_refused_without_decoding() -> None:

@@ -10,5 +10,5 @@ def test_the_limits_are_those_of_the_design() -> None:
 
 
 def test_a_decoded_image_fits_the_memory() -> None:
-    assert limits.MAX_PIXELS * 4 < limits.MEMORY_BYTES
-    assert limits.MAX_WEBP_PIXELS * 16 < limits.MEMORY_BYTES
+    assert limits.MAX_DECODED_PIXELS * 4 < limits.MEMORY_BYTES
+    assert limits.MAX_DECODED_WEBP_PIXELS * 16 < limits.MEMORY_BYTES

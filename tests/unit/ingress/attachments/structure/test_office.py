@@ -1,6 +1,7 @@
 """Office files with macros, objects, carried files, outside references or declarations are refused."""
 
 import pytest
+from uploads.images import image, png_chunk, png_of_zeros
 from uploads.office import MAIN, XML, office, override, relation
 from uploads.zips import Member, bomb, build_zip
 
@@ -9,6 +10,7 @@ from ingress.attachments.structure.office import check_office
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(64)
 LINK = relation("hyperlink", "https://example.org/a?b=1", external=True)
+DEEP = office("xlsx", Member("xl/embeddings/b.docx", office("docx")))
 LAUGHS = '<!DOCTYPE a [<!ENTITY x "ha">' + "".join(f'<!ENTITY x{n} "&x;&x;">' for n in range(9)) + "]><a>&x8;</a>"
 XXE = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a>&x;</a>'
 
@@ -18,6 +20,31 @@ def test_a_file_of_each_kind_is_sound(form: Form) -> None:
     check_office(form, office(form))
     check_office(form, office(form, links=[LINK, relation("image", "media/a.png", number=2)]))
     check_office(form, office(form, body=XML.encode().decode().encode("utf-16") if form == "docx" else b""))
+
+
+MAC_PRINTER = b"\0\0\x12<?xml version='1.0'?>\n<!DOCTYPE plist PUBLIC '-//Apple//DTD PLIST 1.0//EN' 'x.dtd'>\n<plist/>"
+SVG = b"<?xml version='1.0'?><!DOCTYPE svg PUBLIC '-//W3C//DTD SVG 1.1//EN' 'svg11.dtd'><svg/>"
+LOCAL_TEMPLATE = "file:///C:\\Users\\Ann\\Templates\\Report.dotm"
+
+
+@pytest.mark.parametrize(
+    ("form", "data"),
+    [
+        ("pptx", office("pptx", Member("ppt/printerSettings/printerSettings1.bin", MAC_PRINTER))),
+        ("pptx", office("pptx", Member("ppt/embeddings/Microsoft_Excel_Sheet1.xlsx", office("xlsx"), method=0))),
+        ("pptx", office("pptx", links=[relation("package", "../embeddings/Microsoft_Excel_Sheet1.xlsx")])),
+        ("docx", office("docx", Member("word/media/image1.svg", SVG))),
+        (
+            "docx",
+            office("docx", Member("word/media/image1.png", image("png")[:33] + png_chunk(b"tEXt", b"a\0<!DOCTYPE a>"))),
+        ),
+        ("docx", office("docx", links=[relation("attachedTemplate", LOCAL_TEMPLATE, external=True)])),
+        ("docx", office("docx", links=[relation("attachedTemplate", "Normal.dotm", external=True)])),
+        ("docx", office("docx", links=[relation("hyperlink", "../other/report%202.docx", external=True)])),
+    ],
+)
+def test_what_office_programs_really_write_is_sound(form: Form, data: bytes) -> None:
+    check_office(form, data)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +67,30 @@ def test_a_file_of_each_kind_is_sound(form: Form) -> None:
         ("docx", office("docx", links=[relation("image", "http://x/a.png", external=True)]), "outside"),
         ("docx", office("docx", links=[relation("hyperlink", "file:///etc/passwd", external=True)]), "outside"),
         ("docx", office("docx", links=[relation("hyperlink", "javascript:alert(1)", external=True)]), "outside"),
+        ("docx", office("docx", links=[relation("attachedTemplate", "\\\\evil\\a.dotm", external=True)]), "relation"),
+        ("docx", office("docx", links=[relation("attachedTemplate", "file://evil/a.dotm", external=True)]), "relation"),
+        (
+            "docx",
+            office("docx", links=[relation("attachedTemplate", "file:////evil/a.dotm", external=True)]),
+            "relation",
+        ),
+        ("docx", office("docx", links=[relation("hyperlink", "\\\\evil\\share\\a.docx", external=True)]), "outside"),
+        ("docx", office("docx", links=[relation("package", "../media/a.bin")]), "relation"),
+        (
+            "pptx",
+            office("pptx", Member("ppt/embeddings/a.xlsx", office("xlsx", Member("xl/vbaProject.bin")))),
+            "macros",
+        ),
+        ("pptx", office("pptx", Member("ppt/embeddings/a.xlsx", build_zip([Member("x")]))), "no Office file"),
+        ("pptx", office("pptx", Member("ppt/embeddings/a.xlsx", DEEP)), "carried file"),
+        ("docx", office("docx", Member("word/media/a.png", png_of_zeros(20_000, 20_000))), "pixels"),
+        ("docx", office("docx", Member("word/media/a.svg", LAUGHS.encode())), "DTD"),
+        ("docx", office("docx", Member("word/a.bin", b" <!DOCTYPE a [<!ENTITY x 'x'>]><a/>")), "DTD"),
+        (
+            "docx",
+            office("docx", Member("word/a.dat", b"x" + XXE.encode()), types=[override("word/a.dat", "a/b+xml")]),
+            "UTF-8|DTD",
+        ),
         ("docx", office("docx", body=XXE.encode()), "DTD"),
         ("docx", office("docx", body=LAUGHS.encode()), "DTD"),
         ("docx", office("docx", body=("\ufeff" + XXE).encode("utf-16-le")), "DTD"),

@@ -1,12 +1,14 @@
 """PDFs that carry, start or hide something are refused, and so are damaged ones."""
 
 import zlib
+from io import BytesIO
 
+import pikepdf
 import pytest
 from uploads.pdfs import encrypted_pdf, flate_zeros, object_stream_bomb, pdf, stream
 from uploads.zips import Member, build_zip
 
-from ingress.attachments.structure.limits import Unsound
+from ingress.attachments.structure.limits import Sound, Unsound
 from ingress.attachments.structure.pdf import check_names, check_pdf
 
 SCRIPT = b"<</S/JavaScript/JS(app.alert\\(1\\))>>"
@@ -25,10 +27,39 @@ SCRIPT = b"<</S/JavaScript/JS(app.alert\\(1\\))>>"
         pdf(b"<</Font<</EF 3 0 R>>>>"),
         pdf() + b"\n" * 100,
         object_stream_bomb(2**20),
+        pdf(b"13", stream(b"0 0 m 9 9 l S").replace(b"/Length 13", b"/Length 4 0 R"), b"true", b"1.5"),
     ],
 )
 def test_a_document_is_sound(data: bytes) -> None:
-    check_pdf(data)
+    assert check_pdf(data) == Sound()
+
+
+DRAWN = pdf(stream(b"0 0 m 9 9 l S"), page=b"/Contents 4 0 R")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        DRAWN.replace(b"startxref\n", b"startxref\n9"),
+        DRAWN.replace(b"%PDF-1.7\n", b"%PDF-1.7\n%a comment that moves everything\n"),
+        b"\r\n\r\n" + DRAWN,
+        b"\xef\xbb\xbf" + DRAWN,
+        DRAWN.replace(b"/Length 13", b"/Length 12"),
+    ],
+)
+def test_damage_that_all_readers_repair_is_repaired_in_what_is_kept(data: bytes) -> None:
+    sound = check_pdf(data)
+
+    assert "rebuilt" in sound.change
+    assert check_pdf(sound.content) == Sound()
+    with pikepdf.open(BytesIO(sound.content)) as rebuilt:
+        assert rebuilt.pages[0].Contents.read_bytes().strip() == b"0 0 m 9 9 l S"
+
+
+@pytest.mark.parametrize("hidden", [b"/OpenAction" + SCRIPT, b"/OpenAction<</S/Launch/F(calc.exe)>>"])
+def test_what_a_damaged_document_holds_is_looked_into_as_well(hidden: bytes) -> None:
+    with pytest.raises(Unsound):
+        check_pdf(pdf(catalog=hidden).replace(b"startxref\n", b"startxref\n9"))
 
 
 @pytest.mark.parametrize(

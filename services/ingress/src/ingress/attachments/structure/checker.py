@@ -1,8 +1,8 @@
 """The program that looks into files, `python -I -m ingress.attachments.structure.checker`: one fork per file, limited.
 
-It reads a JSON line with `form` and `size` and then the file, answers a JSON line with `fault`, and again until its
-input ends. A fault is empty for a sound file. The libraries are loaded once; what a file does to them ends with its
-fork.
+It reads a JSON line with `form` and `size` and then the file. It answers a JSON line with `fault`, `charset`, `change`
+and `size`, then as many bytes of content that replaces the file's, and again until its input ends. A fault is empty for
+a sound file. The libraries are loaded once; what a file does to them ends with its fork.
 """
 
 import json
@@ -14,31 +14,30 @@ from typing import BinaryIO
 
 from ingress.attachments.structure.confinement import confine_fork, hide_process, preload_encodings
 from ingress.attachments.structure.images import check_image, preload_readers
-from ingress.attachments.structure.limits import CPU_S, MEMORY_BYTES, Form, Unsound
+from ingress.attachments.structure.limits import CPU_S, MAX_CONTENT_BYTES, MEMORY_BYTES, Form, Sound, Unsound
 from ingress.attachments.structure.office import check_office
 from ingress.attachments.structure.pdf import check_pdf
+from ingress.attachments.structure.text import check_text, preload_text
 
-_MAX_FAULT_BYTES = 2048
+_MAX_LINE_BYTES = 4096
+_MAX_SENTENCE_CHARS = 1000
 TOO_LONG = f"looking into it takes more than {CPU_S:g} s"
 TOO_MUCH = f"looking into it takes more than {MEMORY_BYTES // 2**20} MiB of memory"
 UNREADABLE = "its content can't be read"
 
 
-def find_fault(form: Form, data: bytes) -> str:
-    """What is wrong with a file, empty when nothing is. Raises what the libraries raise for content they can't read."""
-    try:
-        match form:
-            case "pdf":
-                check_pdf(data)
-            case "docx" | "pptx" | "xlsx":
-                check_office(form, data)
-            case "jpeg" | "png" | "gif" | "webp":
-                check_image(form, data)
-    except Unsound as fault:
-        return str(fault)
-    except MemoryError:
-        return TOO_MUCH
-    return ""
+def check_content(form: Form, data: bytes) -> Sound:
+    """Raises Unsound, and what the libraries raise for content that they can't read."""
+    match form:
+        case "pdf":
+            return check_pdf(data)
+        case "docx" | "pptx" | "xlsx":
+            check_office(form, data)
+            return Sound()
+        case "jpeg" | "png" | "gif" | "webp":
+            return check_image(form, data)
+        case "text":
+            return check_text(data)
 
 
 def run_checker(requests: BinaryIO, answers: BinaryIO) -> None:
@@ -46,17 +45,38 @@ def run_checker(requests: BinaryIO, answers: BinaryIO) -> None:
     while line := requests.readline():
         asked = json.loads(line)
         data = requests.read(asked["size"])
-        answers.write(json.dumps({"fault": check_in_fork(asked["form"], data)}).encode() + b"\n")
+        answers.write(check_in_fork(asked["form"], data))
         answers.flush()
 
 
-def check_in_fork(form: Form, data: bytes) -> str:
-    """What `find_fault` says within the limits, or which of them was met."""
-    return run_confined(lambda: find_fault(form, data))
+def check_in_fork(form: Form, data: bytes) -> bytes:
+    """The answer about a file: what its check finds within the limits, or which of them was met."""
+    return run_confined(lambda: _answer(form, data))
 
 
-def run_confined(look: Callable[[], str]) -> str:
-    """What `look` says in a fork that can do nothing else."""
+def _answer(form: Form, data: bytes) -> bytes:
+    try:
+        return build_answer(check_content(form, data))
+    except Unsound as fault:
+        return build_fault(str(fault))
+    except MemoryError:
+        return build_fault(TOO_MUCH)
+
+
+def build_answer(sound: Sound) -> bytes:
+    """The line of an answer with the content behind it."""
+    head = {"fault": "", "charset": sound.charset, "change": sound.change, "size": len(sound.content)}
+    return json.dumps(head).encode() + b"\n" + sound.content
+
+
+def build_fault(fault: str) -> bytes:
+    """The line of an answer about a file that is refused."""
+    head = {"fault": fault[:_MAX_SENTENCE_CHARS], "charset": "", "change": "", "size": 0}
+    return json.dumps(head).encode() + b"\n"
+
+
+def run_confined(look: Callable[[], bytes]) -> bytes:
+    """What `look` answers in a fork that can do nothing else."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
@@ -64,19 +84,31 @@ def run_confined(look: Callable[[], str]) -> str:
         _end_fork(look, write_end)
     os.close(write_end)
     with os.fdopen(read_end, "rb") as pipe:
-        said = pipe.read(_MAX_FAULT_BYTES)
+        answer = pipe.read(_MAX_LINE_BYTES + MAX_CONTENT_BYTES)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if status == 0:
-        return said.decode(errors="replace")
-    return TOO_LONG if -status in (signal.SIGPROF, signal.SIGALRM, signal.SIGXCPU) else UNREADABLE
+    if status == 0 and _is_answer(answer):
+        return answer
+    return build_fault(TOO_LONG if -status in (signal.SIGPROF, signal.SIGALRM, signal.SIGXCPU) else UNREADABLE)
 
 
-def _end_fork(look: Callable[[], str], write_end: int) -> None:
+def _is_answer(answer: bytes) -> bool:
+    """Whether it has the promised form. A fork that a bad file has taken over may write anything."""
+    line, _, content = answer.partition(b"\n")
+    try:
+        head = json.loads(line[:_MAX_LINE_BYTES])
+        texts = [head["fault"], head["charset"], head["change"]]
+        return all(isinstance(text, str) for text in texts) and head["size"] == len(content)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _end_fork(look: Callable[[], bytes], write_end: int) -> None:
     """Never returns: an exception of a library ends the fork with a status that says so."""
     status = 1
     try:
         answer = confine_fork(write_end)
-        os.write(answer, look().encode()[:_MAX_FAULT_BYTES])
+        with os.fdopen(answer, "wb", closefd=False) as pipe:
+            pipe.write(look())
         status = 0
     finally:
         os._exit(status)
@@ -85,5 +117,6 @@ def _end_fork(look: Callable[[], str], write_end: int) -> None:
 if __name__ == "__main__":
     hide_process()
     preload_encodings()
+    preload_text()
     preload_readers()
     run_checker(sys.stdin.buffer, sys.stdout.buffer)

@@ -7,12 +7,12 @@ import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from everturn.errors import Unavailable
 from ingress.attachments.slots import WorkSlots
 from ingress.attachments.structure.confinement import hide_process
-from ingress.attachments.structure.limits import WALL_S, Form, Unsound
+from ingress.attachments.structure.limits import WALL_S, Form, Sound, Unsound
 
 CHECKER = (sys.executable, "-I", "-m", "ingress.attachments.structure.checker")
 PROCESSES = 2
@@ -27,7 +27,7 @@ _ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 class StructureChecks(Protocol):
     """Looks into files beyond their type."""
 
-    async def check(self, form: Form, data: bytes) -> None:
+    async def check(self, form: Form, data: bytes) -> Sound:
         """Raises Unsound, and Unavailable when nobody can look now."""
         ...
 
@@ -45,11 +45,12 @@ class CheckerProcesses:
         self._slots = WorkSlots(PROCESSES, WAITING, "Too many files are being looked into.")
         self._idle: list[asyncio.subprocess.Process] = []
 
-    async def check(self, form: Form, data: bytes) -> None:
+    async def check(self, form: Form, data: bytes) -> Sound:
         async with self._slots.take(), self._process() as process:
-            fault = await self._ask(process, form, data)
-        if fault:
+            head, content = await self._ask(process, form, data)
+        if fault := head["fault"]:
             raise Unsound(fault)
+        return Sound(head["charset"], content, head["change"])
 
     async def check_ready(self) -> None:
         async with self._slots.take(), self._process():
@@ -87,7 +88,7 @@ class CheckerProcesses:
         except OSError as error:
             raise Unavailable("The file checks can't be started.") from error
 
-    async def _ask(self, process: asyncio.subprocess.Process, form: Form, data: bytes) -> str:
+    async def _ask(self, process: asyncio.subprocess.Process, form: Form, data: bytes) -> tuple[dict[str, Any], bytes]:
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("The checker was started without pipes.")
         try:
@@ -96,11 +97,15 @@ class CheckerProcesses:
                 process.stdin.write(data)
                 await process.stdin.drain()
                 line = await process.stdout.readline()
+                head = json.loads(line) if line.endswith(b"\n") else {"size": 0}
+                content = await process.stdout.readexactly(head["size"])
+        except asyncio.IncompleteReadError as error:
+            raise Unavailable("The file checks ended.") from error
         except (OSError, TimeoutError) as error:
             raise Unavailable("The file checks do not answer.") from error
         if not line.endswith(b"\n"):
             raise Unavailable("The file checks ended.")
-        return str(json.loads(line)["fault"])
+        return head, content
 
 
 @asynccontextmanager

@@ -16,15 +16,32 @@ _HEAD_BYTES = 1024
 """Readers of PDF take its header anywhere in so many first bytes."""
 
 
-def check_end(form: Form, data: bytes) -> None:
-    """Raises Unsound when something follows the image, or when it is a program or page as well."""
+_TAIL_HEADS = (
+    b"PK\x03\x04", b"PK\x05\x06", b"Rar!", b"7z\xbc\xaf", b"\x1f\x8b", b"\xd0\xcf\x11\xe0", b"MZ", b"\x7fELF",
+    b"%PDF-", b"<", b"#!",
+)  # fmt: skip
+"""Files of other kinds that polyglots carry behind a picture."""
+_SAMPLE_BYTES = 64
+_PRINTABLE = bytes((9, 10, 13, *range(0x20, 0x7F)))
+
+
+def find_end(form: Form, data: bytes) -> int:
+    """How many bytes of the file belong to the picture: all of them when only padding follows it.
+
+    Raises Unsound when it is cut off, or when it is a program, page, document or archive as well.
+    """
     if any(head in data[:_HEAD_BYTES] for head in _FOREIGN_HEADS) or _SCRIPT in data.lower():
         raise Unsound("it is another kind of file as well")
     end = _ENDS[form](data)
     if end > len(data):
         raise Unsound("it is cut off")
-    if data[end:].strip(b"\0"):
+    tail = data[end:].strip(b"\0\r\n\t ")
+    if not tail:
+        return len(data)
+    # Cameras append videos and notes of their own, and editors leave old bytes behind; neither reads as a text.
+    if tail.startswith(_TAIL_HEADS) or not tail[:_SAMPLE_BYTES].translate(None, _PRINTABLE):
         raise Unsound(f"{len(data) - end} bytes follow the image")
+    return end
 
 
 def _end_of_png(data: bytes) -> int:
@@ -44,7 +61,7 @@ def _end_of_webp(data: bytes) -> int:
 
 
 def _end_of_gif(data: bytes) -> int:
-    if data[6:8] in _COMMENT_STARTS or (data[6:7] == b"=" and data[6:10].isascii()):
+    if data[6:8] in _COMMENT_STARTS or (data[6:7] == b"=" and all(0x20 <= byte < 0x7F for byte in data[7:10])):
         raise Unsound("it is another kind of file as well")
     at = 13 + _table_bytes(data[10:11])
     while at < len(data):

@@ -1,13 +1,17 @@
-"""OOXML: Word, PowerPoint and Excel files without macros, carried files, or anything fetched from elsewhere."""
+"""OOXML: Word, PowerPoint and Excel files without macros, programs, or anything fetched from elsewhere."""
 
+import io
 import re
 from collections.abc import Mapping
+from typing import cast
 from xml.etree.ElementTree import Element
 
 import defusedxml.ElementTree
 from defusedxml import DefusedXmlException
+from PIL import Image
 
 from ingress.attachments.structure.archive import Entry, load_entries, unpack
+from ingress.attachments.structure.images import check_pixels
 from ingress.attachments.structure.limits import Form, Unsound
 
 _TYPES_NAME = "[Content_Types].xml"
@@ -21,42 +25,87 @@ _FORBIDDEN_TYPES = re.compile(r"macro|vba|oleobject|activex|dialogsheet|vnd\.ms-
 _FORBIDDEN_NAMES = re.compile(
     r"(^|/)(vba(project|data)[^/]*|(macrosheets|dialogsheets|embeddings|activex|externallinks)/.*)$", re.I
 )
+_EMBEDDED = re.compile(r"(^|/)embeddings/[^/]+\.(docx|pptx|xlsx)$", re.I)
+"""The workbook behind a chart, and other Office files inside of one. They are checked as any other Office file."""
+_MAX_EMBEDDED_BYTES = 10_000_000
 _FORBIDDEN_RELATIONS = re.compile(
-    r"/(oleObject|package|vbaProject|control|activeX\w*|xlMacrosheet|xlIntlMacrosheet|attachedTemplate|"
-    r"externalLink(Path)?|frame|subDocument|aFChunk|wordVbaData)$",
+    r"/(oleObject|vbaProject|control|activeX\w*|xlMacrosheet|xlIntlMacrosheet|externalLink(Path)?|"
+    r"frame|subDocument|aFChunk|wordVbaData)$",
     re.I,
 )
-_LINK = re.compile(r"(https?|mailto|tel):", re.I)
+_LINK = re.compile(r"(https?|mailto|tel):|(?![a-z][a-z0-9+.-]*:|\\\\|//|/\\|\\/)", re.I)
+"""Also a path beside the file. Paths of this or another machine, which start with a scheme or two slashes, are none."""
+_LOCAL_TEMPLATE = re.compile(r"(file:///)?[a-z]:[\\/](?![\\/])|[^\\/:]+$", re.I)
+"""Word writes down which template of its machine a document was made with. One on a server would be fetched."""
 _MAX_XML_BYTES = 4 * 2**20
 """Of a part that is read whole: the types and the relations."""
 _CARRIED = (
     b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"Rar!\x1a\x07", b"7z\xbc\xaf\x27\x1c",
     b"\x1f\x8b\x08", b"MZ", b"\x7fELF", b"%PDF-",
 )  # fmt: skip
+_PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"RIFF")
+_MAX_PICTURE_BYTES = 25_000_000
+_PICTURE_FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
+_XML_NAMES = (".xml", ".vml", ".rels", ".svg")
+_PLAIN_DOCTYPE = re.compile(rb"<!DOCTYPE[^\[>]*>")
+"""One that declares nothing itself, as drawing programs write it at the beginning of an SVG."""
 _DECLARATIONS = tuple(
     word.encode(encoding) for word in ("<!DOCTYPE", "<!ENTITY") for encoding in ("ascii", "utf-16-le", "utf-16-be")
 )
 _KEPT_BYTES = max(map(len, _DECLARATIONS)) - 1
+_MARK, _BLANKS, _START_BYTES = b"\xef\xbb\xbf", b" \t\r\n", 4096
 _ENCODING = re.compile(rb"""<\?xml[^>]*\bencoding\s*=\s*["']([^"']*)["']""")
 _ENCODINGS = frozenset({b"utf-8", b"utf-16", b"us-ascii"})
 
 
-def check_office(form: Form, data: bytes) -> None:
-    """Raises Unsound. Every entry is unpacked, in pieces, so nothing is believed that was not seen."""
+def check_office(form: Form, data: bytes, *, embedded: bool = False) -> None:
+    """Raises Unsound. Every entry is unpacked, in pieces, so nothing is believed that was not seen.
+
+    `embedded` is for a file inside of another one, which may not have such files itself.
+    """
     entries = load_entries(data)
     for entry in entries:
-        if _FORBIDDEN_NAMES.search(entry.name):
+        if _FORBIDDEN_NAMES.search(entry.name) and (embedded or not _EMBEDDED.search(entry.name)):
             raise Unsound(f"it holds macros or a carried file ({entry.name!r})")
     wanted = {entry.name: entry for entry in entries}
     if _TYPES_NAME not in wanted:
         raise Unsound("it is a ZIP archive, and no Office file")
+    types = _read_xml(data, wanted[_TYPES_NAME])
+    check_types(form, types)
+    is_xml = _XmlParts(types)
     for entry in entries:
         if entry.name == _TYPES_NAME:
-            check_types(form, _read_xml(data, entry))
-        elif entry.name.lower().endswith(".rels"):
+            continue
+        if entry.name.lower().endswith(".rels"):
             check_relations(_read_xml(data, entry))
+        elif found := _EMBEDDED.search(entry.name):
+            _check_embedded(data, entry, found[2].lower())
         else:
-            _check_part(data, entry)
+            _check_part(data, entry, is_xml=is_xml.has(entry.name))
+
+
+class _XmlParts:
+    """Which parts programs read as XML, by the types that the file gives them and by their names."""
+
+    def __init__(self, types: Element) -> None:
+        named = [(element, element.get("ContentType", "").lower().endswith("xml")) for element in types.iter()]
+        self._parts = {element.get("PartName", "").lstrip("/").lower() for element, is_xml in named if is_xml}
+        self._extensions = {
+            f".{extension.lower()}" for e, is_xml in named if is_xml and (extension := e.get("Extension"))
+        }
+
+    def has(self, name: str) -> bool:
+        lower = name.lower()
+        return lower in self._parts or lower.endswith((*_XML_NAMES, *self._extensions))
+
+
+def _check_embedded(data: bytes, entry: Entry, extension: str) -> None:
+    if entry.size > _MAX_EMBEDDED_BYTES:
+        raise Unsound(f"its entry {entry.name!r} has more than {_MAX_EMBEDDED_BYTES} bytes")
+    try:
+        check_office(cast(Form, extension), b"".join(unpack(data, entry)), embedded=True)
+    except Unsound as fault:
+        raise Unsound(f"its entry {entry.name!r} is refused: {fault}") from fault
 
 
 def check_types(form: Form, types: Element) -> None:
@@ -72,12 +121,16 @@ def check_types(form: Form, types: Element) -> None:
 def check_relations(relations: Element) -> None:
     """Only plain links lead out of the file; everything else that would be fetched or run is refused."""
     for relation in relations.iter():
-        kind = relation.get("Type", "")
+        kind, target = relation.get("Type", ""), relation.get("Target", "")
+        if kind.endswith("/attachedTemplate") and _LOCAL_TEMPLATE.match(target):
+            continue
+        if kind.endswith("/attachedTemplate") or (kind.endswith("/package") and not _EMBEDDED.search(target)):
+            raise Unsound(f"it holds a relation of the kind {kind.rpartition('/')[2]}")
         if _FORBIDDEN_RELATIONS.search(kind):
             raise Unsound(f"it holds a relation of the kind {kind.rpartition('/')[2]}")
         if relation.get("TargetMode", "Internal").lower() == "internal":
             continue
-        if not (kind.endswith("/hyperlink") and _LINK.match(relation.get("Target", ""))):
+        if not (kind.endswith("/hyperlink") and _LINK.match(target)):
             raise Unsound("it refers to something outside that is no plain link")
 
 
@@ -94,19 +147,40 @@ def _read_xml(data: bytes, entry: Entry) -> Element:
         raise Unsound(f"its entry {entry.name!r} is no XML") from error
 
 
-def _check_part(data: bytes, entry: Entry) -> None:
+def _check_part(data: bytes, entry: Entry, *, is_xml: bool) -> None:
     """Parts are not parsed, which would take long; but what parsers would fall for must not be in them."""
-    is_xml = entry.name.lower().endswith((".xml", ".vml"))
-    kept = b""
+    kept, picture = b"", bytearray()
+    is_picture = False
     for number, piece in enumerate(unpack(data, entry)):
-        if number == 0 and piece.startswith(_CARRIED):
-            raise Unsound(f"it holds another file ({entry.name!r})")
-        if number == 0 and (is_xml or piece.startswith(b"<")):
-            _check_xml_start(entry, piece)
+        if number == 0:
+            if piece.startswith(_CARRIED):
+                raise Unsound(f"it holds another file ({entry.name!r})")
+            is_picture = piece.startswith(_PICTURES) and entry.size <= _MAX_PICTURE_BYTES
+            is_xml = is_xml or piece[:_START_BYTES].removeprefix(_MARK).lstrip(_BLANKS).startswith(b"<")
+            if is_xml:
+                _check_xml_start(entry, piece)
+        if is_picture:
+            picture += piece
         seen = kept + piece
-        if any(word in seen for word in _DECLARATIONS):
+        if number == 0 and entry.name.lower().endswith(".svg"):
+            seen = _PLAIN_DOCTYPE.sub(b"", seen, count=1)
+        # A printer's settings and a picture's notes may quote XML, which nobody parses where they stand.
+        if is_xml and any(word in seen for word in _DECLARATIONS):
             raise Unsound(f"its entry {entry.name!r} declares a DTD or entities")
         kept = seen[-_KEPT_BYTES:]
+    if picture:
+        _check_picture(entry, bytes(picture))
+
+
+def _check_picture(entry: Entry, data: bytes) -> None:
+    """Its size only: an antivirus that unpacks the file may decode it, and an Office program will."""
+    try:
+        with Image.open(io.BytesIO(data), formats=_PICTURE_FORMATS) as image:
+            check_pixels(image.width, image.height)
+    except Unsound as fault:
+        raise Unsound(f"its entry {entry.name!r} is refused: {fault}") from fault
+    except (OSError, SyntaxError, ValueError):
+        return  # nothing that a decoder would take up
 
 
 def _check_xml_start(entry: Entry, text: bytes) -> None:

@@ -8,12 +8,20 @@ from typing import Any, cast
 
 import pikepdf
 
-from ingress.attachments.structure.limits import MAX_PAGES, MAX_PDF_UNPACKED_BYTES, Unsound
+from ingress.attachments.structure.limits import MAX_PAGES, MAX_PDF_UNPACKED_BYTES, Sound, Unsound
 
 _TAIL_BYTES = 1024
 """What may follow the last `%%EOF`, as readers take it."""
 _HEAD_BYTES = 1024
 _CHUNK_BYTES = 2**18
+_HEAD = b"%PDF-"
+_BLANKS = b"\xef\xbb\xbf \t\r\n\f"
+"""What some programs write before the header and all readers skip."""
+_REPAIRED = re.compile(
+    r"file is damaged|xref not found|can't find startxref|Attempting to reconstruct cross-reference table|"
+    r"expected endstream|attempting to recover stream length|recovered stream length: [1-9]"
+)
+"""Warnings of damage that every reader repairs in the same way and that takes nothing away."""
 _HARMLESS = "Resources is missing or invalid; repairing"
 _TOO_MANY = f"it has more than {MAX_PAGES} pages"
 
@@ -35,33 +43,74 @@ _IMAGE_FILTERS = frozenset({"/DCTDecode", "/JPXDecode", "/JBIG2Decode", "/CCITTF
 _FLATE = frozenset({"/FlateDecode", "/Fl"})
 
 
-def check_pdf(data: bytes) -> None:
-    """Raises Unsound, and what the reader raises for content that it can't read."""
+def check_pdf(data: bytes) -> Sound:
+    """Raises Unsound, and what the reader raises for content that it can't read.
+
+    What readers make of a damaged file differs, and a scanner may see another file than a reader. So a file whose
+    damage readers commonly repair is written again: what is stored is what was checked.
+    """
     _check_frame(data)
     try:
-        # What a reader makes of a damaged file differs from reader to reader, so damage is refused and not mended.
-        opened = pikepdf.open(io.BytesIO(data), attempt_recovery=False, suppress_warnings=True)
+        intact = data.startswith(_HEAD) and _is_intact(data)
+    except pikepdf.PasswordError as error:
+        raise Unsound("it is encrypted") from error
+    except pikepdf.PdfError:
+        intact = False
+    if intact:
+        return Sound()
+    return Sound(content=_rebuild(data.lstrip(_BLANKS)), change="Its structure was damaged and has been rebuilt.")
+
+
+def _is_intact(data: bytes) -> bool:
+    """Raises Unsound, and PdfError for damage."""
+    with pikepdf.open(io.BytesIO(data), attempt_recovery=False, suppress_warnings=True) as pdf:
+        _check_document(pdf)
+        # A page without resources is nothing that readers differ on.
+        intact = all(warning.endswith(_HARMLESS) for warning in _load_warnings(pdf))
+        _check_pages(pdf)
+    return intact
+
+
+def _rebuild(data: bytes) -> bytes:
+    try:
+        with pikepdf.open(io.BytesIO(data), suppress_warnings=True) as pdf:
+            _check_document(pdf)
+            _check_pages(pdf)
+            if not all(_REPAIRED.search(warning) or warning.endswith(_HARMLESS) for warning in _load_warnings(pdf)):
+                raise Unsound("it is damaged")
+            out = io.BytesIO()
+            pdf.save(out)
+        rebuilt = out.getvalue()
+        if not _is_intact(rebuilt):
+            raise Unsound("it is damaged")
     except pikepdf.PasswordError as error:
         raise Unsound("it is encrypted") from error
     except pikepdf.PdfError as error:
         raise Unsound("it is damaged or cut off") from error
-    with opened as pdf:
-        if pdf.is_encrypted:
-            raise Unsound("it is encrypted")
-        if int(pdf.Root.Pages.get("/Count", 0)) > MAX_PAGES:
-            raise Unsound(_TOO_MANY)
-        _check_objects(cast(Iterable[Any], pdf.objects))
-        # A page without resources is nothing that readers differ on.
-        warnings = cast(list[object], pdf.get_warnings())  # pyright: ignore[reportUnknownMemberType] it has no types
-        if not all(str(warning).endswith(_HARMLESS) for warning in warnings):
-            raise Unsound("it is damaged")
-        # Only now: listing the pages mends their tree, and warns of what it mends.
-        if len(pdf.pages) > MAX_PAGES:
-            raise Unsound(_TOO_MANY)
+    return rebuilt
+
+
+def _check_document(pdf: pikepdf.Pdf) -> None:
+    if pdf.is_encrypted:
+        raise Unsound("it is encrypted")
+    if int(pdf.Root.Pages.get("/Count", 0)) > MAX_PAGES:
+        raise Unsound(_TOO_MANY)
+    _check_objects(cast(Iterable[Any], pdf.objects))
+
+
+def _check_pages(pdf: pikepdf.Pdf) -> None:
+    """Listing the pages mends their tree, and warns of what it mends."""
+    if len(pdf.pages) > MAX_PAGES:
+        raise Unsound(_TOO_MANY)
+
+
+def _load_warnings(pdf: pikepdf.Pdf) -> list[str]:
+    warnings = cast(list[object], pdf.get_warnings())  # pyright: ignore[reportUnknownMemberType] it has no types
+    return [str(warning) for warning in warnings]
 
 
 def _check_frame(data: bytes) -> None:
-    if not data.startswith(b"%PDF-") or b"<script" in data[:_HEAD_BYTES].lower():
+    if not data.lstrip(_BLANKS).startswith(_HEAD) or b"<script" in data[:_HEAD_BYTES].lower():
         raise Unsound("it is another kind of file as well")
     end = data.rfind(b"%%EOF")
     if end < 0:
@@ -76,7 +125,7 @@ def _check_objects(objects: Iterable[Any]) -> None:
         if isinstance(found, pikepdf.Stream):
             check_names(found.stream_dict.unparse(resolved=True))
             unpacked += _measure_stream(found, MAX_PDF_UNPACKED_BYTES - unpacked)
-        else:
+        elif isinstance(found, pikepdf.Object):  # a number or a truth value has no names
             check_names(found.unparse(resolved=True))
 
 
