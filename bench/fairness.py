@@ -4,6 +4,7 @@ Both are on one lane of a real platform: ingress, worker, Postgres, Redis. Turns
 are alike, so that slots become free together, just before the light tenant's next turn comes: the worst case. The flood
 has ten times as many clients as its tenant has places in the queue; each sends again when it was taken, and when
 it was refused comes back at the time it was told. Samples with and without it alternate in blocks.
+At last one user of the heavy tenant holds every slot with turns that make no progress (F2).
 Needs nothing running: it starts its own platform in a folder that it removes.
 """
 
@@ -31,7 +32,15 @@ PLACES, FLOODING = 60, 600
 LIGHT, HEAVY = "light", "heavy"
 SLOTS = 4
 CONNECTIONS = 20
+HOLDING = 20
+"""Turns that hold their slot for longer than the measurement; more than there are slots."""
 SCRIPT = """
+[[scripts]]
+when = "Hold."
+[[scripts.rounds]]
+pause_ms = 600000
+reply = "Never said."
+
 [[scripts]]
 when = ""
 [[scripts.rounds]]
@@ -43,6 +52,7 @@ reply = '''<channel:thinking>Only a short answer is wanted here, and I have it.<
 FULL_LIMIT_S, DRAIN_LIMIT_S = 60.0, 120.0
 LOOK_EVERY_S = 0.1
 _WAITING = "SELECT count(*) FROM turn WHERE status = 'queued' AND tenant = $1"
+_RUNNING = "SELECT count(*) FROM turn WHERE status = 'running' AND tenant = $1"
 _OPEN = "SELECT count(*) FROM turn WHERE status IN ('queued', 'running')"
 
 
@@ -60,6 +70,7 @@ class Times:
 
     alone: list[float] = field(default_factory=list[float])
     beside: list[float] = field(default_factory=list[float])
+    held: list[float] = field(default_factory=list[float])
 
 
 def measure(samples: int, workers: int) -> list[Goal]:
@@ -88,11 +99,17 @@ async def measure_in(folder: Path, samples: int, workers: int) -> list[Goal]:
                 await wait_for(database, (_WAITING, HEAVY), least=PLACES // 2, limit_s=FULL_LIMIT_S)
                 times.beside += await take_turns(light, samples)
             await wait_for(database, (_OPEN,), most=0, limit_s=DRAIN_LIMIT_S)
+        async with EverturnClient(platform.urls[0], tenant=HEAVY) as heavy:
+            for _ in range(HOLDING):
+                await heavy.send_message("new", "Hold.")
+        await wait_for(database, (_RUNNING, HEAVY), least=workers * SLOTS, limit_s=FULL_LIMIT_S)
+        times.held += await take_turns(light, samples)
         await database.close()
     of = f"{workers} x {SLOTS} slots; the flood: {told.taken} taken, {told.refused} refused"
     return [
         build_goal(f"F25 p95 beside a flood vs alone, ms ({of})", p95(times.beside), p95(times.alone), 2.0),
         build_goal("F25 p50 of the same", statistics.median(times.beside), statistics.median(times.alone)),
+        build_goal("F2 p95 beside turns that hold every slot vs alone, ms", p95(times.held), p95(times.alone), 2.0),
     ]
 
 

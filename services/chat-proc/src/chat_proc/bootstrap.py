@@ -45,7 +45,12 @@ from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.patience import build_patience
 from chat_proc.turn.runner import RunnerParts, TurnRunner
 from chat_proc.turn.titling import TitleCalls
-from chat_proc.worker.configured import build_decision_limits, build_limits
+from chat_proc.worker.configured import (
+    build_claim_bounds,
+    build_decision_limits,
+    build_limits,
+    count_extra_slots,
+)
 from chat_proc.worker.drain import Worker
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
@@ -169,7 +174,9 @@ async def open_worker(
         )
         titles = TitleCalls(models.try_model("title"), load_topic("title"), tracing=tracing)
         pace = Pace()
-        own = build_presence(secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots)
+        own = build_presence(
+            secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots, count_extra_slots(settings)
+        )
         presence = PresenceTask(wire.presences, own, pace)
         drivers = Drivers(database, wire, objects, embedder, presence, pace, tracing)
         worker = build_worker(settings, owner, drivers, loop, titles)
@@ -381,11 +388,13 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
     heartbeat = Heartbeat(leases, clock, lease_s=settings.lease_s)
     claim_loop = ClaimLoop(
         leases=leases,
+        claims=leases,
         doorbells=wire.doorbells,
         bells=wire.inbox_bells,
         heartbeat=heartbeat,
         runner=TurnRunner(parts),
-        slots=Slots(settings.worker_slots),
+        slots=Slots(settings.worker_slots, extra=count_extra_slots(settings)),
+        bounds=partial(build_claim_bounds, settings, drivers.presence),
         pace=drivers.pace,
         failpoints=failpoints,
         ring_indexer=indexer.ring,

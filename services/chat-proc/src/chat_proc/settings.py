@@ -94,6 +94,28 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
     worker_slots: int = Field(
         default=4, ge=1, le=256, validation_alias="WORKER_SLOTS", description="Turns one worker runs at once."
     )
+    worker_extra_slots: int | None = Field(
+        default=None,
+        ge=0,
+        le=256,
+        validation_alias="WORKER_EXTRA_SLOTS",
+        description="Turns one worker runs beyond WORKER_SLOTS: for users that have none running, and while other turns"
+        " wait for a program or a silent model. As many as WORKER_SLOTS when empty.",
+    )
+    user_running_max: int = Field(
+        default=3,
+        ge=1,
+        le=10_000,
+        validation_alias="USER_RUNNING_MAX",
+        description="Running turns of one user in all workers while turns of others wait.",
+    )
+    tenant_running_share: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        validation_alias="TENANT_RUNNING_SHARE",
+        description="Part of the slots of all workers that one tenant may hold while turns of other tenants wait.",
+    )
     lease_s: float = Field(
         default=15.0, ge=1, le=120, validation_alias="LEASE_S", description="Seconds a lease lasts unless renewed."
     )

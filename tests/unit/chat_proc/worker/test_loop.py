@@ -1,17 +1,18 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
 from chat_proc.worker.heartbeat import Heartbeat
-from chat_proc.worker.loop import LANE_WEIGHTS, ClaimLoop, lane_orders
+from chat_proc.worker.loop import LANE_WEIGHTS, LEND_AFTER_S, ClaimLoop, lane_orders
 from chat_proc.worker.pace import Pace
 from chat_proc.worker.slots import Slots
 from everturn.errors import StaleFence, Unavailable
 from everturn.model.identity import Lane, Principal
 from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import ORIGIN, Claim, Lease
+from everturn.model.leases import ORIGIN, Claim, ClaimBounds, Deferred, Lease, SlotKind
 from everturn.telemetry.failpoints import Failpoints
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.streams.doorbells import MemoryDoorbells
@@ -31,6 +32,9 @@ class Leases:
         self.claimed: list[ConversationId] = []
         self.refuses: Exception | None = None
         self.refused = 0
+        self.better: dict[ConversationId, ConversationId] = {}
+        self.extra: list[ConversationId] = []
+        self.slots_asked_for: list[SlotKind] = []
 
     async def try_claim(self, conversation_id: ConversationId) -> Claim | None:
         if self.refuses is not None:
@@ -41,6 +45,17 @@ class Leases:
         self.claimed.append(conversation_id)
         lease = Lease(conversation_id, ANN, "me", 1)
         return Claim(lease, TurnId("turn_1"), self.attempts.get(conversation_id, 0), 1, "", ORIGIN, 0)
+
+    async def try_claim_fairly(
+        self, conversation_id: ConversationId, bounds: ClaimBounds, slot: SlotKind
+    ) -> Claim | Deferred | None:
+        if (better := self.better.get(conversation_id)) is not None and better not in self.claimed:
+            return Deferred(better, Lane.REGISTERED)
+        return await self.try_claim(conversation_id)
+
+    async def find_extra_turn(self, bounds: ClaimBounds, slot: SlotKind) -> ConversationId | None:
+        self.slots_asked_for.append(slot)
+        return self.extra.pop(0) if self.extra else None
 
     async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int]:
         return {}
@@ -60,6 +75,7 @@ class Turn:
         self.running = False
         self.comes_to_its_end = True
         self.overdue = asyncio.Event()
+        self.idle_s = 0.0
 
     async def run(self) -> bool:
         self.running = True
@@ -159,16 +175,18 @@ class WatchedSlots(Slots):
 class Desk:
     """A claim loop at work, with everything around it at hand."""
 
-    def __init__(self, slots: int = 2) -> None:
+    def __init__(self, slots: int = 2, extra: int = 0) -> None:
         self.leases = Leases()
         self.doorbells = QuickDoorbells()
         self.bells = Bells()
         self.runner = Runner()
-        self.slots = WatchedSlots(slots)
+        self.slots = WatchedSlots(slots, extra=extra)
         self.pace = Pace()
         self.indexer_rung = asyncio.Event()
         self.loop = ClaimLoop(
             leases=self.leases,
+            claims=self.leases,
+            bounds=lambda: ClaimBounds(3, 4, 8, 8),
             doorbells=self.doorbells,
             bells=self.bells,
             heartbeat=Heartbeat(self.leases, FixedClock(), lease_s=15),
@@ -193,7 +211,12 @@ class Desk:
 
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
-    desk = Desk()
+    async with working(Desk()) as desk:
+        yield desk
+
+
+@asynccontextmanager
+async def working(desk: Desk) -> AsyncIterator[Desk]:
     task = asyncio.create_task(desk.loop.run())
     yield desk
     for turn in desk.runner.turns:
@@ -373,3 +396,31 @@ async def test_a_drain_hands_back_a_suspect_turn_that_still_waits_to_run_alone()
     assert desk.runner.turns[1].told == ["handover", "cut"]
     desk.loop.cut_short()
     await asyncio.wait_for(task, 5)
+
+
+async def test_a_turn_over_a_bound_leaves_its_slot_to_another_and_is_rung_again() -> None:
+    async with working(Desk(slots=1)) as desk:
+        desk.leases.better[conversation(1)] = conversation(2)
+
+        await desk.ring(1)
+        await desk.until_running(1)
+        assert desk.leases.claimed == [conversation(2)]
+        desk.runner.turns[0].ends.set()
+
+        await desk.until(lambda: desk.leases.claimed == [conversation(2), conversation(1)])
+
+
+async def test_extra_slots_are_for_users_without_turns_until_a_turn_is_idle() -> None:
+    async with working(Desk(slots=1, extra=2)) as desk:
+        await desk.ring(1)
+        await desk.until_running(1)
+        desk.leases.extra.append(conversation(2))
+        await desk.until_running(2)
+        desk.runner.turns[0].idle_s = desk.runner.turns[1].idle_s = LEND_AFTER_S
+
+        await desk.until(lambda: SlotKind.LENT in desk.leases.slots_asked_for)
+        desk.leases.extra += [conversation(3), conversation(4)]
+        await desk.until_running(3)
+
+        assert desk.leases.slots_asked_for[0] is SlotKind.RESERVED
+        assert desk.leases.extra == [conversation(4)], "a worker has no more extra slots than it was given"

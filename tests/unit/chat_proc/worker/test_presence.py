@@ -66,3 +66,15 @@ async def test_it_goes_on_through_a_wire_that_is_down_and_one_that_hangs() -> No
     telling.cancel()
     await asyncio.wait((telling,), timeout=LIMIT_S)
     assert telling.cancelled()
+
+
+async def test_a_worker_knows_the_slots_of_all_workers_and_at_least_its_own() -> None:
+    wire = Wire()
+    own = WorkerPresence("w", "", None, 4, extra_slots=4)
+    task = PresenceTask(wire, own, Pace())
+    assert task.slots == (4, 4)
+    await wire.save(WorkerPresence("other", "", None, 8, extra_slots=2), ttl_s=60)
+
+    await task.renew()
+
+    assert task.slots == (12, 6)

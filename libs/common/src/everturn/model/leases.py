@@ -1,9 +1,10 @@
 """A lease: the right of one worker to write one conversation, numbered by a fence that only grows."""
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
-from everturn.model.identity import Principal
+from everturn.model.identity import Lane, Principal
 from everturn.model.ids import ConversationId, TurnId
 
 
@@ -101,3 +102,37 @@ class Claim:
     cursor: EventCursor
     inbox_seq: int
     unannounced: tuple[TurnId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimBounds:
+    """How many turns may run: of one user and of one tenant while others wait, and in all workers together.
+
+    `slots` and `extra` are the ordinary and the extra slots of all workers.
+    """
+
+    user_max: int
+    tenant_max: int
+    slots: int
+    extra: int
+
+
+class SlotKind(Enum):
+    """What a worker claims a turn for. An extra slot is one beyond its ordinary slots, which are all taken."""
+
+    ORDINARY = "ordinary"
+    RESERVED = "reserved"
+    """An extra slot, for a user without a running turn."""
+    LENT = "lent"
+    """An extra slot in place of an ordinary one whose turn makes no progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """The turn was not claimed, because its user or its tenant is over a bound and another turn waits: that of `to`.
+
+    `lane` is the lane of the turn that was not claimed; its doorbell has to be rung again there.
+    """
+
+    to: ConversationId
+    lane: Lane

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from everturn.model.ids import ConversationId
-from everturn.model.leases import Claim, Lease
+from everturn.model.leases import Claim, ClaimBounds, Deferred, Lease, SlotKind
 
 
 class Leases(Protocol):
@@ -26,4 +26,24 @@ class Leases(Protocol):
 
         False when the lease was lost already. Without `requeue` no turn may be running.
         """
+        ...
+
+
+class FairClaims(Protocol):
+    """Claims of one worker within the bounds of running turns, which all workers together keep."""
+
+    async def try_claim_fairly(
+        self, conversation_id: ConversationId, bounds: ClaimBounds, slot: SlotKind
+    ) -> Claim | Deferred | None:
+        """As Leases.try_claim, where the queued turn may take a slot of this kind.
+
+        For an ordinary slot: Deferred while another turn waits that is less over the bounds; nothing else is refused,
+        so that no slot stays empty while a turn waits. For an extra slot: None unless `find_extra_turn` would name it.
+        """
+        ...
+
+    async def find_extra_turn(self, bounds: ClaimBounds, slot: SlotKind) -> ConversationId | None:
+        """The waiting turn with the best right to an extra slot: of a user below the bound, and without a running turn
+        where the slot is a reserved one. The turns of one tenant on one lane may not hold more extra slots than are
+        free."""
         ...

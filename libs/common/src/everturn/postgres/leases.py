@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from datetime import timedelta
 
-from everturn.model.identity import Principal, Role, read_roles
+from everturn.model.identity import Lane, Principal, Role, read_roles
 from everturn.model.ids import ConversationId
-from everturn.model.leases import Claim, Lease
+from everturn.model.leases import Claim, ClaimBounds, Deferred, Lease, SlotKind
 from everturn.postgres.database import Database, Row
 from everturn.postgres.rows import read_cursor
 
@@ -24,6 +24,40 @@ class PostgresLeases:
                 "SELECT * FROM claim_conversation($1, $2, $3)", conversation_id, self._owner, self._ttl
             )
         return None if row is None else self._read_claim(conversation_id, row)
+
+    async def try_claim_fairly(
+        self, conversation_id: ConversationId, bounds: ClaimBounds, slot: SlotKind
+    ) -> Claim | Deferred | None:
+        extra, lent = slot is not SlotKind.ORDINARY, slot is SlotKind.LENT
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(
+                "SELECT * FROM claim_fairly($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+                conversation_id,
+                self._owner,
+                self._ttl,
+                bounds.user_max,
+                bounds.tenant_max,
+                bounds.slots,
+                bounds.extra,
+                extra,
+                lent,
+            )
+        if row is None:
+            return None
+        if (better := row["deferred_to"]) is not None:
+            return Deferred(better, Lane(row["deferred_lane"]))
+        return self._read_claim(conversation_id, row)
+
+    async def find_extra_turn(self, bounds: ClaimBounds, slot: SlotKind) -> ConversationId | None:
+        async with self._database.connection() as connection:
+            return await connection.fetchval(
+                "SELECT find_extra_turn(NULL, $1, $2, $3, $4, $5)",
+                bounds.user_max,
+                bounds.tenant_max,
+                bounds.slots,
+                bounds.extra,
+                slot is SlotKind.LENT,
+            )
 
     async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int]:
         if not held:

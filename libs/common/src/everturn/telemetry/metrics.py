@@ -118,6 +118,14 @@ CACHED_TOKENS = Counter(
     "Of the input tokens those that came from the provider's cache (read) or went into it (written), by model.",
     ["model", "kind"],
 )
+TURNS_DEFERRED = Counter(
+    "everturn_turns_deferred", "Claims left to another waiting turn, because the user or the tenant is over a bound."
+)
+EXTRA_SLOTS_USED = Counter(
+    "everturn_extra_slots_used",
+    "Turns started beyond the ordinary slots, by kind: reserved for users that had none running, or lent.",
+    ["kind"],
+)
 TURNS_CLAIMED = Counter("everturn_turns_claimed", "Leases taken to run a turn or to announce its end.")
 TURNS_ENDED = Counter("everturn_turns_ended", "Turns that reached their terminal block, by outcome.", ["outcome"])
 ROUNDS = Counter("everturn_rounds", "Model replies that were read to the end.")

@@ -4,7 +4,7 @@ from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import EventCursor
 from everturn.ports.clock import Clock, iso
 from everturn.ports.event_stream import EncodedEvent
-from everturn.wire.events import AnyEvent, Envelope, encode_envelope
+from everturn.wire.events import AnyEvent, ChatPhase, Envelope, encode_envelope
 
 
 class EventNumbering:
@@ -18,6 +18,8 @@ class EventNumbering:
         self._turn_id = turn_id
         self._fence = fence
         self._cursor = after
+        self.last_at_s = clock.monotonic()
+        """When the turn last had anything to say, in seconds of the monotonic clock; that it waits is nothing."""
 
     @property
     def cursor(self) -> EventCursor:
@@ -26,6 +28,8 @@ class EventNumbering:
 
     def encode(self, data: AnyEvent, round_number: int | None = None) -> EncodedEvent:
         """The event as clients get it."""
+        if not isinstance(data, ChatPhase):
+            self.last_at_s = self._clock.monotonic()
         # Another numbering before this one may have given out ids under the same fence.
         n = self._cursor.n if self._cursor.fence == self._fence else 0
         self._cursor = EventCursor(self._fence, n + 1)

@@ -120,7 +120,8 @@ class ClaimedTurn:
         self._inbox: LeasedInbox | None = None
         self._turn: LeasedTurn | None = None
         self._handing_back = False
-        self._confirmed_at = parts.clock.monotonic()
+        self._confirmed_at = self._held_at = parts.clock.monotonic()
+        self._numbering: EventNumbering | None = None
         self._activity = TurnActivity(parts.clock.monotonic)
         self._began = False
 
@@ -131,6 +132,10 @@ class ClaimedTurn:
     @property
     def handing_back(self) -> bool:
         return self._handing_back
+
+    @property
+    def idle_s(self) -> float:
+        return self._parts.clock.monotonic() - (self._numbering.last_at_s if self._numbering else self._held_at)
 
     @property
     def _blocks_unreadable(self) -> bool:
@@ -229,7 +234,7 @@ class ClaimedTurn:
 
     async def _run_turn(self, turn_id: TurnId, cursor: EventCursor) -> "_Result":
         lease = self._claim.lease
-        numbering = EventNumbering(
+        numbering = self._numbering = EventNumbering(
             self._parts.clock, conversation_id=lease.conversation_id, turn_id=turn_id, fence=lease.fence, after=cursor
         )
         emitter = Emitter(self._parts.writer, numbering)

@@ -1,12 +1,27 @@
 """What the operator's settings say about turns and replies, as the loop wants it."""
 
+import math
 from collections.abc import Sequence
 
 from chat_proc.agent.limits import TurnLimits
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.fanout.rules import FanoutRules
 from chat_proc.settings import OperatorConfig, WorkerSettings
+from chat_proc.worker.presence import PresenceTask
+from everturn.model.leases import ClaimBounds
 from everturn.ports.tool import ToolSpec
+
+
+def count_extra_slots(settings: WorkerSettings) -> int:
+    """The extra slots of this worker."""
+    return settings.worker_slots if settings.worker_extra_slots is None else settings.worker_extra_slots
+
+
+def build_claim_bounds(settings: WorkerSettings, presence: PresenceTask) -> ClaimBounds:
+    """The bounds of running turns for the workers that are there now."""
+    slots, extra = presence.slots
+    tenant_max = max(1, math.ceil(settings.tenant_running_share * slots))
+    return ClaimBounds(settings.user_running_max, tenant_max, slots, extra)
 
 
 def build_limits(settings: WorkerSettings, config: OperatorConfig) -> TurnLimits:

@@ -1,9 +1,13 @@
-"""The claim loop: a free slot waits at the doors of all lanes, takes a lease, and runs the turn behind it."""
+"""The claim loop: a free slot waits for the doorbells of all lanes, claims a conversation, and runs its turn.
+
+While all ordinary slots are taken, the loop asks the database for a turn that may have an extra slot.
+"""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import structlog
 from structlog.contextvars import bind_contextvars
@@ -15,19 +19,27 @@ from chat_proc.worker.slots import Slots
 from everturn.errors import EverturnError, StaleFence, Unavailable
 from everturn.model.identity import Lane
 from everturn.model.ids import ConversationId
-from everturn.model.leases import Claim
+from everturn.model.leases import Claim, ClaimBounds, Deferred, SlotKind
 from everturn.ports.doorbells import Doorbells
 from everturn.ports.event_stream import InboxBells
-from everturn.ports.leases import Leases
+from everturn.ports.leases import FairClaims, Leases
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.guarded import guarded, run_guarded
-from everturn.telemetry.metrics import TURNS_CLAIMED, TURNS_TAKEN_OVER
+from everturn.telemetry.metrics import EXTRA_SLOTS_USED, TURNS_CLAIMED, TURNS_DEFERRED, TURNS_TAKEN_OVER
 
 _log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 WAIT_S = 0.5
 """How long one wait at the lanes lasts; bounds how late a drain is noticed."""
 RETRY_S = 0.5
+EXTRA_LOOK_S = 0.5
+"""Between two looks for a turn that may have an extra slot; most of what such a turn waits."""
+LEND_AFTER_S = 2.0
+"""A turn that has sent nothing for this long waits for a program or a model, and its slot is lent."""
+CLAIM_TRIES = 4
+"""For one doorbell, when its turn is over a bound and others that wait are claimed by other workers meanwhile."""
 SUSPECT_ATTEMPTS = 2
 """Takeovers without progress from which on a turn is suspected to kill its worker."""
 LANE_WEIGHTS = ((Lane.PRIVILEGED, 8), (Lane.PAID, 4), (Lane.REGISTERED, 2), (Lane.ANONYMOUS, 1))
@@ -48,6 +60,11 @@ class RunningTurn(HeldTurn, Protocol):
 
     async def wait_overdue(self) -> None:
         """Return when the turn should have ended long ago, because its lease is lost."""
+        ...
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the turn sent anything to its clients: since then a program or a model has been silent."""
         ...
 
     def request_handover(self) -> None: ...
@@ -77,6 +94,8 @@ class ClaimLoop:
         self,
         *,
         leases: Leases,
+        claims: FairClaims,
+        bounds: Callable[[], ClaimBounds],
         doorbells: Doorbells,
         bells: InboxBells,
         heartbeat: Heartbeat,
@@ -87,6 +106,8 @@ class ClaimLoop:
         ring_indexer: Callable[[], None],
     ) -> None:
         self._leases = leases
+        self._claims = claims
+        self._bounds = bounds
         self._doorbells = doorbells
         self._bells = bells
         self._heartbeat = heartbeat
@@ -104,8 +125,9 @@ class ClaimLoop:
             bells = tasks.create_task(run_guarded("inbox_bells", self._listen_bells))
             control = tasks.create_task(run_guarded("claims_control", partial(self._claim_control, tasks)))
             ordinary = tasks.create_task(run_guarded("claims", partial(self._claim_ordinary, tasks)))
+            extra = tasks.create_task(run_guarded("claims_extra", partial(self._claim_extra, tasks)))
             await self._draining.wait()
-            await asyncio.gather(control, ordinary)
+            await asyncio.gather(control, ordinary, extra)
             if self._turns:
                 await asyncio.wait(self._turns)
             bells.cancel()
@@ -129,7 +151,64 @@ class ClaimLoop:
             turn_of += 1
             # While the bell was waited for, a suspect turn may have begun to run alone.
             if conversation_id is not None and await self._wait_free():
-                await self._start(tasks, conversation_id)
+                await self._claim_fairly(tasks, conversation_id)
+
+    async def _claim_fairly(self, tasks: asyncio.TaskGroup, conversation_id: ConversationId) -> None:
+        """Start this turn, or, where it is over a bound, one that has a better right to the slot."""
+        asked, lane = conversation_id, None
+        for _ in range(CLAIM_TRIES):
+            claimed = await self._try_claim(
+                asked, self._claims.try_claim_fairly(asked, self._bounds(), SlotKind.ORDINARY)
+            )
+            if isinstance(claimed, Deferred):
+                TURNS_DEFERRED.inc()
+                asked, lane = claimed.to, lane or claimed.lane
+                continue
+            if claimed is not None:
+                self._start(tasks, claimed)
+            if asked == conversation_id:
+                # Claimed, or there is nothing to claim any more: its doorbell has done its work.
+                return
+            if claimed is not None:
+                break
+            # Another worker has claimed that one: perhaps this turn may run now.
+            asked = conversation_id
+        if lane is None:
+            return
+        try:
+            # Its doorbell was taken off the lane, and it still waits.
+            await self._doorbells.ring(lane, conversation_id)
+        except Unavailable as error:
+            # The row stays; the sweeper rings for it.
+            _log.warning("deferred_turn_not_rung", conversation_id=conversation_id, error=str(error))
+
+    async def _claim_extra(self, tasks: asyncio.TaskGroup) -> None:
+        while not self._draining.is_set():
+            if self._slots.is_extra_free and await self._start_extra(tasks):
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(EXTRA_LOOK_S):
+                    await self._draining.wait()
+
+    async def _start_extra(self, tasks: asyncio.TaskGroup) -> bool:
+        """Whether a turn was started in an extra slot."""
+        idle = sum(turn.idle_s >= LEND_AFTER_S for turn in self._turns.values())
+        slot = SlotKind.LENT if idle > self._slots.beyond else SlotKind.RESERVED
+        bounds = self._bounds()
+        try:
+            conversation_id = await self._claims.find_extra_turn(bounds, slot)
+        except EverturnError as error:
+            _log.warning("extra_turn_not_found", error=str(error))
+            return False
+        if conversation_id is None or self._draining.is_set():
+            return False
+        claiming = self._claims.try_claim_fairly(conversation_id, bounds, slot)
+        claimed = await self._try_claim(conversation_id, claiming)
+        if not isinstance(claimed, Claim):
+            return False
+        EXTRA_SLOTS_USED.labels(slot.value).inc()
+        self._start(tasks, claimed)
+        return True
 
     async def _wait_free(self) -> bool:
         """Return once a slot is free; False when the worker drains, then the sweeper rings again."""
@@ -145,8 +224,12 @@ class ClaimLoop:
     async def _claim_control(self, tasks: asyncio.TaskGroup) -> None:
         while not self._draining.is_set():
             conversation_id = await self._next_ring((Lane.CONTROL,))
-            if conversation_id is not None and not self._draining.is_set():
-                await self._start(tasks, conversation_id)
+            if conversation_id is None or self._draining.is_set():
+                continue
+            # A cancelled turn ends at once: it needs no slot, and no bound holds it back.
+            claim = await self._try_claim(conversation_id, self._leases.try_claim(conversation_id))
+            if claim is not None:
+                self._start(tasks, claim)
 
     async def _next_ring(self, lanes: Sequence[Lane]) -> ConversationId | None:
         try:
@@ -156,15 +239,16 @@ class ClaimLoop:
             await asyncio.sleep(RETRY_S)
             return None
 
-    async def _start(self, tasks: asyncio.TaskGroup, conversation_id: ConversationId) -> None:
+    async def _try_claim(self, conversation_id: ConversationId, claim: Awaitable[T]) -> T | None:
         try:
-            claim = await self._leases.try_claim(conversation_id)
+            return await claim
         except EverturnError as error:
             # The turn stays queued: the sweeper rings again.
             _log.warning("claim_failed", conversation_id=conversation_id, error=str(error))
-            return
-        if claim is None:
-            return
+            return None
+
+    def _start(self, tasks: asyncio.TaskGroup, claim: Claim) -> None:
+        conversation_id = claim.lease.conversation_id
         TURNS_CLAIMED.inc()
         if claim.turn_id is not None and claim.attempt:
             TURNS_TAKEN_OVER.inc()

@@ -1,4 +1,5 @@
-"""Tells that this worker is there, what it runs programs in, and how long its turns take. Nobody waits for it."""
+"""Publishes that this worker is there, what it runs programs in, and how long its turns take; and reads how many slots
+all workers have together. Nothing waits for it."""
 
 import asyncio
 from dataclasses import replace
@@ -26,6 +27,12 @@ class PresenceTask:
         self._own = own
         self._pace = pace
         self._every_s = every_s
+        self._slots, self._extra_slots = own.slots, own.extra_slots
+
+    @property
+    def slots(self) -> tuple[int, int]:
+        """Ordinary and extra slots of all workers, as far as this one knows: at least its own."""
+        return self._slots, self._extra_slots
 
     async def run(self) -> None:
         """Renew until cancelled. Afterwards it is forgotten within 15 s."""
@@ -40,5 +47,9 @@ class PresenceTask:
             async with asyncio.timeout(self._every_s):
                 own = replace(self._own, turn_s=self._pace.turn_s)
                 await self._presences.save(own, ttl_s=RENEWALS_PER_TTL * self._every_s)
+                fleet = await self._presences.load_all()
         except (Unavailable, TimeoutError) as error:
             _log.warning("presence_not_renewed", error=str(error))
+            return
+        self._slots = max(own.slots, sum(worker.slots for worker in fleet))
+        self._extra_slots = max(own.extra_slots, sum(worker.extra_slots for worker in fleet))

@@ -1,4 +1,8 @@
-"""How many turns a worker runs at once, and a way to run a suspect turn alone."""
+"""How many turns a worker runs at once, and a way to run a suspect turn alone.
+
+Beyond its ordinary slots a worker has some extra ones. They are never filled by whoever comes first: the claim rule
+keeps them for users that have nothing running, and lends them in place of slots whose turns make no progress.
+"""
 
 import asyncio
 
@@ -11,8 +15,9 @@ ALONE_WAIT_S = 60.0
 class Slots:
     """Counts running turns. A turn that may kill its worker runs alone and takes no other down."""
 
-    def __init__(self, count: int, *, alone_wait_s: float = ALONE_WAIT_S) -> None:
+    def __init__(self, count: int, *, extra: int = 0, alone_wait_s: float = ALONE_WAIT_S) -> None:
         self._count = count
+        self._extra = extra
         WORKER_SLOTS.set(count)
         self._alone_wait_s = alone_wait_s
         self._running = 0
@@ -23,6 +28,16 @@ class Slots:
     @property
     def running(self) -> int:
         return self._running
+
+    @property
+    def is_extra_free(self) -> bool:
+        """Whether all ordinary slots are taken and an extra one is not."""
+        return self._count <= self._running < self._count + self._extra and not self._alone
+
+    @property
+    def beyond(self) -> int:
+        """How many turns run beyond the ordinary slots."""
+        return max(0, self._running - self._count)
 
     def take(self) -> None:
         """Occupy a slot; a control claim may go over the count."""

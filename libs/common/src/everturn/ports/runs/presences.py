@@ -20,13 +20,14 @@ class BatteryOutcome:
 class WorkerPresence:
     """One worker. `sandbox` names its launcher and is empty where it runs no programs; `battery` is None where the
     escape battery does not gate them. `worker_id` is random and tells nothing of the machine. `turn_s` is how long its
-    turns took lately, None before the first has ended."""
+    turns took lately, None before the first has ended. `extra_slots` are those beyond `slots`, for the claim rule."""
 
     worker_id: str
     sandbox: str
     battery: BatteryOutcome | None
     slots: int
     turn_s: float | None = None
+    extra_slots: int = 0
 
 
 class Presences(Protocol):

@@ -60,15 +60,19 @@ async def pass_gate(
     )
 
 
-def build_presence(worker_id: str, opened: OpenedSandbox | SandboxUnavailable, slots: int) -> WorkerPresence:
-    """What a worker tells of itself."""
+def build_presence(
+    worker_id: str, opened: OpenedSandbox | SandboxUnavailable, slots: int, extra_slots: int = 0
+) -> WorkerPresence:
+    """What a worker publishes about itself."""
     match opened:
         case OpenedSandbox():
-            return WorkerPresence(worker_id, opened.sandbox.posture.launcher, opened.battery, slots)
+            return WorkerPresence(
+                worker_id, opened.sandbox.posture.launcher, opened.battery, slots, extra_slots=extra_slots
+            )
         case HolesFound():
-            return WorkerPresence(worker_id, "", opened.outcome, slots)
+            return WorkerPresence(worker_id, "", opened.outcome, slots, extra_slots=extra_slots)
         case SandboxUnavailable():
-            return WorkerPresence(worker_id, "", None, slots)
+            return WorkerPresence(worker_id, "", None, slots, extra_slots=extra_slots)
 
 
 async def load_or_run(
