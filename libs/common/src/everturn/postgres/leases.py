@@ -76,7 +76,7 @@ class PostgresLeases:
         return bool(released)
 
     def _read_claim(self, conversation_id: ConversationId, row: Row) -> Claim:
-        roles = read_roles(row["roles"]) or frozenset({Role.REGISTERED})
+        roles = read_roles(row["roles"] or ()) or frozenset({Role.REGISTERED})
         return Claim(
             lease=Lease(
                 conversation_id=conversation_id,
