@@ -13,6 +13,7 @@ ECHO = "demo.echo"
 RUN = "demo.run"
 CODE = "<channel:code>\nprint(1)\n</channel:code>"
 BROKE_OFF = Fail(ModelFailed("connection reset", retryable=True, partial=True))
+CUT = ("answer_cut",)
 BAD = "<channel:action>oops</channel:action>"
 
 
@@ -182,7 +183,7 @@ ACTIONS = (
         (act('{"action": "complete", "final_answer": "Done.", "suggested_followups": "x"}'),),
     ),
     Misbehaviour("answers and then calls a tool", (DONE + echo(),)),
-    Misbehaviour("breaks off in its answer", (cut_answer("As far as I can see"),), text="As far as I can see"),
+    Misbehaviour("breaks off in its answer", (cut_answer("As far as I can see"),), "cut", "As far as I can see", CUT),
     Misbehaviour("cites sources that are not there", (answer("So it is [[S:7]]."),), text="So it is [[S:7]]."),
 )
 
@@ -242,11 +243,34 @@ STREAKS = (
     ),
     Misbehaviour(
         "calls a tool in the closing call too",
+        (echo(), echo(), echo()),
+        "capped",
+        "I could not finish the answer (the limit of 2 rounds). This is what was done:\n\n- demo.echo: done",
+        ("last_round",),
+        (ECHO,),
+        limits=TurnLimits(rounds=2),
+    ),
+    Misbehaviour(
+        "never calls anything but a tool, in its only round",
         (echo(), echo()),
         "no-closing-answer",
         None,
         ("last_round",),
         limits=TurnLimits(rounds=1),
+    ),
+    Misbehaviour(
+        "answers in JSON of another form, for ever",
+        ('{"action": "final_answer", "answer": "It is 4."}',) * 4,
+        "capped",
+        "It is 4.",
+        ("no_channel",) * 3,
+    ),
+    Misbehaviour(
+        "writes prose at first and calls tools in JSON at the end",
+        (BAD, BAD, "It is 4.", '{"tool": "demo.echo", "args": {}}'),
+        "capped",
+        "It is 4.",
+        ("not_json", "not_json", "no_channel"),
     ),
     Misbehaviour(
         "is given an instruction by a tool's result",
@@ -256,7 +280,36 @@ STREAKS = (
 )
 
 PROVIDERS = (
-    _repaired("refuses", [Finish("refusal")], "refused"),
+    Misbehaviour("refuses", ([Finish("refusal")],), "model-refused", None),
+    Misbehaviour(
+        "refuses in prose",
+        ([Say("I can't help with that."), Finish("refusal")],),
+        "cut",
+        "I can't help with that.",
+        CUT,
+    ),
+    Misbehaviour("is stopped by a content filter", ([Finish("content_filter")],), "content-filtered", None),
+    Misbehaviour(
+        "is stopped by a content filter in its answer",
+        ([Say(cut_answer("One, two")), Finish("content_filter")],),
+        "cut",
+        "One, two",
+        CUT,
+    ),
+    Misbehaviour(
+        "reaches the token limit in its answer",
+        ([Say(cut_answer("One, two")), Finish("length")],),
+        "cut",
+        "One, two",
+        CUT,
+    ),
+    Misbehaviour(
+        "breaks off for ever in an answer that was shown",
+        ([Say(cut_answer("Half of it, and")), BROKE_OFF],) * 3,
+        "cut",
+        "Half of it, and",
+        CUT,
+    ),
     _repaired("is cut at the token limit", [Say(act('{"action": "call_tool"')), Finish("length")], "cut_by_length"),
     Misbehaviour("breaks off and then goes on", ([Say("<channel:thinking>H"), BROKE_OFF], DONE)),
     Misbehaviour("breaks off for ever", ([Say("<channel:thinking>H"), BROKE_OFF],) * 3, "model-unavailable", None),

@@ -30,7 +30,7 @@ export interface Page extends RenderResult {
 }
 
 /** What a server accepts unless it is set otherwise. */
-export const LIMITS: MessageLimits = { message_bytes: 25_000_000, text_chars: 1_000_000, files: 20, image_bytes: 5_000_000, document_bytes: 10_000_000, text_bytes: 10_000_000 };
+export const LIMITS: MessageLimits = { message_bytes: 25_000_000, json_bytes: 8_000_000, text_chars: 1_000_000, files: 20, image_bytes: 5_000_000, document_bytes: 10_000_000, text_bytes: 10_000_000 };
 const PREFIX = "/conversations/default/default";
 
 /** `answer` is given what is asked, with the path below the project's. */

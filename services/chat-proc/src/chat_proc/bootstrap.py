@@ -294,6 +294,8 @@ def build_loop(
     ids, redactor = RandomIds(partial(now_ms, open_clock(settings.clock_steps))), Redactor(settings.secrets)
     limits = build_limits(settings, config)
     model, fallback = models.model(DECISION), models.fallback
+    if fallback is not None and isinstance(model, RetryingModel):
+        model = model.before_fallback()
     decisions, ratios = build_decision_limits(settings, tools.registry.specs), LearnedRatios()
     generator = Generator(model, failpoints, fallback=fallback, limits=decisions, ratios=ratios, tracing=tracing)
     compactor = build_compactor(settings, models, failpoints, tracing)

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -93,6 +94,8 @@ async def test_text_and_thinking_stream_apart_and_the_usage_closes_the_reply(
             cache_write_tokens=200,
             cost_usd=pytest.approx((10 * 1 + 1_000 * 0.1 + 200 * 1.25 + 5 * 5) / 1e6),
         ),
+        response_model="m",
+        response_id="msg_1",
     )
 
 
@@ -204,7 +207,7 @@ async def test_error_answers_say_whether_to_try_again(
 ) -> None:
     provider.answer_error(status, {"type": "error", "error": {"type": kind, "message": "not now"}})
 
-    with pytest.raises(ModelFailed, match=f"{status} {kind}: not now") as raised:
+    with pytest.raises(ModelFailed, match=rf"\({status}\)\.$") as raised:
         await collect_pieces(model, build_request())
 
     assert raised.value.retryable is retryable
@@ -247,7 +250,7 @@ async def test_an_error_inside_the_stream_is_a_passing_failure(provider: WirePro
     error = {"type": "overloaded_error", "message": "Overloaded"}
     provider.answer_events(started(), said("half"), event("error", error=error))
 
-    with pytest.raises(ModelFailed, match="overloaded_error") as raised:
+    with pytest.raises(ModelFailed, match="overloaded\\.") as raised:
         await collect_pieces(model, build_request())
 
     assert raised.value.retryable
@@ -284,7 +287,7 @@ async def test_a_refused_connection_is_a_passing_failure() -> None:
     client = AsyncAnthropic(api_key="test-key", base_url="http://127.0.0.1:9", max_retries=0)
     model = AnthropicModel(client, TRAITS)
 
-    with pytest.raises(ModelFailed, match="connection failed") as raised:
+    with pytest.raises(ModelFailed, match="connection to the provider failed") as raised:
         await collect_pieces(model, build_request())
 
     assert raised.value.retryable
@@ -330,7 +333,7 @@ def test_the_model_is_built_from_the_sdks_own_variables(monkeypatch: pytest.Monk
     model = build_model("claude-sonnet-5-5")
 
     told = ModelTraits("claude-sonnet-5-5", 1_000_000, images=True, documents=True, provider="anthropic")
-    assert model.traits == told
+    assert replace(model.traits, server_address="") == told
 
 
 async def test_a_character_that_the_network_cuts_arrives_whole(provider: WireProvider, model: AnthropicModel) -> None:

@@ -86,6 +86,8 @@ async def test_text_streams_and_the_usage_closes_the_reply(provider: WireProvide
             cache_write_tokens=100,
             cost_usd=pytest.approx((300 * 1 + 600 * 0.05 + 100 * 1.25 + 5 * 5) / 1e6),
         ),
+        response_model="m",
+        response_id="c",
     )
 
 
@@ -107,7 +109,7 @@ async def test_a_server_without_usage_gets_an_estimate_and_an_unknown_model_no_c
     finish = (await collect_pieces(model, build_request("x" * 3_500, system="")))[-1]
     await model.aclose()
 
-    assert finish == ReplyFinished("stop", ModelUsage(1_000, 4, estimated=True, cost_known=False))
+    assert finish == ReplyFinished("stop", ModelUsage(1_000, 4, estimated=True, cost_known=False), "m", "c")
 
 
 async def test_the_request_carries_images_and_files(provider: WireProvider, model: OpenAIModel) -> None:
@@ -154,7 +156,7 @@ async def test_the_request_carries_images_and_files(provider: WireProvider, mode
 
 @pytest.mark.parametrize(
     ("finish_reason", "reason"),
-    [("stop", "stop"), ("length", "length"), ("content_filter", "refusal"), ("a_reason_of_tomorrow", "stop")],
+    [("stop", "stop"), ("length", "length"), ("content_filter", "content_filter"), ("a_reason_of_tomorrow", "stop")],
 )
 async def test_finish_reasons_become_ours(
     provider: WireProvider, model: OpenAIModel, finish_reason: str, reason: str
@@ -193,11 +195,13 @@ async def test_error_answers_say_whether_to_try_again(
 ) -> None:
     provider.answer_error(status, {"error": {"message": "not now", "code": code}}, retry_after_ms="1500")
 
-    with pytest.raises(ModelFailed, match="not now") as raised:
+    with pytest.raises(ModelFailed, match=rf"\({status}\)\.$") as raised:
         await collect_pieces(model, build_request())
 
     assert raised.value.retryable is retryable
     assert raised.value.retry_after_s == 1.5
+    assert "not now" not in str(raised.value)
+    assert raised.value.provider_text == f"{status} {code}: Error code: {status} - not now"
     assert len(provider.received) == 1
 
 
@@ -222,7 +226,7 @@ async def test_an_error_inside_the_stream_says_whether_to_try_again(
 ) -> None:
     provider.answer_events(said("half"), f"data: {json.dumps({'error': error})}\n\n")
 
-    with pytest.raises(ModelFailed, match="broken") as raised:
+    with pytest.raises(ModelFailed, match=r"^The language model did not answer\. The provider") as raised:
         await collect_pieces(model, build_request())
 
     assert raised.value.retryable is retryable
@@ -259,7 +263,7 @@ async def test_a_stream_that_makes_no_sense_is_a_passing_failure(
 async def test_a_refused_connection_is_a_passing_failure() -> None:
     model = OpenAIModel(AsyncOpenAI(api_key="k", base_url="http://127.0.0.1:9/v1", max_retries=0), TRAITS)
 
-    with pytest.raises(ModelFailed, match="connection failed") as raised:
+    with pytest.raises(ModelFailed, match="connection to the provider failed") as raised:
         await collect_pieces(model, build_request())
 
     assert raised.value.retryable

@@ -7,9 +7,11 @@ import pytest
 from turn_bench.bench import Bench
 from turn_bench.checks import check_conversation
 from turn_bench.misbehaviours import ECHO, RUN, TABLE, Misbehaviour, render_table
+from turn_bench.replies import answer, cut_answer
 from turn_bench.tools import DemoTool
 
 from everturn.model.block_bodies import NoticeBody, ToolCallBody
+from everturn.testing.scripted_model import Finish, Say, Script
 from everturn.wire.events import TERMINAL, ChatComplete
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "misbehaviours.md"
@@ -44,6 +46,39 @@ async def test_a_model_that_misbehaves_is_told_so_and_the_turn_ends(row: Misbeha
     assert tuple(body.tool_id for body in bodies if isinstance(body, ToolCallBody)) == row.calls
     assert len(bench.model.requests) == len(row.replies)
     assert end.rounds <= row.limits.rounds + 1
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ([Say(cut_answer("One, two")), Finish("length")], "length"),
+        ([Say(cut_answer("One, two")), Finish("content_filter")], "content_filter"),
+        ([Say(cut_answer("One, two")), Finish("refusal")], "refusal"),
+        ([Say(cut_answer("One, two"))], "incomplete"),
+        ([Say(cut_answer("na " * 140_000))], "size_limit"),
+    ],
+)
+async def test_a_cut_answer_says_why_and_lets_the_model_go_on(script: Script, reason: str) -> None:
+    bench = Bench(script, answer("three."), chunk_chars=50_000)
+    await bench.say("Count.")
+    await bench.work()
+    await bench.say("Continue.")
+    await bench.work()
+
+    first, second = [event.data for event in await bench.published() if isinstance(event.data, ChatComplete)]
+    assert (first.outcome, first.cut_reason) == ("cut", reason)
+    assert (second.outcome, second.cut_reason) == ("completed", None)
+    prompt = "".join(part.text for message in bench.model.requests[-1].messages for part in message.parts)
+    assert f"Your answer above stops before its end ({reason})" in prompt
+
+
+async def test_an_answer_that_ends_before_the_limit_cuts_its_summary_is_whole() -> None:
+    bench = Bench([Say(answer("All of it.") + "<channel:summary>Goal: ha"), Finish("length")])
+    await bench.say("Hello.")
+    await bench.work()
+
+    (end,) = [event.data for event in await bench.published() if isinstance(event.data, ChatComplete)]
+    assert (end.outcome, end.cut_reason, end.answer) == ("completed", None, "All of it.")
 
 
 def test_the_table_has_at_least_forty_rows_and_each_is_another_one() -> None:

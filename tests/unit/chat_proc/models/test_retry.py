@@ -9,6 +9,7 @@ from chat_proc.models.retry import RetryingModel, RetryLimits, RetryTiming
 from everturn.ports.language_model import (
     ContextLimitExceeded,
     ModelFailed,
+    ModelRetry,
     ReasoningDelta,
     ReplyFinished,
     TextDelta,
@@ -41,7 +42,8 @@ def fake_time() -> FakeTime:
 
 
 def fail(*, retryable: bool = True, retry_after_s: float | None = None, detail: str = "busy") -> Script:
-    return [Fail(ModelFailed(detail, retryable=retryable, retry_after_s=retry_after_s))]
+    failure = ModelFailed(detail, retryable=retryable, retry_after_s=retry_after_s, kind="rate_limited")
+    return [Fail(failure)]
 
 
 class TestContract(LanguageModelContract):
@@ -67,13 +69,35 @@ async def test_jitter_halves_a_wait_at_most(fake_time: FakeTime) -> None:
     assert fake_time.sleeps == [0.25]
 
 
-async def test_after_four_attempts_the_failure_is_raised(fake_time: FakeTime) -> None:
-    model = ScriptedModel([fail(detail=f"number {n}") for n in range(1, 6)])
+async def test_a_provider_that_is_away_for_half_a_minute_is_outlived(fake_time: FakeTime) -> None:
+    model = ScriptedModel([*[fail()] * 7, "hello"])
 
-    with pytest.raises(ModelFailed, match="number 4") as raised:
+    pieces = await collect_pieces(RetryingModel(model, timing=fake_time.timing()), build_request())
+
+    assert join_text(pieces) == "hello"
+    assert fake_time.sleeps == [0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0]
+    announced = [piece for piece in pieces if isinstance(piece, ModelRetry)]
+    assert announced[0] == ModelRetry(0.5, attempt=2, max_attempts=12, reason="rate_limited")
+    assert [each.wait_s for each in announced] == fake_time.sleeps
+
+
+async def test_where_another_model_can_answer_the_first_is_given_up_earlier(fake_time: FakeTime) -> None:
+    model = ScriptedModel([fail() for _ in range(12)])
+
+    with pytest.raises(ModelFailed):
+        await collect_pieces(RetryingModel(model, timing=fake_time.timing()).before_fallback(), build_request())
+
+    assert 10 <= sum(fake_time.sleeps) <= 32
+
+
+async def test_after_a_minute_of_failures_the_last_one_is_raised(fake_time: FakeTime) -> None:
+    model = ScriptedModel([fail(detail=f"number {n}") for n in range(1, 13)])
+
+    with pytest.raises(ModelFailed) as raised:
         await collect_pieces(RetryingModel(model, timing=fake_time.timing()), build_request())
 
-    assert len(model.requests) == 4
+    assert raised.value.detail == f"number {len(model.requests)}"
+    assert 60 <= sum(fake_time.sleeps) <= 76
     assert raised.value.retryable
     assert not raised.value.partial
 

@@ -108,6 +108,7 @@ _CUT_BECAUSE = {
     "size_limit": "it reached the size limit of this installation",
     "incomplete": "the model ended its reply too early",
     "provider_error": "the connection to the model broke",
+    "server_error": "the server failed",
 }
 
 
@@ -121,8 +122,9 @@ def render_cut(reason: str) -> str:
 def render_end(turn: TurnView) -> str:
     """How a turn ended, in a sentence; empty when it just completed."""
     if turn.error:
-        detail = f" {turn.error.detail}" if turn.error.detail else ""
-        return f"The turn failed: {turn.error.title}{detail}"
+        title = turn.error.title.rstrip(".")
+        detail = f". {turn.error.detail}" if turn.error.detail else "."
+        return f"The turn failed: {title}{detail}"
     match turn.outcome:
         case "cancelled":
             return "The turn was cancelled."

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas b971ad01601a5b1c68d703fab1e467a3c12c41b8a3be6588f856524ae74c3dad
-// Types cc415280fdb32073a00cb373cb8e26ab7aea0fbf0eddcd0c1c96254f5efd0927
+// Schemas 1b6562b567e4c4b0303e160ef7ad3d82eb211f029abfd79535bcd1a75d1a5b8c
+// Types e753c13aa42d28f9451ea1fb97760881918ea589303f73af3ddbd1efc6c877ba
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -734,6 +734,12 @@ export interface components {
              */
             readonly image_bytes: number;
             /**
+             * Json Bytes
+             * @description Bytes of a body that is JSON, with files in base64, and of the part `message` of any other.
+             * @example 8000000
+             */
+            readonly json_bytes: number;
+            /**
              * Message Bytes
              * @description Bytes of the whole request with all files and headers of its parts.
              * @example 25000000
@@ -888,9 +894,12 @@ export interface components {
          * @description Where the message stands: queued as a turn or for the next one, or as a signal in one of a signal's states.
          *
          *     A new turn has its `position`: how many turns are taken before it, as it was then; with `position_more` more than
-         *     that.
+         *     that. `file_notices` has a sentence for each file that was stored otherwise than it was sent, for example without
+         *     the video behind a picture.
          */
         readonly ReceiptOut: {
+            /** File Notices */
+            readonly file_notices?: readonly string[];
             /** Position */
             readonly position?: number;
             /** Position More */
@@ -1345,7 +1354,7 @@ export interface components {
              * Cut Reason
              * @enum {string}
              */
-            readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "incomplete" | "provider_error";
+            readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "incomplete" | "provider_error" | "server_error";
             /** Elapsed Ms */
             readonly elapsed_ms?: number;
             readonly error?: components["schemas"]["Problem"];
@@ -1431,7 +1440,7 @@ export interface components {
              * Cut Reason
              * @enum {string}
              */
-            readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "incomplete" | "provider_error";
+            readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "incomplete" | "provider_error" | "server_error";
             /** Elapsed Ms */
             readonly elapsed_ms?: number;
             readonly error?: components["schemas"]["Problem"];
@@ -1645,7 +1654,7 @@ export interface components {
              * Cut Reason
              * @enum {string}
              */
-            readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "incomplete" | "provider_error";
+            readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "incomplete" | "provider_error" | "server_error";
             /** Elapsed Ms */
             readonly elapsed_ms: number;
             /** Followups */

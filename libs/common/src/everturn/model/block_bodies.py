@@ -210,6 +210,7 @@ class AttemptBody(Body):
     reason: str
     followups: tuple[str, ...] = ()
     sources_used: tuple[int, ...] = ()
+    cut_reason: CutReason | None = None
 
 
 class SummaryBody(Body):

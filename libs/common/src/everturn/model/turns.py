@@ -44,14 +44,15 @@ class Outcome(OpenEnum):
 
 
 CutReason = Annotated[
-    Literal["length", "content_filter", "refusal", "size_limit", "incomplete", "provider_error"],
+    Literal["length", "content_filter", "refusal", "size_limit", "incomplete", "provider_error", "server_error"],
     or_else("cut reason", "incomplete"),
 ]
 """Why an answer stops before its end.
 
 `length`: the token limit of one reply. `content_filter` and `refusal`: the provider's filter or the model itself ended
 it. `size_limit`: our own cap on the size of a reply. `incomplete`: the model ended its reply in the middle of the
-answer. `provider_error`: the connection or the provider failed, and so did every further attempt.
+answer. `provider_error`: the connection or the provider failed, and so did every further attempt. `server_error`: our
+own code failed.
 """
 
 

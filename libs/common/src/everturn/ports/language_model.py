@@ -39,18 +39,33 @@ class ModelUsage:
     cost_known: bool = True
 
 
-FinishReason = Literal["stop", "length", "refusal"]
+FinishReason = Literal["stop", "length", "content_filter", "refusal"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyFinished:
-    """The last piece of every reply that did not raise."""
+    """The last piece of every reply that did not raise.
+
+    `response_model` and `response_id` are what the provider calls them, where it says so.
+    """
 
     reason: FinishReason
     usage: ModelUsage
+    response_model: str | None = None
+    response_id: str | None = None
 
 
-ModelPiece = TextDelta | ReasoningDelta | ReplyFinished
+@dataclass(frozen=True, slots=True)
+class ModelRetry:
+    """A call failed before its first piece and is repeated in `wait_s`; `attempt` is the number of the next one."""
+
+    wait_s: float
+    attempt: int
+    max_attempts: int
+    reason: str
+
+
+ModelPiece = TextDelta | ReasoningDelta | ModelRetry | ReplyFinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +78,38 @@ class ModelTraits:
     documents: bool
     provider: str = "everturn"
     """As OpenTelemetry names providers; ours is that of the stand-ins."""
+    server_address: str = ""
+    """The host that is called, for traces; empty for a stand-in."""
+
+
+FailureKind = Literal[
+    "unknown",
+    "rate_limited",
+    "overloaded",
+    "server_error",
+    "provider_error",
+    "connection",
+    "timeout",
+    "unauthorized",
+    "no_credit",
+    "not_found",
+    "bad_request",
+    "context_limit",
+    "invalid_reply",
+    "cut_reply",
+    "reply_too_long",
+]
+"""What went wrong with a call, as a word for traces, metrics and clients."""
 
 
 class ModelFailed(EverturnError):
     """The language model did not answer."""
 
+    detail: str
+    """A neutral sentence that people may read."""
+    kind: FailureKind
+    provider_text: str
+    """What the provider said, for the log alone: it may hold keys, addresses and markup."""
     retryable: bool
     """The same request may succeed later."""
     retry_after_s: float | None
@@ -82,8 +124,12 @@ class ModelFailed(EverturnError):
         retryable: bool = False,
         retry_after_s: float | None = None,
         partial: bool = False,
+        kind: FailureKind = "unknown",
+        provider_text: str = "",
     ) -> None:
         super().__init__(detail)
+        self.kind = kind
+        self.provider_text = provider_text
         self.retryable = retryable
         self.retry_after_s = retry_after_s
         self.partial = partial
@@ -91,6 +137,9 @@ class ModelFailed(EverturnError):
 
 class ContextLimitExceeded(ModelFailed):
     """The request is longer than the model's context."""
+
+    def __init__(self, detail: str = "", *, provider_text: str = "") -> None:
+        super().__init__(detail, kind="context_limit", provider_text=provider_text)
 
 
 class LanguageModel(Protocol):

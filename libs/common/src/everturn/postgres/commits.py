@@ -26,8 +26,8 @@ ON CONFLICT (turn_id, call_id) DO UPDATE SET state = EXCLUDED.state
 """
 _USAGE = """
 INSERT INTO usage_event (turn_id, conversation_id, tenant, project, user_id, model, role, input_tokens, output_tokens,
-                         cache_read_tokens, cache_write_tokens, cost_usd, estimated)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+                         cache_read_tokens, cache_write_tokens, cost_usd, estimated, cost_known)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 """
 _TOLD = """
 UPDATE feedback SET told = true
@@ -148,7 +148,7 @@ async def _append_ledgers(transaction: Connection, lease: Lease, commit: Commit)
         await transaction.executemany(
             _USAGE,
             [
-                (*owner, u.model, u.role, *counts, u.cost_usd, u.estimated)
+                (*owner, u.model, u.role, *counts, u.cost_usd, u.estimated, u.cost_known)
                 for u, counts in zip(commit.usage, tokens, strict=True)
             ],
         )
@@ -164,7 +164,8 @@ async def _close(transaction: Connection, lease: Lease, turn_id: TurnId, close: 
         close.status.value,
         None if close.outcome is None else close.outcome.value,
         None if close.error is None else close.error.model_dump_json(),
-        close.usage.model_dump_json(),
+        # Without its defaults, so that the version before can read it.
+        close.usage.model_dump_json(exclude_defaults=True),
     )
     if done != "UPDATE 1":
         raise Conflict(f"{turn_id} is not running.")

@@ -48,7 +48,8 @@ SELECT turn_id, origin, reaction, text, confidence, ts
 """
 _USAGE = """
 SELECT COALESCE(sum(input_tokens), 0)::bigint AS input_tokens, COALESCE(sum(output_tokens), 0)::bigint AS output_tokens,
-       COALESCE(sum(cache_read_tokens), 0)::bigint AS cache_read_tokens, COALESCE(sum(cost_usd), 0) AS cost_usd
+       COALESCE(sum(cache_read_tokens), 0)::bigint AS cache_read_tokens, COALESCE(sum(cost_usd), 0) AS cost_usd,
+       COALESCE(bool_and(cost_known), true) AS cost_known
   FROM usage_event WHERE turn_id = $1
 """
 _ANNOUNCE = """

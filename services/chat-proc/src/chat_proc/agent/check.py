@@ -9,6 +9,7 @@ from chat_proc.agent.catalog import ToolCatalog
 from everturn.errors import Invalid
 from everturn.model.llm.decisions import Action, Decision, Problem
 from everturn.model.llm.decisions import ToolCall as DecidedCall
+from everturn.model.turns import CutReason
 from everturn.ports.tool import ToolSpec
 
 MAX_SENTENCES = 3
@@ -28,7 +29,7 @@ class UseTool:
 
 @dataclass(frozen=True, slots=True)
 class GiveAnswer:
-    """An accepted end of the turn. `shown` is what clients saw of `text`."""
+    """An accepted end of the turn. `shown` is what clients saw of `text`; `cut_reason` says why it stops too early."""
 
     text: str
     shown: str
@@ -36,6 +37,7 @@ class GiveAnswer:
     used_sids: tuple[int, ...] = ()
     summary: str | None = None
     notes: str = ""
+    cut_reason: CutReason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,8 @@ def _remarks(decision: Decision, *, of: Literal["actions", "reply"]) -> tuple[Pr
 def keep_shown(decision: Decision, shown: str) -> GiveAnswer:
     """An answer as far as the person has seen it."""
     raw = decision.answer.raw if decision.answer else shown
-    return GiveAnswer(raw, shown, used_sids=decision.answer.used_sids if decision.answer else ())
+    used_sids = decision.answer.used_sids if decision.answer else ()
+    return GiveAnswer(raw, shown, used_sids=used_sids, cut_reason=decision.cut_reason)
 
 
 def _accept_answer(decision: Decision, action: Action, shown: str) -> GiveAnswer | Repair:

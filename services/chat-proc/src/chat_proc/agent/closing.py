@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from chat_proc.agent.account import build_account, find_usable_text, read_usable_text
 from chat_proc.agent.check import GiveAnswer, keep_shown
 from chat_proc.agent.compaction.compacting import TurnCompaction
 from chat_proc.agent.drafting import (
     RoundPlace,
     draft_answer,
+    draft_cut_notice,
     draft_missing_start,
     draft_thinking,
     write_round,
@@ -15,10 +17,13 @@ from chat_proc.agent.drafting import (
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
 from chat_proc.agent.prompting import TurnPrompts
+from chat_proc.agent.round import build_refusal_problem
 from chat_proc.channels.citations import cite_text, find_used_sids, index_sources
+from everturn.model.block_bodies import CompletionBody
 from everturn.model.blocks import BlockType
 from everturn.model.llm.sources import Source
 from everturn.model.problems import problem
+from everturn.model.refs import completion_ref
 from everturn.model.turns import Outcome
 from everturn.ports.language_model import ModelFailed
 
@@ -41,27 +46,55 @@ class ClosingCall:
         try:
             generated = await compaction.run_fitting(place, generate, may_ask=False)
         except ModelFailed as failure:
-            return _no_answer(str(failure))
+            return _end_without_call(turn, place.at(turn.now()), cap, failure.detail)
         place = place.at(turn.now())
         answer = _find_answer(generated, index_sources(turn.pool.rows))
         if not answer.text.strip() and not generated.stopped:
-            return _no_answer(f"The turn reached {cap}.", _write(turn, place, generated, None))
+            answer = _find_last_resort(turn, cap)
+        if not answer.text.strip() and not generated.stopped:
+            writing = _write(turn, place, generated, None)
+            if generated.decision.stopped_by in ("refusal", "content_filter"):
+                return TurnEnd(None, build_refusal_problem(generated.decision.stopped_by), writing)
+            return _no_answer(f"The turn reached {cap}.", writing)
         if not generated.texts.text("answer"):
             generated.texts.say("answer", 0, answer.shown, marker="answer")
         generated.texts.complete()
-        return TurnEnd(Outcome.CAPPED, writing=_write(turn, place, generated, answer))
+        writing = _write(turn, place, generated, answer)
+        return TurnEnd(Outcome.CAPPED, writing=writing, cut_reason=answer.cut_reason)
+
+
+def _find_last_resort(turn: OpenTurn, cap: str) -> GiveAnswer:
+    """What the model said in a wrong form earlier in the turn, else what was done."""
+    text = find_usable_text(turn.turn_blocks) or build_account(turn.turn_blocks, cap)
+    return GiveAnswer(text, text)
+
+
+def _end_without_call(turn: OpenTurn, place: RoundPlace, cap: str, why: str) -> TurnEnd:
+    """The end of a turn whose closing call failed."""
+    answer = _find_last_resort(turn, cap)
+    if not answer.text.strip():
+        return _no_answer(f"The turn reached {cap}. {why}")
+    body = CompletionBody(text=answer.text)
+    number = _count_completions(turn) + 1
+    completion = place.draft(BlockType.COMPLETION, completion_ref(place.turn_id, number), body)
+    drafts = (*draft_missing_start(place, turn.turn_blocks), completion)
+    return TurnEnd(Outcome.CAPPED, writing=Writing(drafts=drafts, rewind=True))
+
+
+def _count_completions(turn: OpenTurn) -> int:
+    return sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
 
 
 def _write(turn: OpenTurn, place: RoundPlace, generated: Generated, answer: GiveAnswer | None) -> Writing:
     drafts = [*draft_missing_start(place, turn.turn_blocks), *draft_thinking(place, generated.texts)]
     if answer is not None and answer.text:
-        completions = sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
-        drafts += draft_answer(place, generated.texts, answer, completions + 1)
+        drafts += draft_answer(place, generated.texts, answer, _count_completions(turn) + 1)
+        drafts += draft_cut_notice(place, answer.cut_reason)
     return write_round(drafts, generated.texts, generated.usage)
 
 
 def _no_answer(detail: str, writing: Writing | None = None) -> TurnEnd:
-    title = "The turn reached a limit and the model gave no answer."
+    title = "The model gave no answer that could be used"
     return TurnEnd(None, problem("no-closing-answer", title, 503, detail), writing or Writing())
 
 
@@ -70,6 +103,8 @@ def _find_answer(generated: Generated, sources: Mapping[int, Source]) -> GiveAns
     if shown:
         return replace(keep_shown(decision, shown), summary=decision.summary)
     text = next((action.final_answer for action in decision.actions if action.final_answer), None)
-    text = text or decision.outside.strip()
+    cut_reason = None
+    if not text:
+        text, cut_reason = read_usable_text(decision.outside), decision.stopped_by
     shown, used = cite_text(sources, text), find_used_sids(sources, text)
-    return GiveAnswer(text, shown, used_sids=used, summary=decision.summary)
+    return GiveAnswer(text, shown, used_sids=used, summary=decision.summary, cut_reason=cut_reason if text else None)

@@ -36,6 +36,7 @@ from everturn.model.refs import (
     round_ref,
     working_summary_ref,
 )
+from everturn.model.turns import CutReason
 from everturn.timeline.next_step import INTERRUPTED, PENDING, FinishTurn
 from everturn.timeline.view_parts import build_written_text
 
@@ -174,6 +175,18 @@ def draft_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswer, n: in
     return drafts
 
 
+def draft_cut_notice(place: RoundPlace, reason: CutReason | None) -> list[BlockDraft]:
+    """What lets the model go on with a cut answer in a later turn; nothing where the answer is whole."""
+    if reason is None:
+        return []
+    text = (
+        f"Your answer above stops before its end ({reason}). When the user asks you to continue, go on exactly where it"
+        " stops and repeat nothing."
+    )
+    notice = NoticeBody(code="answer_cut", text=text)
+    return [place.draft(BlockType.NOTICE, round_ref(place.turn_id, place.round, "notice.cut"), notice)]
+
+
 def draft_pending_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswer, ordinal: int) -> list[BlockDraft]:
     """The answer beside calls, as an attempt that `draft_pending_completion` makes the turn's answer."""
     body = AttemptBody(
@@ -182,6 +195,7 @@ def draft_pending_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswe
         reason=PENDING,
         followups=answer.followups,
         sources_used=answer.used_sids,
+        cut_reason=answer.cut_reason,
     )
     ref = round_ref(place.turn_id, place.round, "attempt")
     attempt = place.draft(BlockType.COMPLETION_ATTEMPT, ref, body, ts_first=texts.first_ts("answer"))

@@ -8,12 +8,14 @@ import structlog
 
 from chat_proc.agent.open_turn import OpenTurn
 from chat_proc.agent.race import Stopped, run_until
+from chat_proc.agent.waiting import WaitingNotice
 from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClosed, NotesText
 from chat_proc.channels.citations import Citer, build_citer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream, ThinkingText
-from chat_proc.models.calls import describe_turn, describe_usage, open_call
+from chat_proc.models.calls import describe_reply, describe_turn, describe_usage, open_call
 from chat_proc.models.estimate import estimate_request
+from chat_proc.models.pricing import price_usage
 from chat_proc.models.ratios import LearnedRatios
 from chat_proc.models.usage import build_usage_event
 from chat_proc.stream.texts import RoundTexts
@@ -25,6 +27,7 @@ from everturn.ports.language_model import (
     FinishReason,
     LanguageModel,
     ModelFailed,
+    ModelRetry,
     ModelUsage,
     ReasoningDelta,
     ReplyFinished,
@@ -33,12 +36,15 @@ from everturn.ports.language_model import (
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.timeline.view_parts import format_of_path
+from everturn.wire.events import ChatPhase
 
 _log = structlog.get_logger(__name__)
 
 DECISION_ROLE: Final = "decision"
 WRITE_TOOL = "react.write"
 SHOWN_WRITE_CHANNELS = frozenset({"canvas", "timeline_text"})
+MAX_SILENT_REPLIES = 2
+"""Replies of one call that may fall silent in the middle: each takes the idle timeout."""
 REASONING_INSTANCE = 1000
 """Reasoning that a provider reports apart is shown as thinking, after all instances a reply could open."""
 
@@ -84,37 +90,67 @@ class Generator:
         """
         failures: list[ModelFailed] = []
         for model in self._models:
-            call = _Call(model, turn, request, round_number, self._closing_limits if closing else self._limits)
+            limits = self._closing_limits if closing else self._limits
+            call = _Call(model, turn, request, round_number, limits, is_last=model is self._models[-1])
+            if failures:
+                turn.emit(ChatPhase(phase="model_fallback", reason=failures[-1].kind), round_number)
             try:
                 return await self._generate_patiently(call)
             except ContextLimitExceeded:
                 raise
             except ModelFailed as failure:
-                _log.warning("model_gave_up", model=model.traits.name, turn_id=turn.turn_id, why=str(failure))
+                _log.warning(
+                    "model_gave_up",
+                    model=model.traits.name,
+                    turn_id=turn.turn_id,
+                    reason=failure.kind,
+                    error=str(failure),
+                    provider_text=failure.provider_text,
+                )
                 failures.append(failure)
         raise failures[0]
 
     async def _generate_patiently(self, call: "_Call") -> Generated:
+        timeouts = 0
         for tries_left in reversed(range(self._max_broken_replies + 1)):
+            reply = _Reply(call.turn, call.round, DecisionStream(sources=call.turn.pool.rows, limits=call.limits))
             try:
-                return await self._generate_once(call)
+                return await self._generate_once(call, reply)
             except ModelFailed as failure:
+                timeouts += failure.kind == "timeout"
+                again = tries_left and failure.partial and failure.retryable and timeouts < MAX_SILENT_REPLIES
+                if not again and call.is_last and reply.texts.text("answer").strip():
+                    # The person has read it already: a part of an answer is better than none.
+                    return self._keep_broken(call, reply, failure)
                 if failure.partial:
                     call.turn.rewind()
-                if not (tries_left and failure.partial and failure.retryable):
+                if not again:
                     raise
-                _log.warning("reply_broke_off", turn_id=call.turn.turn_id, why=str(failure))
+                _log.warning(
+                    "reply_broke_off",
+                    turn_id=call.turn.turn_id,
+                    reason=failure.kind,
+                    error=str(failure),
+                    provider_text=failure.provider_text,
+                )
         raise AssertionError("the last try returns or raises")
 
-    async def _generate_once(self, call: "_Call") -> Generated:
+    def _keep_broken(self, call: "_Call", reply: "_Reply", failure: ModelFailed) -> Generated:
+        """The reply as far as it came. Its usage was booked when it failed."""
+        _log.warning("broken_reply_kept", turn_id=call.turn.turn_id, reason=failure.kind, error=str(failure))
+        decision = replace(reply.finish(), stopped_by="provider_error")
+        nothing = build_usage_event(call.model.traits.name, DECISION_ROLE, ModelUsage())
+        return Generated(decision, nothing, reply.texts, stopped=False)
+
+    async def _generate_once(self, call: "_Call", reply: "_Reply") -> Generated:
         turn = call.turn
-        reply = _Reply(turn, call.round, DecisionStream(sources=turn.pool.rows, limits=call.limits))
         self._failpoints.hit("turn.before_first_token")
         about = {**describe_turn(turn.lease.conversation_id, turn.turn_id), "everturn.round": call.round}
         try:
             with open_call(self._tracing, call.model.traits, call.request, role=DECISION_ROLE, turn=about) as span:
                 ran = await run_until(turn.inbox.wait_for_control(), self._stream(call, reply))
                 span.note(describe_usage(self._usage(call, reply)))
+                span.note(describe_reply(reply.reason, reply.response_model, reply.response_id))
         except ModelFailed:
             if reply.chars:
                 turn.book(self._usage(call, reply))
@@ -125,16 +161,18 @@ class Generator:
     def estimate_lost_call(self, request: ModelRequest) -> UsageEvent:
         """Usage of a call that died with its worker: its input was paid, its output is unknown."""
         ratio = self._ratios.of(self._models[0].traits.name)
-        usage = ModelUsage(input_tokens=estimate_request(request, ratio), estimated=True, cost_known=False)
-        return build_usage_event(self._models[0].traits.name, DECISION_ROLE, usage)
+        name = self._models[0].traits.name
+        usage = price_usage(ModelUsage(input_tokens=estimate_request(request, ratio), estimated=True), name)
+        return build_usage_event(name, DECISION_ROLE, usage)
 
     async def _stream(self, call: "_Call", reply: "_Reply") -> None:
-        with call.turn.activity.open_call():
-            await self._read(call, reply)
+        with call.turn.activity.open_call(), WaitingNotice(call.turn, call.round) as notice:
+            await self._read(call, reply, notice)
 
-    async def _read(self, call: "_Call", reply: "_Reply") -> None:
+    async def _read(self, call: "_Call", reply: "_Reply", notice: WaitingNotice) -> None:
         async with aclosing(call.model.generate(call.request)) as pieces:
             async for piece in pieces:
+                notice.note(piece)
                 match piece:
                     case TextDelta(text):
                         reply.take(text)
@@ -143,8 +181,11 @@ class Generator:
                             return
                     case ReasoningDelta(text):
                         reply.think(text)
+                    case ModelRetry():
+                        """Reported by the notice."""
                     case ReplyFinished():
                         reply.usage, reply.reason = piece.usage, piece.reason
+                        reply.response_model, reply.response_id = piece.response_model, piece.response_id
                         self._ratios.learn(call.model.traits.name, call.request, piece.usage)
 
     def _usage(self, call: "_Call", reply: "_Reply") -> UsageEvent:
@@ -152,7 +193,8 @@ class Generator:
         if usage is None:
             ratio = self._ratios.of(call.model.traits.name)
             output = ratio.tokens_for(reply.chars)
-            usage = ModelUsage(estimate_request(call.request, ratio), output, estimated=True, cost_known=False)
+            usage = ModelUsage(estimate_request(call.request, ratio), output, estimated=True)
+            usage = price_usage(usage, call.model.traits.name)
         return build_usage_event(call.model.traits.name, DECISION_ROLE, usage)
 
 
@@ -165,6 +207,8 @@ class _Call:
     request: ModelRequest
     round: int
     limits: DecisionLimits
+    is_last: bool
+    """No other model can be asked instead."""
 
 
 class _Reply:
@@ -177,6 +221,8 @@ class _Reply:
         self.texts = RoundTexts(turn.emit, round_number, turn.now)
         self.usage: ModelUsage | None = None
         self.reason: FinishReason = "stop"
+        self.response_model: str | None = None
+        self.response_id: str | None = None
         self.chars = 0
         self._notes: dict[int, int] = {}
         """Notes are numbered as they appear; an action that has none has no number."""

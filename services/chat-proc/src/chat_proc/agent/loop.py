@@ -271,7 +271,7 @@ class AgentLoop:
         place = self._place(turn, _last_round(turn, end))
         settled = settle_leftover(leftover, place, self._next_turn_id, partial(show_files, turn))
         shown = replace(end.writing, rewind=end.writing.rewind or shows_deferred_again(turn.turn_blocks, end))
-        final = TurnEnd(end.outcome, end.error, shown.plus(settled.writing))
+        final = TurnEnd(end.outcome, end.error, shown.plus(settled.writing), end.cut_reason)
         await turn.close(final, promote=settled.promote)
         return final
 

@@ -18,7 +18,7 @@ from everturn.model.ids import ApprovalId, TurnId
 from everturn.model.leases import Lease
 from everturn.model.problems import Problem
 from everturn.model.signals import Signal
-from everturn.model.turns import Outcome
+from everturn.model.turns import CutReason, Outcome
 from everturn.ports.tool import SourcePool
 from everturn.timeline.view_parts import build_file_view
 from everturn.wire.events import AnyEvent
@@ -58,11 +58,15 @@ class Writing:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
-    """How the loop ends a turn: with an outcome, or with an error. `writing` holds the last round's blocks."""
+    """How the loop ends a turn: with an outcome, or with an error. `writing` holds the last round's blocks.
+
+    `cut_reason` says why the answer stops before its end.
+    """
 
     outcome: Outcome | None
     error: Problem | None = None
     writing: Writing = field(default_factory=Writing)
+    cut_reason: CutReason | None = None
 
 
 class TurnActivity:

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Literal
 
+from chat_proc.agent.account import read_usable_text
 from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.catalog import ToolCatalog
 from chat_proc.agent.check import GiveAnswer, Repair, Work, check_decision, keep_shown
@@ -11,6 +13,7 @@ from chat_proc.agent.drafting import (
     RoundPlace,
     draft_answer,
     draft_attempt,
+    draft_cut_notice,
     draft_interrupted,
     draft_missing_start,
     draft_notices,
@@ -34,8 +37,8 @@ from everturn.model.block_bodies import ToolCallBody, ToolCodeBody
 from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.model.ids import CallId
 from everturn.model.plans import PlanMoment, build_ack, mark_steps
-from everturn.model.problems import problem
-from everturn.model.turns import Outcome
+from everturn.model.problems import Problem, problem
+from everturn.model.turns import CutReason, Outcome
 from everturn.ports.language_model import ContextLimitExceeded, ModelFailed
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import ROUND_SECONDS, ROUNDS
@@ -90,6 +93,8 @@ class RoundRunner:
         if place.finalize:
             verdict = check_finalizing(verdict, finalize_tools(self._catalog.specs))
         match verdict:
+            case Repair() if generated.decision.stopped_by in ("refusal", "content_filter"):
+                return self._build_refusal(turn, place, generated, generated.decision.stopped_by)
             case Repair() as repair:
                 await self._commit_repair(turn, place, generated, repair)
             case Work(items=(GiveAnswer() as answer,)) as work:
@@ -106,7 +111,8 @@ class RoundRunner:
         """The end of a turn whose answer waited for the calls beside it."""
         place = RoundPlace(turn.turn_id, pending.round, limit, turn.now())
         completion = draft_pending_completion(place, pending, _count(turn, BlockType.COMPLETION) + 1)
-        return TurnEnd(Outcome.COMPLETED, writing=Writing(drafts=(completion,)))
+        cut_reason = pending.attempt.cut_reason
+        return _end_with_answer(cut_reason, Writing(drafts=(completion, *draft_cut_notice(place, cut_reason))))
 
     async def book_lost_calls(self, turn: OpenTurn, prompts: TurnPrompts, takeovers: int) -> None:
         """Each worker before may have died in a model call of this round: its input is booked as estimated.
@@ -128,9 +134,18 @@ class RoundRunner:
         try:
             return await compaction.run_fitting(place, generate)
         except ContextLimitExceeded as failure:
-            return TurnEnd(None, problem("context-limit", "The conversation is too long.", 503, str(failure)))
+            return TurnEnd(None, problem("context-limit", "The conversation is too long", 503, failure.detail))
         except ModelFailed as failure:
-            return TurnEnd(None, problem("model-unavailable", "The model did not answer.", 503, str(failure)))
+            return TurnEnd(None, problem("model-unavailable", "The model did not answer", 503, failure.detail))
+
+    def _build_refusal(
+        self, turn: OpenTurn, place: RoundPlace, generated: Generated, reason: Literal["refusal", "content_filter"]
+    ) -> TurnEnd:
+        """The end of a turn whose model declined: with the words in which it did, or with a problem that says so."""
+        if said := read_usable_text(generated.decision.outside):
+            return self._build_end(turn, place, generated, GiveAnswer(said, said, cut_reason=reason), ())
+        writing = write_round(_draft_begin(turn, place, generated), generated.texts, generated.usage)
+        return TurnEnd(None, build_refusal_problem(reason), writing)
 
     def _build_end(
         self,
@@ -142,9 +157,15 @@ class RoundRunner:
     ) -> TurnEnd:
         marks = self._mark_plan(turn, place, answer.notes)
         answered = draft_answer(place, generated.texts, answer, _count(turn, BlockType.COMPLETION) + 1)
-        drafts = [*_draft_begin(turn, place, generated), *marks.drafts, *notices, *answered]
+        drafts = [
+            *_draft_begin(turn, place, generated),
+            *marks.drafts,
+            *notices,
+            *answered,
+            *draft_cut_notice(place, answer.cut_reason),
+        ]
         writing = write_round(drafts, generated.texts, generated.usage)
-        return TurnEnd(Outcome.COMPLETED, writing=replace(writing, after=marks.after))
+        return _end_with_answer(answer.cut_reason, replace(writing, after=marks.after))
 
     async def _commit_work(self, turn: OpenTurn, place: RoundPlace, generated: Generated, work: Work) -> None:
         changes_plan = any(use.spec.tool_id == PLAN_TOOL for use in work.calls)
@@ -193,6 +214,19 @@ class RoundRunner:
             return Writing()
         drafts = draft_plan_marks(place, marked, build_ack(plan, marked), _count(turn, BlockType.PLAN_ACK) + 1)
         return Writing(drafts=tuple(drafts), after=((ChatPlan(plan=marked), place.round),))
+
+
+def build_refusal_problem(reason: Literal["refusal", "content_filter"]) -> Problem:
+    """What a person is told when the model or its provider declined to answer."""
+    if reason == "refusal":
+        return problem("model-refused", "The model declined to answer", 502, "Change the message and try again.")
+    title = "The provider's content filter blocked the answer"
+    return problem("content-filtered", title, 502, "Change the message and try again.")
+
+
+def _end_with_answer(cut_reason: CutReason | None, writing: Writing) -> TurnEnd:
+    outcome = Outcome.COMPLETED if cut_reason is None else Outcome.CUT
+    return TurnEnd(outcome, writing=writing, cut_reason=cut_reason)
 
 
 def _draft_begin(turn: OpenTurn, place: RoundPlace, generated: Generated) -> list[BlockDraft]:

@@ -86,7 +86,8 @@ class ActionStream:
         """The answer as far as it was handed out; None before its first character."""
         if not self._shown_answer or self._cite is None:
             return None
-        return StreamedAnswer("".join(self._raw_answer), "".join(self._shown_answer), self._cite.used_sids)
+        is_whole = self._answer_end is not None and self._answer_end.complete
+        return StreamedAnswer("".join(self._raw_answer), "".join(self._shown_answer), self._cite.used_sids, is_whole)
 
     @property
     def head(self) -> ActionHead | None:

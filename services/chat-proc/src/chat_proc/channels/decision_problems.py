@@ -72,7 +72,7 @@ def _problems_of_the_finish(facts: ReplyFacts) -> Iterator[Problem]:
         return
     if facts.finish == "length":
         yield Problem("cut_by_length", "The reply was cut at the token limit of one reply. Write less in one round.")
-    if facts.finish == "refusal":
+    if facts.finish in ("refusal", "content_filter"):
         yield Problem("refused", "The model refused this reply. Do what can be done, or tell the user what can't.")
 
 

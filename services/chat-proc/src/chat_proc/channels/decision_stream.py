@@ -17,6 +17,7 @@ from chat_proc.channels.parser import ChannelClosed, ChannelOpened, ChannelParse
 from chat_proc.channels.tags import ChannelSyntax
 from everturn.model.llm.decisions import Action, Decision, Program, StreamedAnswer
 from everturn.model.llm.sources import Source
+from everturn.model.turns import CutReason
 from everturn.ports.language_model import FinishReason
 
 DECISION_CHANNELS = (
@@ -225,7 +226,13 @@ class DecisionStream:
             answer=self._answer,
             outside=facts.outside,
             problems=sorted_out.problems,
+            stopped_by=self._find_stop(reason),
         )
+
+    def _find_stop(self, reason: FinishReason) -> CutReason | None:
+        if self._capped or self._outside_chars_left < 0:
+            return "size_limit"
+        return None if reason == "stop" else reason
 
     def _sort(self, facts: ReplyFacts) -> Sorted:
         if self._limits.fanout is not None:

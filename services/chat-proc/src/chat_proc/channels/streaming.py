@@ -13,7 +13,14 @@ from chat_proc.channels.results import ChannelResult, ServiceError, StreamMeta
 from chat_proc.channels.specs import ChannelSpec, ChannelSubscribers, EmitDelta, ModelService
 from everturn.model.llm.prompts import ModelRequest
 from everturn.model.llm.sources import Source, try_source
-from everturn.ports.language_model import LanguageModel, ModelFailed, ReasoningDelta, ReplyFinished, TextDelta
+from everturn.ports.language_model import (
+    LanguageModel,
+    ModelFailed,
+    ModelRetry,
+    ReasoningDelta,
+    ReplyFinished,
+    TextDelta,
+)
 
 DEFAULT_OUTPUT_TOKENS = 16_000
 DEFAULT_REPLY_CHARS = 400_000
@@ -93,7 +100,7 @@ class _Reply:
                             await self._take(piece.text)
                         case ReplyFinished():
                             self._finished = piece
-                        case ReasoningDelta():
+                        case ReasoningDelta() | ModelRetry():
                             pass
                         case _:
                             assert_never(piece)

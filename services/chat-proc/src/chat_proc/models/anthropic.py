@@ -7,13 +7,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import anthropic.types as sdk
-import httpx2
-from anthropic import APIConnectionError, APIStatusError, AsyncAnthropic, omit
-from anthropic.types.raw_message_delta_event import Delta
+from anthropic import AnthropicError, APIStatusError, AsyncAnthropic, omit
 
 from chat_proc.models.cache_points import keep_last_cache_points
-from chat_proc.models.failures import build_failure, build_transport_failure
+from chat_proc.models.failures import MALFORMED, TRANSPORT, build_cut_failure, build_failure, build_transport_failure
 from chat_proc.models.pricing import build_traits, find_card, price_usage
+from chat_proc.models.provider_data import normalize_pieces, try_read_count, try_read_word
 from everturn.model.llm.prompts import MediaPart, ModelRequest, Part, PromptMessage, TextPart
 from everturn.ports.language_model import (
     FinishReason,
@@ -31,9 +30,9 @@ _IMAGE_MIMES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 def build_model(name: str) -> "AnthropicModel":
     """The model of this name; key and base URL come from the SDK's own environment variables."""
-    return AnthropicModel(
-        AsyncAnthropic(max_retries=0), build_traits(name, provider="anthropic", unknown_reads_media=True)
-    )
+    client = AsyncAnthropic(max_retries=0)
+    traits = build_traits(name, provider="anthropic", unknown_reads_media=True)
+    return AnthropicModel(client, replace(traits, server_address=client.base_url.host))
 
 
 class AnthropicModel:
@@ -53,19 +52,18 @@ class AnthropicModel:
     async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Stream one reply; closing the generator closes the HTTP response."""
         try:
-            async with aclosing(self._stream(request)) as pieces:
+            async with aclosing(normalize_pieces(self._stream(request))) as pieces:
                 async for piece in pieces:
                     yield piece
         except APIStatusError as error:
-            message = error.api_message or error.message
             raise build_failure(
                 status=error.status_code,
                 kind=error.error_code or error.type,
-                message=message,
+                message=error.api_message or error.message,
                 headers=error.response.headers,
                 now=self._now(),
             ) from error
-        except (APIConnectionError, httpx2.HTTPError, OSError, ValueError) as error:
+        except (AnthropicError, *TRANSPORT, *MALFORMED) as error:
             raise build_transport_failure(error) from error
 
     async def aclose(self) -> None:
@@ -89,7 +87,10 @@ class AnthropicModel:
                 piece = reply.read(event)
                 if piece is not None:
                     yield piece
-        yield ReplyFinished(reply.check_finished(), price_usage(reply.usage, self._traits.name))
+        if reply.stop_reason is None:
+            raise build_cut_failure(stream.response.headers.get("content-type", ""), has_events=reply.has_events)
+        usage = price_usage(reply.usage, self._traits.name)
+        yield ReplyFinished(_finish_reason(reply.stop_reason), usage, reply.response_model, reply.response_id)
 
 
 class ReplyReader:
@@ -100,29 +101,30 @@ class ReplyReader:
 
     def __init__(self) -> None:
         self.usage = ModelUsage()
-        self._stop_reason: str | None = None
+        self.stop_reason: str | None = None
+        self.response_model: str | None = None
+        self.response_id: str | None = None
+        self.has_events = False
 
     def read(self, event: object) -> ModelPiece | None:
         """The piece that an event carries, if any."""
+        self.has_events = True
         match event:
             case sdk.RawContentBlockDeltaEvent(delta=sdk.TextDelta(text=str(text))) if text:
                 return TextDelta(text)
             case sdk.RawContentBlockDeltaEvent(delta=sdk.ThinkingDelta(thinking=str(text))) if text:
                 return ReasoningDelta(text)
-            case sdk.RawMessageStartEvent(message=sdk.Message(usage=sdk.Usage() as usage)):
-                self.usage = _read_usage(usage, self.usage)
-            case sdk.RawMessageDeltaEvent(delta=Delta(stop_reason=stop_reason), usage=sdk.MessageDeltaUsage() as usage):
-                self.usage = _read_usage(usage, self.usage)
-                self._stop_reason = stop_reason or self._stop_reason
+            case sdk.RawMessageStartEvent(message=sdk.Message() as message):
+                self.usage = _read_usage(getattr(message, "usage", None), self.usage)
+                self.response_model = try_read_word(getattr(message, "model", None))
+                self.response_id = try_read_word(getattr(message, "id", None))
+            case sdk.RawMessageDeltaEvent() as closing:
+                self.usage = _read_usage(getattr(closing, "usage", None), self.usage)
+                delta = getattr(closing, "delta", None)
+                self.stop_reason = try_read_word(getattr(delta, "stop_reason", None)) or self.stop_reason
             case _:
                 pass
         return None
-
-    def check_finished(self) -> FinishReason:
-        """The finish reason; raises ModelFailed when the stream ended without one."""
-        if self._stop_reason is None:
-            raise ModelFailed("The reply was cut before its end.", retryable=True)
-        return _finish_reason(self._stop_reason)
 
 
 def render_system(request: ModelRequest) -> list[sdk.TextBlockParam]:
@@ -173,22 +175,23 @@ def _render_media(part: MediaPart) -> sdk.ImageBlockParam | sdk.DocumentBlockPar
     raise ModelFailed(f"The provider can't read {part.mime}.")
 
 
-def _read_usage(usage: sdk.Usage | sdk.MessageDeltaUsage, before: ModelUsage) -> ModelUsage:
-    """The counts of the stream are cumulative; a count that is absent keeps its earlier value."""
-    cache_read = _count(usage.cache_read_input_tokens, before.cache_read_tokens)
-    cache_write = _count(usage.cache_creation_input_tokens, before.cache_write_tokens)
+def _read_usage(usage: object, before: ModelUsage) -> ModelUsage:
+    """The counts of the stream are cumulative; a count that is absent or none keeps its earlier value."""
+    cache_read = _count(usage, "cache_read_input_tokens", before.cache_read_tokens)
+    cache_write = _count(usage, "cache_creation_input_tokens", before.cache_write_tokens)
     uncached = before.input_tokens - before.cache_read_tokens - before.cache_write_tokens
     return replace(
         before,
-        input_tokens=_count(usage.input_tokens, uncached) + cache_read + cache_write,
-        output_tokens=_count(usage.output_tokens, before.output_tokens),
+        input_tokens=_count(usage, "input_tokens", uncached) + cache_read + cache_write,
+        output_tokens=_count(usage, "output_tokens", before.output_tokens),
         cache_read_tokens=cache_read,
         cache_write_tokens=cache_write,
     )
 
 
-def _count(value: object, otherwise: int) -> int:
-    return value if isinstance(value, int) and value >= 0 else otherwise
+def _count(usage: object, name: str, otherwise: int) -> int:
+    count = try_read_count(getattr(usage, name, None))
+    return otherwise if count is None else count
 
 
 def _finish_reason(stop_reason: str) -> FinishReason:
@@ -197,5 +200,7 @@ def _finish_reason(stop_reason: str) -> FinishReason:
             return "length"
         case "refusal":
             return "refusal"
+        case "content_filter":
+            return "content_filter"
         case _:
             return "stop"

@@ -1,13 +1,13 @@
 """A model call as operators see it, whatever it is for: a span by OpenTelemetry's conventions for generative AI, how
 long it took, and whether it failed. Nothing of what is said."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
 from everturn.model.commits import UsageEvent
 from everturn.model.llm.prompts import ModelRequest
-from everturn.ports.language_model import ModelFailed, ModelTraits
+from everturn.ports.language_model import FinishReason, ModelFailed, ModelTraits
 from everturn.telemetry.metrics import MODEL_CALL_SECONDS, MODEL_CALLS_FAILED
 from everturn.telemetry.tracing.spans import Attributes, Span, Tracing
 
@@ -30,8 +30,9 @@ def open_call(
     ):
         try:
             yield span
-        except (ModelFailed, TimeoutError):
+        except (ModelFailed, TimeoutError) as failure:
             MODEL_CALLS_FAILED.labels(traits.name, role).inc()
+            span.fail(failure.kind if isinstance(failure, ModelFailed) else "timeout")
             raise
 
 
@@ -40,10 +41,19 @@ def describe_turn(conversation_id: str, turn_id: str) -> Attributes:
     return {"gen_ai.conversation.id": conversation_id, "everturn.turn.id": turn_id}
 
 
+def describe_reply(reason: FinishReason, model: str | None, response_id: str | None) -> Attributes:
+    """How a reply ended, and what its provider calls the model and the reply."""
+    told: dict[str, str | Sequence[str]] = {"gen_ai.response.finish_reasons": [reason]}
+    if model is not None:
+        told["gen_ai.response.model"] = model
+    if response_id is not None:
+        told["gen_ai.response.id"] = response_id
+    return told
+
+
 def describe_usage(usage: UsageEvent) -> Attributes:
     """What a call used."""
     told: dict[str, str | int | float | bool] = {
-        "gen_ai.response.model": usage.model,
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": usage.cache_read_tokens,
@@ -54,11 +64,13 @@ def describe_usage(usage: UsageEvent) -> Attributes:
 
 
 def _describe(traits: ModelTraits, request: ModelRequest, role: ModelRole, turn: Attributes) -> Attributes:
+    server = {"server.address": traits.server_address} if traits.server_address else {}
     return {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": traits.provider,
         "gen_ai.request.model": traits.name,
         "gen_ai.request.max_tokens": request.max_output_tokens,
         "everturn.model.role": role,
+        **server,
         **turn,
     }

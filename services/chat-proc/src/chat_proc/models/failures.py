@@ -1,10 +1,22 @@
-"""How a provider's refusal becomes ours: which answers may be tried again, when, and which mean "too long"."""
+"""How a provider's error becomes ours: what kind it is, whether and when to try again, and what may be said about it.
+
+People read a short neutral sentence. What the provider said is kept apart in `provider_text`, for the log alone: it may
+hold keys, addresses and markup.
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from everturn.ports.language_model import ContextLimitExceeded, ModelFailed
+import httpx2
+
+from chat_proc.models.provider_data import read_text, try_read_word
+from everturn.ports.language_model import ContextLimitExceeded, FailureKind, ModelFailed
+
+TRANSPORT = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError)
+"""What a broken exchange raises below the SDKs."""
+MALFORMED = (AttributeError, TypeError, LookupError, ValueError, ArithmeticError, RecursionError)
+"""What an SDK raises when a provider's JSON has a shape that the SDK does not expect."""
 
 _RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
 _RETRYABLE_KINDS = frozenset(
@@ -21,34 +33,95 @@ _TOO_LONG_PHRASES = (
     "context length",
     "context window",
 )
-_MAX_DETAIL_CHARS = 500
+_SENTENCES: Mapping[FailureKind, str] = {
+    "unauthorized": "The provider refused the key or the permission",
+    "no_credit": "The provider's account has no credit left",
+    "rate_limited": "The provider is limiting the rate of requests",
+    "overloaded": "The provider is overloaded",
+    "server_error": "The provider failed",
+    "not_found": "The provider does not know this model or address",
+    "bad_request": "The provider rejected the request",
+    "provider_error": "The provider reported an error",
+}
+_KIND_OF_STATUS: Mapping[int, FailureKind] = {
+    401: "unauthorized",
+    402: "no_credit",
+    403: "unauthorized",
+    404: "not_found",
+    408: "timeout",
+    429: "rate_limited",
+    503: "overloaded",
+    529: "overloaded",
+}
+_KIND_OF_WORD: Mapping[str, FailureKind] = {
+    "overloaded_error": "overloaded",
+    "rate_limit_error": "rate_limited",
+    "rate_limit_exceeded": "rate_limited",
+    "timeout_error": "timeout",
+    "api_error": "server_error",
+    "server_error": "server_error",
+    "authentication_error": "unauthorized",
+    "permission_error": "unauthorized",
+}
 
 
 def build_failure(
-    *, status: int, kind: str | None, message: str, headers: Mapping[str, str], now: datetime
+    *, status: int, kind: object, message: object, headers: Mapping[str, str], now: datetime
 ) -> ModelFailed:
-    """The failure for an error answer: `status` 200 for one inside a stream, `kind` the provider's type or code."""
-    if status == 200 and kind is not None and kind.isdecimal():
-        status = int(kind)  # proxies report an error inside a stream with the HTTP status as its code
-    if status in (401, 403):
-        return ModelFailed(f"The provider refused the key or the permission ({status}).")
-    detail = f"{status} {kind or 'error'}: {message}"[:_MAX_DETAIL_CHARS]
-    if _is_too_long(status, kind, message):
-        return ContextLimitExceeded(detail)
+    """The failure for an error answer: `status` 200 for one inside a stream, `kind` the provider's type or code.
+
+    `kind` and `message` may be any JSON value.
+    """
+    word, said = try_read_word(kind), read_text(message)
+    if status == 200 and word is not None and word.isdecimal() and 400 <= int(word) <= 599:
+        status = int(word)  # proxies report an error inside a stream with the HTTP status as its code
+    provider_text = f"{status} {word or 'error'}: {said}"
+    if _is_too_long(status, word, said):
+        return ContextLimitExceeded("The request is longer than the model's context.", provider_text=provider_text)
+    found = _find_kind(status, word)
+    shown = "" if status == 200 else f" ({status})"
     return ModelFailed(
-        detail, retryable=_is_retryable(status, kind, headers), retry_after_s=read_retry_after(headers, now)
+        f"{_SENTENCES.get(found, _SENTENCES['provider_error'])}{shown}.",
+        kind=found,
+        retryable=found != "unauthorized" and _is_retryable(status, word, headers),
+        retry_after_s=read_retry_after(headers, now),
+        provider_text=provider_text,
     )
 
 
-def build_transport_failure(error: Exception) -> ModelFailed:
+def build_transport_failure(error: BaseException) -> ModelFailed:
     """The failure for an exchange that broke: no connection, a cut one, or bytes that are neither UTF-8 nor JSON."""
+    provider_text = read_text(f"{type(error).__name__}: {error}")
     match error:
         case UnicodeEncodeError():
-            return ModelFailed("The prompt holds text that can't be sent.")
-        case ValueError():
-            return ModelFailed("The provider sent bytes that can't be read.", retryable=True)
+            return ModelFailed("The prompt holds text that can't be sent.", kind="bad_request")
+        case ModelFailed():
+            return error
+        case _ if isinstance(error, MALFORMED):
+            return ModelFailed(
+                "The provider sent data that can't be read.",
+                kind="invalid_reply",
+                retryable=True,
+                provider_text=provider_text,
+            )
         case _:
-            return ModelFailed(f"The connection failed: {type(error).__name__}.", retryable=True)
+            return ModelFailed(
+                f"The connection to the provider failed: {type(error).__name__}.",
+                kind="connection",
+                retryable=True,
+                provider_text=provider_text,
+            )
+
+
+def build_cut_failure(content_type: str, *, has_events: bool) -> ModelFailed:
+    """The failure for a stream that ended without its end. One that was no stream at all points to a wrong address."""
+    if has_events or content_type.partition(";")[0].strip().lower() == "text/event-stream":
+        return ModelFailed("The reply was cut before its end.", kind="cut_reply", retryable=True)
+    return ModelFailed(
+        "The model's address did not answer with a stream of events. Its base URL may be wrong.",
+        kind="invalid_reply",
+        provider_text=f"content type {read_text(content_type)}",
+    )
 
 
 def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
@@ -57,6 +130,18 @@ def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     if seconds is None:
         seconds = _seconds_until(headers.get("retry-after"), now)
     return seconds if seconds is not None and 0 < seconds < float("inf") else None
+
+
+def _find_kind(status: int, word: str | None) -> FailureKind:
+    if word in _LASTING_KINDS or (word or "").endswith("spend_limit_reached"):
+        return "no_credit"
+    if status in _KIND_OF_STATUS:
+        return _KIND_OF_STATUS[status]
+    if status >= 500:
+        return "server_error"
+    if status >= 400:
+        return "bad_request"
+    return _KIND_OF_WORD.get(word or "", "provider_error")
 
 
 def _is_retryable(status: int, kind: str | None, headers: Mapping[str, str]) -> bool:

@@ -3,10 +3,11 @@
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import httpx2
-from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI, AsyncStream, omit
+from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI, AsyncStream, OpenAIError, omit
 from openai.types.chat import (
     ChatCompletionChunk,
     ChatCompletionContentPartParam,
@@ -14,11 +15,11 @@ from openai.types.chat import (
     ChatCompletionMessageParam,
 )
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
-from openai.types.completion_usage import CompletionUsage, PromptTokensDetails
 
 from chat_proc.models.estimate import estimate_request
-from chat_proc.models.failures import build_failure, build_transport_failure
+from chat_proc.models.failures import MALFORMED, TRANSPORT, build_cut_failure, build_failure, build_transport_failure
 from chat_proc.models.pricing import build_traits, price_usage
+from chat_proc.models.provider_data import normalize_pieces, try_read_count, try_read_word
 from everturn.model.llm.prompts import MediaPart, ModelRequest, PromptMessage, TextPart
 from everturn.model.llm.tokens import CharsPerToken
 from everturn.ports.language_model import (
@@ -38,8 +39,9 @@ _OFFICIAL_HOST = "api.openai.com"
 def build_model(name: str) -> "OpenAIModel":
     """The model of this name; key and base URL come from the SDK's own environment variables."""
     client = AsyncOpenAI(max_retries=0)
-    is_official = client.base_url.host == _OFFICIAL_HOST
-    return OpenAIModel(client, build_traits(name, provider="openai", unknown_reads_media=is_official))
+    host = client.base_url.host
+    traits = build_traits(name, provider="openai", unknown_reads_media=host == _OFFICIAL_HOST)
+    return OpenAIModel(client, replace(traits, server_address=host))
 
 
 class OpenAIModel:
@@ -59,15 +61,17 @@ class OpenAIModel:
     async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Stream one reply; closing the generator closes the HTTP response."""
         try:
-            async with aclosing(self._stream(request)) as pieces:
+            async with aclosing(normalize_pieces(self._stream(request))) as pieces:
                 async for piece in pieces:
                     yield piece
         except APIStatusError as error:
             raise self._build_failure(error, error.status_code, error.response.headers) from error
-        except (APIConnectionError, httpx2.HTTPError, OSError, ValueError) as error:
+        except APIConnectionError as error:
             raise build_transport_failure(error) from error
         except APIError as error:  # an error object inside the stream
             raise self._build_failure(error, 200, httpx2.Headers()) from error
+        except (OpenAIError, *TRANSPORT, *MALFORMED) as error:
+            raise build_transport_failure(error) from error
 
     async def aclose(self) -> None:
         """Close the HTTP client; the model can't be used afterwards."""
@@ -79,9 +83,10 @@ class OpenAIModel:
             async for chunk in stream:
                 for piece in reply.read(chunk):
                     yield piece
-        reason = reply.check_finished()
-        usage = reply.usage or _estimate_usage(request, reply.chars)
-        yield ReplyFinished(reason, price_usage(usage, self._traits.name))
+        if reply.finish_reason is None:
+            raise build_cut_failure(stream.response.headers.get("content-type", ""), has_events=reply.has_events)
+        usage = price_usage(reply.usage or _estimate_usage(request, reply.chars), self._traits.name)
+        yield ReplyFinished(_finish_reason(reply.finish_reason), usage, reply.response_model, reply.response_id)
 
     async def _open_stream(self, request: ModelRequest) -> AsyncStream[ChatCompletionChunk]:
         # OpenAI's newer models refuse `max_tokens`; many compatible servers know nothing else.
@@ -96,7 +101,7 @@ class OpenAIModel:
         )
 
     def _build_failure(self, error: APIError, status: int, headers: httpx2.Headers) -> ModelFailed:
-        kind = error.code or error.type
+        kind = error.type if error.code is None else error.code
         return build_failure(status=status, kind=kind, message=error.message, headers=headers, now=self._now())
 
 
@@ -109,33 +114,25 @@ class ReplyReader:
     def __init__(self) -> None:
         self.usage: ModelUsage | None = None
         self.chars = 0
-        self._finish_reason: str | None = None
+        self.finish_reason: str | None = None
+        self.response_model: str | None = None
+        self.response_id: str | None = None
+        self.has_events = False
 
     def read(self, chunk: object) -> list[ModelPiece]:
         """The pieces that a chunk carries."""
+        self.has_events = True
+        if not isinstance(chunk, ChatCompletionChunk):
+            return []
+        self.usage = _try_read_usage(getattr(chunk, "usage", None)) or self.usage
+        self.response_model = try_read_word(getattr(chunk, "model", None)) or self.response_model
+        self.response_id = try_read_word(getattr(chunk, "id", None)) or self.response_id
         match chunk:
-            case ChatCompletionChunk(usage=CompletionUsage() as usage):
-                self.usage = _read_usage(usage)
-            case _:
-                pass
-        match chunk:
-            case ChatCompletionChunk(choices=[Choice(delta=delta, finish_reason=finish_reason), *_]):
-                self._finish_reason = finish_reason or self._finish_reason
-                return self._read_delta(delta)
+            case ChatCompletionChunk(choices=[Choice() as choice, *_]):
+                self.finish_reason = try_read_word(getattr(choice, "finish_reason", None)) or self.finish_reason
+                return self._read_delta(getattr(choice, "delta", None))
             case _:
                 return []
-
-    def check_finished(self) -> FinishReason:
-        """The finish reason; raises ModelFailed when the stream ended without one."""
-        match self._finish_reason:
-            case None:
-                raise ModelFailed("The reply was cut before its end.", retryable=True)
-            case "length":
-                return "length"
-            case "content_filter":
-                return "refusal"
-            case _:
-                return "stop"
 
     def _read_delta(self, delta: object) -> list[ModelPiece]:
         pieces: list[ModelPiece] = []
@@ -148,11 +145,11 @@ class ReplyReader:
             case ChoiceDelta(content=str(text)) if text:
                 pieces.append(TextDelta(text))
             case ChoiceDelta(refusal=str(text)) if text:
-                self._finish_reason = "content_filter"
+                self.finish_reason = "refusal"
                 pieces.append(TextDelta(text))
             case _:
                 pass
-        self.chars += sum(len(piece.text) for piece in pieces if not isinstance(piece, ReplyFinished))
+        self.chars += sum(len(piece.text) for piece in pieces if isinstance(piece, TextDelta | ReasoningDelta))
         return pieces
 
 
@@ -180,23 +177,31 @@ def _render_part(part: TextPart | MediaPart) -> ChatCompletionContentPartParam:
     return {"type": "file", "file": {"filename": part.name, "file_data": url}}
 
 
-def _read_usage(usage: CompletionUsage) -> ModelUsage:
-    cache_read = cache_write = 0
-    match usage.prompt_tokens_details:
-        case PromptTokensDetails(cached_tokens=cached, cache_write_tokens=written):
-            cache_read, cache_write = _count(cached), _count(written)
+def _finish_reason(reason: str) -> FinishReason:
+    match reason:
+        case "length":
+            return "length"
+        case "content_filter":
+            return "content_filter"
+        case "refusal":
+            return "refusal"
         case _:
-            pass
+            return "stop"
+
+
+def _try_read_usage(usage: object) -> ModelUsage | None:
+    """None where the provider counted nothing that can be a count; then we estimate."""
+    sent = try_read_count(getattr(usage, "prompt_tokens", None))
+    received = try_read_count(getattr(usage, "completion_tokens", None))
+    if sent is None or received is None:
+        return None
+    details = getattr(usage, "prompt_tokens_details", None)
     return ModelUsage(
-        input_tokens=_count(usage.prompt_tokens),
-        output_tokens=_count(usage.completion_tokens),
-        cache_read_tokens=cache_read,
-        cache_write_tokens=cache_write,
+        input_tokens=sent,
+        output_tokens=received,
+        cache_read_tokens=min(try_read_count(getattr(details, "cached_tokens", None)) or 0, sent),
+        cache_write_tokens=min(try_read_count(getattr(details, "cache_write_tokens", None)) or 0, sent),
     )
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and value >= 0 else 0
 
 
 def _estimate_usage(request: ModelRequest, reply_chars: int) -> ModelUsage:

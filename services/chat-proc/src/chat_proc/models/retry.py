@@ -5,7 +5,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -14,8 +14,11 @@ from everturn.ports.language_model import (
     LanguageModel,
     ModelFailed,
     ModelPiece,
+    ModelRetry,
     ModelTraits,
+    ReasoningDelta,
     ReplyFinished,
+    TextDelta,
 )
 
 _log = structlog.get_logger(__name__)
@@ -23,19 +26,29 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
-    """How long one call may take. `budget_s` is for all attempts until the first piece; no attempt starts after it."""
+    """How long one call may take and how long failed ones are repeated. Times in seconds.
 
-    first_piece_timeout_s: float = 120.0
-    """Longer than the idle timeout: a model that thinks silently sends nothing before its first piece."""
+    `window_s` counts from the first failure: a restart of a gateway or a rate limit of a minute is outlived. `budget_s`
+    counts from the first attempt; no attempt starts after it, whatever the provider asks for.
+    """
+
+    first_piece_timeout_s: float = 60.0
     idle_timeout_s: float = 60.0
     reply_timeout_s: float = 900.0
     max_reply_chars: int = 1_000_000
-    max_attempts: int = 4
-    budget_s: float = 300.0
+    max_attempts: int = 12
+    max_timeouts: int = 2
+    """Attempts that may end in silence: each takes `first_piece_timeout_s`."""
+    window_s: float = 60.0
+    budget_s: float = 180.0
     first_backoff_s: float = 0.5
-    max_backoff_s: float = 20.0
+    max_backoff_s: float = 15.0
     max_retry_after_s: float = 60.0
     """A provider that asks for more is not waited for."""
+
+    def before_fallback(self) -> "RetryLimits":
+        """Where another model can answer, the first one is not waited for as long."""
+        return replace(self, window_s=self.window_s / 4, max_timeouts=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +87,15 @@ class RetryingModel:
     def traits(self) -> ModelTraits:
         return self._model.traits
 
+    def before_fallback(self) -> "RetryingModel":
+        """The same model, given up earlier because another one can answer instead."""
+        return RetryingModel(self._model, limits=self._limits.before_fallback(), timing=self._timing)
+
     async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Stream one reply, after as many attempts as the limits allow."""
-        give_up_at_s = self._timing.clock() + self._limits.budget_s
+        began_s = self._timing.clock()
+        failed_at_s: float | None = None
+        timeouts = 0
         for attempt in range(1, self._limits.max_attempts + 1):
             try:
                 async with aclosing(self._generate_once(request)) as pieces:
@@ -84,24 +103,40 @@ class RetryingModel:
                         yield piece
                 return
             except ModelFailed as failure:
-                wait_s = self._try_wait_before(attempt + 1, failure, give_up_at_s)
-                if wait_s is None:
+                failed_at_s = self._timing.clock() if failed_at_s is None else failed_at_s
+                timeouts += failure.kind == "timeout"
+                wait_s = self._try_wait_before(attempt + 1, failure, began_s=began_s, failed_at_s=failed_at_s)
+                if wait_s is None or timeouts >= self._limits.max_timeouts:
                     raise
-                _log.warning("model_retry", model=self.traits.name, attempt=attempt, wait_s=wait_s, why=str(failure))
-                await self._timing.sleep(wait_s)
+                _log.warning(
+                    "model_retry",
+                    model=self.traits.name,
+                    attempt=attempt,
+                    wait_s=wait_s,
+                    reason=failure.kind,
+                    error=str(failure),
+                    provider_text=failure.provider_text,
+                )
+                again = ModelRetry(wait_s, attempt + 1, self._limits.max_attempts, failure.kind)
+            yield again
+            await self._timing.sleep(again.wait_s)
 
-    def _try_wait_before(self, attempt: int, failure: ModelFailed, give_up_at_s: float) -> float | None:
+    def _try_wait_before(
+        self, attempt: int, failure: ModelFailed, *, began_s: float, failed_at_s: float
+    ) -> float | None:
         """Seconds to wait before this attempt, or None when it must not be made."""
-        limits = self._limits
+        limits, now_s = self._limits, self._timing.clock()
         if failure.partial or not failure.retryable or attempt > limits.max_attempts:
+            return None
+        if failure.kind != "timeout" and now_s > failed_at_s + limits.window_s:
             return None
         backoff_s = min(limits.max_backoff_s, limits.first_backoff_s * 2 ** (attempt - 2))
         wait_s = backoff_s * (0.5 + self._timing.chance() / 2)
         if failure.retry_after_s is not None:
             if failure.retry_after_s > limits.max_retry_after_s:
                 return None
-            wait_s += failure.retry_after_s  # the jitter stays: many workers were told the same time
-        return wait_s if self._timing.clock() + wait_s < give_up_at_s else None
+            wait_s += failure.retry_after_s  # the jitter stays: many workers were given the same time
+        return wait_s if now_s + wait_s < began_s + limits.budget_s else None
 
     async def _generate_once(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """One attempt under the time and size limits; every failure says whether pieces were handed on."""
@@ -128,12 +163,13 @@ class RetryingModel:
         except TimeoutError as error:
             raise ModelFailed(
                 "The reply took too long." if left_s <= idle_s else f"The model was silent for {idle_s:g} s.",
+                kind="timeout",
                 retryable=left_s > idle_s,
             ) from error
         except StopAsyncIteration as error:
-            raise ModelFailed("The reply was cut before its end.", retryable=True) from error
-        if not isinstance(piece, ReplyFinished):
+            raise ModelFailed("The reply was cut before its end.", kind="cut_reply", retryable=True) from error
+        if isinstance(piece, TextDelta | ReasoningDelta):
             reply.chars += len(piece.text)
         if reply.chars > limits.max_reply_chars:
-            raise ModelFailed(f"The reply is longer than {limits.max_reply_chars} characters.")
+            raise ModelFailed(f"The reply is longer than {limits.max_reply_chars} characters.", kind="reply_too_long")
         return piece

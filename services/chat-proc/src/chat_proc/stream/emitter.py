@@ -15,7 +15,7 @@ from everturn.errors import StaleFence, Unavailable
 from everturn.model.leases import EventCursor
 from everturn.ports.event_stream import EncodedEvent, Entry, EventsLost, EventWriter
 from everturn.telemetry.metrics import EVENTS_PUBLISHED, REWINDS
-from everturn.wire.events import AnyEvent, ChatRewind
+from everturn.wire.events import AnyEvent, ChatDelta, ChatRewind
 from everturn.wire.views import TurnView
 
 _log = structlog.get_logger(__name__)
@@ -61,6 +61,11 @@ class Emitter:
         """Give the event its id and send it soon."""
         self._uncommitted.add(data, round_number)
         self._enqueue(data, round_number)
+
+    def shown_answer(self) -> str:
+        """What clients have seen of an answer since the last commit."""
+        said = (each.data for each in self._uncommitted.merged())
+        return "".join(data.text for data in said if isinstance(data, ChatDelta) and data.channel == "answer")
 
     def seal(self) -> None:
         """A commit covers all that was emitted so far."""

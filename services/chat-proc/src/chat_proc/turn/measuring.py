@@ -49,6 +49,10 @@ class TurnMeter:
     def note_end(self, outcome: Outcome | None, *, waited_s: float) -> None:
         """The end is committed; None is a failure. `waited_s` is how long it waited for a person."""
         label = outcome.value if outcome else "failed"
+        if self._is_silent and outcome is None:
+            # A turn that fails before its first token would otherwise be the slowest one that nobody sees.
+            self._is_silent = False
+            FIRST_TOKEN_SECONDS.observe(self._age_s())
         TURNS_ENDED.labels(label).inc()
         if self._accepted_s is not None:
             TURN_SECONDS.labels(label).observe(max(0.0, self._age_s() - waited_s))

@@ -17,6 +17,7 @@ from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.approvals import PatientApprovals
 from chat_proc.turn.context import LeasedTurn
+from chat_proc.turn.finish import build_crash_end
 from chat_proc.turn.inbox import LeasedInbox
 from chat_proc.turn.manifests import ManifestKeeper
 from chat_proc.turn.opening import add_prune_notice, draft_opening, load_previews
@@ -52,6 +53,8 @@ MAX_CLOSINGS = 3
 """Attempts to end a given-up turn by its blocks. Then they may be what can't be read, and it is ended without them."""
 MAX_ENDS_TOLD = 10
 """Ends of earlier turns told under one claim; the sweeper comes again for those that are left."""
+DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a fault of our own code raises, unlike the failure of a part that we depend on."""
 CLEAR_S = 10.0
 """How long a turn that lost its lease may look for, and remove, what is left of an erased conversation."""
 WIND_UP_S = 60.0
@@ -311,7 +314,17 @@ class ClaimedTurn:
             return await self._parts.loop.close(turn, _given_up())
         turn.emit(ConvStatus(state="running", turn_id=turn.turn_id))
         async with self._parts.titles.beside(turn):
+            return await self._run_loop(turn, emitter)
+
+    async def _run_loop(self, turn: LeasedTurn, emitter: Emitter) -> TurnLeft:
+        try:
             return await self._parts.loop.run(turn, takeovers=self._claim.attempt)
+        except DEFECTS:
+            # Another attempt may do better; when this was the last one, the person is told what really happened.
+            if self._claim.attempt + 1 < MAX_ATTEMPTS:
+                raise
+            _log.exception("turn_crashed_for_good", conversation_id=self._claim.lease.conversation_id)
+            return await self._parts.loop.close(turn, build_crash_end(turn, emitter.shown_answer()))
 
     async def _load(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> LeasedTurn:
         timelines, lease, ask = self._parts.timelines, self._claim.lease, self._parts.patience.call
@@ -368,7 +381,7 @@ class ClaimedTurn:
         try:
             previews = await load_previews(row, self._parts.objects)
         except (Unavailable, NotFound, TimeoutError) as error:
-            unreadable = problem("attachment-unreadable", "An attachment can't be read.", 503, str(error))
+            unreadable = problem("attachment-unreadable", "An attachment can't be read", 503, str(error))
             return TurnEnd(None, unreadable, draft_opening(row, feedback, {}, turn.now(), show))
         opening = draft_opening(row, feedback, previews, turn.now(), show)
         await turn.commit(add_prune_notice(opening, self._parts.pruning, turn.blocks))
@@ -413,5 +426,5 @@ def _report_signal(emitter: Emitter, signal: Signal, *, tenant: str, project: st
 
 
 def _given_up() -> TurnEnd:
-    detail = f"{MAX_ATTEMPTS} workers stopped while they worked on it."
-    return TurnEnd(None, problem("turn-given-up", "The turn was given up.", 500, detail))
+    detail = f"The work on it was interrupted {MAX_ATTEMPTS} times. Try again; tell the operator if it stays."
+    return TurnEnd(None, problem("turn-given-up", "The turn was given up", 500, detail))

@@ -41,7 +41,7 @@ def open_turn_span(tracing: Tracing, claim: Claim, turn: Turn, *, is_resumed: bo
     }
     place = SpanPlace(parent=request, own=own, link=before)
     with (
-        tracing.span(f"invoke_agent {AGENT}", attributes, kind="consumer", place=place) as span,
+        tracing.span(f"invoke_agent {AGENT}", attributes, kind="internal", place=place) as span,
         bound_contextvars(trace_id=own.trace_id),
     ):
         yield span

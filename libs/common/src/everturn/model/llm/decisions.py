@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from everturn.model.turns import CutReason
+
 ActionKind = Literal["call_tool", "complete", "exit"]
 
 ProblemKind = Literal[
@@ -87,11 +89,15 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class StreamedAnswer:
-    """An answer as far as it was handed out: as the model wrote it, as it was shown, and the sources cited in it."""
+    """An answer as far as it was handed out: as the model wrote it, as it was shown, and the sources cited in it.
+
+    `complete` is false where the reply broke off inside it.
+    """
 
     raw: str
     shown: str
     used_sids: tuple[int, ...]
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +125,15 @@ class Decision:
     answer: StreamedAnswer | None = None
     outside: str = ""
     problems: tuple[Problem, ...] = ()
+    stopped_by: CutReason | None = None
+    """What ended the reply before the model had finished it, as far as that is known."""
+
+    @property
+    def cut_reason(self) -> CutReason | None:
+        """Why the answer that was handed out stops before its end; None where it is whole, or there is none."""
+        if self.answer is None or self.answer.complete:
+            return None
+        return self.stopped_by or "incomplete"
 
     @property
     def fatal_problems(self) -> tuple[Problem, ...]:

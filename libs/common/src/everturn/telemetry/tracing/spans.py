@@ -1,6 +1,6 @@
 """What code tells of itself as spans. Without a collector nothing is made, and only a caller's trace is passed on."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from everturn.telemetry.tracing.context import TraceContext
 
-Attributes = Mapping[str, str | int | float | bool]
+Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
 """Names are OpenTelemetry's where it has one, else `everturn.<what>`. Never what people or models wrote."""
 SpanKind = Literal["internal", "server", "client", "consumer"]
 

@@ -1,0 +1,139 @@
+"""Whatever JSON a provider sends, an adapter gives a reply that can be stored, or raises ModelFailed."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+from anthropic import AsyncAnthropic
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from openai import AsyncOpenAI
+
+from chat_proc.models.anthropic import AnthropicModel
+from chat_proc.models.openai import OpenAIModel
+from everturn.ports.language_model import LanguageModel, ModelFailed, ModelTraits, ReasoningDelta, TextDelta
+from everturn.testing.model_contract import build_request, collect_pieces, join_text
+
+TRAITS = ModelTraits("m", 100_000, images=False, documents=False)
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(min_value=-(2**70), max_value=2**70)
+    | st.floats()
+    | st.sampled_from(["", "stop", "\ud83d", "\ude00x", "error", "overloaded_error", "429"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "message", "code"]), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+Build = Callable[[httpx2.MockTransport], LanguageModel]
+
+
+def build_openai(transport: httpx2.MockTransport) -> LanguageModel:
+    http = httpx2.AsyncClient(transport=transport)
+    return OpenAIModel(
+        AsyncOpenAI(api_key="k", base_url="http://model.test/v1", max_retries=0, http_client=http), TRAITS
+    )
+
+
+def build_anthropic(transport: httpx2.MockTransport) -> LanguageModel:
+    http = httpx2.AsyncClient(transport=transport)
+    client = AsyncAnthropic(api_key="k", base_url="http://model.test", max_retries=0, http_client=http)
+    return AnthropicModel(client, TRAITS)
+
+
+def ask(build: Build, response: httpx2.Response) -> str:
+    """The text of the reply; raises ModelFailed. Everything that comes out can be encoded and counted."""
+
+    async def run() -> str:
+        pieces = await collect_pieces(build(httpx2.MockTransport(lambda _: response)), build_request())
+        for piece in pieces:
+            if isinstance(piece, TextDelta | ReasoningDelta):
+                piece.text.encode()
+        usage = pieces[-1].usage  # type: ignore[union-attr]
+        assert all(0 <= count < 2**63 for count in (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens))
+        assert all(type(count) is int for count in (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens))
+        return join_text(pieces)
+
+    try:
+        return asyncio.run(run())
+    except ModelFailed as failure:
+        str(failure).encode()
+        failure.provider_text.encode()
+        raise
+
+
+def build_stream(*events: Any) -> httpx2.Response:
+    lines = [f"event: {event.get('type', 'x')}\ndata: {json.dumps(event)}\n\n" for event in events]
+    return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text="".join(lines))
+
+
+def build_openai_events(text: object, usage: object, finish: object) -> list[dict[str, Any]]:
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": finish}
+    return [{"id": "c", "model": "m", "choices": [choice], "usage": {"prompt_tokens": usage, "completion_tokens": 1}}]
+
+
+def build_anthropic_events(text: object, usage: object, finish: object) -> list[dict[str, Any]]:
+    return [
+        {"type": "message_start", "message": {"id": "c", "model": "m", "usage": {"input_tokens": usage}}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
+        {"type": "message_delta", "delta": {"stop_reason": finish}, "usage": {"output_tokens": usage}},
+    ]
+
+
+PROVIDERS = [(build_openai, build_openai_events), (build_anthropic, build_anthropic_events)]
+
+
+@pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=["openai", "anthropic"])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(text=JSON, usage=JSON, finish=JSON)
+def test_values_of_any_shape_in_a_stream_never_crash_us(
+    build: Build, build_events: Callable[..., list[dict[str, Any]]], text: object, usage: object, finish: object
+) -> None:
+    try:
+        ask(build, build_stream(*build_events(text, usage, finish)))
+    except ModelFailed:
+        """Refused in order."""
+
+
+@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(error=JSON, status=st.sampled_from([200, 400, 429, 500, 529]))
+def test_errors_of_any_shape_never_crash_us(build: Build, error: object, status: int) -> None:
+    if status == 200:
+        response = build_stream({"type": "error", "error": error})
+    else:
+        response = httpx2.Response(status, text=json.dumps({"type": "error", "error": error}))
+
+    with pytest.raises(ModelFailed):
+        ask(build, response)
+
+
+@pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=["openai", "anthropic"])
+def test_a_count_beyond_the_ledger_leaves_the_answer_whole(
+    build: Build, build_events: Callable[..., list[dict[str, Any]]]
+) -> None:
+    assert ask(build, build_stream(*build_events("Hello", 2**63, "stop"))) == "Hello"
+
+
+@pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=["openai", "anthropic"])
+def test_a_character_split_over_two_deltas_arrives_whole(
+    build: Build, build_events: Callable[..., list[dict[str, Any]]]
+) -> None:
+    first, second = (build_events(half, 1, None) for half in ("a\ud83d", "\ude00b"))
+
+    assert ask(build, build_stream(*first, *second, *build_events("", 1, "stop"))) == "a\U0001f600b"
+
+
+@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@pytest.mark.parametrize("content_type", ["application/json", "text/html"])
+def test_an_answer_that_is_no_stream_points_to_the_base_url(build: Build, content_type: str) -> None:
+    response = httpx2.Response(200, headers={"content-type": content_type}, text='{"choices": []}')
+
+    with pytest.raises(ModelFailed, match="base URL may be wrong") as raised:
+        ask(build, response)
+
+    assert not raised.value.retryable
