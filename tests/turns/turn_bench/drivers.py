@@ -159,9 +159,16 @@ class GatedEvents:
         await self._gate.cross()
         return await self._inner.load_newest(conversation_id, max_entries=max_entries, before=before)
 
-    async def publish(self, conversation_id: ConversationId, entry: Entry, *, after: EventCursor | None) -> None:
+    async def publish(
+        self,
+        conversation_id: ConversationId,
+        entry: Entry,
+        *,
+        after: EventCursor | None,
+        owner: Principal | None = None,
+    ) -> None:
         await self._gate.cross()
-        await self._inner.publish(conversation_id, entry, after=after)
+        await self._inner.publish(conversation_id, entry, after=after, owner=owner)
         self._note_published(entry.events[-1].id)
         await self._gate.cross()
 

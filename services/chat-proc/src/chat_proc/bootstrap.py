@@ -32,6 +32,7 @@ from chat_proc.sandbox.battery.gate import build_presence, pass_gate
 from chat_proc.sandbox.broker_line import ClientCertificate, parse_address
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.settings import MIN_CONTEXT_TOKENS, ExecutionSettings, OperatorConfig, WorkerSettings, load_config
+from chat_proc.stream.trimming import StreamTrimmer
 from chat_proc.timeline.compaction.thresholds import build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.answering import ProgramParts
@@ -203,6 +204,7 @@ def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | Sandbo
         "claims": Part(worker.check_claims),
         "postgres": Part(drivers.database.check),
         "redis": Part(partial(drivers.wire.doorbells.check, limit_s=CHECK_TIMEOUT_S)),
+        "redis memory": Part(drivers.wire.memory.check, required=False),
         "objects": Part(drivers.objects.check, note=drivers.objects.kind),
         "sandbox": Part(check_sandbox, required=False, note=note),
     }
@@ -369,6 +371,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         doorbells=wire.doorbells,
         clock=clock,
         patience=patience,
+        memory=wire.memory,
     )
     parts = RunnerParts(
         leases=leases,
@@ -403,7 +406,8 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
     )
     sweeper = Sweeper(sweeps, wire.doorbells, clock, lease_s=settings.lease_s)
     tasks = claim_loop, heartbeat, sweeper, indexer, build_retention(settings, drivers)
-    return Worker(*tasks, presence=drivers.presence, deadline_s=settings.drain_timeout_s)
+    trimmer = StreamTrimmer(wire.memory)
+    return Worker(*tasks, trimmer=trimmer, presence=drivers.presence, deadline_s=settings.drain_timeout_s)
 
 
 def build_indexer(drivers: Drivers, failpoints: Failpoints) -> Indexer:

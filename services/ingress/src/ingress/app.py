@@ -25,6 +25,7 @@ from everturn.ports.life.forks import Forks
 from everturn.ports.limits.queue import Queue
 from everturn.ports.limits.token_buckets import TokenBuckets
 from everturn.ports.limits.waiting_rooms import WaitingRooms
+from everturn.ports.limits.wire_memory import WireMemory
 from everturn.ports.memory.embedder import Embedder
 from everturn.ports.memory.search import SnippetFinder
 from everturn.ports.memory.user_memories import MemoryBook
@@ -130,6 +131,7 @@ class Parts:
     embedder: Embedder
     buckets: TokenBuckets
     rooms: WaitingRooms
+    wire_memory: WireMemory
     queue: Queue
     web: Bundle | None
     bundles: Bundles
@@ -223,6 +225,7 @@ def _build_readiness(parts: Parts) -> Kept[ReadyOut]:
     needed = {
         "postgres": Part(parts.check_database),
         "redis": Part(partial(parts.wires.doorbells.check, limit_s=CHECK_TIMEOUT_S)),
+        "redis memory": Part(parts.wire_memory.check, required=False),
         "objects": Part(parts.objects.check, note=parts.objects.kind),
         "file checks": Part(parts.structure.check_ready, required=False),
         "antivirus": Part(parts.antivirus.check, required=False, note=parts.antivirus.name),
@@ -263,6 +266,7 @@ def _build_gate(parts: Parts) -> WorkGate:
         doorbells=parts.wires.doorbells,
         queue=parts.queue,
         rooms=parts.rooms,
+        memory=parts.wire_memory,
         fleet=FleetWatch(parts.presences, monotonic=parts.clock.monotonic),
         caps=QueueCaps(settings.queue_max, settings.queue_max_unattended, settings.tenant_queued_max),
         metrics=parts.metrics,

@@ -110,6 +110,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             embedder=build_embedder(settings),
             buckets=wire.token_buckets,
             rooms=wire.waiting_rooms,
+            wire_memory=wire.memory,
             queue=load_driver("queue")(database),
             web=load_bundle(settings.web_dist) if settings.web_dist else None,
             bundles=Bundles(load_bundle_ids(settings.config_file)),

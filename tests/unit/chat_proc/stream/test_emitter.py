@@ -7,6 +7,7 @@ from turn_bench.bench import until
 from chat_proc.stream.emitter import MAX_ENTRY_BYTES, MAX_PENDING_EVENTS, Emitter
 from chat_proc.stream.numbering import EventNumbering
 from everturn.errors import Unavailable
+from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import ORIGIN, EventCursor
 from everturn.ports.event_stream import Entry
@@ -31,7 +32,14 @@ class Wire(MemoryEvents):
         self.fail_before: list[Exception] = []
         self.fail_after: list[Exception] = []
 
-    async def publish(self, conversation_id: ConversationId, entry: Entry, *, after: EventCursor | None) -> None:
+    async def publish(
+        self,
+        conversation_id: ConversationId,
+        entry: Entry,
+        *,
+        after: EventCursor | None,
+        owner: Principal | None = None,
+    ) -> None:
         self.calls += 1
         await self.open.wait()
         if self.fail_before:

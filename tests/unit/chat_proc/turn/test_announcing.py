@@ -12,7 +12,7 @@ from turn_bench.tools import DemoTool
 from chat_proc.turn.announcing import LOOK_BACK_ENTRIES, MAX_DEATHS, Announcer
 from chat_proc.turn.patience import Patience
 from everturn.errors import Unavailable
-from everturn.model.identity import Lane
+from everturn.model.identity import Lane, Principal
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import EventCursor, Lease
 from everturn.model.turns import TurnStatus
@@ -212,7 +212,14 @@ class LosingEvents(MemoryEvents):
 
     answers: bool = True
 
-    async def publish(self, conversation_id: ConversationId, entry: Entry, *, after: EventCursor | None) -> None:
+    async def publish(
+        self,
+        conversation_id: ConversationId,
+        entry: Entry,
+        *,
+        after: EventCursor | None,
+        owner: Principal | None = None,
+    ) -> None:
         await super().publish(conversation_id, entry, after=after)
         self.answers = not self.answers
         if not self.answers:

@@ -17,6 +17,7 @@ from everturn.model.signals import SignalState
 from everturn.ports.event_stream import Hint
 from everturn.ports.inbox import KeyBusy, KeyReused, Receipt, TenantFull, UploadTooLate
 from everturn.ports.limits.queue import QueueDepth
+from everturn.ports.limits.wire_memory import WireUse
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
 from everturn.testing.runs.presences import MemoryPresences
@@ -52,6 +53,7 @@ class World:
         self._wire_down = wire_down
         self.store_silent = False
         self.metrics = metrics = IngressMetrics()
+        self.use = WireUse(0, 0)
         world: Any = self
         intake = Intake(
             objects=world,
@@ -79,6 +81,7 @@ class World:
         return WorkGate(
             doorbells=world,
             queue=world,
+            memory=world,
             rooms=MemoryWaitingRooms(monotonic=self.clock.monotonic),
             fleet=FleetWatch(presences, monotonic=self.clock.monotonic),
             caps=QueueCaps(total=10, unattended=10, tenant=100),
@@ -100,6 +103,9 @@ class World:
         if isinstance(self.kept, Exception):
             raise self.kept
         return self.kept
+
+    async def load_use(self, owner: Principal | None = None) -> WireUse:
+        return self.use
 
     async def load_depth(self, *_: object) -> QueueDepth:
         return QueueDepth(self._depth, self._depth, 1)

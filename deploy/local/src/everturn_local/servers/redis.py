@@ -19,18 +19,29 @@ REPLY_LIMIT_S = 5.0
 MAX_REPLY_CHARS = 1_000
 POLL_S = 0.01
 PORT_TRIES = 3
+MAX_MEMORY_BYTES = 512 * 1024 * 1024
+"""As in deploy/docker-compose.yml. Without a limit Redis would take the memory of the machine."""
 STOP_STEPS: Sequence[StopStep] = ((signal.SIGTERM, 10.0),)
 
 
 class EmbeddedRedis:
     """One server with its data in `folder`. Owns the process; stop and start may alternate."""
 
-    def __init__(self, folder: Path, *, password: str, log: Path | None = None, durable: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        password: str,
+        log: Path | None = None,
+        durable: bool = True,
+        max_memory_bytes: int = MAX_MEMORY_BYTES,
+    ) -> None:
         self.folder = folder.absolute()
         self.port = 0
         self._password = password
         self._log = log or self.folder.parent / "redis.log"
         self._durable = durable
+        self._max_memory_bytes = max_memory_bytes
         self._child: Child | None = None
 
     @property
@@ -103,6 +114,9 @@ class EmbeddedRedis:
             "appendonly": "yes" if self._durable else "no",
             "appendfsync": "everysec",
             "save": '""',
+            "maxmemory": str(self._max_memory_bytes),
+            # Nothing of ours may be dropped unseen: who would fill it is refused before.
+            "maxmemory-policy": "noeviction",
             "logfile": '""',
             "daemonize": "no",
         }

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from everturn.errors import EverturnError
+from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
 from everturn.model.leases import EventCursor
 
@@ -52,12 +53,20 @@ class EventWriter(Protocol):
         """The last entries, or the last whose id is below `before`; oldest first."""
         ...
 
-    async def publish(self, conversation_id: ConversationId, entry: Entry, *, after: EventCursor | None) -> None:
+    async def publish(
+        self,
+        conversation_id: ConversationId,
+        entry: Entry,
+        *,
+        after: EventCursor | None,
+        owner: Principal | None = None,
+    ) -> None:
         """Append one entry where the stream ends at the event `after`, at ORIGIN if there is no stream; None: anywhere.
 
         Its id is its last event's; an entry that is the stream's last already is not appended again. Raises StaleFence
         when a newer fence has written, EventsLost when the stream ends elsewhere, Unavailable when the wire is down.
-        The stream keeps about 2,000 entries for an hour.
+        The stream keeps about 2,000 entries for an hour. The bytes of a stream, and of all streams of its owner and
+        the owner's tenant, are bounded: older entries give way.
         """
         ...
 

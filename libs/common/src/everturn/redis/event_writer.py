@@ -5,19 +5,23 @@ from typing import Any, cast
 from redis.asyncio import Redis
 
 from everturn.errors import StaleFence
+from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
 from everturn.model.leases import EventCursor
 from everturn.ports.event_stream import ERASED_FENCE, Entry, EventsLost
 from everturn.redis.calls import PUBLISH_LIMIT_S, limited
 from everturn.redis.entries import build_fields, read_id, stream_key, try_read_entry
 from everturn.redis.last_id import load_last_id
+from everturn.redis.stream_budget import ACCOUNT_KEEP_S, MAKE_ROOM, StreamBudget, hash_owner
 
 MAX_ENTRIES = 2_000
 KEEP_S = 3_600
 
 # The last id comes from XINFO, which still knows it when every entry has been trimmed away. An entry whose id is the
 # last one is there already: the answer to its first sending was lost.
-_PUBLISH = """
+_PUBLISH = (
+    MAKE_ROOM
+    + """
 local id, after = ARGV[1], ARGV[2]
 local last = '0-0'
 local info = redis.pcall('XINFO', 'STREAM', KEYS[1])
@@ -29,21 +33,28 @@ end
 if tonumber(string.match(last, '^%d+')) > tonumber(string.match(id, '^%d+')) then return 'STALE' end
 if last == id then return 'OK' end
 if after ~= '' and last ~= after then return 'LOST' end
-local added = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], id, unpack(ARGV, 5))
+local tenant, user, conversation, size = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
+if user ~= '' then
+  make_room(tenant, user, conversation, size, tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]))
+end
+local added = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], id, unpack(ARGV, 12))
 if type(added) == 'table' and added.err then
   if string.find(added.err, 'equal or smaller') then return 'LOST' end
   return added
 end
 redis.call('EXPIRE', KEYS[1], ARGV[4])
+if user ~= '' then book(tenant, user, conversation, size, ACCOUNT_KEEP_S) end
 return 'OK'
-"""
+""".replace("ACCOUNT_KEEP_S", str(ACCOUNT_KEEP_S))
+)
 
 
 class RedisEventWriter:
-    """Publishes entries; streams keep about 2,000 of them, for an hour after the last."""
+    """Publishes entries; streams keep about 2,000 of them, within the budget, for an hour after the last."""
 
-    def __init__(self, client: Redis) -> None:
+    def __init__(self, client: Redis, *, budget: StreamBudget | None = None) -> None:
         self._client: Any = client
+        self._budget = budget or StreamBudget()
         self._publish = cast(Any, client.register_script(_PUBLISH))
 
     async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
@@ -59,10 +70,21 @@ class RedisEventWriter:
             entry for raw_id, fields in reversed(rows) if (entry := try_read_entry(read_id(raw_id), fields)) is not None
         )
 
-    async def publish(self, conversation_id: ConversationId, entry: Entry, *, after: EventCursor | None) -> None:
+    async def publish(
+        self,
+        conversation_id: ConversationId,
+        entry: Entry,
+        *,
+        after: EventCursor | None,
+        owner: Principal | None = None,
+    ) -> None:
         head = (str(entry.events[-1].id), "" if after is None else str(after), MAX_ENTRIES, KEEP_S)
+        fields, budget = build_fields(entry), self._budget
+        tenant, user = ("", "") if owner is None else hash_owner(owner)
+        account = (tenant, user, conversation_id, sum(map(len, fields)))
+        bounds = (budget.stream_bytes, budget.user_bytes, budget.tenant_bytes)
         async with limited(PUBLISH_LIMIT_S):
-            said = await self._publish(keys=[stream_key(conversation_id)], args=[*head, *build_fields(entry)])
+            said = await self._publish(keys=[stream_key(conversation_id)], args=[*head, *account, *bounds, *fields])
         match said:
             case b"OK":
                 return

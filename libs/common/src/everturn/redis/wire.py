@@ -11,6 +11,7 @@ from everturn.redis.event_reader import RedisEventReader
 from everturn.redis.event_writer import RedisEventWriter
 from everturn.redis.presences import RedisPresences
 from everturn.redis.pubsub import RedisHints, RedisInboxBells
+from everturn.redis.stream_budget import RedisWireMemory
 from everturn.redis.token_buckets import RedisTokenBuckets
 from everturn.redis.waiting_rooms import RedisWaitingRooms
 
@@ -27,6 +28,7 @@ class Wire:
     presences: RedisPresences
     token_buckets: RedisTokenBuckets
     waiting_rooms: RedisWaitingRooms
+    memory: RedisWireMemory
 
 
 @asynccontextmanager
@@ -44,6 +46,7 @@ async def open_wire(url: str, *, name: str) -> AsyncGenerator[Wire]:
             presences=RedisPresences(client),
             token_buckets=RedisTokenBuckets(client),
             waiting_rooms=RedisWaitingRooms(client, process=process),
+            memory=RedisWireMemory(client),
         )
     finally:
         await client.aclose()

@@ -101,6 +101,10 @@ UNKNOWN_VALUES = Counter(
     ["kind"],
 )
 SWEEPS = Counter("everturn_sweeps", "Looks for work that nobody does, by outcome.", ["outcome"])
+STREAMS_TRIMMED = Counter("everturn_streams_trimmed", "Ended turns whose events were removed from Redis.")
+WIRE_MEMORY = Gauge(
+    "everturn_wire_memory_bytes", "Memory of Redis, by kind: what is used, and the limit (0 without one).", ["kind"]
+)
 WORKER_SLOTS = Gauge("everturn_worker_slots", "Turns that this worker runs at once at most.")
 WORKER_TURNS = Gauge("everturn_worker_turns", "Turns that this worker runs now.")
 COST_USD = Counter(

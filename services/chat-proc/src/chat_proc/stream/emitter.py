@@ -12,6 +12,7 @@ import structlog
 from chat_proc.stream.numbering import EventNumbering
 from chat_proc.stream.uncommitted import UncommittedEvents
 from everturn.errors import StaleFence, Unavailable
+from everturn.model.identity import Principal
 from everturn.model.leases import EventCursor
 from everturn.ports.event_stream import EncodedEvent, Entry, EventsLost, EventWriter
 from everturn.telemetry.metrics import EVENTS_PUBLISHED, REWINDS
@@ -30,8 +31,9 @@ MAX_BACKOFF_S = 2.0
 class Emitter:
     """Owned by one turn runner. `emit` may be called from its task only; `run` is the publishing task."""
 
-    def __init__(self, writer: EventWriter, numbering: EventNumbering) -> None:
+    def __init__(self, writer: EventWriter, numbering: EventNumbering, owner: Principal | None = None) -> None:
         self._writer = writer
+        self._owner = owner
         self._numbering = numbering
         self._conversation_id = numbering.conversation_id
         self._published = numbering.cursor
@@ -136,7 +138,8 @@ class Emitter:
                 return
             self._sending = Entry(self._published, self._take())
         entry = self._sending
-        await self._writer.publish(self._conversation_id, entry, after=None if self._unchecked else entry.prev)
+        after = None if self._unchecked else entry.prev
+        await self._writer.publish(self._conversation_id, entry, after=after, owner=self._owner)
         self._published, self._unchecked = entry.events[-1].id, False
         self._sending = None
         EVENTS_PUBLISHED.inc(len(entry.events))

@@ -19,6 +19,7 @@ from everturn.ports.clock import Clock
 from everturn.ports.doorbells import Doorbells
 from everturn.ports.event_stream import EncodedEvent, Entry, EventsLost, EventWriter
 from everturn.ports.leases import Leases
+from everturn.ports.limits.wire_memory import WireMemory
 from everturn.ports.sweeps import Sweeps
 from everturn.ports.timelines import Timelines
 from everturn.ports.turns import Turns
@@ -56,6 +57,7 @@ class Announcer:
         sweeps: Sweeps,
         doorbells: Doorbells,
         clock: Clock,
+        memory: WireMemory | None = None,
         publish_s: float = PUBLISH_S,
         patience: Patience | None = None,
     ) -> None:
@@ -66,6 +68,7 @@ class Announcer:
         self._sweeps = sweeps
         self._doorbells = doorbells
         self._clock = clock
+        self._memory = memory
         self._publish_s = publish_s
         self._patience = patience or Patience()
 
@@ -102,7 +105,7 @@ class Announcer:
                     claim.lease, turn_id, max(cursor, last or cursor), _build_told(claim, page, was_told)
                 )
                 cursor = entry.events[-1].id
-                if await self._try_append(conversation_id, entry, last or ORIGIN):
+                if await self._try_append(claim.lease, entry, last or ORIGIN):
                     return cursor, True
         except Unavailable as error:
             _log.warning("stream_end_unknown", turn_id=turn_id, error=str(error))
@@ -133,7 +136,7 @@ class Announcer:
         cursor = entry.events[-1].id
         await self.save_announced(lease, turn_id, cursor)
         try:
-            await self._try_append(lease.conversation_id, entry, None)
+            await self._try_append(lease, entry, None)
         except Unavailable as error:
             # A snapshot has the state too.
             _log.warning("status_not_published", turn_id=turn_id, error=str(error))
@@ -145,14 +148,16 @@ class Announcer:
         )
         return Entry(prev, tuple(numbering.encode(data) for data in told))
 
-    async def _try_append(self, conversation_id: ConversationId, entry: Entry, after: EventCursor | None) -> bool:
+    async def _try_append(self, lease: Lease, entry: Entry, after: EventCursor | None) -> bool:
         """False when the stream ends elsewhere. Where the answer is lost the same entry is sent again: it goes in once.
 
         Raises StaleFence, Unavailable.
         """
         try:
             async with asyncio.timeout(self._publish_s):
-                await self._patience.call(lambda: self._writer.publish(conversation_id, entry, after=after))
+                await self._patience.call(
+                    lambda: self._writer.publish(lease.conversation_id, entry, after=after, owner=lease.principal)
+                )
         except EventsLost:
             return False
         except TimeoutError as error:
@@ -176,6 +181,14 @@ class Announcer:
     async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         """Note that clients were told of the end, and up to which id they may have heard. Raises StaleFence."""
         await self._patience.call(lambda: self._timelines.save_announced(lease, turn_id, cursor))
+        if self._memory is None:
+            return
+        try:
+            # Only now: before, a worker that takes over looks for the end in the stream.
+            await self._memory.note_ended(lease.conversation_id, lease.principal, cursor)
+        except Unavailable as error:
+            # The stream expires an hour after its last entry.
+            _log.warning("end_not_noted", conversation_id=lease.conversation_id, error=str(error))
 
     async def hand_back(self, lease: Lease, *, requeue: bool, ring_own: bool = True) -> None:
         """Release the lease, and ring for what waits next, here and in the tenant's other conversations.

@@ -240,7 +240,7 @@ class ClaimedTurn:
         numbering = self._numbering = EventNumbering(
             self._parts.clock, conversation_id=lease.conversation_id, turn_id=turn_id, fence=lease.fence, after=cursor
         )
-        emitter = Emitter(self._parts.writer, numbering)
+        emitter = Emitter(self._parts.writer, numbering, lease.principal)
         manifests = ManifestKeeper(self._parts.objects, self._claim.lease.conversation_id, turn_id)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(emitter.run())

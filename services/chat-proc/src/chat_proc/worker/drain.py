@@ -7,6 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from chat_proc.memory.indexer import Indexer
+from chat_proc.stream.trimming import StreamTrimmer
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
 from chat_proc.worker.presence import PresenceTask
@@ -34,6 +35,7 @@ class Worker:
         indexer: Indexer,
         retention: RetentionJob,
         *,
+        trimmer: StreamTrimmer,
         presence: PresenceTask,
         deadline_s: float = DEADLINE_S,
         margin_s: float = MARGIN_S,
@@ -43,6 +45,7 @@ class Worker:
         self._sweeper = sweeper
         self._indexer = indexer
         self._retention = retention
+        self._trimmer = trimmer
         self._presence = presence
         self._deadline_s = deadline_s
         self._margin_s = margin_s
@@ -69,6 +72,7 @@ class Worker:
             sweeping = tasks.create_task(run_guarded("sweeper", self._sweeper.run))
             indexing = tasks.create_task(run_guarded("indexer", self._indexer.run))
             expiring = tasks.create_task(run_guarded("retention", self._retention.run))
+            trimming = tasks.create_task(run_guarded("trimmer", self._trimmer.run))
             telling = tasks.create_task(run_guarded("presence", self._presence.run))
             claiming = tasks.create_task(self._claim_loop.run())
             self._claims = not self._stopping.is_set()
@@ -77,6 +81,7 @@ class Worker:
             _log.info("draining", deadline_s=self._deadline_s)
             sweeping.cancel()
             expiring.cancel()
+            trimming.cancel()
             self._indexer.drain()
             self._claim_loop.drain()
             await asyncio.wait({claiming}, timeout=self._deadline_s - self._margin_s)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
 from everturn.model.leases import ORIGIN, EventCursor
 from everturn.ports.event_stream import Entry, FollowSet
@@ -11,7 +12,14 @@ from everturn.testing.streams.events_contract import Events, EventsContract, Fol
 
 
 class Careless(MemoryEvents):
-    async def publish(self, conversation_id: ConversationId, entry: Entry, *, after: EventCursor | None) -> None:
+    async def publish(
+        self,
+        conversation_id: ConversationId,
+        entry: Entry,
+        *,
+        after: EventCursor | None,
+        owner: Principal | None = None,
+    ) -> None:
         await super().publish(conversation_id, entry, after=None)
 
 

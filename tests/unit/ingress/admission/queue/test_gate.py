@@ -13,6 +13,7 @@ from everturn.model.identity import Lane, Principal
 from everturn.model.limits.waiting_room import SPACING, Entry, RoomLoad, Visitor
 from everturn.ports.inbox import IdempotencyKey
 from everturn.ports.limits.queue import QueueDepth
+from everturn.ports.limits.wire_memory import WireUse
 from everturn.ports.runs.presences import WorkerPresence
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
@@ -48,6 +49,7 @@ class World:
         self.counted = 0
         self.clock = FixedClock()
         self.metrics = IngressMetrics()
+        self.use = WireUse(0, 0)
         self.doorbells = MemoryDoorbells()
         self.presences = MemoryPresences(monotonic=self.clock.monotonic)
         self.rooms = Rooms(monotonic=self.clock.monotonic, beside=beside.rooms if beside else None)
@@ -55,12 +57,16 @@ class World:
         self.gate = WorkGate(
             doorbells=self.doorbells,
             queue=world,
+            memory=world,
             rooms=self.rooms,
             fleet=FleetWatch(self.presences, monotonic=self.clock.monotonic),
             caps=caps,
             metrics=self.metrics,
             monotonic=self.clock.monotonic,
         )
+
+    async def load_use(self, owner: Principal | None = None) -> WireUse:
+        return self.use
 
     async def load_depth(self, tenant: str, lane: Lane) -> QueueDepth:
         self.counted += 1
@@ -344,3 +350,23 @@ async def test_through_a_tenants_room_and_the_room_of_all_at_least_95_of_100_com
     returned = sum(rush.returned for rush in rushes)
     assert returned >= 200
     assert sum(rush.let_in for rush in rushes) >= 0.95 * returned
+
+
+@pytest.mark.parametrize(
+    ("use", "refusal"),
+    [
+        (WireUse(used=60, limit=100, of_user=50 << 20), None),
+        (WireUse(used=70, limit=100, of_user=1 << 20), (429, 60)),
+        (WireUse(used=89, limit=100, of_user=0), None),
+        (WireUse(used=90, limit=100, of_user=0), (503, 60)),
+        (WireUse(used=90, limit=0, of_user=50 << 20), None),
+    ],
+)
+async def test_who_fills_the_wire_is_refused_before_it_is_full(use: WireUse, refusal: tuple[int, int] | None) -> None:
+    world = await World().attend()
+    world.use = use
+
+    if refusal is None:
+        (await world.gate.admit(ME, None, new_work=True)).settle()
+    else:
+        assert await world.refuse() == refusal

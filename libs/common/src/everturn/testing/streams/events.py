@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 
 from everturn.errors import StaleFence, Unavailable
+from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
 from everturn.model.leases import ORIGIN, EventCursor
 from everturn.ports.event_stream import ERASED_FENCE, Entry, EventsLost, FollowSet
@@ -36,7 +37,14 @@ class MemoryEvents:
         kept = self._entries.get(conversation_id, [])
         return tuple([entry for entry in kept if before is None or entry.events[-1].id < before][-max_entries:])
 
-    async def publish(self, conversation_id: ConversationId, entry: Entry, *, after: EventCursor | None) -> None:
+    async def publish(
+        self,
+        conversation_id: ConversationId,
+        entry: Entry,
+        *,
+        after: EventCursor | None,
+        owner: Principal | None = None,
+    ) -> None:
         self._check()
         last, entry_id = self._last.get(conversation_id), entry.events[-1].id
         if last is not None and last.fence > entry_id.fence:

@@ -17,6 +17,7 @@ from everturn.ports.doorbells import Doorbells
 from everturn.ports.inbox import IdempotencyKey
 from everturn.ports.limits.queue import Queue, QueueDepth
 from everturn.ports.limits.waiting_rooms import WaitingRooms
+from everturn.ports.limits.wire_memory import WireMemory, WireUse
 from everturn.waiting import answered_within
 from ingress.admission.limits.defaults import strongest_role
 from ingress.admission.limits.rates import hash_key
@@ -31,6 +32,12 @@ ASK_LIMIT_S = 1.25
 """How long new work waits for all that must be known; telling another room takes 250 ms more."""
 ALL = "all"
 """The waiting room of everybody."""
+MEMORY_FULL, MEMORY_SCARCE = 0.9, 0.7
+"""Part of Redis' memory from which on nothing new is taken, and from which on users who hold much of it wait."""
+USER_SCARCE_BYTES = 1 << 20
+"""What one user's events may hold while memory is scarce."""
+MEMORY_RETRY_S = 60
+"""Events of ended turns are gone after a minute."""
 UNATTENDED_INTERVAL_US = 30 * SECOND_US
 """Nobody knows when a worker comes; those refused meanwhile ask again half a minute apart."""
 
@@ -64,6 +71,7 @@ class WorkGate:
         doorbells: Doorbells,
         queue: Queue,
         rooms: WaitingRooms,
+        memory: WireMemory,
         fleet: FleetWatch,
         caps: QueueCaps,
         metrics: IngressMetrics,
@@ -72,6 +80,7 @@ class WorkGate:
         self._doorbells = doorbells
         self._places = Places(queue, monotonic=monotonic)
         self._rooms = rooms
+        self._memory = memory
         self._fleet = fleet
         self._caps = caps
         self._metrics = metrics
@@ -109,6 +118,7 @@ class WorkGate:
 
     async def _enter(self, principal: Principal, visitor: Visitor) -> "Admission":
         async with answered_within(ASK_LIMIT_S):
+            self._check_memory(principal, await self._memory.load_use(principal))
             fleet, view = await self._load(principal)
             # Counted before the rooms are asked: many that come at once must not all be let in by one count.
             admission = Admission(self._places, principal, visitor)
@@ -122,6 +132,15 @@ class WorkGate:
         admission.leave()
         await self._tell_other(refusal.other_room, refusal.other_load, visitor, refusal.entry)
         raise self._refused(principal, refusal.reason, refusal.problem)
+
+    def _check_memory(self, principal: Principal, use: WireUse) -> None:
+        """Refuse before Redis is full, those first whose events fill it."""
+        if use.share >= MEMORY_SCARCE and use.of_user >= USER_SCARCE_BYTES:
+            text = "The events of your turns use too much memory. They are removed a minute after the turns have ended."
+            raise self._refused(principal, "user_memory", too_many(text, retry_after_s=MEMORY_RETRY_S))
+        if use.share >= MEMORY_FULL:
+            text = "The memory for events is nearly full."
+            raise self._refused(principal, "memory", unavailable(text, retry_after_s=MEMORY_RETRY_S))
 
     async def _load(self, principal: Principal) -> tuple[Fleet, QueueView]:
         return await self._fleet.load(), await self._places.load(_key_of(principal))

@@ -1,0 +1,38 @@
+"""Removes the events of ended turns from the wire, and measures how much of its memory is used."""
+
+import asyncio
+
+import structlog
+
+from everturn.errors import Unavailable
+from everturn.ports.limits.wire_memory import WireMemory
+from everturn.telemetry.metrics import STREAMS_TRIMMED, WIRE_MEMORY
+
+_log = structlog.get_logger(__name__)
+
+TRIM_EVERY_S = 10.0
+
+
+class StreamTrimmer:
+    """Every worker has one; they share the work, as each end is handled once."""
+
+    def __init__(self, memory: WireMemory, *, every_s: float = TRIM_EVERY_S) -> None:
+        self._memory = memory
+        self._every_s = every_s
+
+    async def run(self) -> None:
+        """Trim until cancelled."""
+        while True:
+            await self.trim()
+            await asyncio.sleep(self._every_s)
+
+    async def trim(self) -> None:
+        """One pass; a wire that is away is logged."""
+        try:
+            STREAMS_TRIMMED.inc(await self._memory.trim_ended())
+            use = await self._memory.load_use()
+        except Unavailable as error:
+            _log.warning("streams_not_trimmed", error=str(error))
+            return
+        WIRE_MEMORY.labels("used").set(use.used)
+        WIRE_MEMORY.labels("limit").set(use.limit)
