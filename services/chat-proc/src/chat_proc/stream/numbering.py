@@ -28,7 +28,7 @@ class EventNumbering:
 
     def encode(self, data: AnyEvent, round_number: int | None = None) -> EncodedEvent:
         """The event as clients get it."""
-        if not isinstance(data, ChatPhase):
+        if not isinstance(data, ChatPhase) or data.phase == "model_replying":
             self.last_at_s = self._clock.monotonic()
         # Another numbering before this one may have given out ids under the same fence.
         n = self._cursor.n if self._cursor.fence == self._fence else 0

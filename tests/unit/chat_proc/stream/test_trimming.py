@@ -1,0 +1,44 @@
+"""The worker's trimmer goes on when the wire is away."""
+
+from prometheus_client import REGISTRY
+
+from chat_proc.stream.trimming import StreamTrimmer
+from everturn.errors import Unavailable
+from everturn.model.identity import Principal
+from everturn.model.ids import ConversationId
+from everturn.model.leases import EventCursor
+from everturn.ports.limits.wire_memory import WireUse
+
+
+class Memory:
+    """Counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.down = False
+        self.trims = 0
+
+    async def check(self) -> None: ...
+
+    async def note_ended(self, conversation_id: ConversationId, owner: Principal, last: EventCursor) -> None: ...
+
+    async def trim_ended(self) -> int:
+        if self.down:
+            raise Unavailable("away")
+        self.trims += 1
+        return 2
+
+    async def load_use(self, owner: Principal | None = None) -> WireUse:
+        return WireUse(used=30, limit=100)
+
+
+async def test_ended_turns_are_trimmed_and_the_memory_is_measured_again_after_an_outage() -> None:
+    memory = Memory()
+    trimmer = StreamTrimmer(memory)
+    memory.down = True
+    await trimmer.trim()
+    memory.down = False
+
+    await trimmer.trim()
+
+    assert memory.trims == 1
+    assert REGISTRY.get_sample_value("everturn_wire_memory_bytes", {"kind": "used"}) == 30
