@@ -14,6 +14,8 @@ COMMANDS: Final = (
     "-@all +@read +@write +@pubsub +@scripting +@transaction +@connection +time"
     # Administration, and what names the keys of others, which no pattern restricts.
     " -@admin -@dangerous -scan -randomkey -dbsize -pubsub -function -script|flush -script|kill"
+    # How full the memory is, which decides what is accepted.
+    " +info"
 )
 RULES: Final[Mapping[str, str]] = {
     INGRESS: f"resetkeys ~events:* ~wake:* ~bucket:* ~room:* %W~turns:* %R~workers %R~worker:* {CHANNELS} {COMMANDS}",
