@@ -9,6 +9,7 @@ import pytest
 from uploads.images import image, png_of, png_of_zeros
 from uploads.pdfs import object_stream_bomb, pdf, stream
 
+from everturn.confinement.fork import preload_encodings
 from ingress.attachments.structure.checker import (
     TOO_LONG,
     TOO_MUCH,
@@ -17,7 +18,6 @@ from ingress.attachments.structure.checker import (
     run_checker,
     run_confined,
 )
-from ingress.attachments.structure.confinement import preload_encodings
 from ingress.attachments.structure.images import preload_readers
 from ingress.attachments.structure.limits import Form
 from ingress.attachments.structure.text import preload_text

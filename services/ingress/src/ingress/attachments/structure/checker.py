@@ -6,21 +6,23 @@ a sound file. The libraries are loaded once; what a file does to them ends with 
 """
 
 import json
-import os
-import signal
 import sys
 from collections.abc import Callable
 from typing import BinaryIO
 
-from ingress.attachments.structure.confinement import confine_fork, hide_process, preload_encodings
+from everturn.confinement import fork
+from everturn.confinement.fork import ForkLimits, hide_process, preload_encodings
 from ingress.attachments.structure.images import check_image, preload_readers
-from ingress.attachments.structure.limits import CPU_S, MAX_CONTENT_BYTES, MEMORY_BYTES, Form, Sound, Unsound
+from ingress.attachments.structure.limits import CPU_S, MAX_CONTENT_BYTES, MEMORY_BYTES, WALL_S, Form, Sound, Unsound
 from ingress.attachments.structure.office import check_office
 from ingress.attachments.structure.pdf import check_pdf
 from ingress.attachments.structure.text import check_text, preload_text
 
 _MAX_LINE_BYTES = 4096
 _MAX_SENTENCE_CHARS = 1000
+LIMITS = ForkLimits(
+    memory_bytes=MEMORY_BYTES, cpu_s=CPU_S, wall_s=WALL_S, answer_bytes=_MAX_LINE_BYTES + MAX_CONTENT_BYTES
+)
 TOO_LONG = f"looking into it takes more than {CPU_S:g} s"
 TOO_MUCH = f"looking into it takes more than {MEMORY_BYTES // 2**20} MiB of memory"
 UNREADABLE = "its content can't be read"
@@ -77,18 +79,10 @@ def build_fault(fault: str) -> bytes:
 
 def run_confined(look: Callable[[], bytes]) -> bytes:
     """What `look` answers in a fork that can do nothing else."""
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(read_end)
-        _end_fork(look, write_end)
-    os.close(write_end)
-    with os.fdopen(read_end, "rb") as pipe:
-        answer = pipe.read(_MAX_LINE_BYTES + MAX_CONTENT_BYTES)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if status == 0 and _is_answer(answer):
-        return answer
-    return build_fault(TOO_LONG if -status in (signal.SIGPROF, signal.SIGALRM, signal.SIGXCPU) else UNREADABLE)
+    result = fork.run_confined(look, LIMITS)
+    if result.ended == "answered" and _is_answer(result.answer):
+        return result.answer
+    return build_fault(TOO_LONG if result.ended == "time" else UNREADABLE)
 
 
 def _is_answer(answer: bytes) -> bool:
@@ -100,18 +94,6 @@ def _is_answer(answer: bytes) -> bool:
         return all(isinstance(text, str) for text in texts) and head["size"] == len(content)
     except (ValueError, KeyError, TypeError):
         return False
-
-
-def _end_fork(look: Callable[[], bytes], write_end: int) -> None:
-    """Never returns: an exception of a library ends the fork with a status that says so."""
-    status = 1
-    try:
-        answer = confine_fork(write_end)
-        with os.fdopen(answer, "wb", closefd=False) as pipe:
-            pipe.write(look())
-        status = 0
-    finally:
-        os._exit(status)
 
 
 if __name__ == "__main__":

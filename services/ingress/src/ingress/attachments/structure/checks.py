@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
+from everturn.confinement.fork import hide_process
 from everturn.errors import Unavailable
 from ingress.attachments.slots import WorkSlots
-from ingress.attachments.structure.confinement import hide_process
 from ingress.attachments.structure.limits import WALL_S, Form, Sound, Unsound
 
 CHECKER = (sys.executable, "-I", "-m", "ingress.attachments.structure.checker")

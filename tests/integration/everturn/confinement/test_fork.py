@@ -1,20 +1,20 @@
 """A fork that a bad file has taken over: what it tries against the processes and files around it."""
 
 import ctypes
-import json
 import os
 import resource
+import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ingress.attachments.structure.checker import build_fault, run_confined
-from ingress.attachments.structure.confinement import NOBODY, hide_process
+from everturn.confinement.fork import NOBODY, ForkLimits, ForkResult, hide_process, run_confined
 
 PTRACE_SEIZE = 0x4206
 PR_SET_DUMPABLE = 4
+LIMITS = ForkLimits(memory_bytes=64 * 2**20, cpu_s=2.0, wall_s=10.0, answer_bytes=2048)
 
 
 def read_environment() -> object:
@@ -71,6 +71,52 @@ def trace() -> object:
     return ctypes.CDLL(None).ptrace(PTRACE_SEIZE, os.getppid(), 0, 0) == 0
 
 
+def open_instead_of_closed() -> object:
+    """The limit of descriptors lets one be opened for each that is closed."""
+    os.close(0)
+    return os.open("/etc/passwd", os.O_RDONLY) >= 0
+
+
+def connect_instead_of_closed() -> object:
+    os.close(1)
+    return socket.create_connection(("127.0.0.1", 9), timeout=0.1)
+
+
+def resolve_name() -> object:
+    return socket.getaddrinfo("localhost", 80)
+
+
+def look_around() -> object:
+    return os.listdir("/") or os.stat("/etc/passwd")
+
+
+def become_immortal() -> object:
+    """Ignore the signals of the time limits, or put them off."""
+    signal.signal(signal.SIGPROF, signal.SIG_IGN)
+    return True
+
+
+def hold_signals_back() -> object:
+    return signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPROF, signal.SIGALRM}) is not None
+
+
+def stop_the_clock() -> object:
+    return signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def kill_parent() -> object:
+    os.kill(os.getppid(), signal.SIGSTOP)
+    return True
+
+
+def start_program() -> object:
+    os.execv("/bin/true", ["true"])
+
+
+def map_a_file_without_a_name() -> object:
+    return os.memfd_create("x") >= 0
+
+
 def lift_limits() -> object:
     resource.setrlimit(resource.RLIMIT_NOFILE, (1000, 1000))
     return True
@@ -78,24 +124,52 @@ def lift_limits() -> object:
 
 ATTACKS: tuple[Callable[[], object], ...] = (
     read_environment, list_descriptors, read_descriptors, write_descriptors, open_file, write_file, connect, fork,
-    trace, lift_limits,
+    trace, lift_limits, open_instead_of_closed, connect_instead_of_closed, resolve_name, look_around,
+    become_immortal, hold_signals_back, stop_the_clock, kill_parent, start_program, map_a_file_without_a_name,
 )  # fmt: skip
 
 
 def try_attacks() -> bytes:
-    """In the form of an answer, because a fork gets nothing else out."""
-    return build_fault(" ".join(attack.__name__ for attack in ATTACKS if _works(attack)))
+    return " ".join(attack.__name__ for attack in ATTACKS if _works(attack)).encode()
 
 
 def _works(attack: Callable[[], object]) -> bool:
     try:
         return bool(attack())
-    except (OSError, ValueError):
+    except (OSError, ValueError, LookupError):
         return False
 
 
 def test_a_fork_gets_nothing_of_the_checker_and_opens_nothing() -> None:
-    assert json.loads(run_confined(try_attacks))["fault"] == ""
+    assert run_confined(try_attacks, LIMITS) == ForkResult("answered", b"")
+
+
+def test_a_fork_reads_nothing_of_the_worker(tmp_path: Path) -> None:
+    """Secrets, stored objects, and the environment: in a container all of them belong to the same user."""
+    secret, stored = tmp_path / "database_password", tmp_path / "object"
+    for file in (secret, stored):
+        file.write_text("x")
+        file.chmod(0o444)
+    tmp_path.chmod(0o755)
+
+    def look() -> bytes:
+        found = [_works(file.read_bytes) for file in (secret, stored)]
+        found += [_works(Path(f"/proc/{pid}/environ").read_bytes) for pid in ("self", os.getppid(), 1)]
+        return repr(any(found)).encode()
+
+    assert run_confined(look, LIMITS) == ForkResult("answered", b"False")
+
+
+def test_a_fork_that_takes_too_long_is_ended() -> None:
+    def spin() -> bytes:
+        while True:
+            pass
+
+    assert run_confined(spin, ForkLimits(64 * 2**20, 0.05, 10.0, 100)) == ForkResult("time")
+
+
+def test_a_fork_that_takes_too_much_memory_fails() -> None:
+    assert run_confined(lambda: b"x" * 2**28, LIMITS) == ForkResult("failed")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
@@ -125,4 +199,4 @@ def run_in_fork(work: Callable[[], int]) -> int:
 
 
 def test_what_a_fork_says_comes_back() -> None:
-    assert run_confined(lambda: build_fault("said")) == build_fault("said")
+    assert run_confined(lambda: b"said", LIMITS) == ForkResult("answered", b"said")

@@ -1,0 +1,114 @@
+"""Processes that answer requests about strangers' bytes, each in a fork: both ends of the line between them and us.
+
+A request is a JSON line with `size` and other fields, then that many bytes. An answer is a JSON line with `ended` and
+`size`, then that many bytes.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, BinaryIO
+
+from everturn.confinement.fork import ForkLimits, ForkResult, run_confined
+from everturn.errors import Unavailable
+
+_ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
+"""The processes get nothing of ours, least of all passwords."""
+_STARTING_S = 30.0
+"""What loading the libraries may take on a busy machine, beside the limits of a request."""
+
+
+class ConfinedProcesses:
+    """At most `processes` of them; more requests wait. They start when they are needed, and one that fell out of step
+    is replaced."""
+
+    def __init__(self, module: str, *, processes: int, limits: ForkLimits) -> None:
+        self._command = (sys.executable, "-I", "-m", module)
+        self._free = asyncio.Semaphore(processes)
+        self._answer_bytes = limits.answer_bytes
+        self._timeout_s = limits.wall_s + _STARTING_S
+        self._idle: list[asyncio.subprocess.Process] = []
+
+    async def ask(self, fields: Mapping[str, Any], data: bytes) -> ForkResult:
+        """Raises Unavailable when no process answers."""
+        async with self._free, self._process() as process:
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    return await self._exchange(process, fields, data)
+            except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError) as error:
+                raise Unavailable("The process that reads pages and files does not answer.") from error
+
+    async def close(self) -> None:
+        while self._idle:
+            await _end(self._idle.pop())
+
+    async def _exchange(
+        self, process: asyncio.subprocess.Process, fields: Mapping[str, Any], data: bytes
+    ) -> ForkResult:
+        if process.stdin is None or process.stdout is None:
+            raise RuntimeError("The process was started without pipes.")
+        process.stdin.write(json.dumps({**fields, "size": len(data)}).encode() + b"\n")
+        process.stdin.write(data)
+        await process.stdin.drain()
+        head: dict[str, Any] = json.loads(await process.stdout.readline())
+        if head["size"] > self._answer_bytes:
+            raise ValueError("the answer is too long")
+        return ForkResult(head["ended"], await process.stdout.readexactly(head["size"]))
+
+    @asynccontextmanager
+    async def _process(self) -> AsyncGenerator[asyncio.subprocess.Process]:
+        process = await self._take()
+        try:
+            yield process
+        except BaseException:
+            # It may still be busy with this request, and its answer would be taken for that to the next one.
+            await _end(process)
+            raise
+        self._idle.append(process)
+
+    async def _take(self) -> asyncio.subprocess.Process:
+        while self._idle:
+            process = self._idle.pop()
+            if process.returncode is None:
+                return process
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                env=_ENVIRONMENT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Unavailable("The process that reads pages and files can't be started.") from error
+
+
+def run_answering(
+    requests: BinaryIO, answers: BinaryIO, work: Callable[[Mapping[str, Any], bytes], bytes], limits: ForkLimits
+) -> None:
+    """The other end: answer requests until there are no more."""
+    while line := requests.readline():
+        fields = json.loads(line)
+        data = requests.read(fields["size"])
+        result = _run(work, fields, data, limits)
+        answers.write(json.dumps({"ended": result.ended, "size": len(result.answer)}).encode() + b"\n" + result.answer)
+        answers.flush()
+
+
+def _run(
+    work: Callable[[Mapping[str, Any], bytes], bytes], fields: Mapping[str, Any], data: bytes, limits: ForkLimits
+) -> ForkResult:
+    return run_confined(lambda: work(fields, data), limits)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """With the fork that may still be at work: they are one process group."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
