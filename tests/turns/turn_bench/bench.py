@@ -62,6 +62,7 @@ from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.timeline.conversation_state import build_state
 from everturn.timeline.turn_events import build_signal_event
 from everturn.timeline.view_parts import build_signal_view
+from everturn.tools.call_policy import AddressRules, CallPolicy
 from everturn.wire.events import Envelope, parse_envelope
 from everturn.wire.times import iso
 from everturn.wire.views import StateView
@@ -89,7 +90,9 @@ class Bench:
         one_thinking: bool = False,
         hotset: HotsetSource | None = None,
         tracing: Tracing = NO_TRACING,
+        address_rules: AddressRules = AddressRules(),  # noqa: B008 - a frozen value
     ) -> None:
+        self.address_rules = address_rules
         self.hotset = hotset
         self.tracing = tracing
         self.clock = FixedClock()
@@ -328,7 +331,8 @@ def build_loop(bench: Bench, gate: Gate, failpoints: Failpoints) -> AgentLoop:
     generator = Generator(
         model, failpoints, fallback=bench.fallback, ratios=bench.ratios, limits=limits, tracing=bench.tracing
     )
-    approvals = ApprovalGate(bench.registry, redactor=bench.redactor)
+    policy = CallPolicy(bench.address_rules, MemoryConversationReader(bench.platform))
+    approvals = ApprovalGate(bench.registry, policy, redactor=bench.redactor)
     return AgentLoop(
         prompts=PromptBuilder(
             system_prompt="You are the agent.",
@@ -354,6 +358,7 @@ def build_loop(bench: Bench, gate: Gate, failpoints: Failpoints) -> AgentLoop:
             bench.registry,
             failpoints,
             ResultKeeper(bench.objects),
+            policy,
             stragglers=bench.stragglers,
             redactor=bench.redactor,
             monotonic=bench.clock.monotonic,

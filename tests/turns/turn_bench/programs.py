@@ -9,15 +9,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from chat_proc.tools.code.answering import ProgramParts, ProgramTools
 from everturn.model.commits import Effect
 from everturn.ports.tool import Tool, ToolCall, ToolOutcome, ToolSpec
+from everturn.testing.recall.conversation_reader import MemoryConversationReader
 from everturn.testing.runs.effects import MemoryEffects
 from everturn.testing.turns.platform import MemoryPlatform
+from everturn.tools.call_policy import AddressRules, CallPolicy
 
 Act = Callable[[ToolCall], ToolOutcome]
 
 
 def build_parts(platform: MemoryPlatform | None = None) -> ProgramParts:
     """Over an empty ledger; calls that are not pure need the platform of their lease."""
-    return ProgramParts(MemoryEffects(platform or MemoryPlatform()))
+    platform = platform or MemoryPlatform()
+    return ProgramParts(MemoryEffects(platform), CallPolicy(AddressRules(), MemoryConversationReader(platform)))
 
 
 def build_program_tools(tools: Sequence[Tool] = (), platform: MemoryPlatform | None = None) -> ProgramTools:

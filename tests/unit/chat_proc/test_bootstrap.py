@@ -31,6 +31,7 @@ from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.recall.conversation_reader import MemoryConversationReader
 from everturn.testing.turns.platform import MemoryPlatform
 from everturn.testing.turns.timelines import MemoryTimelines
+from everturn.tools.web.pages import PageReader
 from everturn_local.ports import load_free_port
 
 TOOL_PORTS = ToolPorts(
@@ -115,7 +116,9 @@ def test_a_loop_is_built_for_the_tools_there_are(settings: WorkerSettings) -> No
 
     models = choose_models(settings, OperatorConfig())
 
-    assert build_loop(settings, OperatorConfig(), models, tools, Stragglers(), objects=MemoryObjects())
+    policy = build_parts().policy
+
+    assert build_loop(settings, OperatorConfig(), models, tools, policy, Stragglers(), objects=MemoryObjects())
 
 
 def test_the_encoder_of_the_configuration_file_outweighs_that_of_the_environment(settings: WorkerSettings) -> None:
@@ -133,12 +136,12 @@ async def test_a_wrong_configuration_file_stops_the_start(settings: WorkerSettin
 
 
 def web_tools(settings: WorkerSettings) -> list[str]:
-    return [tool.spec.tool_id for tool in choose_web_tools(settings)]
+    return [tool.spec.tool_id for tool in choose_web_tools(settings, PageReader())]
 
 
 def test_pages_can_be_read_unless_that_is_switched_off(settings: WorkerSettings) -> None:
     assert web_tools(settings) == ["web_tools.web_fetch"]
-    assert web_tools(settings.model_copy(update={"web_fetch": False})) == []
+    assert web_tools(settings.model_copy(update={"web_fetch": "off"})) == []
 
 
 def test_the_web_can_be_searched_where_a_key_is_set(settings: WorkerSettings) -> None:

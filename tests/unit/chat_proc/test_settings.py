@@ -160,3 +160,30 @@ def test_secrets_are_those_of_settings_addresses_and_the_environment(monkeypatch
     settings = load(monkeypatch, {"BRAVE_API_KEY": "brave-key", "OPENAI_API_KEY": "openai-key"})
 
     assert {"brave-key", "openai-key"} <= set(settings.secrets)
+
+
+@pytest.mark.parametrize(
+    ("given", "policy"),
+    [("seen", "seen"), ("open", "open"), ("ask", "ask"), ("off", "ask"), ("1", "seen"), ("true", "seen"), ("0", "ask")],
+)
+def test_the_rules_for_addresses_follow_from_the_switch_also_in_its_older_spelling(
+    monkeypatch: pytest.MonkeyPatch, given: str, policy: str
+) -> None:
+    assert load(monkeypatch, {"WEB_FETCH": given}).address_rules.policy == policy
+
+
+def test_hosts_are_listed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed, denied = "Docs.Example.com, *.b\u00fccher.example", "evil.test."
+    hosts = {"WEB_FETCH_ALLOWED_HOSTS": allowed, "WEB_FETCH_DENIED_HOSTS": denied}
+    rules = load(monkeypatch, hosts).address_rules
+
+    assert [rules.is_allowed(host) for host in ("docs.example.com", "example.com", "a.xn--bcher-kva.example")] == [
+        True, False, True,
+    ]  # fmt: skip
+    assert rules.is_denied("evil.test") and not rules.is_denied("not-evil.test")
+
+
+@pytest.mark.parametrize("hosts", ["https://a.example", "a.example/x", "*", "a b.example", "x" * 300])
+def test_what_is_no_name_of_a_host_is_refused(monkeypatch: pytest.MonkeyPatch, hosts: str) -> None:
+    with pytest.raises(ValidationError, match="WEB_FETCH_DENIED_HOSTS"):
+        load(monkeypatch, {"WEB_FETCH_DENIED_HOSTS": hosts})

@@ -38,7 +38,7 @@ test("a step that the person stopped did not fail", () => {
 
 test("a failure and a question are told", () => {
   const error = { type: "urn:everturn:problem:x", title: "The model is out of reach", status: 503, detail: "" };
-  const asked = { approval_id: "a", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", reason: "", state: "pending" as const };
+  const asked = { approval_id: "a", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", explanation: "", reason: "", state: "pending" as const };
 
   expect(tellChange(running, buildTurn({ status: "failed", error }))).toBe("The answer failed: The model is out of reach.");
   expect(tellChange(running, { ...running, status: "waiting", approvals: [asked] })).toContain("Allow mail.send?");

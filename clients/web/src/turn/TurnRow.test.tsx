@@ -26,6 +26,7 @@ function show(turn: TurnView): Page {
 
 const APPROVAL = {
   approval_id: "appr_1",
+  explanation: "",
   call_id: "call_1",
   tool_id: "mail.send",
   params: { to: "ann@example.org" },

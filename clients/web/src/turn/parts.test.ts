@@ -42,7 +42,7 @@ test("words that came beside a stop stand behind the round that it ended; the st
 });
 
 test("a question that waits for an answer is the last before the answer", () => {
-  const asked = { approval_id: "ap", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", reason: "" };
+  const asked = { approval_id: "ap", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", explanation: "", reason: "" };
 
   expect(kinds(buildTurn({ steps: [buildStep()], approvals: [{ ...asked, state: "pending" }] }))).toEqual(["step", "approval"]);
   expect(kinds(buildTurn({ steps: [buildStep()], approvals: [{ ...asked, state: "approved" }] }))).toEqual(["approval", "step"]);
@@ -99,7 +99,7 @@ test("a file that was written before the person's eyes has one card, and it is t
 });
 
 test("a call that was denied is told by its question, and not by a step", () => {
-  const asked = { approval_id: "ap", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", reason: "", state: "denied" as const };
+  const asked = { approval_id: "ap", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", explanation: "", reason: "", state: "denied" as const };
 
   expect(kinds(buildTurn({ steps: [buildStep({ call_id: "c" }), buildStep({ step: "d", call_id: "d" })], approvals: [asked] }))).toEqual(["approval", "step"]);
 });

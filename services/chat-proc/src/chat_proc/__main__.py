@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from chat_proc.bootstrap import choose_execution, open_worker
 from chat_proc.sandbox.battery.command import run_command
 from chat_proc.settings import ExecutionSettings, WorkerSettings
+from everturn.confinement.fork import hide_process
 from everturn.errors import EverturnError
 from everturn.settings import explain_errors, load_secrets
 from everturn.telemetry.logging import configure_logging
@@ -48,6 +49,8 @@ def main(arguments: list[str]) -> int:
             return asyncio.run(run_command(choice, as_json=given.json, table=given.table))
         settings = WorkerSettings()  # pyright: ignore[reportCallIssue] the environment gives the arguments
         configure_logging(settings.log_level, settings.log_format, Redactor(settings.secrets))
+        # Pages are read by processes of our own user: they and programs must not find our passwords in /proc.
+        hide_process()
         asyncio.run(run(settings))
     except ValidationError as error:
         sys.stderr.writelines(f"chat-proc can't start: {line}\n" for line in explain_errors(error))

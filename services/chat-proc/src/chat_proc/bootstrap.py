@@ -98,8 +98,10 @@ from everturn.telemetry.parts import CHECK_TIMEOUT_S, Part
 from everturn.telemetry.redaction import Redactor
 from everturn.telemetry.tracing.opening import open_tracing
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
+from everturn.tools.call_policy import CallPolicy
 from everturn.tools.described.loading import load_tools, open_tool_threads
 from everturn.tools.web.offered import WebAccess, build_web_tools
+from everturn.tools.web.pages import PageReader
 from everturn.wire.execution import RunLimits, parse_uid_range
 from everturn.wire.profiles import choose_profiles, load_profiles
 
@@ -161,17 +163,21 @@ async def open_worker(
         embedder, embedder_why = build_embedder(settings, config)
         memories = PostgresUserMemories(database) if settings.user_memory == "on" else None
         described = load_tools(config.tools, stack.enter_context(open_tool_threads()))
-        more = (*build_memory_tools(database, embedder, memories), *choose_web_tools(settings), *described, *tools)
+        reader = PageReader()
+        stack.push_async_callback(reader.close)
+        web = choose_web_tools(settings, reader)
+        more = (*build_memory_tools(database, embedder, memories), *web, *described, *tools)
         sandbox = opened.sandbox.with_tracing(tracing) if isinstance(opened, OpenedSandbox) else opened
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, STRAGGLERS_S)
         leftovers = Stragglers(grace_s=PROGRAM_GRACE_S)
         stack.push_async_callback(leftovers.close, STRAGGLERS_S)
-        programs = build_program_parts(settings, database, leftovers)
+        policy = CallPolicy(settings.address_rules, PostgresConversationReader(database))
+        programs = build_program_parts(settings, database, policy, leftovers)
         profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None
         offered = offer_tools(build_tool_ports(database, objects), sandbox, programs, more=more, profiles=profiles)
         loop = build_loop(
-            settings, config, models, offered, stragglers, objects=objects, memories=memories, tracing=tracing
+            settings, config, models, offered, policy, stragglers, objects=objects, memories=memories, tracing=tracing
         )
         titles = TitleCalls(models.try_model("title"), load_topic("title"), tracing=tracing)
         pace = Pace()
@@ -210,20 +216,25 @@ def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | Sandbo
     }
 
 
-def build_program_parts(settings: WorkerSettings, database: Database, leftovers: Stragglers) -> ProgramParts:
+def build_program_parts(
+    settings: WorkerSettings, database: Database, policy: CallPolicy, leftovers: Stragglers
+) -> ProgramParts:
     """What answering the calls of programs needs."""
     redactor, failpoints = Redactor(settings.secrets), Failpoints(settings.failpoint)
-    return ProgramParts(PostgresEffects(database), leftovers, redactor, failpoints, LeaseTiming(settings.lease_s))
+    return ProgramParts(
+        PostgresEffects(database), policy, leftovers, redactor, failpoints, LeaseTiming(settings.lease_s)
+    )
 
 
-def choose_web_tools(settings: WorkerSettings) -> tuple[Tool, ...]:
+def choose_web_tools(settings: WorkerSettings, reader: PageReader) -> tuple[Tool, ...]:
     """The tools that reach the web, as far as the operator lets them."""
     access = WebAccess(
-        fetch=settings.web_fetch,
+        fetch=settings.web_fetch != "off",
         brave_key=settings.brave_api_key.get_secret_value(),
         tavily_key=settings.tavily_api_key.get_secret_value(),
+        in_programs=settings.web_tools_in_programs,
     )
-    return build_web_tools(access)
+    return build_web_tools(access, settings.address_rules, reader)
 
 
 def build_tool_ports(database: Database, objects: Objects) -> ToolPorts:
@@ -285,6 +296,7 @@ def build_loop(
     config: OperatorConfig,
     models: ModelRoles,
     tools: OfferedTools,
+    policy: CallPolicy,
     stragglers: Stragglers,
     *,
     objects: Objects,
@@ -301,7 +313,7 @@ def build_loop(
     decisions, ratios = build_decision_limits(settings, tools.registry.specs), LearnedRatios()
     generator = Generator(model, failpoints, fallback=fallback, limits=decisions, ratios=ratios, tracing=tracing)
     compactor = build_compactor(settings, models, failpoints, tracing)
-    gate = ApprovalGate(tools.registry, timeout_s=settings.approval_timeout_s, redactor=redactor)
+    gate = ApprovalGate(tools.registry, policy, timeout_s=settings.approval_timeout_s, redactor=redactor)
     return AgentLoop(
         prompts=PromptBuilder(
             system_prompt=build_system_prompt(tools.registry.specs, decisions.max_actions),
@@ -325,7 +337,7 @@ def build_loop(
             failpoints=failpoints,
         ),
         closing=ClosingCall(generator),
-        tools=build_tool_runner(settings, tools, stragglers, objects, tracing),
+        tools=build_tool_runner(settings, tools, policy, stragglers, objects, tracing),
         gate=gate,
         limits=limits,
         next_turn_id=ids.turn,
@@ -334,11 +346,18 @@ def build_loop(
 
 
 def build_tool_runner(
-    settings: WorkerSettings, tools: OfferedTools, stragglers: Stragglers, objects: Objects, tracing: Tracing
+    settings: WorkerSettings,
+    tools: OfferedTools,
+    policy: CallPolicy,
+    stragglers: Stragglers,
+    objects: Objects,
+    tracing: Tracing,
 ) -> ToolRunner:
     """What runs the tools that are offered."""
     failpoints, keeper, redactor = Failpoints(settings.failpoint), ResultKeeper(objects), Redactor(settings.secrets)
-    return ToolRunner(tools.registry, failpoints, keeper, stragglers=stragglers, redactor=redactor, tracing=tracing)
+    return ToolRunner(
+        tools.registry, failpoints, keeper, policy, stragglers=stragglers, redactor=redactor, tracing=tracing
+    )
 
 
 def build_compactor(

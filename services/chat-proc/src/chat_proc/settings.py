@@ -1,6 +1,7 @@
 """Settings of a worker: from the environment, and from the operator's configuration file that EVERTURN_CONFIG names."""
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,8 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from pydantic_settings import BaseSettings
 
 from everturn.errors import Invalid
+from everturn.model.web_addresses import MAX_HOST_CHARS, spell_host
 from everturn.settings import BY_ALIAS, CommonSettings, Secrecy
 from everturn.telemetry.redaction import find_named_secrets, find_url_secrets
+from everturn.tools.call_policy import AddressRules
 from everturn.tools.described.descriptor import ToolModule
 from everturn.wire.execution import parse_uid_range
 
@@ -19,6 +22,7 @@ MAX_ROUNDS = 200
 MAX_CONFIG_BYTES = 1024 * 1024
 MIN_ORPHANS_AFTER_S = 300
 """Two minutes from the beginning of an upload to its commit (UPLOAD_LIMIT), and three for the commit itself."""
+_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 MIN_CONTEXT_TOKENS = 24_000
 """The system text with all tools and ANNOUNCE take about 8,000, one round with its program and result as much again."""
 
@@ -222,8 +226,27 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         description="Seconds between the two passes over the store that must find an object without a row before it "
         "goes; less than 300 only in development mode.",
     )
-    web_fetch: bool = Field(
-        default=True, validation_alias="WEB_FETCH", description="Whether public web pages may be read."
+    web_fetch: Literal["off", "ask", "seen", "open"] = Field(
+        default="seen",
+        validation_alias="WEB_FETCH",
+        description="Which public pages are read without asking a person: none (ask), those that the conversation has "
+        "seen (seen), or all (open); off offers no web_fetch.",
+    )
+    web_fetch_allowed_hosts: str = Field(
+        default="",
+        validation_alias="WEB_FETCH_ALLOWED_HOSTS",
+        description="Hosts whose pages are read without asking, whatever the address carries to them: names or *.name, "
+        "separated by commas.",
+    )
+    web_fetch_denied_hosts: str = Field(
+        default="",
+        validation_alias="WEB_FETCH_DENIED_HOSTS",
+        description="Hosts whose pages are never read: names or *.name, separated by commas.",
+    )
+    web_tools_in_programs: bool = Field(
+        default=False,
+        validation_alias="WEB_TOOLS_IN_PROGRAMS",
+        description="Whether generated programs may call web_search, and web_fetch for addresses that need no person.",
     )
     brave_api_key: SecretStr = Field(
         default=SecretStr(""), validation_alias="BRAVE_API_KEY", description="Offers web search by Brave."
@@ -262,6 +285,28 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         """The variables that decide about the model; the providers' own SDKs read their keys by themselves."""
         return {**os.environ, "EVERTURN_MODEL": self.model, "EVERTURN_MODE": self.mode}
 
+    @property
+    def address_rules(self) -> AddressRules:
+        """What may be requested of the web. Without web_fetch, tools of the operator's own ask about every address."""
+        return AddressRules(
+            policy="ask" if self.web_fetch == "off" else self.web_fetch,
+            allowed_hosts=_read_hosts(self.web_fetch_allowed_hosts),
+            denied_hosts=_read_hosts(self.web_fetch_denied_hosts),
+        )
+
+    @field_validator("web_fetch", mode="before")
+    @classmethod
+    def _read_switch(cls, value: object) -> object:
+        """Earlier versions knew on and off only; on is what is usual now."""
+        words = {"true": "seen", "on": "seen", "yes": "seen", "1": "seen", "false": "off", "no": "off", "0": "off"}
+        return words.get(str(value).strip().lower(), value)
+
+    @field_validator("web_fetch_allowed_hosts", "web_fetch_denied_hosts")
+    @classmethod
+    def _check_hosts(cls, value: str) -> str:
+        _read_hosts(value)
+        return value
+
     @model_validator(mode="after")
     def _check_orphans(self) -> Self:
         if self.orphans_after_s < MIN_ORPHANS_AFTER_S and self.mode != "development":
@@ -275,6 +320,20 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         if self.agent_version == "v2" and self.multi_action != "off":
             raise ValueError("AI_REACT_AGENT_VERSION=v2 takes one action a round; set AI_REACT_AGENT_MULTI_ACTION=off.")
         return self
+
+
+def _read_hosts(listed: str) -> tuple[str, ...]:
+    """Names in ASCII. Raises ValueError for what is no name of a host."""
+    hosts: list[str] = []
+    for name in filter(None, (part.strip().lower().rstrip(".") for part in listed.split(","))):
+        bare = name.removeprefix("*.")
+        bare = spell_host(bare) if len(bare) <= MAX_HOST_CHARS else ""
+        if not _HOST.fullmatch(bare):
+            raise ValueError(
+                f"{name[:80]!a} is no name of a host; write names such as docs.example.com or *.example.com"
+            )
+        hosts.append(f"*.{bare}" if name.startswith("*.") else bare)
+    return tuple(hosts)
 
 
 class _Section(BaseModel):

@@ -255,7 +255,7 @@ async def test_a_steer_cancels_a_page_that_is_being_fetched() -> None:
         guard = AddressGuard(resolve, is_allowed=lambda address: True, ports={site.port})
         fetch = call("web_tools.web_fetch", {"urls": [site.url("/slow")]})
         bench = Bench(fetch, answer("Never mind."), tools=[WebFetchTool(WebClient(guard), PageReader())])
-        await bench.say("Read it.")
+        await bench.say(f"Read {site.url('/slow')}.")
         working = asyncio.create_task(bench.work())
         await site.was_asked.wait()
 
@@ -281,10 +281,11 @@ async def test_a_page_is_fetched_cited_and_read_again_in_one_turn() -> None:
             call("web_tools.web_fetch", {"urls": [url]}),
             call("react.read", {"paths": ["so:sources_pool[1]"]}),
             answer("Twice a day [[S:1]]."),
-            tools=[WebFetchTool(WebClient(guard), PageReader())],
+            tools=[WebFetchTool(WebClient(guard), reader := PageReader())],
         )
-        await bench.say("How often?")
+        await bench.say(f"How often? See {url}.")
         await bench.work()
+        await reader.close()
 
     await check_conversation(bench)
     (turn,) = bench.state().turns

@@ -39,6 +39,8 @@ def test_a_question_is_one_line_of_what_is_asked_and_one_of_how_to_answer() -> N
         '? May mail.send be called? {"text": "a\\nb"} (cut)',
         "  everturn answer appr_1 approve|deny   (until 2026-03-02T12:00:00.000Z)",
     ]
+    explained = asked.model_copy(update={"explanation": "It is new:\nhttps://a.example/"})
+    assert wording.render_approval(explained).splitlines()[1:3] == ["  It is new:", "  https://a.example/"]
     assert wording.render_approval(denied) == "· mail.send denied: Not today."
     assert wording.render_approval(asked.model_copy(update={"state": "expired"})) == "· mail.send expired"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.wire.execution import ArgumentRule, Capability, GatewayCall, ToolGrant
+from everturn.wire.execution import MAX_ARGUMENT_VALUES, ArgumentRule, Capability, GatewayCall, ToolGrant
 from exec_supervisor.supervisor.quota import Quota, Refused
 
 
@@ -33,6 +33,7 @@ RULES = (
     ArgumentRule("kind", one_of=("web", "news")),
     ArgumentRule("query", max_chars=5),
     ArgumentRule("urls", max_items=2),
+    ArgumentRule("names", max_items=2, max_item_chars=3),
     ArgumentRule("n", maximum=20),
     ArgumentRule("free"),
 )
@@ -50,6 +51,10 @@ RULES = (
         ({"query": 5}, "bad_arguments"),
         ({"urls": [1, 2, 3]}, "bad_arguments"),
         ({"urls": "ab"}, "bad_arguments"),
+        ({"names": ["abc", ""]}, ""),
+        ({"names": ["abcd"]}, "bad_arguments"),
+        ({"names": ["a", ["abcd"]]}, "bad_arguments"),
+        ({"names": ["x" * 340_000]}, "bad_arguments"),
         ({"n": 21}, "bad_arguments"),
         ({"n": "3"}, "bad_arguments"),
         ({"other": 1}, "bad_arguments"),
@@ -59,6 +64,20 @@ def test_arguments_keep_their_rules(arguments, code):
     quota = Quota(Capability((ToolGrant("a.b", RULES),)))
 
     assert code_of(quota, call(**arguments)) == code
+
+
+@pytest.mark.parametrize(
+    ("free", "code"),
+    [
+        ([1] * (MAX_ARGUMENT_VALUES - 2), ""),
+        ([1] * MAX_ARGUMENT_VALUES, "bad_arguments"),
+        ({str(n): n for n in range(MAX_ARGUMENT_VALUES)}, "bad_arguments"),
+        ([[[]]] * 100_000, "bad_arguments"),
+        ("x" * 900_000, ""),
+    ],
+)
+def test_arguments_consist_of_so_many_values(free, code):
+    assert code_of(Quota(Capability((ToolGrant("a.b"),))), call(free=free)) == code
 
 
 def test_a_grant_without_rules_takes_any_argument():

@@ -37,8 +37,11 @@ def render_approval(approval: ApprovalView) -> str:
         return f"· {one_line(approval.tool_id)} {approval.state}{reason}"
     params = one_line(json.dumps(approval.params, ensure_ascii=False), max_chars=MAX_PARAMS_CHARS)
     cut = " (cut)" if approval.cut else ""
+    explanation = "".join(
+        f"  {one_line(line, max_chars=MAX_PARAMS_CHARS)}\n" for line in approval.explanation.splitlines()
+    )
     return (
-        f"? May {one_line(approval.tool_id)} be called? {params}{cut}\n"
+        f"? May {one_line(approval.tool_id)} be called? {params}{cut}\n{explanation}"
         f"  everturn answer {approval.approval_id} approve|deny   (until {approval.expires_at})"
     )
 

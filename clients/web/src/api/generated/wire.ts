@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 1b6562b567e4c4b0303e160ef7ad3d82eb211f029abfd79535bcd1a75d1a5b8c
-// Types e753c13aa42d28f9451ea1fb97760881918ea589303f73af3ddbd1efc6c877ba
+// Schemas 684da891c112191d21de37668b9d71a46472c747ad042ef72e67c2707179faea
+// Types 2af3cfbca4b552039c3bf495f141447182cbef07d861ee0e91c6a99bfb14b203
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -27,7 +27,8 @@ export interface components {
          * @description A call that a person is asked about before it is made.
          *
          *     `params` are those of the call without secrets, and not all of them where it says `cut`. `expires_at` is when the
-         *     question counts as denied. `reason` is a person's.
+         *     question counts as denied. `explanation` says why a person is asked, empty where the tool always asks. `reason` is
+         *     a person's.
          */
         readonly ApprovalView: {
             /** Approval Id */
@@ -38,6 +39,8 @@ export interface components {
             readonly cut: boolean;
             /** Expires At */
             readonly expires_at: string;
+            /** Explanation */
+            readonly explanation: string;
             /** Params */
             readonly params: {
                 readonly [key: string]: unknown;
@@ -1543,6 +1546,8 @@ export interface components {
             readonly cut: boolean;
             /** Expires At */
             readonly expires_at: string;
+            /** Explanation */
+            readonly explanation: string;
             /** Params */
             readonly params: {
                 readonly [key: string]: unknown;

@@ -49,6 +49,7 @@ function Question({ approval }: { approval: ApprovalView }): JSX.Element {
   return (
     <section className={styles.approval} aria-label={`Approval of ${approval.tool_id}`}>
       <h3><ShieldQuestion className={styles.icon} aria-hidden /> Allow <code>{approval.tool_id}</code>?</h3>
+      {approval.explanation !== "" && <p className={styles.explanation}>{approval.explanation}</p>}
       <Parameters params={approval.params} />
       {approval.cut && <p className={styles.soft}>The parameters are too long to be shown in full.</p>}
       <label className={styles.reason}>

@@ -155,6 +155,7 @@ class ToolResultBody(Body):
 class ApprovalRequestBody(Body):
     """A person is asked before the call is made. `params` are what they are shown, without secrets; `cut` says that it
     is not all of them. `args_hash` is over the tool and the exact parameters. `expires_at` is by the database's clock.
+    `explanation` tells that person why; `addresses` are the web addresses that are asked about, in canonical form.
     """
 
     approval_id: ApprovalId
@@ -163,6 +164,8 @@ class ApprovalRequestBody(Body):
     args_hash: str
     expires_at: str
     cut: bool = False
+    explanation: str = ""
+    addresses: tuple[str, ...] = ()
 
 
 class ApprovalOutcomeBody(Body):

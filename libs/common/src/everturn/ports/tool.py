@@ -38,6 +38,10 @@ class ToolSpec:
     Programs of the sandbox may call a tool only where `in_programs` says so, the loop only where `in_loop` does.
     `returns` says what a program gets from it. What an `untrusted` tool gives was written by strangers.
     A person is asked before each call of the loop to one that `requires_approval`; programs can't call such a tool.
+
+    `addresses` names the parameters that hold web addresses which the tool requests, each a text or a list of texts:
+    the operator's rules for addresses apply to them, in programs too. A tool that `asks_after_untrusted` asks a person
+    once the conversation has read words of strangers, because it keeps or sends what those may have asked for.
     """
 
     tool_id: str
@@ -56,6 +60,8 @@ class ToolSpec:
     returns: str = "text"
     untrusted: bool = False
     requires_approval: bool = False
+    addresses: tuple[str, ...] = ()
+    asks_after_untrusted: bool = False
 
 
 class SourcePool(Protocol):

@@ -1,5 +1,7 @@
 """Blocks read back from Postgres: by turn, by ref within a turn, and the newest snapshot of a plan."""
 
+from collections.abc import Collection
+
 from everturn.model.blocks import Block, BlockType
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
@@ -20,6 +22,15 @@ SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash, total
                                   WHERE n.conversation_id = $1 AND n.ordinal > t.ordinal AND n.first_seq IS NOT NULL
                                   ORDER BY n.ordinal LIMIT 1), 9223372036854775807)) AS page
  WHERE bytes_before < $4 ORDER BY seq
+"""
+_BEFORE = """
+SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash, total
+  FROM (SELECT b.*, count(*) OVER () AS total,
+               COALESCE(sum(octet_length(b.body))
+                        OVER (ORDER BY b.seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_after
+          FROM block b
+         WHERE b.conversation_id = $1 AND b.seq < $2 AND b.type = ANY($3::text[])) AS page
+ WHERE bytes_after < $4 ORDER BY seq
 """
 _LAST = """
 SELECT b.seq, b.turn_id, b.round, b.type, b.ref, b.call_id, b.body, b.ts, b.ts_first, b.hash
@@ -57,6 +68,20 @@ class PostgresConversationReader:
     ) -> BlockPage:
         async with self._database.transaction(principal, readonly=True) as transaction:
             rows = await transaction.fetch(_PAGE, conversation_id, turn_id, after_seq, max_bytes)
+        return BlockPage(tuple(map(read_block, rows)), more=bool(rows) and rows[0]["total"] > len(rows))
+
+    async def load_blocks_before(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        before_seq: int,
+        kinds: Collection[BlockType],
+        *,
+        max_bytes: int = PAGE_BYTES,
+    ) -> BlockPage:
+        wanted = sorted(kind.value for kind in kinds)
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            rows = await transaction.fetch(_BEFORE, conversation_id, before_seq, wanted, max_bytes)
         return BlockPage(tuple(map(read_block, rows)), more=bool(rows) and rows[0]["total"] > len(rows))
 
     async def try_load_last_block(

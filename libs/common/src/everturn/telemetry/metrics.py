@@ -138,6 +138,11 @@ PROMPT_BREAKS = Counter("everturn_prompt_breaks", "Changes of what earlier reque
 COMPACTIONS = Counter("everturn_compactions", "Summaries appended to timelines, by reason.", ["reason"])
 MANIFESTS_LOST = Counter("everturn_manifests_lost", "Manifests of requests that were not kept.")
 TOOL_CALLS = Counter("everturn_tool_calls", "Tool calls by tool and outcome.", ["tool_id", "outcome"])
+CALLS_REVIEWED = Counter(
+    "everturn_calls_reviewed",
+    "Tool calls that were not free to be made, by tool and outcome: asked or refused.",
+    ["tool_id", "outcome"],
+)
 STRAGGLERS = Counter("everturn_stragglers", "Tasks that ignored two cancellations and were left behind.")
 CANCELLATIONS_KEPT = Counter("everturn_cancellations_kept", "Cancellations raised again after an error replaced them.")
 TURNS_STALLED = Counter("everturn_turns_stalled", "Turns given back: no progress, and no call was open.")

@@ -160,6 +160,7 @@ def build_asked_approval(block: Block, body: ApprovalRequestBody) -> ApprovalVie
         state="pending",
         round=block.round,
         expires_at=body.expires_at,
+        explanation=body.explanation,
     )
 
 

@@ -203,6 +203,7 @@ class ChatApproval(EventData):
     cut: bool = False
     state: ApprovalState
     expires_at: str
+    explanation: str = ""
     reason: str = ""
 
 

@@ -28,6 +28,8 @@ EXECUTOR_FRAME_BYTES: Final = 2 * MIB
 """The largest frame that an executor says; a supervisor takes no larger one, whose objects could fill its memory."""
 
 GATEWAY_FRAME_BYTES: Final = MIB
+MAX_ARGUMENT_VALUES: Final = 10_000
+"""Of one call of a program, in all depths."""
 MAX_PATH_CHARS: Final = 240
 
 Visibility = Literal["internal", "external"]
@@ -61,13 +63,15 @@ class RunLimits:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRule:
-    """What one argument of a granted tool may be; None is no rule. `max_chars` counts text, `max_items` a list."""
+    """What one argument of a granted tool may be; None is no rule. `max_chars` counts text, `max_items` a list, and
+    `max_item_chars` each text in it."""
 
     name: str
     one_of: tuple[str, ...] | None = None
     max_chars: int | None = None
     max_items: int | None = None
     maximum: float | None = None
+    max_item_chars: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

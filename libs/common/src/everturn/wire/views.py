@@ -143,7 +143,8 @@ class ApprovalView(View):
     """A call that a person is asked about before it is made.
 
     `params` are those of the call without secrets, and not all of them where it says `cut`. `expires_at` is when the
-    question counts as denied. `reason` is a person's.
+    question counts as denied. `explanation` says why a person is asked, empty where the tool always asks. `reason` is
+    a person's.
     """
 
     approval_id: str
@@ -154,6 +155,7 @@ class ApprovalView(View):
     state: ApprovalState
     round: int
     expires_at: str
+    explanation: str = ""
     reason: str = ""
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 from chat_proc.agent.catalog import ToolCatalog
 from chat_proc.agent.drafting import RoundPlace
-from chat_proc.agent.open_turn import OpenTurn, Writing, show_files
+from chat_proc.agent.open_turn import OpenTurn, Writing, place_of, show_files
 from chat_proc.agent.signals.folding import fold_signals
 from everturn.model.block_bodies import ApprovalOutcomeBody, ApprovalRequestBody, ToolCallBody
 from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
@@ -16,11 +16,13 @@ from everturn.model.calls.approvals import Approval, ApprovalRequest, ApprovalSt
 from everturn.model.ids import CallId
 from everturn.model.refs import round_ref
 from everturn.ports.clock import iso
+from everturn.telemetry.metrics import CALLS_REVIEWED
 from everturn.telemetry.redaction import Redactor
 from everturn.timeline.approvals import Question, find_questions
 from everturn.timeline.next_step import PendingCall
 from everturn.timeline.turn_events import build_approval_event
 from everturn.timeline.view_parts import bound_params, build_asked_approval, build_settled_approval
+from everturn.tools.call_policy import Ask, CallPolicy
 
 MAX_SHOWN_BYTES = 16 * 1024
 """Of the parameters as JSON. What is longer is shown cut, and says so."""
@@ -52,17 +54,25 @@ class ApprovalGate:
     """Stands before every call of the loop. Holds nothing of the turns: blocks and rows say what was asked."""
 
     def __init__(
-        self, catalog: ToolCatalog, *, timeout_s: float = DEFAULT_TIMEOUT_S, redactor: Redactor | None = None
+        self,
+        catalog: ToolCatalog,
+        policy: CallPolicy,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        redactor: Redactor | None = None,
     ) -> None:
         self._catalog = catalog
+        self._policy = policy
         self._timeout_s = timeout_s
         self._redactor = redactor or Redactor()
 
     async def draft_questions(self, turn: OpenTurn, calls: Mapping[CallId, ToolCallBody], place: RoundPlace) -> Writing:
         """What asks about those of the calls that want it, all at once. It goes into the commit that decides on them:
         a call whose tool asks is never on the timeline without its question."""
-        gated = {spec.tool_id for spec in self._catalog.specs if spec.requires_approval}
-        asked_about = {call_id: call for call_id, call in calls.items() if call.tool_id in gated}
+        asked_about: dict[CallId, Ask] = {}
+        for call_id, call in calls.items():
+            if (ask := await self._review(turn, call)) is not None:
+                asked_about[call_id] = ask
         if not asked_about:
             return Writing()
         expires_at = await turn.approvals.load_deadline(timeout_s=self._timeout_s)
@@ -70,13 +80,16 @@ class ApprovalGate:
             ApprovalRequest(
                 id=approval_id_of(call_id),
                 call_id=call_id,
-                tool_id=call.tool_id,
-                args_hash=hash_arguments(call.tool_id, call.params),
+                tool_id=calls[call_id].tool_id,
+                args_hash=hash_arguments(calls[call_id].tool_id, calls[call_id].params),
                 expires_at=expires_at,
             )
-            for call_id, call in asked_about.items()
+            for call_id in asked_about
         ]
-        drafts = tuple(self._draft_request(place, request, asked_about[request.call_id]) for request in requests)
+        drafts = tuple(
+            self._draft_request(place, request, calls[request.call_id], asked_about[request.call_id])
+            for request in requests
+        )
         after = tuple(
             (build_approval_event(build_asked_approval(block, block.body)), place.round)
             for block in chain_blocks(drafts, next_seq=1, last_hash="")
@@ -142,7 +155,18 @@ class ApprovalGate:
         said = [signal for signal in await turn.inbox.load_unseen() if signal.id == row.signal_id]
         return fold_signals(said, place, partial(show_files, turn)).writing
 
-    def _draft_request(self, place: RoundPlace, request: ApprovalRequest, call: ToolCallBody) -> BlockDraft:
+    async def _review(self, turn: OpenTurn, call: ToolCallBody) -> Ask | None:
+        """Whether a person has to agree. A call that the policy refuses is refused when it is run."""
+        spec = next((spec for spec in self._catalog.specs if spec.tool_id == call.tool_id), None)
+        if spec is None:
+            return None
+        verdict = await self._policy.review(spec, call.params, place_of(turn))
+        if not isinstance(verdict, Ask):
+            return None
+        CALLS_REVIEWED.labels(spec.tool_id, "asked").inc()
+        return verdict
+
+    def _draft_request(self, place: RoundPlace, request: ApprovalRequest, call: ToolCallBody, ask: Ask) -> BlockDraft:
         shown, cut = self._show(call.params)
         body = ApprovalRequestBody(
             approval_id=request.id,
@@ -151,6 +175,8 @@ class ApprovalGate:
             args_hash=request.args_hash,
             expires_at=iso(request.expires_at),
             cut=cut,
+            explanation=self._redactor.redact(ask.explanation),
+            addresses=ask.addresses,
         )
         ref = round_ref(place.turn_id, place.round, f"approval.{request.call_id}")
         return place.draft(BlockType.APPROVAL_REQUEST, ref, body, call_id=request.call_id)

@@ -12,10 +12,10 @@ from pydantic import BaseModel
 from chat_proc.agent.catalog import ToolCatalog
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.long_results import ResultKeeper
-from chat_proc.agent.open_turn import LiveCall, OpenTurn, Writing, show_files
+from chat_proc.agent.open_turn import LiveCall, OpenTurn, Writing, place_of, show_files
 from chat_proc.agent.race import Stopped, run_until
 from everturn.cancellation import Stragglers
-from everturn.errors import Invalid
+from everturn.errors import Invalid, Unavailable
 from everturn.model.artifacts import Artifact
 from everturn.model.block_bodies import CheckoutBody, PlanBody, ToolCallBody, ToolResultBody
 from everturn.model.blocks import BlockDraft, BlockType
@@ -31,6 +31,7 @@ from everturn.telemetry.tracing.spans import NO_TRACING, Attributes, Tracing
 from everturn.timeline.next_step import PendingCall
 from everturn.timeline.turn_events import build_step_event
 from everturn.timeline.view_parts import build_ended_step, build_started_step
+from everturn.tools.call_policy import Ask, CallPolicy, Refuse, report_refusal
 from everturn.wire.events import AnyEvent, ChatFiles, ChatPlan
 
 _log = structlog.get_logger(__name__)
@@ -45,6 +46,10 @@ MAX_ERROR_CHARS = 2_000
 """Of an exception's text; a tool with more to say returns an outcome."""
 KEEP_WORK_S = 4.0
 """What a tool that was asked to end gets for handing over what it has: 2 s for its sandbox, the rest for storing."""
+_NOBODY_WAS_ASKED = (
+    "The call was not made: a person has to agree to it now, because of what the calls before it in this reply have "
+    "read. Make it again in a reply of its own, and the person is asked."
+)
 _STOPPED = "The call was cancelled because the person said something that may change the work."
 
 
@@ -73,6 +78,7 @@ class ToolRunner:
         catalog: ToolCatalog,
         failpoints: Failpoints,
         keeper: ResultKeeper,
+        policy: CallPolicy,
         *,
         stragglers: Stragglers | None = None,
         redactor: Redactor | None = None,
@@ -83,6 +89,7 @@ class ToolRunner:
         self._catalog = catalog
         self._failpoints = failpoints
         self._keeper = keeper
+        self._policy = policy
         self._stragglers = stragglers or Stragglers()
         self._redactor = redactor or Redactor()
         self._monotonic = monotonic
@@ -118,13 +125,20 @@ class ToolRunner:
     async def _find_outcome(self, turn: OpenTurn, pending: PendingCall, *, resumed: bool, approved: bool) -> _Outcome:
         try:
             spec = self._catalog.spec(pending.body.tool_id)
-            unasked = spec.requires_approval and not approved
+            verdict = await self._policy.review(spec, pending.body.params, place_of(turn))
+            unasked = isinstance(verdict, Ask) and not approved
             if resumed and (unasked or spec.effect is Effect.IRREVERSIBLE):
                 return _NoOutcome("The worker stopped during this call.")
+            if isinstance(verdict, Refuse) or unasked:
+                why = verdict.why if isinstance(verdict, Refuse) else _NOBODY_WAS_ASKED
+                report_refusal(spec, place_of(turn), why)
+                return ToolOutcome("error", why)
             return await self._call(turn, spec, pending)
         except Invalid as gone:
             # Offered when the call was made, and not any more: another worker has other tools.
             return ToolOutcome("error", gone.detail)
+        except Unavailable as error:
+            return ToolOutcome("error", f"The call was not made: {error}")
 
     async def _call(self, turn: OpenTurn, spec: ToolSpec, pending: PendingCall) -> _Outcome:
         params = self._catalog.check_params(spec.tool_id, pending.body.params)

@@ -21,6 +21,7 @@ from everturn.model.signals import Signal
 from everturn.model.turns import CutReason, Outcome
 from everturn.ports.tool import SourcePool
 from everturn.timeline.view_parts import build_file_view
+from everturn.tools.call_policy import Place
 from everturn.wire.events import AnyEvent
 from everturn.wire.views import FileView
 
@@ -234,6 +235,11 @@ class LiveCall:
 
     def book(self, usage: UsageEvent) -> None:
         self._turn.book(usage)
+
+
+def place_of(turn: TurnState) -> Place:
+    """Where the turn's calls are made, for the policy that reviews them."""
+    return Place(turn.lease.principal, turn.lease.conversation_id, turn.blocks)
 
 
 def show_files(turn: OpenTurn, artifacts: Sequence[Artifact]) -> tuple[FileView, ...]:

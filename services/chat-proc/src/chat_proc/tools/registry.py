@@ -1,5 +1,6 @@
 """The tools of a worker: which there are, whether arguments fit one, and how to call it."""
 
+import json
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
@@ -28,11 +29,14 @@ class ToolRegistry:
         """Raises Invalid with a sentence for the model when there is no such tool."""
         return self._find(tool_id).spec
 
-    def check_params(self, tool_id: str, params: Mapping[str, object]) -> BaseModel:
-        """Raises Invalid with a sentence for the model when the arguments don't fit."""
+    def check_params(self, tool_id: str, params: Mapping[str, object], *, strict: bool = False) -> BaseModel:
+        """Raises Invalid with a sentence for the model when the arguments don't fit.
+
+        A model that writes "5" means 5. A program that passes it has an error, which is told to it (`strict`).
+        """
         spec = self.spec(tool_id)
         try:
-            return spec.params.model_validate(dict(params))
+            return validate_strictly(spec.params, params) if strict else spec.params.model_validate(dict(params))
         except ValidationError as error:
             raise Invalid(_complaint(spec, error)) from error
 
@@ -53,6 +57,19 @@ class ToolRegistry:
         guess = (like or get_close_matches(tool_id, known, n=1, cutoff=0.5))[:1]
         hint = f" Did you mean {guess[0]}?" if guess else ""
         return f"There is no tool {tool_id!a}.{hint} The tools are: {', '.join(known) or 'none'}."
+
+
+def validate_strictly(model: type[BaseModel], params: Mapping[str, object]) -> BaseModel:
+    """No value is converted to another type. Raises pydantic.ValidationError.
+
+    Arguments travel as JSON, which has no dates, sets or enums: texts and lists are read as these. Bytes travel beside
+    JSON, so where there are some the values themselves are checked.
+    """
+    try:
+        sent = json.dumps(dict(params))
+    except TypeError:
+        return model.model_validate(dict(params), strict=True)
+    return model.model_validate_json(sent, strict=True)
 
 
 def _complaint(spec: ToolSpec, error: ValidationError) -> str:

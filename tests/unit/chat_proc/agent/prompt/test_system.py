@@ -24,7 +24,9 @@ from everturn.testing.memory.snippets import MemorySnippets
 from everturn.testing.recall.conversation_reader import MemoryConversationReader
 from everturn.testing.turns.platform import MemoryPlatform
 from everturn.testing.turns.timelines import MemoryTimelines
+from everturn.tools.call_policy import AddressRules
 from everturn.tools.web.offered import WebAccess, build_web_tools
+from everturn.tools.web.pages import PageReader
 from everturn.wire.execution import Posture
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "system_prompt.md"
@@ -41,7 +43,7 @@ def specs(*, with_code: bool = True) -> list[ToolSpec]:
     """Of all tools that a worker with a sandbox offers; no tool is called."""
     platform = MemoryPlatform()
     objects = MemoryObjects()
-    web = build_web_tools(WebAccess(fetch=True, brave_key="k"))
+    web = build_web_tools(WebAccess(fetch=True, brave_key="k"), AddressRules(), PageReader())
     ports = ToolPorts(objects, MemoryArtifacts(platform), MemoryConversationReader(platform), MemoryTimelines(platform))
     memory = [MemsearchTool(MemorySnippets(platform), HashedEmbedder())]
     sandbox = NoSandbox() if with_code else SandboxUnavailable("none here")

@@ -1,15 +1,20 @@
 """How calls of one run share a worker, and what becomes of tools that don't listen. The replies: see test_calls."""
 
 import asyncio
+from datetime import datetime
 
-from turn_bench.programs import build_parts
+import pytest
+from pydantic import BaseModel
+from turn_bench.programs import ScriptedTool, build_parts
 from turn_bench.tools import DeafTool, DemoTool
 
 from chat_proc.tools.code.answering import MAX_SIDE_BY_SIDE, ProgramParts, ProgramTools, RunAnswerer
 from everturn.cancellation import Stragglers
+from everturn.model.block_bodies import PromptBody
+from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.model.ids import CallId, ConversationId, TurnId
 from everturn.ports.runs.effects import EffectKey
-from everturn.ports.tool import ToolContext
+from everturn.ports.tool import ToolContext, ToolOutcome
 from everturn.testing.stored_files import OWNER
 from everturn.testing.timelines import NOW
 from everturn.testing.turns.live_turn import RecordingTurn
@@ -48,10 +53,81 @@ async def test_a_tool_that_ignores_its_end_is_left_behind_and_the_program_is_ans
     tool.go_on.clear()
     leftovers = Stragglers(grace_s=0.01)
     parts = build_parts()
-    answerer = build_answerer(tool, ProgramParts(parts.ledger, leftovers))
+    answerer = build_answerer(tool, ProgramParts(parts.ledger, parts.policy, leftovers))
 
     reply = await ask(answerer)
 
     assert (reply.error_code, leftovers.count) == ("timeout", 1)
     tool.go_on.set()
     await leftovers.close(1.0)
+
+
+class StrictParams(BaseModel):
+    count: int = 0
+    sure: bool = False
+    at: datetime | None = None
+    names: tuple[str, ...] = ()
+    body: bytes = b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ok"),
+    [
+        ({"count": 5, "sure": True, "at": "2026-03-01T12:00:00Z", "names": ["a"]}, True),
+        ({"body": b"\x00", "count": 5}, True),
+        ({"count": "5"}, False),
+        ({"count": 5.0}, False),
+        ({"count": True}, False),
+        ({"sure": 1}, False),
+        ({"sure": "yes"}, False),
+        ({"names": [1]}, False),
+        ({"body": b"\x00", "count": "5"}, False),
+    ],
+)
+async def test_no_argument_of_a_program_is_taken_for_something_else(arguments: dict[str, object], ok: bool) -> None:
+    tool = ScriptedTool("demo.send", lambda _: ToolOutcome("ok", "sent"), params=StrictParams)
+    context = ToolContext(OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, (), NOW, live=RecordingTurn())
+    answerer = RunAnswerer(ProgramTools([tool], build_parts()), context)
+    key = EffectKey(TurnId("turn_1"), CallId("call_1"), "demo.send", "a" * 64, 1)
+
+    given = await answerer.answer(GatewayCall(1, "demo.send", arguments), key, CallId("call_1-1"))
+
+    assert (given.reply.ok, tool.done) == (ok, int(ok))
+    assert given.reply.error_code == ("" if ok else "bad_arguments")
+
+
+class FetchParams(BaseModel):
+    urls: list[str]
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("https://a.example/seen", ""),
+        ("https://a.example/seen?d=secret", "not_allowed"),
+        ("https://b.example/", "not_allowed"),
+        ("https://x@a.example/seen", "not_allowed"),
+        ("ftp://a.example/seen", "not_allowed"),
+        ("https://" + "\ufdfa" * 340_000, "not_allowed"),
+    ],
+)
+async def test_a_program_reaches_only_what_its_conversation_has_seen(url: str, code: str) -> None:
+    fetch = ScriptedTool("web.fetch", lambda _: ToolOutcome("ok", "page"), params=FetchParams, addresses=("urls",))
+    typed = draft_block("Read https://a.example/seen.")
+    context = ToolContext(OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, typed, NOW, live=RecordingTurn())
+    answerer = RunAnswerer(ProgramTools([fetch], build_parts()), context)
+    key = EffectKey(TurnId("turn_1"), CallId("call_1"), "web.fetch", "a" * 64, 1)
+
+    given = await answerer.answer(GatewayCall(1, "web.fetch", {"urls": [url]}), key, CallId("call_1-1"))
+
+    assert (given.reply.error_code, fetch.done) == (code, int(not code))
+
+
+def draft_block(text: str) -> tuple[Block, ...]:
+    draft = BlockDraft(TurnId("turn_1"), 0, BlockType.USER_PROMPT, "ar:turn_1.user.prompt", PromptBody(text=text), NOW)
+    return chain_blocks([draft], next_seq=1, last_hash="")
+
+
+@pytest.mark.parametrize("asks", [{"requires_approval": True}, {"asks_after_untrusted": True}])
+def test_a_tool_that_may_have_to_ask_is_none_of_programs(asks: dict[str, bool]) -> None:
+    assert ProgramTools([ScriptedTool(**asks)], build_parts()).specs == ()

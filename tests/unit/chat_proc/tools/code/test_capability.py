@@ -1,6 +1,6 @@
 """What a run may ask of the gateway, from the tools' own parameters."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
@@ -15,7 +15,7 @@ class Params(BaseModel):
 
     query: str = Field(max_length=400)
     kind: Literal["web", "news"] = "web"
-    urls: list[str] = Field(default_factory=list, max_length=5)
+    urls: list[Annotated[str, Field(max_length=20)]] = Field(default_factory=list, max_length=5)
     n: int = Field(default=5, ge=1, le=10)
     after: str | None = Field(default=None, max_length=10)
 
@@ -27,7 +27,7 @@ def test_the_gateway_gets_the_rules_that_it_can_check_in_the_order_of_the_parame
     assert build_rules(Params) == (
         ArgumentRule("query", max_chars=400),
         ArgumentRule("kind", one_of=("web", "news")),
-        ArgumentRule("urls", max_items=5),
+        ArgumentRule("urls", max_items=5, max_item_chars=20),
         ArgumentRule("n", maximum=10),
         ArgumentRule("after"),
     )

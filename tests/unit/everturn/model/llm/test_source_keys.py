@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.errors import Invalid
-from everturn.model.llm.source_keys import MAX_KEY_CHARS, MAX_URL_CHARS, normalize_url, source_key
+from everturn.model.llm.source_keys import MAX_KEY_CHARS, normalize_url, source_key
+from everturn.model.web_addresses import MAX_URL_CHARS
 
 
 @pytest.mark.parametrize(

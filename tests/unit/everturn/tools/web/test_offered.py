@@ -1,6 +1,8 @@
 import pytest
 
+from everturn.tools.call_policy import AddressRules
 from everturn.tools.web.offered import WebAccess, build_web_tools
+from everturn.tools.web.pages import PageReader
 
 
 @pytest.mark.parametrize(
@@ -14,4 +16,13 @@ from everturn.tools.web.offered import WebAccess, build_web_tools
     ],
 )
 def test_searching_is_offered_where_a_key_is_set(access: WebAccess, names: list[str]) -> None:
-    assert [tool.spec.tool_id for tool in build_web_tools(access)] == [f"web_tools.{name}" for name in names]
+    tools = build_web_tools(access, AddressRules(), PageReader())
+
+    assert [tool.spec.tool_id for tool in tools] == [f"web_tools.{name}" for name in names]
+
+
+@pytest.mark.parametrize("in_programs", [False, True])
+def test_programs_get_the_web_tools_only_where_the_operator_says_so(in_programs: bool) -> None:
+    tools = build_web_tools(WebAccess(fetch=True, brave_key="k", in_programs=in_programs), AddressRules(), PageReader())
+
+    assert [tool.spec.in_programs for tool in tools] == [in_programs, in_programs]

@@ -2,15 +2,13 @@
 
 import hashlib
 import re
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import urlunsplit
 
-from everturn.errors import Invalid
 from everturn.model.refs import parse_ref
+from everturn.model.web_addresses import split_url
 
-MAX_URL_CHARS = 4096
 MAX_KEY_CHARS = 1000
 """An index row of the database holds no more than 2704 bytes."""
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 _TRACKING = frozenset(
     (
         "gclid",
@@ -30,7 +28,6 @@ _TRACKING = frozenset(
 """Parameters that name the click and never the page. `utm_` stands before the others of that kind."""
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
-_UNSAFE = re.compile(r"[\x00-\x20\x7f]")
 
 
 def source_key(address: str) -> str:
@@ -41,39 +38,14 @@ def source_key(address: str) -> str:
     """
     if address.startswith("fi:"):
         return _bounded(f"file:{parse_ref(address)}")
-    if len(address) > MAX_URL_CHARS:
-        raise Invalid(f"An address has at most {MAX_URL_CHARS} characters.")
     return _bounded(normalize_url(address))
 
 
 def normalize_url(url: str) -> str:
     """The one spelling of an http(s) address; a normal one stays as it is. Raises Invalid for any other."""
-    try:
-        parts = urlsplit(_UNSAFE.sub(_escape, url.strip()))
-        port = parts.port
-    except ValueError as error:
-        raise Invalid(f"This is no web address: {error}.") from error
-    scheme = parts.scheme.lower()
-    if scheme not in _DEFAULT_PORTS or not parts.hostname:
-        raise Invalid("A web address begins with http:// or https:// and a host.")
-    netloc = _netloc(parts, None if port == _DEFAULT_PORTS[scheme] else port)
+    parts, netloc = split_url(url)
     path = _ESCAPE.sub(_plain_escape, parts.path) or "/"
-    return urlunsplit((scheme, netloc, path, _without_tracking(parts.query), ""))
-
-
-def _netloc(parts: SplitResult, port: int | None) -> str:
-    host = _spell_host((parts.hostname or "").lower())
-    host = f"[{host}]" if ":" in host else host
-    user, at, _ = parts.netloc.rpartition("@")
-    return f"{user}{at}{host}" + (f":{port}" if port is not None else "")
-
-
-def _spell_host(host: str) -> str:
-    """In ASCII; a name that the old encoding can't spell stays in its own letters."""
-    try:
-        return host if host.isascii() else host.encode("idna").decode()
-    except UnicodeError:
-        return host
+    return urlunsplit((parts.scheme.lower(), netloc, path, _without_tracking(parts.query), ""))
 
 
 def _without_tracking(query: str) -> str:
@@ -89,10 +61,6 @@ def _is_tracking(name: str) -> bool:
 def _plain_escape(found: re.Match[str]) -> str:
     char = chr(int(found[1], 16))
     return char if _UNRESERVED.fullmatch(char) else found[0].upper()
-
-
-def _escape(found: re.Match[str]) -> str:
-    return f"%{ord(found[0]):02X}"
 
 
 def _bounded(key: str) -> str:

@@ -1,5 +1,6 @@
 """Reading back blocks that a worker has not in memory: of older turns, and of the person's other conversations."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,6 +33,19 @@ class ConversationReader(Protocol):
         max_bytes: int = PAGE_BYTES,
     ) -> BlockPage:
         """The turn's blocks with a larger `seq`, until their bodies have `max_bytes` bytes together; at least one."""
+        ...
+
+    async def load_blocks_before(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        before_seq: int,
+        kinds: Collection[BlockType],
+        *,
+        max_bytes: int = PAGE_BYTES,
+    ) -> BlockPage:
+        """The conversation's blocks of these types with a smaller `seq`, in order: the newest that have `max_bytes`
+        bytes together. `more` says whether there are older ones."""
         ...
 
     async def try_load_last_block(

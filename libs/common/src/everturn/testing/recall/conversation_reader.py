@@ -1,5 +1,7 @@
 """Blocks read back from the rows in memory."""
 
+from collections.abc import Collection
+
 from everturn.errors import NotFound
 from everturn.model.block_bodies import PlanBody
 from everturn.model.blocks import Block, BlockType
@@ -32,6 +34,26 @@ class MemoryConversationReader:
             if taken >= max_bytes:
                 break
             page.append(block)
+            taken += len(block.body_json.encode())
+        return BlockPage(tuple(page), more=len(page) < len(blocks))
+
+    async def load_blocks_before(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        before_seq: int,
+        kinds: Collection[BlockType],
+        *,
+        max_bytes: int = PAGE_BYTES,
+    ) -> BlockPage:
+        older = self._blocks(principal, conversation_id)
+        blocks = [block for block in older if block.seq < before_seq and block.type in kinds]
+        page: list[Block] = []
+        taken = 0
+        for block in reversed(blocks):
+            if taken >= max_bytes:
+                break
+            page.insert(0, block)
             taken += len(block.body_json.encode())
         return BlockPage(tuple(page), more=len(page) < len(blocks))
 

@@ -49,6 +49,23 @@ class ConversationReaderContract:
 
         assert [page.blocks for page in pages] == [(*old, *ended.blocks), new]
 
+    async def test_earlier_blocks_of_some_types_come_the_newest_first_to_be_kept(
+        self, stage: Stage, reader: ConversationReader
+    ) -> None:
+        claim = await stage.start_turn()
+        blocks = await _write(stage, claim, *(_thought(claim, str(n), "x" * 1000) for n in range(4)))
+        where = (stage.principal, claim.lease.conversation_id)
+        kinds = [BlockType.THINKING]
+
+        every = await reader.load_blocks_before(*where, blocks[3].seq, kinds)
+        newest = await reader.load_blocks_before(*where, blocks[3].seq, kinds, max_bytes=1500)
+        others = await reader.load_blocks_before(*where, blocks[3].seq, [BlockType.EXIT])
+        (stranger, *_) = [await reader.load_blocks_before(each, where[1], 100, kinds) for each in STRANGERS]
+
+        assert every == BlockPage(blocks[:3], more=False)
+        assert newest == BlockPage(blocks[1:3], more=True)
+        assert others == stranger == BlockPage((), more=False)
+
     async def test_the_last_block_of_a_ref_or_type_is_found(self, stage: Stage, reader: ConversationReader) -> None:
         claim = await stage.start_turn()
         first, second, third = await _write(

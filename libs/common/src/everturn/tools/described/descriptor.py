@@ -15,7 +15,9 @@ MAX_TIMEOUT_S = 300.0
 class DescribedTool(BaseModel):
     """One function. What is not said is the careful choice: it can't be undone, and its words are trusted no more than
     the web's only where `untrusted` says so. `in_loop` offers it to the model beside programs. With
-    `requires_approval` a person is asked before each call, and programs can't make one."""
+    `requires_approval` a person is asked before each call, and programs can't make one. `addresses` names the
+    parameters that hold web addresses which the function requests: the rules of WEB_FETCH apply to them. A tool that
+    `asks_after_untrusted` asks a person once the conversation has read words of strangers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -25,6 +27,8 @@ class DescribedTool(BaseModel):
     in_loop: bool = True
     in_programs: bool = True
     requires_approval: bool = False
+    addresses: tuple[str, ...] = ()
+    asks_after_untrusted: bool = False
 
     @model_validator(mode="after")
     def check_callers(self) -> "DescribedTool":

@@ -49,7 +49,11 @@ class FunctionTool:
             requires_approval=told.requires_approval,
             returns=_tell_type(hints.get("return", Any)),
             untrusted=told.untrusted,
+            addresses=told.addresses,
+            asks_after_untrusted=told.asks_after_untrusted,
         )
+        if unknown := set(told.addresses) - set(self.spec.params.model_fields):
+            raise Invalid(f"{tool_id}: `addresses` names {min(unknown)!r}, which is none of its parameters.")
 
     async def run(self, call: ToolCall) -> ToolOutcome:
         arguments = {name: getattr(call.params, name) for name in type(call.params).model_fields}

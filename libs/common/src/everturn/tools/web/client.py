@@ -7,31 +7,35 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from email.message import Message
 from typing import cast
-from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 import httpcore2
 
 from everturn.errors import Invalid, Unavailable
-from everturn.model.llm.source_keys import normalize_url
+from everturn.model.web_addresses import DEFAULT_PORTS, MAX_URL_CHARS, canonical_url
 from everturn.tools.web.addresses import AddressGuard, Refused
 
 MAX_REDIRECTS = 5
 MAX_BODY_BYTES = 5 * 1024 * 1024
+MAX_PDF_BYTES = 15 * 1024 * 1024
+"""A PDF is read whole or not at all, and is larger than a page."""
+MAX_HEADER_CHARS = 300
+"""Of a content type: the library that takes it apart needs a time that grows with the square of its length."""
+_UNPACKED_AT_ONCE_BYTES = 256 * 1024
+"""Between two such parts other tasks get their turn."""
 FETCH_TIMEOUT_S = 20.0
 _STEP_TIMEOUTS = {"connect": 5.0, "read": 10.0, "write": 5.0, "pool": 5.0}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 _HEADERS: dict[bytes | str, bytes | str] = {
     "User-Agent": "Everturn/1.0 (web_fetch)",
     "Accept": "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.9,application/pdf;q=0.5",
     "Accept-Encoding": "gzip",
 }
 _GZIP_OR_ZLIB = 47
-_KEPT = "%/:=&?~+!$,;'@()*[]|"
-"""Of an address, besides letters and digits: what is escaped already stays so."""
 _NETWORK_ERRORS = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError)
 
-Unpack = Callable[[bytes, int], bytes]
+Unpack = Callable[[bytes, int], tuple[bytes, bytes, bool]]
+"""Unpacks to at most so many bytes. Besides these it gives what it has not looked at yet, and whether it has more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +56,17 @@ class WebClient:
         self,
         guard: AddressGuard,
         *,
+        is_denied: Callable[[str], bool] = lambda _: False,
         ssl_context: ssl.SSLContext | None = None,
         max_body_bytes: int = MAX_BODY_BYTES,
+        max_pdf_bytes: int = MAX_PDF_BYTES,
         timeout_s: float = FETCH_TIMEOUT_S,
     ) -> None:
         self._guard = guard
+        self._is_denied = is_denied
         self._ssl_context = ssl_context
         self._max_body_bytes = max_body_bytes
+        self._max_pdf_bytes = max_pdf_bytes
         self._timeout_s = timeout_s
 
     async def fetch(self, url: str) -> Fetched:
@@ -79,7 +87,7 @@ class WebClient:
         )
         async with pool:
             for _ in range(MAX_REDIRECTS + 1):
-                url = self._check_url(url)
+                url = await asyncio.to_thread(self._check_url, url)
                 got = await self._get(pool, url)
                 if isinstance(got, Fetched):
                     return got
@@ -88,16 +96,12 @@ class WebClient:
 
     def _check_url(self, url: str) -> str:
         """The address as it is asked for: in ASCII, without its fragment."""
-        normal = normalize_url(url)
-        parts = urlsplit(url.strip())
-        if parts.username is not None or parts.password is not None:
-            raise Refused("The address holds a name or a password.")
-        netloc = urlsplit(normal).netloc
-        if not netloc.isascii():
-            raise Refused("The name of the host can't be spelled in ASCII.")
+        canonical = canonical_url(url)
+        parts = urlsplit(canonical)
+        if self._is_denied(parts.hostname or ""):
+            raise Refused(f"The operator does not allow pages of {parts.hostname!a}.")
         self._guard.check_port(_port_of(parts))
-        path, query = quote(parts.path, safe=_KEPT), quote(parts.query, safe=_KEPT)
-        return urlunsplit((parts.scheme.lower(), netloc, path or "/", query, ""))
+        return canonical
 
     async def _get(self, pool: httpcore2.AsyncConnectionPool, url: str) -> Fetched | str:
         """The page, or the address it sends on to."""
@@ -108,19 +112,25 @@ class WebClient:
             if response.status >= 400:
                 raise Unavailable(f"The server answered {response.status}.")
             mime, charset = _content_type(headers)
-            body, cut = await self._read(response.aiter_stream(), headers.get("content-encoding", "identity"))
+            cap = self._max_pdf_bytes if mime == "application/pdf" else self._max_body_bytes
+            body, cut = await self._read(response.aiter_stream(), headers.get("content-encoding", "identity"), cap)
             return Fetched(url, mime, charset, body, cut)
 
-    async def _read(self, chunks: AsyncIterator[bytes], encoding: str) -> tuple[bytes, bool]:
+    async def _read(self, chunks: AsyncIterator[bytes], encoding: str, cap: int) -> tuple[bytes, bool]:
         unpack = _unpacker(encoding.strip().lower())
         body = bytearray()
         async for chunk in chunks:
-            try:
-                body += unpack(chunk, self._max_body_bytes + 1 - len(body))
-            except zlib.error as error:
-                raise Unavailable("The page is packed in a way that can't be read.") from error
-            if len(body) > self._max_body_bytes:
-                return bytes(body[: self._max_body_bytes]), True
+            rest, more = chunk, True
+            while more:
+                try:
+                    part, rest, more = unpack(rest, min(_UNPACKED_AT_ONCE_BYTES, cap + 1 - len(body)))
+                except zlib.error as error:
+                    raise Unavailable("The page is packed in a way that can't be read.") from error
+                body += part
+                if len(body) > cap:
+                    return bytes(body[:cap]), True
+                if more:
+                    await asyncio.sleep(0)
         return bytes(body), False
 
 
@@ -152,15 +162,17 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
 def _unpacker(encoding: str) -> Unpack:
     """Unpacks one more chunk, to at most so many bytes: what is packed small may be huge."""
     if encoding in ("", "identity"):
-        return _keep
+        return lambda chunk, room: (chunk[: max(1, room)], chunk[max(1, room) :], len(chunk) > max(1, room))
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise Unavailable(f"The page is packed as {encoding[:40]!a}, which can't be read.")
     stream = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
-    return lambda chunk, room: stream.decompress(chunk, max(1, room))
 
+    def unpack(chunk: bytes, room: int) -> tuple[bytes, bytes, bool]:
+        part = stream.decompress(chunk, max(1, room))
+        # Without input that is left it may still hold output. What follows the end of the packed page is nothing of it.
+        return part, stream.unconsumed_tail, not stream.eof and len(part) >= max(1, room)
 
-def _keep(chunk: bytes, room: int) -> bytes:
-    return chunk[: max(1, room)]
+    return unpack
 
 
 def _read_value(value: bytes) -> str:
@@ -172,6 +184,8 @@ def _read_value(value: bytes) -> str:
 
 
 def _join(url: str, location: str) -> str:
+    if len(location) > MAX_URL_CHARS:
+        raise Unavailable(f"The page sends on to an address of {len(location)} characters.")
     try:
         return urljoin(url, location)
     except ValueError as error:
@@ -180,7 +194,7 @@ def _join(url: str, location: str) -> str:
 
 def _content_type(headers: Mapping[str, str]) -> tuple[str, str | None]:
     message = Message()
-    message["content-type"] = headers.get("content-type", "application/octet-stream")
+    message["content-type"] = headers.get("content-type", "application/octet-stream")[:MAX_HEADER_CHARS]
     try:
         return message.get_content_type(), message.get_content_charset()
     except ValueError:  # a charset whose name holds a NUL, spelled in percent signs
@@ -188,4 +202,4 @@ def _content_type(headers: Mapping[str, str]) -> tuple[str, str | None]:
 
 
 def _port_of(parts: SplitResult) -> int:
-    return _DEFAULT_PORTS.get(parts.scheme.lower(), 0) if parts.port is None else parts.port
+    return DEFAULT_PORTS.get(parts.scheme.lower(), 0) if parts.port is None else parts.port

@@ -28,7 +28,7 @@ async def request_json(
             async with pool.stream(method, url, headers=sent, content=content, extensions=options) as response:
                 if response.status != 200:
                     raise Unavailable(_refusal(response.status))
-                return _read_object(await _read(response))
+                return await asyncio.to_thread(_read_object, await _read(response))
     except TimeoutError as error:
         raise Unavailable(f"The search did not answer within {TIMEOUT_S:g} s.") from error
     except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:

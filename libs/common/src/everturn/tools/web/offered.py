@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from everturn.ports.tool import Tool
+from everturn.tools.call_policy import AddressRules
 from everturn.tools.web.addresses import AddressGuard
 from everturn.tools.web.client import WebClient
 from everturn.tools.web.pages import PageReader
@@ -13,21 +14,23 @@ from everturn.tools.web.web_search import WebSearchTool
 
 @dataclass(frozen=True, slots=True)
 class WebAccess:
-    """What an operator allows; a key that is empty is none."""
+    """What an operator allows; a key that is empty is none. `in_programs` lets generated programs call the tools."""
 
     fetch: bool
     brave_key: str = ""
     tavily_key: str = ""
+    in_programs: bool = False
 
 
-def build_web_tools(access: WebAccess) -> tuple[Tool, ...]:
+def build_web_tools(access: WebAccess, rules: AddressRules, reader: PageReader) -> tuple[Tool, ...]:
     """The tools, in the order in which the prompt lists them. With both keys Tavily is asked where Brave fails."""
     providers: list[SearchProvider] = []
     if access.brave_key:
         providers.append(BraveSearch(access.brave_key))
     if access.tavily_key:
         providers.append(TavilySearch(access.tavily_key))
-    tools: list[Tool] = [WebSearchTool(providers)] if providers else []
+    tools: list[Tool] = [WebSearchTool(providers, in_programs=access.in_programs)] if providers else []
     if access.fetch:
-        tools.append(WebFetchTool(WebClient(AddressGuard()), PageReader()))
+        client = WebClient(AddressGuard(), is_denied=rules.is_denied)
+        tools.append(WebFetchTool(client, reader, in_programs=access.in_programs))
     return tuple(tools)

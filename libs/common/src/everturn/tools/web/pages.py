@@ -1,31 +1,40 @@
-"""What a fetched page says: its title, its text and its date. HTML is read by a child process under limits."""
+"""What a fetched page says: its title, its text, its date and its links. A confined process reads it."""
 
 import asyncio
 import codecs
 import json
-import re
-import sys
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
+from everturn.confinement.processes import ConfinedProcesses
 from everturn.errors import Invalid, Unavailable
+from everturn.model.web_addresses import MAX_URL_CHARS
 from everturn.tools.web.client import Fetched
+from everturn.tools.web.page_reader import LIMITS, MAX_LINKS, MAX_TEXT_CHARS
 
-MAX_HTML_BYTES = 3 * 1024 * 1024
-MAX_CHILDREN = 2
-EXTRACT_TIMEOUT_S = 15.0
-_EXTRACTION = "everturn.tools.web.extraction"
+PROCESSES = 2
+"""Pages that a worker reads at a time."""
+_READER = "everturn.tools.web.page_reader"
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
+_PDF = "application/pdf"
 _TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
 _NOT_FOR_PAGES = frozenset({"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape", "utf_7"})
 """Encodings of names and of programs: no page is written in them, some take minutes or give halves of characters."""
-_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An address in its canonical form, and what the page calls it; that may be empty."""
+
+    url: str
+    anchor: str
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`text` is empty for a PDF, of which only that it exists is known."""
+    """`text` of a PDF has a line `[page n]` before each page; `pages` counts them. `cut` says that there is more."""
 
     url: str
     mime: str
@@ -33,65 +42,30 @@ class Page:
     text: str
     published: str | None
     cut: bool
+    links: tuple[Link, ...] = ()
+    pages: int | None = None
 
 
 class PageReader:
-    """Reads at most two HTML pages at once; more wait their turn within the caller's limit."""
+    """Reads at most two pages at once; more wait their turn within the caller's limit."""
 
-    def __init__(self, *, timeout_s: float = EXTRACT_TIMEOUT_S) -> None:
-        self._children = asyncio.Semaphore(MAX_CHILDREN)
-        self._timeout_s = timeout_s
+    def __init__(self) -> None:
+        self._processes = ConfinedProcesses(_READER, processes=PROCESSES, limits=LIMITS)
 
     async def read(self, fetched: Fetched) -> Page:
-        """Raises Invalid for a type that is no text, Unavailable when a page can't be read."""
-        if fetched.mime in _HTML:
-            return await self._read_html(fetched)
-        if fetched.mime == "application/pdf":
-            return _build_page(fetched, "")
-        if not is_text(fetched.mime):
-            raise Invalid(f"It is {fetched.mime}, which is not read; text, HTML, JSON and PDF are.")
-        return _build_page(fetched, _decode(fetched))
+        """Raises Invalid for what can't be read, Unavailable when it can't be read now."""
+        if fetched.mime == _PDF and fetched.cut:
+            raise Invalid(f"The PDF has more than {len(fetched.body) // 2**20} MB.")
+        charset = fetched.charset if fetched.charset and _knows(fetched.charset) else None
+        asked = {"form": _form_of(fetched.mime), "charset": charset, "url": fetched.url}
+        result = await self._processes.ask(asked, fetched.body)
+        if result.ended != "answered":
+            took = f"It takes more than {LIMITS.cpu_s:g} s to read." if result.ended == "time" else "It can't be read."
+            raise Invalid(took)
+        return _build_page(fetched, await asyncio.to_thread(_read_answer, result.answer))
 
-    async def _read_html(self, fetched: Fetched) -> Page:
-        html = fetched.body[:MAX_HTML_BYTES]
-        if fetched.charset and _knows(fetched.charset):
-            # What the server says of the encoding outweighs what the page says of itself.
-            html = html.decode(fetched.charset, errors="replace").encode("utf-8", errors="replace")
-        async with self._children:
-            told = await self._extract(html, fetched.url)
-        return Page(
-            url=fetched.url,
-            mime=fetched.mime,
-            title=_clean(told.get("title") or _name_of(fetched.url)),
-            text=_clean(told.get("text", "")),
-            published=told.get("published") or None,
-            cut=fetched.cut or len(fetched.body) > MAX_HTML_BYTES,
-        )
-
-    async def _extract(self, html: bytes, url: str) -> dict[str, str]:
-        child = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-m", _EXTRACTION, url,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, env={},
-        )  # fmt: skip
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                answer, _ = await child.communicate(html)
-        except TimeoutError as error:
-            raise Unavailable(f"Reading the page took more than {self._timeout_s:g} s.") from error
-        finally:
-            if child.returncode is None:
-                child.kill()
-                await child.wait()
-        if child.returncode != 0:
-            raise Unavailable("The page can't be read as HTML.")
-        return _read_answer(answer)
-
-
-def _read_answer(answer: bytes) -> dict[str, str]:
-    try:
-        return json.loads(answer)
-    except ValueError as error:
-        raise Unavailable("The page can't be read as HTML.") from error
+    async def close(self) -> None:
+        await self._processes.close()
 
 
 def is_text(mime: str) -> bool:
@@ -99,13 +73,57 @@ def is_text(mime: str) -> bool:
     return mime.startswith("text/") or mime in _TEXTS or mime.endswith(("+json", "+xml"))
 
 
-def _build_page(fetched: Fetched, text: str) -> Page:
-    return Page(fetched.url, fetched.mime, _clean(_name_of(fetched.url)), _clean(text), None, fetched.cut)
+def _form_of(mime: str) -> str:
+    if mime in _HTML:
+        return "html"
+    if mime == _PDF:
+        return "pdf"
+    if is_text(mime):
+        return "text"
+    raise Invalid(f"It is {mime}, which is not read; text, HTML, JSON and PDF are.")
 
 
-def _decode(fetched: Fetched) -> str:
-    charset = fetched.charset if fetched.charset and _knows(fetched.charset) else "utf-8-sig"
-    return fetched.body.decode(charset, errors="replace")
+def _read_answer(answer: bytes) -> dict[str, Any]:
+    """The answer of a process that a page may have taken over: only its form is relied on, and it is checked."""
+    try:
+        found: object = json.loads(answer)
+    except ValueError as error:
+        raise Unavailable("The page can't be read.") from error
+    if not isinstance(found, dict):
+        raise Unavailable("The page can't be read.")
+    fields = cast("dict[str, Any]", found)
+    if refused := _text(fields, "refused", 200):
+        raise Invalid(refused)
+    return fields
+
+
+def _build_page(fetched: Fetched, found: dict[str, Any]) -> Page:
+    links: Any = found.get("links")
+    pages: Any = found.get("pages")
+    return Page(
+        url=fetched.url,
+        mime=fetched.mime,
+        title=_text(found, "title", 300) or _name_of(fetched.url),
+        text=_text(found, "text", MAX_TEXT_CHARS),
+        published=_text(found, "published", 40) or None,
+        cut=fetched.cut or found.get("cut") is True,
+        links=tuple(_read_links(cast("list[object]", links)[:MAX_LINKS])) if isinstance(links, list) else (),
+        pages=pages if isinstance(pages, int) else None,
+    )
+
+
+def _read_links(links: list[object]) -> list[Link]:
+    pairs = [cast("list[object]", link) for link in links if isinstance(link, list)]
+    return [
+        Link(url, anchor)
+        for url, anchor in (pair for pair in pairs if len(pair) == 2)
+        if isinstance(url, str) and isinstance(anchor, str) and url.isascii() and len(url) <= MAX_URL_CHARS
+    ]
+
+
+def _text(found: dict[str, Any], name: str, max_chars: int) -> str:
+    value = found.get(name)
+    return value[:max_chars].replace("\x00", "\ufffd") if isinstance(value, str) else ""
 
 
 def _knows(charset: str) -> bool:
@@ -116,11 +134,6 @@ def _knows(charset: str) -> bool:
         return False
 
 
-def _clean(text: str) -> str:
-    """What a database and a wire take: a page may hold any character."""
-    return _UNSTORABLE.sub("\ufffd", text)
-
-
 def _name_of(url: str) -> str:
     parts = urlsplit(url)
-    return unquote(PurePosixPath(parts.path).name) or parts.netloc
+    return (unquote(PurePosixPath(parts.path).name) or parts.netloc).replace("\x00", "\ufffd")

@@ -8,6 +8,8 @@ from everturn.model.llm.source_pool import SourceDraft
 from everturn.tools.web.json_request import request_json
 
 BRAVE_URL = "https://api.search.brave.com/res/v1/web/search"
+MAX_FIELD_CHARS = 20_000
+"""Of what a provider says of one page. A longer address is refused as such."""
 TAVILY_URL = "https://api.tavily.com/search"
 
 
@@ -86,7 +88,7 @@ def _rows(answer: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 def _text(row: Mapping[str, Any], name: str) -> str:
     value = row.get(name)
-    return value if isinstance(value, str) else ""
+    return value[:MAX_FIELD_CHARS] if isinstance(value, str) else ""
 
 
 def _share(value: object) -> float | None:

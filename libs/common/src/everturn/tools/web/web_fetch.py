@@ -2,7 +2,7 @@
 
 import asyncio
 from importlib.resources import files
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,16 +11,24 @@ from everturn.model.commits import Effect
 from everturn.model.llm.source_pool import MAX_TEXT_CHARS, SourceDraft
 from everturn.model.llm.sources import Source
 from everturn.model.refs import sources_ref
+from everturn.model.web_addresses import MAX_URL_CHARS
 from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
 from everturn.timeline.inert import escape_line, escape_name
+from everturn.timeline.seen_addresses import build_address_data
 from everturn.tools.web.client import WebClient
-from everturn.tools.web.pages import Page, PageReader
+from everturn.tools.web.pages import Link, Page, PageReader
 
 MAX_URLS = 5
 MAX_SHOWN_CHARS = 10_000
 """Of all pages of one call together."""
 MAX_VALUE_CHARS = 100_000
 """Of one page, for a program; the source has the whole text."""
+MAX_SHOWN_LINKS = 40
+"""Of all pages of one call together; the others may be read too, when somebody names them."""
+MAX_SHOWN_LINK_CHARS = 300
+"""A longer address is not shown."""
+RESULT_CHARS = MAX_SHOWN_CHARS + 18_000
+"""With the heads of the pages, and the links."""
 TIMEOUT_S = 60.0
 
 
@@ -29,13 +37,13 @@ class WebFetchParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    urls: list[str] = Field(min_length=1, max_length=MAX_URLS)
+    urls: list[Annotated[str, Field(max_length=MAX_URL_CHARS)]] = Field(min_length=1, max_length=MAX_URLS)
 
 
 class WebFetchTool:
     """Pages that can't be had are told of; the others are read."""
 
-    def __init__(self, client: WebClient, reader: PageReader) -> None:
+    def __init__(self, client: WebClient, reader: PageReader, *, in_programs: bool = False) -> None:
         self._client = client
         self._reader = reader
         self.spec = ToolSpec(
@@ -46,9 +54,11 @@ class WebFetchTool:
             effect=Effect.PURE,
             strategy="exploration",
             timeout_s=TIMEOUT_S,
-            in_programs=True,
-            returns="a list of {url, sid, title, published, mime, text, cut, error}, one for each address",
+            result_chars=RESULT_CHARS,
+            in_programs=in_programs,
+            returns="a list of {url, sid, title, published, mime, text, links, cut, error}, one for each address",
             untrusted=True,
+            addresses=("urls",),
         )
 
     async def run(self, call: ToolCall) -> ToolOutcome:
@@ -71,7 +81,16 @@ class WebFetchTool:
             _value(url, result, next(sids) if isinstance(result, Page) else None)
             for url, result in zip(urls, results, strict=True)
         ]
-        return ToolOutcome("ok" if pages else "error", "\n\n".join(texts), value=value, untrusted=bool(pages))
+        found = [address for page in pages for address in (page.url, *(link.url for link in page.links))]
+        if links := _render_links([link for page in pages for link in page.links]):
+            texts.append(links)
+        return ToolOutcome(
+            "ok" if pages else "error",
+            "\n\n".join(texts),
+            data=build_address_data(found) or None,
+            value=value,
+            untrusted=bool(pages),
+        )
 
     async def _try_read(self, url: str) -> Page | str:
         """The page, or in a sentence why not."""
@@ -95,6 +114,7 @@ def _value(url: str, result: Page | str, sid: int | None) -> dict[str, Any]:
         "published": result.published,
         "mime": result.mime,
         "text": result.text[:MAX_VALUE_CHARS],
+        "links": [{"url": link.url, "text": link.anchor} for link in result.links],
         "cut": result.cut or len(result.text) > MAX_VALUE_CHARS,
         "error": None,
     }
@@ -102,12 +122,23 @@ def _value(url: str, result: Page | str, sid: int | None) -> dict[str, Any]:
 
 def _render(row: Source, page: Page, cap: int) -> str:
     facts = [page.mime, f"{len(page.text)} characters"]
+    facts += [f"{page.pages} pages"] if page.pages is not None else []
     facts += [f"published {escape_line(page.published)}"] if page.published else []
     facts += ["the page goes on, but was cut"] if page.cut or len(page.text) > MAX_TEXT_CHARS else []
     head = f"[[S:{row.sid}]] {escape_line(row.title)}\n{escape_name(page.url)} ({', '.join(facts)})"
-    if not page.text:
+    if not page.text.strip():
         return f"{head}\nNo text could be taken from it."
     ref = sources_ref([row.sid])
     if len(page.text) <= cap:
         return f"{head}\n---\n{page.text}\n--- the whole text; again by {ref}"
     return f"{head}\n---\n{page.text[:cap]}\n--- characters [0-{cap}]/{len(page.text)}; the rest by {ref}"
+
+
+def _render_links(links: list[Link]) -> str:
+    """The first of them, each address once."""
+    shown = {link.url: link.anchor for link in reversed(links) if len(link.url) <= MAX_SHOWN_LINK_CHARS}
+    lines = [
+        f"- {escape_line(anchor)}: {escape_line(url)}" if anchor else f"- {escape_line(url)}"
+        for url, anchor in list(reversed(shown.items()))[:MAX_SHOWN_LINKS]
+    ]
+    return "\n".join(["--- links, which may be read without asking ---", *lines]) if lines else ""

@@ -1,6 +1,8 @@
 """`web_tools.web_search`: asks a search provider; what it finds becomes sources."""
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -8,14 +10,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from everturn.errors import EverturnError, Invalid, Unavailable
 from everturn.model.commits import Effect
-from everturn.model.llm.source_keys import source_key
 from everturn.model.llm.source_pool import SourceDraft
 from everturn.model.llm.sources import Source
+from everturn.model.web_addresses import try_canonical_url
 from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
 from everturn.timeline.inert import escape_line
+from everturn.timeline.seen_addresses import build_address_data
 from everturn.tools.web.providers import SearchProvider
 
 MAX_RESULTS = 10
+MAX_QUERY_CHARS = 256
+"""A search is a few words; a query leaves the platform, so it is no way to send more."""
 MAX_SNIPPET_CHARS = 1_000
 
 
@@ -24,14 +29,14 @@ class WebSearchParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    query: str = Field(min_length=1, max_length=400)
+    query: str = Field(min_length=1, max_length=MAX_QUERY_CHARS)
     n: int = Field(default=5, ge=1, le=MAX_RESULTS)
 
 
 class WebSearchTool:
     """Asks the first provider; the next one when that fails."""
 
-    def __init__(self, providers: Sequence[SearchProvider]) -> None:
+    def __init__(self, providers: Sequence[SearchProvider], *, in_programs: bool = False) -> None:
         if not providers:
             raise Invalid("web_search needs a provider.")
         self._providers = tuple(providers)
@@ -42,7 +47,7 @@ class WebSearchTool:
             params=WebSearchParams,
             effect=Effect.PURE,
             strategy="exploration",
-            in_programs=True,
+            in_programs=in_programs,
             returns="a list of {sid, title, url, published, text}, the best first",
             untrusted=True,
         )
@@ -56,7 +61,7 @@ class WebSearchTool:
             except Unavailable as error:
                 failure = error
                 continue
-            return _claim(call, [draft for draft in found if _has_address(draft)])
+            return _claim(call, await asyncio.to_thread(_keep_readable, found))
         return ToolOutcome("error", failure.detail)
 
 
@@ -68,21 +73,21 @@ def _claim(call: ToolCall, found: Sequence[SourceDraft]) -> ToolOutcome:
     except EverturnError as error:
         return ToolOutcome("error", f"Nothing was kept: {error.detail}")
     value = [_value(row, draft) for row, draft in zip(rows, found, strict=True)]
-    return ToolOutcome("ok", "\n\n".join(map(_render, rows, found)), value=value, untrusted=True)
+    text, data = "\n\n".join(map(_render, rows, found)), build_address_data([draft.url for draft in found])
+    return ToolOutcome("ok", text, data=data, value=value, untrusted=True)
 
 
-def _has_address(draft: SourceDraft) -> bool:
-    try:
-        return not source_key(draft.url).startswith("file:")
-    except Invalid:
-        return False
+def _keep_readable(found: Sequence[SourceDraft]) -> list[SourceDraft]:
+    """Those with an address that can be fetched, in the form in which it is requested."""
+    addresses = [(draft, try_canonical_url(draft.url)) for draft in found[:MAX_RESULTS]]
+    return [replace(draft, url=url) for draft, url in addresses if url is not None]
 
 
 def _value(row: Source, draft: SourceDraft) -> dict[str, Any]:
     return {
         "sid": row.sid,
         "title": row.title,
-        "url": row.url,
+        "url": draft.url,
         "published": row.published_time_iso,
         "text": draft.text[:MAX_SNIPPET_CHARS],
     }
@@ -91,4 +96,4 @@ def _value(row: Source, draft: SourceDraft) -> dict[str, Any]:
 def _render(row: Source, draft: SourceDraft) -> str:
     dated = f" ({escape_line(row.published_time_iso)})" if row.published_time_iso else ""
     snippet = " ".join(draft.text.split())[:MAX_SNIPPET_CHARS]
-    return f"[[S:{row.sid}]] {escape_line(row.title)}{dated}\n{escape_line(row.url)}\n{snippet}"
+    return f"[[S:{row.sid}]] {escape_line(row.title)}{dated}\n{escape_line(draft.url)}\n{snippet}"

@@ -18,6 +18,7 @@ from everturn.ports.runs.effects import EffectKey, EffectLedger
 from everturn.ports.tool import Tool, ToolCall, ToolContext, ToolOutcome, ToolSpec
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.redaction import Redactor
+from everturn.tools.call_policy import CallPolicy, Place, Refuse, report_refusal
 from everturn.wire.execution import GatewayCall, ToolReply
 from everturn.wire.profiles import ExecutionProfile
 
@@ -32,6 +33,7 @@ class ProgramParts:
     """What answering calls needs, shared by all runs of a worker."""
 
     ledger: EffectLedger
+    policy: CallPolicy
     leftovers: Stragglers = field(default_factory=Stragglers)
     redactor: Redactor = field(default_factory=Redactor)
     failpoints: Failpoints = field(default_factory=lambda: Failpoints(""))
@@ -39,10 +41,10 @@ class ProgramParts:
 
 
 class ProgramTools:
-    """The tools that programs may call."""
+    """The tools that programs may call: a program can't wait for a person."""
 
     def __init__(self, tools: Sequence[Tool], parts: ProgramParts) -> None:
-        callable_tools = [tool for tool in tools if tool.spec.in_programs and not tool.spec.requires_approval]
+        callable_tools = [tool for tool in tools if tool.spec.in_programs and not _always_asks(tool.spec)]
         self._tools = tuple(callable_tools)
         self.registry = ToolRegistry(self._tools)
         self.parts = parts
@@ -64,6 +66,16 @@ class Given:
     outcome: ToolOutcome | None = None
 
 
+_CANT_ASK: Final = (
+    "a person has to agree to this call, and a program can't wait for one: make it as an action of your own. Free are "
+    "addresses that the person wrote, that a search found, or that a page of this conversation links to"
+)
+
+
+def _always_asks(spec: ToolSpec) -> bool:
+    return spec.requires_approval or spec.asks_after_untrusted
+
+
 class RunAnswerer:
     """Answers the calls of one run."""
 
@@ -71,6 +83,7 @@ class RunAnswerer:
         self._registry = tools.registry
         self._parts = tools.parts
         self._context = context
+        self._place = Place(context.principal, context.conversation_id, context.blocks)
         self._guard = EffectGuard(tools.parts.ledger, context.live, lease=tools.parts.lease)
         self._side_by_side = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
 
@@ -82,9 +95,17 @@ class RunAnswerer:
         except Invalid as invalid:
             return Given(self._refuse(asked, "not_allowed", invalid.detail))
         try:
-            params = self._registry.check_params(asked.tool_id, asked.arguments)
+            params = self._registry.check_params(asked.tool_id, asked.arguments, strict=True)
         except Invalid as invalid:
             return Given(self._refuse(asked, "bad_arguments", invalid.detail))
+        try:
+            verdict = await self._parts.policy.review(spec, asked.arguments, self._place)
+        except Unavailable as error:
+            return Given(self._refuse(asked, "unavailable", str(error)))
+        if verdict is not None:
+            why = verdict.why if isinstance(verdict, Refuse) else _CANT_ASK
+            report_refusal(spec, self._place, why)
+            return Given(self._refuse(asked, "not_allowed", why))
 
         async def work() -> Answered:
             self._parts.failpoints.hit("turn.in_program_call")

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -19,6 +19,7 @@ from everturn.model.refs import call_ref, result_ref
 from everturn.ports.runs.effects import EffectKey
 from everturn.ports.tool import Record, ToolCall
 from everturn.telemetry.metrics import TOOL_CALLS
+from everturn.timeline.seen_addresses import ADDRESSES
 from everturn.timeline.turn_events import build_step_event
 from everturn.timeline.view_parts import build_ended_step, build_started_step
 from everturn.wire.arguments import hash_arguments
@@ -132,6 +133,7 @@ class ProgramCalls:
             text=text,
             duration_ms=int((self._monotonic() - made.began_s) * 1000),
             untrusted=strange and reply.ok,
+            data=_address_data(given) if reply.ok else None,
             parent=made.body.parent,
         )
 
@@ -167,3 +169,9 @@ class ProgramCalls:
 
     def _result_ref(self, made: _Made) -> str:
         return result_ref(self._run.context.turn_id, made.call_id)
+
+
+def _address_data(given: Given) -> dict[str, Any] | None:
+    """The addresses that the call found count as seen, as those that a call of the loop found."""
+    data = given.outcome.data if given.outcome and given.outcome.data else {}
+    return {ADDRESSES: data[ADDRESSES]} if ADDRESSES in data else None

@@ -73,6 +73,7 @@ def _build_rule(name: str, schema: Mapping[str, Any]) -> ArgumentRule:
         max_chars=schema.get("maxLength") if kind == "string" else None,
         max_items=schema.get("maxItems") if kind == "array" else None,
         maximum=schema.get("maximum") if kind in ("integer", "number") else None,
+        max_item_chars=schema.get("items", {}).get("maxLength") if kind == "array" else None,
     )
 
 

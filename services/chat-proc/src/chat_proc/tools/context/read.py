@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from chat_proc.timeline.files import AttachedMedia, describe_media, is_media, max_media_bytes
@@ -53,6 +53,7 @@ class _Answer:
     attached: AttachedMedia | None = None
     shown: ShownText | None = None
     failed: bool = False
+    untrusted: bool = False
 
 
 class ReadTool:
@@ -111,15 +112,15 @@ class _Reading:
                 return _Answer(
                     f"{escape_name(ref)}: visible already, whole, in the block with the ref {escape_name(block.ref)}"
                 )
-            case FoundText(ref=ref, text=text):
+            case FoundText(ref=ref, text=text, block=block):
                 digest = hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
-                return self._repeated(ref, digest, wish) or _answer_text(
-                    ref, digest, cut_excerpt(text, wish.range, wish.cap), wish
-                )
+                answer = _answer_text(ref, digest, cut_excerpt(text, wish.range, wish.cap), wish)
+                untrusted = bool(block and getattr(block.body, "untrusted", False))
+                return self._repeated(ref, digest, wish) or replace(answer, untrusted=untrusted)
             case FoundStored(ref=ref, whole=whole):
                 return await self._read_object(ref, whole.object_key, whole.sha256, whole.bytes, wish)
             case FoundSources() as found:
-                return await self._read_sources(found, wish)
+                return replace(await self._read_sources(found, wish), untrusted=True)
             case FoundFile() as found:
                 return await self._read_file(found, wish)
 
@@ -214,4 +215,5 @@ def _build_outcome(answers: Sequence[_Answer]) -> ToolOutcome:
     if shown := build_shown_data(answer.shown for answer in answers if answer.shown):
         data["shown"] = shown
     all_failed = all(answer.failed for answer in answers)
-    return ToolOutcome("error" if all_failed else "ok", text, data=data or None)
+    untrusted = any(answer.untrusted for answer in answers)
+    return ToolOutcome("error" if all_failed else "ok", text, data=data or None, untrusted=untrusted)

@@ -57,6 +57,7 @@ class MemoryWriteTool:
             params=MemoryWriteParams,
             effect=Effect.IDEMPOTENT,
             strategy="exploitation",
+            asks_after_untrusted=True,
         )
 
     async def run(self, call: ToolCall) -> ToolOutcome:

@@ -1,0 +1,82 @@
+"""What a conversation's blocks say about the world outside: the addresses it has seen, and whether strangers spoke.
+
+Both are folds over the append-only timeline, so that every worker finds the same, also after a takeover. Pure.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from everturn.model.block_bodies import (
+    ApprovalOutcomeBody,
+    ApprovalRequestBody,
+    AttachmentBody,
+    AttachmentTextBody,
+    EventBody,
+    PromptBody,
+    SignalBody,
+    ToolResultBody,
+)
+from everturn.model.blocks import Block, BlockType
+from everturn.model.web_addresses import find_typed_urls
+
+ADDRESSES = "addresses"
+"""Where the `data` of a tool's result lists canonical addresses that its tool found."""
+READ_BLOCKS = (
+    BlockType.USER_PROMPT,
+    BlockType.USER_FOLLOWUP,
+    BlockType.USER_STEER,
+    BlockType.EXTERNAL_EVENT,
+    BlockType.ATTACHMENT_META,
+    BlockType.ATTACHMENT_TEXT,
+    BlockType.TOOL_RESULT,
+    BlockType.APPROVAL_REQUEST,
+    BlockType.APPROVAL_OUTCOME,
+)
+"""Types that these folds look at."""
+
+
+def find_seen_addresses(blocks: Iterable[Block]) -> frozenset[str]:
+    """Canonical addresses that may be requested without asking: what the person typed, what a search found, what
+    fetched pages are and link to, and what the person approved.
+
+    Files and events count for nothing: a person who attaches a file has not chosen the addresses in it.
+    """
+    seen: set[str] = set()
+    asked: dict[str, tuple[str, ...]] = {}
+    for block in blocks:
+        match block.body:
+            case PromptBody(text=text):
+                seen |= find_typed_urls(text)
+            case SignalBody(text=text):
+                seen |= find_typed_urls(text)
+            case ToolResultBody(data=dict() as data):
+                seen.update(_read_addresses(data))
+            case ApprovalRequestBody(approval_id=approval_id, addresses=addresses):
+                asked[approval_id] = addresses
+            case ApprovalOutcomeBody() as outcome:
+                seen |= find_typed_urls(outcome.reason if outcome.signal_id else "")
+                seen.update(asked.get(outcome.approval_id, ()) if outcome.state == "approved" else ())
+            case _:
+                """Names no address that counts."""
+    return frozenset(seen)
+
+
+def has_words_of_strangers(blocks: Iterable[Block]) -> bool:
+    """Whether something stands in the conversation that others than the person and the model may have written."""
+    return any(
+        isinstance(block.body, AttachmentBody | AttachmentTextBody | EventBody)
+        or (isinstance(block.body, SignalBody) and bool(block.body.attachments))
+        or (isinstance(block.body, ToolResultBody) and block.body.untrusted)
+        for block in blocks
+    )
+
+
+def build_address_data(addresses: Sequence[str]) -> dict[str, Any]:
+    """The `data` of a result whose tool found these canonical addresses."""
+    return {ADDRESSES: list(dict.fromkeys(addresses))} if addresses else {}
+
+
+def _read_addresses(data: dict[str, Any]) -> list[str]:
+    """Another version may have written something else there."""
+    listed = data.get(ADDRESSES)
+    return [each for each in cast("list[object]", listed) if isinstance(each, str)] if isinstance(listed, list) else []
