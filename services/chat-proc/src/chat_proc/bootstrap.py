@@ -280,7 +280,9 @@ def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
 def choose_models(settings: WorkerSettings, config: OperatorConfig) -> ModelRoles:
     """The models by role; each is loaded when it is first asked for. Raises BadModelSetting."""
     build = partial(build_model, settings=settings)
-    return choose_roles(settings.model_environment, config.models.roles, settings.fallback_model, build)
+    return choose_roles(
+        settings.model_environment, dict[str, str](config.models.roles.items()), settings.fallback_model, build
+    )
 
 
 def build_model(choice: ModelChoice, settings: WorkerSettings) -> LanguageModel:

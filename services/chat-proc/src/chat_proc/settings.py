@@ -362,9 +362,9 @@ class BundleProps(_Section):
 
 
 class ModelsConfig(_Section):
-    """`models`: which model plays which role, in the forms of EVERTURN_MODEL."""
+    """`models`: which model plays which role, in the forms of EVERTURN_MODEL. Other roles than these are refused."""
 
-    roles: Mapping[str, str] = {}
+    roles: Mapping[Literal["decision", "title", "summary", "embedding"], str] = {}
 
 
 class OperatorConfig(_Section):

@@ -27,10 +27,10 @@ def choose(environment: dict[str, str], roles: dict[str, str], fallback: str = "
 
 
 def test_a_role_with_a_model_of_its_own_gets_it_and_the_others_the_default() -> None:
-    models, _ = choose(KEYS, {"title": "anthropic:small", "my_role": "offline"})
+    models, _ = choose(KEYS, {"title": "anthropic:small", "summary": "offline"})
 
     assert models.model("title").traits.name == "small"
-    assert models.model("my_role").traits.name == "offline"
+    assert models.model("summary").traits.name == "offline"
     assert models.model("decision").traits.name == "big"
     assert models.choice("title").why == "models.roles.title=anthropic:small"
 

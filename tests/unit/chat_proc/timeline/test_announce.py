@@ -29,6 +29,15 @@ def budget(round_number: int = 2, limit: int = 16, elapsed_s: float = 12.4) -> B
     )
 
 
+def test_a_model_without_a_price_has_no_money_limit() -> None:
+    timeline = TimelineBuilder()
+
+    text = announce(timeline, budget=replace(budget(), cost_limit_usd=None))
+
+    assert "money: the price of this model is unknown" in text
+    assert "USD" not in text
+
+
 def announce(timeline: TimelineBuilder, **changes: Any) -> str:
     present = Present()
     present.extend(timeline.blocks)

@@ -6,7 +6,7 @@ from prometheus_client import Counter
 from structlog.testing import capture_logs
 from turn_bench.bench import ANN, Bench, until
 from turn_bench.checks import check_conversation
-from turn_bench.replies import answer
+from turn_bench.replies import answer, cut_answer
 
 from chat_proc.turn.runner import MAX_ATTEMPTS, MAX_CLOSINGS
 from chat_proc.worker.heartbeat import STALL_S
@@ -16,12 +16,12 @@ from everturn.model.blocks import Block
 from everturn.model.commits import Commit
 from everturn.model.identity import Lane
 from everturn.model.leases import ORIGIN, Lease
-from everturn.model.turns import TurnStatus
+from everturn.model.turns import Outcome, TurnStatus
 from everturn.model.uploads import Upload
 from everturn.ports.inbox import IncomingMessage
 from everturn.ports.timelines import Timelines
 from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED
-from everturn.testing.scripted_model import Pause, Say
+from everturn.testing.scripted_model import Fail, Pause, Say
 from everturn.wire.events import ChatError, ChatStart, ConvStatus
 
 
@@ -88,6 +88,26 @@ async def test_a_turn_without_progress_is_given_up_after_three_takeovers() -> No
     assert error is not None
     assert error.type.endswith("turn-given-up")
     await check_conversation(bench)
+
+
+@pytest.mark.parametrize("shown", [False, True])
+async def test_a_fault_of_our_own_code_is_named_and_what_was_shown_is_kept(shown: bool) -> None:
+    begun = [Say(cut_answer("Half of it"))] if shown else []
+    bench = Bench(*[[*begun, Fail(ZeroDivisionError("our fault"))]] * MAX_ATTEMPTS)
+    await bench.say("Hello.")
+    for _ in range(MAX_ATTEMPTS):
+        worker = bench.hire()
+        worker.may_crash = True
+        await worker.run_one()
+        bench.expire_lease()
+
+    (end,) = bench.exits
+    if shown:
+        assert (end.outcome, end.cut_reason) == (Outcome.CUT, "server_error")
+        assert bench.state().turns[0].answer == "Half of it"
+    else:
+        assert end.error is not None
+        assert end.error.type.endswith("internal-error")
 
 
 async def test_a_turn_whose_blocks_can_not_be_read_ends_all_the_same() -> None:

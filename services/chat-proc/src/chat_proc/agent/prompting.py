@@ -7,6 +7,7 @@ from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.limits import TurnLimits, base_rounds
 from chat_proc.agent.open_turn import OpenTurn
 from chat_proc.agent.workspace_section import WorkspaceSection
+from chat_proc.models.pricing import has_price
 from chat_proc.models.ratios import LearnedRatios
 from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, HotMemory, build_announce
 from chat_proc.timeline.manifest import RequestRecord, build_manifest, build_preamble
@@ -197,7 +198,7 @@ class TurnPrompts:
             tokens=spent.usage.input_tokens + spent.usage.output_tokens,
             token_limit=limits.tokens,
             cost_usd=spent.usage.cost_usd,
-            cost_limit_usd=limits.cost_usd,
+            cost_limit_usd=limits.cost_usd if spent.usage.cost_known and has_price(self._shared.traits) else None,
         )
 
 

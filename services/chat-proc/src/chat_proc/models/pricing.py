@@ -53,6 +53,11 @@ def price_usage(usage: ModelUsage, name: str) -> ModelUsage:
     return replace(usage, cost_usd=_cost_usd(usage, _price_for(usage, card)), cost_known=True)
 
 
+def has_price(traits: ModelTraits) -> bool:
+    """Whether calls of the model can be counted in money. Stand-ins, which no provider bills, cost nothing."""
+    return traits.provider not in ("anthropic", "openai") or find_card(traits.name) is not None
+
+
 def find_card(name: str) -> ModelCard | None:
     """The row of a model; a dated name (`claude-haiku-4-5-20251001`) has the row of the plain one."""
     cards = load_cards()

@@ -14,7 +14,7 @@ _PLAYED = frozenset({"offline", "scripted"})
 class ModelRoles:
     """Built when first asked for; roles with the same choice share one model.
 
-    `by_role` has the roles the operator gave a model of their own. A role is any name, such as a bundle's own.
+    `by_role` has the roles the operator gave a model of their own.
     """
 
     def __init__(
@@ -85,4 +85,6 @@ def narrow_traits(model: LanguageModel, fallback: LanguageModel | None) -> Model
         context_tokens=min(first.context_tokens, second.context_tokens),
         images=first.images and second.images,
         documents=first.documents and second.documents,
+        provider=first.provider,
+        server_address=first.server_address,
     )

@@ -34,7 +34,8 @@ class Budget:
     tokens: int
     token_limit: int
     cost_usd: float
-    cost_limit_usd: float
+    cost_limit_usd: float | None
+    """None where the model's price is unknown, so that no limit can hold."""
     bonus_rounds: int = 0
     finalize: bool = False
 
@@ -121,9 +122,15 @@ def _budget_section(budget: Budget) -> str:
         else "rounds: this is the last one: answer now",
         f"time: {_duration(budget.elapsed_s)} of {_duration(budget.wall_time_s)}",
         f"tokens: {budget.tokens} of {budget.token_limit}",
-        f"money: {budget.cost_usd:.4f} of {budget.cost_limit_usd:.2f} USD",
+        _money_line(budget),
     ]
     return _section("BUDGET", lines)
+
+
+def _money_line(budget: Budget) -> str:
+    if budget.cost_limit_usd is None:
+        return "money: the price of this model is unknown"
+    return f"money: {budget.cost_usd:.4f} of {budget.cost_limit_usd:.2f} USD"
 
 
 def _caps_lines(caps: ContextCaps | None) -> list[str]:
