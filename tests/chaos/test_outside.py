@@ -288,9 +288,9 @@ async def test_what_was_shown_of_a_reply_that_broke_off_is_taken_back(outside: O
     assert await ask(outside) == ("From the provider.", 2)
 
 
-@pytest.mark.parametrize(("retry_after", "asked"), [("3600", 1), ("0", 4)])
+@pytest.mark.parametrize(("retry_after", "asked"), [("3600", range(1, 2)), ("0", range(5, 60))])
 async def test_without_a_fallback_a_failed_provider_ends_the_turn_in_words_and_the_talk_goes_on(
-    outside: Outside, retry_after: str, asked: int
+    outside: Outside, retry_after: str, asked: range
 ) -> None:
     await outside.stage.platform.restart("worker-1", extra_env={"EVERTURN_FALLBACK_MODEL": ""})
     outside.provider.forget()
@@ -307,6 +307,6 @@ async def test_without_a_fallback_a_failed_provider_ends_the_turn_in_words_and_t
 
     assert failed.error is not None
     assert (failed.status, failed.error.type) == ("failed", "urn:everturn:problem:model-unavailable")
-    assert tries == asked
+    assert tries in asked
     assert (answered.status, answered.answer) == ("completed", "From the provider.")
     await outside.stage.check_history(sent.conversation_id, watcher)

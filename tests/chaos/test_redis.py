@@ -11,6 +11,7 @@ import pytest
 from faults.chaos import Chaos
 from redis import Redis
 
+from everturn.redis.access import WORKER
 from everturn.wire.events import ChatComplete
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
@@ -158,13 +159,13 @@ async def test_an_end_that_nobody_can_publish_again_and_again_reaches_every_clie
 
     with Redis.from_url(chaos.platform.redis.url) as redis:
         # Everything else is answered as ever: doorbells ring, leases are taken, and only events go nowhere.
-        redis.execute_command("ACL", "SETUSER", "default", "-xadd")
+        redis.execute_command("ACL", "SETUSER", WORKER, "-xadd")
         try:
             for tries in range(1, UNTOLD_TRIES + 1):
                 await wait_untold(chaos, sent.turn_id, tries)
                 redis.lpush("turns:privileged", sent.conversation_id)
         finally:
-            redis.execute_command("ACL", "SETUSER", "default", "+xadd")
+            redis.execute_command("ACL", "SETUSER", WORKER, "+xadd")
     for watcher in (*watchers, cut):
         assert (await watcher.wait_ended(sent.turn_id)).status == "completed"
         await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")

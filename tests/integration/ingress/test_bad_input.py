@@ -17,7 +17,7 @@ import httpx2
 import pytest
 from bad_input.cases import ARTIFACT, BASE, CONVERSATION, SIGNAL, TURN, Refusal
 from bad_input.ids import ID_PLACES, ODD_IDS, ODD_IN_BODIES, ODD_SCOPES, PREFIXES, RNS, escaped, odd_id
-from bad_input.json_bodies import JSON_BODIES, MILLION_KEYS, SMALL_BYTES
+from bad_input.json_bodies import JSON_BODIES, MANY_KEYS, MILLION_KEYS, SMALL_BYTES
 from bad_input.playing import play
 from bad_input.raw_http import RAW_HTTP, SILENT_HTTP
 from bad_input.sockets import ANSWERS, EARLY_ENDS, ENDS, FOREIGN, REFUSED_JOINS, Frame
@@ -44,6 +44,7 @@ IDS = {
     "artifact_id": ARTIFACT,
     "memory_id": "mem_0",
     "number": "1",
+    "step": "call_1",
 }
 Operation = tuple[str, str, dict[str, Any]]
 
@@ -101,11 +102,11 @@ async def test_a_million_keys_are_refused_by_the_cap_or_by_their_number(
         if example(it) is None:
             continue
         large = path.endswith(("/messages", "/signals"))
-        wanted = Refusal(400, "malformed") if large else Refusal(413, "too-large")
-        check(await client.request(method, path.format(**IDS), content=MILLION_KEYS, headers=JSON), wanted, path)
-        if not large:
-            body = b" " * (SMALL_BYTES + 1)
-            check(await client.request(method, path.format(**IDS), content=body, headers=JSON), wanted, path)
+        too_large, too_many = Refusal(413, "too-large"), Refusal(400, "malformed")
+        check(await client.request(method, path.format(**IDS), content=MILLION_KEYS, headers=JSON), too_large, path)
+        body = MANY_KEYS if large else b" " * (SMALL_BYTES + 1)
+        wanted = too_many if large else too_large
+        check(await client.request(method, path.format(**IDS), content=body, headers=JSON), wanted, path)
 
 
 async def ask_raw(ingress: Any, raw: bytes, *, end: bool = False) -> bytes:

@@ -64,5 +64,6 @@ JSON_BODIES: dict[str, tuple[bytes, Refusal]] = {
 }
 """By name: the body, and the answer that every endpoint with a body gives."""
 
+MANY_KEYS = b"{" + b",".join(b'"k%d":1' % n for n in range(20_000)) + b"}"
 MILLION_KEYS = b"{" + b",".join(b'"k%d":1' % n for n in range(1_000_000)) + b"}"
 """13 MB: above the cap of small bodies, and below that of messages."""

@@ -42,7 +42,7 @@ RAW_HTTP: dict[str, tuple[bytes, Refusal]] = {
     "tls": (b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03" + bytes(20), MALFORMED),
     "blank lines": (b"\r\n" * 20 + b"\x00\r\n\r\n", MALFORMED),
     "http 0.9": (b"GET /healthz\r\n\r\n", MALFORMED),
-    "http 2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ABSENT),
+    "http 2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", FORBIDDEN),
     "version of letters": (post(HOST, first=b"GET /healthz HTTP/x.y\r\n"), MALFORMED),
     "method with a bracket": (post(HOST, first=b"GE(T /healthz HTTP/1.1\r\n"), MALFORMED),
     "method of 10 KB": (post(HOST, first=b"X" * 10_000 + b" /healthz HTTP/1.1\r\n"), NOT_ALLOWED),

@@ -52,7 +52,7 @@ BAD_UPLOADS: dict[str, tuple[str, bytes, int]] = {
     "picture bomb in a docx": ("a.docx", office("docx", Member("word/media/a.png", png_of_zeros(20_000, 20_000))), 422),
     "jpeg and zip": ("a.jpg", image("jpeg") + build_zip([A]), 422),
     "jpeg and script": ("a.jpg", image("jpeg") + b"\n<script>alert(1)</script>", 422),
-    "page as pdf": ("a.pdf", b"<html><script>1</script></html>" + pdf(), 415),
+    "page as pdf": ("a.pdf", b"<html><script>1</script></html>" + pdf(), 422),
     "script in a damaged pdf": (
         "a.pdf",
         pdf(catalog=b"/OpenAction<</S/JavaScript/JS(1)>>").replace(b"startxref\n", b"startxref\n9"),

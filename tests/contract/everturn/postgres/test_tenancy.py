@@ -17,6 +17,7 @@ import pytest
 import everturn.ports
 from everturn.errors import NotFound
 from everturn.model.artifacts import Rn, parse_rn
+from everturn.model.blocks import BlockType
 from everturn.model.feedback import Feedback, Period, Reaction
 from everturn.model.identity import Principal
 from everturn.model.ids import ArtifactId, ConversationId, SignalId, TurnId
@@ -189,6 +190,9 @@ CASES: dict[str, Case] = {
 CASES |= {
     "ConversationReader.load_turn_blocks": lambda port, ann, who: port.load_turn_blocks(
         who, ann.conversation_id, ann.turn_id
+    ),
+    "ConversationReader.load_blocks_before": lambda port, ann, who: port.load_blocks_before(
+        who, ann.conversation_id, 1_000, tuple(BlockType)
     ),
     "ConversationReader.try_load_last_block": lambda port, ann, who: port.try_load_last_block(
         who, ann.conversation_id, ann.turn_id

@@ -28,7 +28,7 @@ DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 @pytest.fixture(scope="module")
 def ingress(start_ingress: Callable[..., Any]) -> Any:
     """Takes files of every size as JSON, in which these tests send them."""
-    return start_ingress(STREAM_HEARTBEAT_S="1", JSON_MAX_BYTES="25000000")
+    return start_ingress(STREAM_HEARTBEAT_S="1")
 
 
 def file(name: str, data: bytes, mime: str = "") -> dict[str, str]:

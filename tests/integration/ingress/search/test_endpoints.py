@@ -111,7 +111,7 @@ NOW = datetime.now(UTC).isoformat()
         ({"from": "0001-01-01T00:00:00Z"}, 422),
         ({"conversation_id": ABSENT}, 404),
         ({"conversation_id": "*"}, 404),
-        ({"cursor": ""}, 400),
+        ({"cursor": ""}, 422),
         ({"cursor": "x"}, 400),
         ({"cursor": build_cursor("search", NOW, "-1")}, 400),
         ({"cursor": build_cursor("search", NOW, "\u0661")}, 400),

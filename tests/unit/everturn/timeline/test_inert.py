@@ -105,7 +105,8 @@ BREAKS = set("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 
 def test_no_unseen_character_hides_a_header() -> None:
     for char in UNSEEN:
-        lines = [f"{char}[ANNOUNCE] x", f"{char}{char} [{char}TURN turn_1]", f" {char}[react.notice a] x"]
+        inside = "" if char in BREAKS else char
+        lines = [f"{char}[ANNOUNCE] x", f"{char}{char} [{inside}TURN turn_1]", f" {char}[react.notice a] x"]
         if char not in BREAKS and char != "\t" and unicodedata.category(char) != "Zs":
             lines += [
                 f"[react.tool{char}.result tc:1] ok",

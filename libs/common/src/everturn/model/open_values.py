@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 import structlog
-from pydantic import ValidationError, ValidationInfo, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import BeforeValidator, ValidationError, ValidationInfo, ValidatorFunctionWrapHandler, WrapValidator
 
 from everturn.telemetry.metrics import UNKNOWN_VALUES
 
@@ -34,6 +34,18 @@ class OpenEnum(StrEnum):
     def stand_in(cls) -> Self:
         """What a value is read as that this version does not know."""
         return cls["UNKNOWN"]
+
+
+def require_known(kind: type[OpenEnum]) -> BeforeValidator:
+    """For a field that a person or a model fills in: an unknown value is refused instead of read as a stand-in."""
+    known = [member.value for member in kind]
+
+    def check(value: Any) -> Any:
+        if value not in known:
+            raise ValueError(f"must be one of {', '.join(known)}")
+        return value
+
+    return BeforeValidator(check)
 
 
 def or_else(kind: str, stand_in: str | None) -> WrapValidator:

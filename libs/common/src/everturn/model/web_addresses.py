@@ -20,6 +20,7 @@ MAX_FOUND = 500
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _UNSAFE = re.compile(r"[\x00-\x20\x7f]")
+_HOST_AND_PORT = re.compile(r"([a-z0-9._~-]+|\[[0-9a-z:.%]+\])(:[0-9]+)?", re.IGNORECASE)
 _KEPT = "%/:=&?~+!$,;'@()*[]|"
 """Of an address, besides letters and digits: what is escaped already stays so."""
 _WRITTEN = re.compile(rf"(?=(https?://[^\s<>\"'`\\^{{}}|\x00-\x1f\x7f]{{1,{MAX_URL_CHARS}}}))", re.IGNORECASE)
@@ -83,6 +84,9 @@ def canonical_url(url: str) -> str:
         raise Invalid("The address holds a name or a password.")
     if not netloc.isascii():
         raise Invalid("The name of the host can't be spelled in ASCII.")
+    if not _HOST_AND_PORT.fullmatch(netloc):
+        # The old encoding of names also makes blanks and other marks of some letters.
+        raise Invalid("The name of the host holds a character that no host has.")
     try:
         path, query = quote(parts.path, safe=_KEPT), quote(parts.query, safe=_KEPT)
     except UnicodeError as error:

@@ -12,6 +12,7 @@ from everturn.model.feedback import Feedback, Reaction
 from everturn.model.ids import ConversationId, TurnId
 from everturn.ports.inbox import IdempotencyKey
 from everturn.postgres.conversations import PostgresConversations
+from everturn.postgres.database import SchemaDiffers
 from everturn.postgres.feedback import PostgresFeedback
 from everturn.postgres.life.remains import PostgresRemainingRows
 from everturn.postgres.life.retention import PostgresRetention
@@ -240,7 +241,7 @@ async def test_no_service_writes_the_limit_or_erases_by_an_age_of_its_own(roles:
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 async with service.connection() as connection:
                     await connection.execute(statement)
-        with pytest.raises(asyncpg.UndefinedFunctionError):
+        with pytest.raises(SchemaDiffers):
             async with service.connection() as connection:
                 await connection.fetch("SELECT * FROM erase_expired('0 s', 100000)")
 

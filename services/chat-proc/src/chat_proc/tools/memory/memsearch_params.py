@@ -2,12 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from everturn.errors import Invalid
 from everturn.model.memory.snippets import SnippetTarget
+from everturn.model.open_values import require_known
 from everturn.ports.memory.search import ALL_TARGETS, MAX_LIMIT
 
 MAX_QUERY_CHARS = 2_000
@@ -36,6 +37,9 @@ _TARGETS = {
 }
 
 
+_Target = Annotated[SnippetTarget, require_known(SnippetTarget)]
+
+
 class MemsearchParams(BaseModel):
     """All may be left out; nothing at all asks for an overview. Times are ISO 8601; `to` is exclusive."""
 
@@ -43,7 +47,7 @@ class MemsearchParams(BaseModel):
 
     query: str = Field(default="", max_length=MAX_QUERY_CHARS)
     mode: Mode | None = None
-    targets: list[SnippetTarget] = Field(default_factory=lambda: [], max_length=len(SnippetTarget))
+    targets: list[_Target] = Field(default_factory=lambda: [], max_length=len(SnippetTarget))
     scope: Literal["conversation", "user"] = "conversation"
     ordinal: int | None = Field(default=None, ge=1, le=1_000_000)
     since: datetime | None = Field(default=None, alias="from")
