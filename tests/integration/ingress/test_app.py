@@ -70,7 +70,8 @@ NEEDS_A_WORKER = {
     ("POST", "/conversations/{tenant}/{project}/{conversation_id}/fork"): 409,
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}/turns/{turn_id}/steps/{step}"): 404,
 }
-"""What the owner gets without a worker: no turn has ended and there is no step. `conversations/test_turns.py` has the other case."""
+"""What the owner gets without a worker: no turn has ended and there is no step, which
+`conversations/test_turns.py` reads."""
 
 BODIES: dict[tuple[str, str], Any] = {
     ("GET", "/conversations/{tenant}/{project}"): None,
