@@ -42,7 +42,7 @@ test("the size of a message is that of all its files", () => {
   expect(sumBytes(addFiles([], [file("a", "12"), file("b", "345")], makeId).attachments)).toBe(5);
 });
 
-const LIMITS = { message_bytes: 4_000, json_bytes: 8_000_000, text_chars: 10, files: 3, image_bytes: 100, document_bytes: 1_000, text_bytes: 2_000 };
+const LIMITS = { message_bytes: 4_000, json_bytes: 8_000_000, text_chars: 10, files: 3, image_bytes: 100, document_bytes: 1_000, text_bytes: 2_000, image_pixels: 100, file_types: [], pending_signals: 64, event_streams: 32 };
 const sized = (name: string, bytes: number, type = "text/csv"): File => new File(["x".repeat(bytes)], name, { type });
 
 test("what the server would refuse for its size is named before anything is sent", () => {

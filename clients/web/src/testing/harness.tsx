@@ -30,7 +30,18 @@ export interface Page extends RenderResult {
 }
 
 /** What a server accepts unless it is set otherwise. */
-export const LIMITS: MessageLimits = { message_bytes: 25_000_000, json_bytes: 8_000_000, text_chars: 1_000_000, files: 20, image_bytes: 5_000_000, document_bytes: 10_000_000, text_bytes: 10_000_000 };
+export const LIMITS: MessageLimits = {
+  message_bytes: 25_000_000, json_bytes: 8_000_000, text_chars: 1_000_000, files: 20, image_bytes: 5_000_000, document_bytes: 10_000_000, text_bytes: 10_000_000,
+  image_pixels: 100_000_000,
+  file_types: [
+    { family: "image", media_type: "image/png", extensions: [".png"], max_bytes: 5_000_000 },
+    { family: "document", media_type: "application/pdf", extensions: [".pdf"], max_bytes: 10_000_000 },
+    { family: "text", media_type: "text/plain", extensions: [], max_bytes: 10_000_000 },
+  ],
+  pending_signals: 64,
+  event_streams: 32,
+  running_turns: 3,
+};
 const PREFIX = "/conversations/default/default";
 
 /** `answer` is given what is asked, with the path below the project's. */

@@ -6,7 +6,7 @@ import secrets
 import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
@@ -184,6 +184,7 @@ async def open_worker(
         own = build_presence(
             secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots, count_extra_slots(settings)
         )
+        own = replace(own, user_running_max=settings.user_running_max)
         presence = PresenceTask(wire.presences, own, pace)
         drivers = Drivers(database, wire, objects, embedder, presence, pace, tracing)
         worker = build_worker(settings, owner, drivers, loop, titles)

@@ -182,7 +182,8 @@ def build_routes(*, max_files: int = IngressSettings.model_fields["max_files"].d
 
 def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.settings, app.state.auth, app.state.metrics = parts.settings, parts.auth, parts.metrics
-    app.state.chat = _build_chat(parts)
+    app.state.fleet = FleetWatch(parts.presences, monotonic=parts.clock.monotonic)
+    app.state.chat = _build_chat(parts, app.state.fleet)
     app.state.front = build_front(parts.settings, parts.buckets, metrics=parts.metrics, monotonic=parts.clock.monotonic)
     app.state.conversations = ConversationService(
         conversations=parts.conversations,
@@ -234,7 +235,7 @@ def _build_readiness(parts: Parts) -> Kept[ReadyOut]:
     return Kept(look, keep_s=KEEP_S, monotonic=parts.clock.monotonic)
 
 
-def _build_chat(parts: Parts) -> ChatService:
+def _build_chat(parts: Parts, fleet: FleetWatch) -> ChatService:
     settings = parts.settings
     caps = FileCaps(settings.max_image_bytes, settings.max_doc_bytes, settings.max_text_bytes, settings.max_files)
     intake = Intake(
@@ -248,7 +249,7 @@ def _build_chat(parts: Parts) -> ChatService:
     return ChatService(
         inbox=parts.inbox,
         wires=parts.wires,
-        gate=_build_gate(parts),
+        gate=_build_gate(parts, fleet),
         intake=intake,
         ids=parts.ids,
         clock=parts.clock,
@@ -260,14 +261,14 @@ def _build_chat(parts: Parts) -> ChatService:
     )
 
 
-def _build_gate(parts: Parts) -> WorkGate:
+def _build_gate(parts: Parts, fleet: FleetWatch) -> WorkGate:
     settings = parts.settings
     return WorkGate(
         doorbells=parts.wires.doorbells,
         queue=parts.queue,
         rooms=parts.rooms,
         memory=parts.wire_memory,
-        fleet=FleetWatch(parts.presences, monotonic=parts.clock.monotonic),
+        fleet=fleet,
         caps=QueueCaps(settings.queue_max, settings.queue_max_unattended, settings.tenant_queued_max),
         metrics=parts.metrics,
         monotonic=parts.clock.monotonic,

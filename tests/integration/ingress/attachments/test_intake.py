@@ -16,7 +16,9 @@ from uploads.office import office
 from uploads.pdfs import pdf, stream
 
 from everturn.model.identity import Principal
+from everturn.ports.runs.presences import WorkerPresence
 from everturn.postgres.database import Connection, open_database
+from everturn.redis.wire import open_wire
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]
@@ -188,9 +190,11 @@ async def test_the_limits_of_a_message_can_be_asked_for_before_an_upload(
     client: httpx2.AsyncClient, start_ingress: Any, refused: Refused
 ) -> None:
     default = (await client.get("/limits/default/default")).json()
+    types = default.pop("file_types")
     changed = start_ingress(MESSAGE_MAX_FILES="3", MODALITY_MAX_IMAGE_BYTES="1000", MESSAGE_MAX_BYTES="2000000")
     async with httpx2.AsyncClient(base_url=changed.url, timeout=20) as other:
         limits = (await other.get("/limits/default/default")).json()
+        changed_types = {each["media_type"]: each["max_bytes"] for each in limits.pop("file_types")}
         refusal = refused(await post(other, file("x.png", png_of_bytes(limits["image_bytes"] + 1))), 413)
 
     assert default == {
@@ -201,9 +205,38 @@ async def test_the_limits_of_a_message_can_be_asked_for_before_an_upload(
         "image_bytes": 5_000_000,
         "document_bytes": 10_000_000,
         "text_bytes": 10_000_000,
+        "image_pixels": 100_000_000,
+        "pending_signals": 64,
+        "event_streams": 32,
+        "running_turns": None,
     }
+    assert {(each["family"], *each["extensions"]) for each in types} == {
+        ("image", ".jfif", ".jpe", ".jpeg", ".jpg"),
+        ("image", ".png"),
+        ("image", ".gif"),
+        ("image", ".webp"),
+        ("document", ".pdf"),
+        ("document", ".docx"),
+        ("document", ".pptx"),
+        ("document", ".xlsx"),
+        ("text",),
+    }
+    assert (changed_types["image/png"], changed_types["text/plain"]) == (1000, 10_000_000)
     assert limits == default | {"files": 3, "image_bytes": 1000, "message_bytes": 2_000_000, "json_bytes": 2_000_000}
     assert "1000 bytes" in refusal["detail"]
+
+
+async def test_limits_tell_how_many_turns_of_a_user_run_by_the_strictest_worker(
+    client: httpx2.AsyncClient, redis_url: str
+) -> None:
+    async with open_wire(redis_url, name="limits") as wire:
+        for name, most in (("a", 5), ("b", 2), ("of-a-version-without-it", None)):
+            await wire.presences.save(WorkerPresence(name, "", None, 4, user_running_max=most), ttl_s=60)
+        async with asyncio.timeout(10):
+            while (limits := (await client.get("/limits/default/default")).json())["running_turns"] is None:  # noqa: ASYNC110 - what an ingress knows of workers may be a second old
+                await asyncio.sleep(0.1)
+
+    assert limits["running_turns"] == 2
 
 
 async def test_a_message_above_its_cap_is_413(client: httpx2.AsyncClient, refused: Refused) -> None:

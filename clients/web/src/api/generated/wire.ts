@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 684da891c112191d21de37668b9d71a46472c747ad042ef72e67c2707179faea
-// Types 2af3cfbca4b552039c3bf495f141447182cbef07d861ee0e91c6a99bfb14b203
+// Schemas 691f810af867b88ab26076697409b92109799c643d03adbb4f43ee9da189a9e5
+// Types 313b89a901979a2dec29e4accda667194e8f367173ce570bde35c3d045808079
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -451,6 +451,36 @@ export interface components {
             readonly turns: readonly components["schemas"]["TurnView"][];
         };
         /**
+         * FileType
+         * @description A type of file that this server accepts. `extensions` are lower case with their dot; a file of the type must have
+         *     one of them. The type with no extensions is text: any file whose name has no extension of another type, and whose
+         *     content is text.
+         */
+        readonly FileType: {
+            /**
+             * Extensions
+             * @example [
+             *       ".png"
+             *     ]
+             */
+            readonly extensions: readonly string[];
+            /**
+             * Family
+             * @enum {string}
+             */
+            readonly family: "image" | "document" | "text";
+            /**
+             * Max Bytes
+             * @example 5000000
+             */
+            readonly max_bytes: number;
+            /**
+             * Media Type
+             * @example image/png
+             */
+            readonly media_type: string;
+        };
+        /**
          * FileView
          * @description A file a client may download from `url` (a path on the ingress). `size` in bytes.
          */
@@ -725,6 +755,17 @@ export interface components {
              */
             readonly document_bytes: number;
             /**
+             * Event Streams
+             * @description Open event streams of one user on one process; one more is a 429.
+             * @example 32
+             */
+            readonly event_streams: number;
+            /**
+             * File Types
+             * @description The types of files that are accepted; no others are.
+             */
+            readonly file_types: readonly components["schemas"]["FileType"][];
+            /**
              * Files
              * @description Files of one message.
              * @example 20
@@ -737,6 +778,12 @@ export interface components {
              */
             readonly image_bytes: number;
             /**
+             * Image Pixels
+             * @description Width times height of one image.
+             * @example 100000000
+             */
+            readonly image_pixels: number;
+            /**
              * Json Bytes
              * @description Bytes of a body that is JSON, with files in base64, and of the part `message` of any other.
              * @example 8000000
@@ -748,6 +795,18 @@ export interface components {
              * @example 25000000
              */
             readonly message_bytes: number;
+            /**
+             * Pending Signals
+             * @description Messages and other signals that may wait for one running turn; one more is a 429.
+             * @example 64
+             */
+            readonly pending_signals: number;
+            /**
+             * Running Turns
+             * @description Turns of one user that run at once while turns of others wait; null while no worker reports it.
+             * @example 3
+             */
+            readonly running_turns?: number;
             /**
              * Text Bytes
              * @description Bytes of one text file of any other kind.

@@ -1,17 +1,35 @@
 """What a message may carry, so that a client can check it before it uploads anything."""
 
-from typing import cast
+from collections.abc import Mapping
+from typing import Literal, cast
 
 from fastapi import APIRouter, Request
 from pydantic import Field
 
+from everturn.errors import Unavailable
+from everturn.ports.inbox import MAX_OPEN_SIGNALS
 from ingress.admission.json_body import JsonBody
+from ingress.admission.queue.fleet import FleetWatch
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
+from ingress.attachments.sniffing import ACCEPTED_KINDS
+from ingress.attachments.structure.limits import MAX_PIXELS
 from ingress.auth.gate import Me
 from ingress.settings import IngressSettings
 
+_FAMILIES: Mapping[str, Literal["image", "document", "text"]] = {"image": "image", "doc": "document", "text": "text"}
 router = APIRouter(prefix="/limits/{tenant}/{project}", route_class=AdmittedRoute, tags=["limits"])
+
+
+class FileType(JsonBody):
+    """A type of file that this server accepts. `extensions` are lower case with their dot; a file of the type must have
+    one of them. The type with no extensions is text: any file whose name has no extension of another type, and whose
+    content is text."""
+
+    family: Literal["image", "document", "text"]
+    media_type: str = Field(examples=["image/png"])
+    extensions: tuple[str, ...] = Field(examples=[[".png"]])
+    max_bytes: int = Field(examples=[5_000_000])
 
 
 class MessageLimits(JsonBody):
@@ -29,12 +47,25 @@ class MessageLimits(JsonBody):
     image_bytes: int = Field(description="Bytes of one JPEG, PNG, GIF or WebP.", examples=[5_000_000])
     document_bytes: int = Field(description="Bytes of one PDF, .docx, .pptx or .xlsx.", examples=[10_000_000])
     text_bytes: int = Field(description="Bytes of one text file of any other kind.", examples=[10_000_000])
+    image_pixels: int = Field(description="Width times height of one image.", examples=[100_000_000])
+    file_types: tuple[FileType, ...] = Field(description="The types of files that are accepted; no others are.")
+    pending_signals: int = Field(
+        description="Messages and other signals that may wait for one running turn; one more is a 429.", examples=[64]
+    )
+    event_streams: int = Field(
+        description="Open event streams of one user on one process; one more is a 429.", examples=[32]
+    )
+    running_turns: int | None = Field(
+        description="Turns of one user that run at once while turns of others wait; null while no worker reports it.",
+        examples=[3],
+    )
 
 
 @router.get("", responses=problems())
 async def get_limits(request: Request, me: Me) -> MessageLimits:
-    """The limits of a message here. They are the same for everybody and change only when the server is restarted."""
+    """The limits of a message here. They are the same for everybody and change only when a service is restarted."""
     settings = cast(IngressSettings, request.app.state.settings)
+    caps = {"image": settings.max_image_bytes, "doc": settings.max_doc_bytes, "text": settings.max_text_bytes}
     return MessageLimits(
         message_bytes=settings.message_max_bytes,
         json_bytes=min(settings.json_max_bytes, settings.message_max_bytes),
@@ -43,4 +74,25 @@ async def get_limits(request: Request, me: Me) -> MessageLimits:
         image_bytes=settings.max_image_bytes,
         document_bytes=settings.max_doc_bytes,
         text_bytes=settings.max_text_bytes,
+        image_pixels=MAX_PIXELS,
+        file_types=tuple(
+            FileType(
+                family=_FAMILIES[kind.family],
+                media_type=kind.mime,
+                extensions=tuple(sorted(kind.extensions)),
+                max_bytes=caps[kind.family],
+            )
+            for kind in ACCEPTED_KINDS
+        ),
+        pending_signals=MAX_OPEN_SIGNALS,
+        event_streams=settings.streams_max_per_user,
+        running_turns=await _load_running_turns(request.app.state.fleet),
     )
+
+
+async def _load_running_turns(watch: FleetWatch) -> int | None:
+    """None also where the wire does not answer: the other limits hold all the same."""
+    try:
+        return (await watch.load()).user_running_max
+    except Unavailable:
+        return None

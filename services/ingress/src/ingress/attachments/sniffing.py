@@ -66,6 +66,10 @@ _OFFICE = (
 )
 _OFFICE_BY_EXTENSION: Mapping[str, Kind] = {extension: kind for kind in _OFFICE for extension in kind.extensions}
 
+_TEXT = Kind("text/plain", "text", frozenset(), frozenset(), "text")
+ACCEPTED_KINDS = (*_IMAGES, _PDF, *_OFFICE, _TEXT)
+"""All that are accepted. Text has no extensions of its own: it goes by any name but those of the others."""
+
 _TEXT_MIMES: Mapping[str, str] = {
     ".md": "text/markdown",
     ".markdown": "text/markdown",

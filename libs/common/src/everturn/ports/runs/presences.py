@@ -20,7 +20,8 @@ class BatteryOutcome:
 class WorkerPresence:
     """One worker. `sandbox` names its launcher and is empty where it runs no programs; `battery` is None where the
     escape battery does not gate them. `worker_id` is random and tells nothing of the machine. `turn_s` is how long its
-    turns took lately, None before the first has ended. `extra_slots` are those beyond `slots`, for the claim rule."""
+    turns took lately, None before the first has ended. `extra_slots` are those beyond `slots`, for the claim rule.
+    `user_running_max` is its setting of that name, None from a worker of a version without it."""
 
     worker_id: str
     sandbox: str
@@ -28,6 +29,7 @@ class WorkerPresence:
     slots: int
     turn_s: float | None = None
     extra_slots: int = 0
+    user_running_max: int | None = None
 
 
 class Presences(Protocol):

@@ -25,6 +25,8 @@ class Fleet:
 
     slots: int
     turn_s: float
+    user_running_max: int | None = None
+    """Turns of one user that run while others wait; the smallest that a worker reports, None where none does."""
 
     @property
     def interval_us(self) -> int:
@@ -36,8 +38,10 @@ def build_fleet(workers: tuple[WorkerPresence, ...]) -> Fleet:
     """Sums up the workers; each counts by its slots."""
     slots = sum(worker.slots for worker in workers)
     told = [(worker.slots, worker.turn_s) for worker in workers if worker.turn_s is not None]
+    running = [worker.user_running_max for worker in workers if worker.user_running_max is not None]
     weight = sum(weight for weight, _ in told)
-    return Fleet(slots, sum(weight * turn_s for weight, turn_s in told) / weight if weight else GUESSED_TURN_S)
+    turn_s = sum(weight * turn_s for weight, turn_s in told) / weight if weight else GUESSED_TURN_S
+    return Fleet(slots, turn_s, min(running, default=None))
 
 
 class FleetWatch:
