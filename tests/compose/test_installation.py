@@ -91,6 +91,17 @@ def test_a_start_that_fails_shows_what_the_failing_containers_said(installation:
     assert installation.load_readiness()["status"] == "ready"
 
 
+def test_a_bundle_of_the_operators_file_can_be_named(installation: OwnInstallation):
+    token = installation.let_guest_in()
+    refused = installation.post_message(token, {"text": "Hello", "bundle_id": "analyst"})
+    (installation.folder / "config" / "everturn.toml").write_text("[bundles.analyst.react]\nmax_iterations = 3\n")
+
+    installation.up()
+
+    assert refused == 422
+    assert installation.post_message(token, {"text": "Hello", "bundle_id": "analyst"}) == 202
+
+
 def test_no_secret_is_where_the_engine_shows_it(installation: OwnInstallation):
     secrets = [text for file in installation.secrets.iterdir() if (text := file.read_text().strip())]
 

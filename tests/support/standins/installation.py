@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
+from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 import docker
@@ -86,6 +87,18 @@ class OwnInstallation:
     def get(self, path: str, *, method: str = "GET") -> bytes:
         with _DIRECT.open(Request(f"{self.url}{path}", method=method), timeout=ANSWER_LIMIT_S) as answer:
             return bytes(answer.read())
+
+    def post_message(self, token: str, message: dict[str, str]) -> int:
+        """Begins a conversation; the status of the answer."""
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        path = f"{self.url}/conversations/default/default/new/messages"
+        request = Request(path, json.dumps(message).encode(), headers, method="POST")
+        try:
+            with _DIRECT.open(request, timeout=ANSWER_LIMIT_S) as answer:
+                return int(answer.status)
+        except HTTPError as error:
+            with error:
+                return error.code
 
     def read_from(self, network: str, url: str) -> str:
         """What a container of nobody's that joined this network gets there. Raises ContainerError."""

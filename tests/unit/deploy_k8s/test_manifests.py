@@ -8,11 +8,11 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from chat_proc.settings import WorkerSettings
+from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
 from everturn.setting_page import LIBRARY_VARIABLES, SettingGroup, list_settings
 from ingress.health.endpoints import router
 from ingress.operations.settings import MigrationSettings
-from ingress.settings import IngressSettings
+from ingress.settings import IngressSettings, load_bundle_ids
 
 K8S = Path(__file__).resolve().parents[3] / "deploy" / "k8s"
 BASE = K8S / "base"
@@ -63,8 +63,8 @@ def test_every_pod_is_as_the_restricted_standard_wants_it(name: str, pod: dict[s
         }
         assert container["resources"]["limits"].keys() == {"cpu", "memory"}
     for volume in pod["volumes"]:
-        assert volume.keys() - {"name"} <= {"secret", "emptyDir"}
-        assert "secret" in volume or volume["emptyDir"]["sizeLimit"]
+        assert volume.keys() - {"name"} <= {"secret", "configMap", "emptyDir"}
+        assert "emptyDir" not in volume or volume["emptyDir"]["sizeLimit"]
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,21 @@ def test_the_settings_and_secrets_that_are_named_exist():
     assert secrets["everturn-operator"]["stringData"].keys() <= list_names(MigrationSettings)
     used = {volume["secret"]["secretName"] for _, pod in find_pods() for volume in pod["volumes"] if "secret" in volume}
     assert used == secrets.keys()
+
+
+def test_ingress_and_worker_get_the_configuration_that_their_setting_names():
+    generators = yaml.safe_load((BASE / "kustomization.yaml").read_text())["configMapGenerator"]
+    files = {each["name"]: each["files"] for each in generators if "files" in each}
+    path = Path(load_env_file(BASE / "settings.env")["EVERTURN_CONFIG"])
+
+    for name in ("everturn-ingress", "everturn-worker"):
+        pod = find("Deployment")[name]["spec"]["template"]["spec"]
+        (mounted,) = [each for each in pod["containers"][0]["volumeMounts"] if each["mountPath"] == str(path.parent)]
+        (volume,) = [each for each in pod["volumes"] if each["name"] == mounted["name"]]
+        assert mounted["readOnly"] is True
+        assert path.name in files[volume["configMap"]["name"]]
+    assert load_config(BASE / path.name) == OperatorConfig()
+    assert load_bundle_ids(BASE / path.name) == {"default"}
 
 
 def test_an_ingress_starts_with_these_settings(monkeypatch: pytest.MonkeyPatch):

@@ -52,7 +52,7 @@ class ComposeSettings(BaseSettings):
     home: Path = Field(
         default=REPOSITORY / "deploy",
         validation_alias="COMPOSE_HOME",
-        description="Folder that gets the secrets and everturn.env.",
+        description="Folder that gets the secrets, everturn.env and config/everturn.toml.",
     )
     project: str = Field(
         default="everturn",

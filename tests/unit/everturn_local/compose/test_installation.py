@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from chat_proc.settings import OperatorConfig, load_config
 from everturn_local.compose.installation import STORE_URL, Installation, NoSocket, build_variables, find_socket
+from everturn_local.compose.program import FILE
 from everturn_local.settings import WARM_PROFILES, ComposeSettings
 
 
@@ -30,6 +33,7 @@ def test_the_file_is_told_the_folder_the_port_and_whose_group_the_engine_is_of(e
         str(tmp_path / "secrets"),
         str(tmp_path / "everturn.env"),
     )
+    assert told["EVERTURN_CONFIG_FOLDER"] == str(tmp_path / "config")
     assert told["DOCKER_GROUP"] == str(os.getgid())
     assert told["REDIS_IMAGE"] == "registry.example/redis"
     assert told["EXECUTION_PROFILES"] == WARM_PROFILES
@@ -49,12 +53,43 @@ def test_without_the_engines_socket_the_sentence_names_the_address(address: str)
         find_socket({"DOCKER_HOST": address})
 
 
-def test_settings_of_the_operator_are_never_written_over(tmp_path: Path):
+def test_files_of_the_operator_are_never_written_over(tmp_path: Path):
     installation = Installation(tmp_path)
 
-    installation.save_settings_file()
+    installation.save_first_files()
     assert "ANONYMOUS=1" in installation.settings_file.read_text()
+    assert load_config(installation.config_file) == OperatorConfig()
     installation.settings_file.write_text("ANONYMOUS=0\n")
-    installation.save_settings_file()
+    installation.config_file.write_text("[bundles.analyst]\n")
+    installation.save_first_files()
 
     assert installation.settings_file.read_text() == "ANONYMOUS=0\n"
+    assert installation.config_file.read_text() == "[bundles.analyst]\n"
+
+
+def test_a_changed_file_of_the_configuration_changes_what_the_file_is_told(engine: dict[str, str], tmp_path: Path):
+    settings = ComposeSettings(home=tmp_path)
+    Installation(tmp_path).save_first_files()
+
+    def load_digest() -> str:
+        return build_variables(settings, engine)["EVERTURN_CONFIG_DIGEST"]
+
+    first, again = load_digest(), load_digest()
+    module = tmp_path / "config" / "city_tools.py"
+    module.write_text("A = 1\n")
+    with_module = load_digest()
+    module.write_text("A = 2\n")
+
+    assert first == again
+    assert len({first, with_module, load_digest()}) == 3
+
+
+def test_ingress_and_workers_get_the_configuration_that_their_setting_names():
+    services = yaml.safe_load(FILE.read_text())["services"]
+
+    for name in ("ingress", "chat-proc"):
+        service = services[name]
+        (mounted,) = [volume for volume in service["volumes"] if "EVERTURN_CONFIG_FOLDER" in volume]
+        assert mounted.endswith(":/etc/everturn:ro")
+        assert service["environment"]["EVERTURN_CONFIG"] == "/etc/everturn/everturn.toml"
+        assert service["labels"] == {"everturn.config": "${EVERTURN_CONFIG_DIGEST:-}"}

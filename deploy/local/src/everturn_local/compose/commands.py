@@ -35,6 +35,7 @@ class NotReady(EverturnError):
 
 def run_up(settings: ComposeSettings, images: LocalSettings, environment: Mapping[str, str], report: Report) -> int:
     """Returns 0 with the platform ready; what is there already and unchanged stays. Raises EverturnError."""
+    Installation(settings.home.absolute()).save_first_files()
     compose = open_compose(settings, environment)
     with open_engine(environment) as engine:
         return _start(settings, images, compose, engine, environment=environment, report=report)
@@ -53,7 +54,6 @@ def _start(
     save_secrets(installation.secrets, environment)
     if settings.s3:
         save_store_keys(installation.secrets)
-    installation.save_settings_file()
     check_port(settings, compose)
     made_elsewhere = all(environment.get(name) for name in OWN_IMAGES)
     run_images(images, only="runs" if made_elsewhere else "all", report=report)
@@ -64,7 +64,10 @@ def _start(
         show_unwell(engine, settings.project, report)
         raise
     wait_started(settings, engine, report)
-    report(f"settings: {installation.settings_file}, secrets: {installation.secrets}")
+    report(
+        f"settings: {installation.settings_file}, configuration: {installation.config_file}, "
+        f"secrets: {installation.secrets}"
+    )
     return 0
 
 

@@ -1,5 +1,6 @@
 """What an installation has beside the compose file: its folder, its settings, and values for the file's variables."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,11 @@ AUTH_AUDIENCE=everturn
 # 1 lets people without an account in, as guests. Set it to 0 before strangers can reach the address.
 ANONYMOUS=1
 """
+FIRST_CONFIG: Final = """\
+# Models by role, limits by bundle, and tools of your own: docs/how-to/configure.md. Ingress and workers read this file
+# as /etc/everturn/everturn.toml; other files of this folder, such as modules of tools, are beside it.
+# `make up` replaces the containers when a file of this folder has changed.
+"""
 
 
 class NoSocket(EverturnError):
@@ -42,10 +48,25 @@ class Installation:
     def settings_file(self) -> Path:
         return self.home / "everturn.env"
 
-    def save_settings_file(self) -> None:
-        """The first one; later ones are the operator's."""
-        if not self.settings_file.exists():
-            self.settings_file.write_text(FIRST_SETTINGS)
+    @property
+    def config_file(self) -> Path:
+        return self.home / "config" / "everturn.toml"
+
+    def save_first_files(self) -> None:
+        """Settings and configuration where there are none; later ones are the operator's."""
+        self.config_file.parent.mkdir(parents=True, exist_ok=True)
+        for file, text in ((self.settings_file, FIRST_SETTINGS), (self.config_file, FIRST_CONFIG)):
+            if not file.exists():
+                file.write_text(text)
+
+    def compute_config_digest(self) -> str:
+        """Changes when a file beside the configuration does; the compose program does not look into mounted folders."""
+        digest = hashlib.sha256()
+        folder = self.config_file.parent
+        for path in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+            with path.open("rb") as file:
+                digest.update(f"{path.relative_to(folder)}\0".encode() + hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()
 
 
 def build_variables(settings: ComposeSettings, environment: Mapping[str, str]) -> dict[str, str]:
@@ -62,6 +83,8 @@ def build_variables(settings: ComposeSettings, environment: Mapping[str, str]) -
         "WORKERS": str(settings.workers),
         "EVERTURN_SECRETS": str(installation.secrets),
         "EVERTURN_ENV": str(installation.settings_file),
+        "EVERTURN_CONFIG_FOLDER": str(installation.config_file.parent),
+        "EVERTURN_CONFIG_DIGEST": installation.compute_config_digest(),
         "DOCKER_SOCKET": str(socket),
         "DOCKER_GROUP": str(socket.stat().st_gid),
     }
