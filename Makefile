@@ -32,8 +32,8 @@ down: setup ## End these containers; the data stays, unless VOLUMES=1 (asks; YES
 logs: setup ## Show what these containers say; SERVICE=ingress narrows it
 	@$(LOCAL) logs --services "$(SERVICE)"
 
-test: setup ## Run all tests, in groups side by side; TESTS=tests/unit ARGS='-k name -x' narrow it
-	@$(if $(strip $(TESTS)$(ARGS)),$(BIN)/pytest -q --durations=10 $(ARGS) $(TESTS),exec $(BIN)/python -P -m everturn_local.suite $(if $(LIMIT_S),--limit-s $(LIMIT_S)) $(if $(MAX_UNSTEADY),--max-unsteady $(MAX_UNSTEADY)))
+test: setup ## Run the tests, in groups side by side; ALL=1 with browser and compose; TESTS=tests/unit ARGS='-k name -x' narrow it
+	@$(if $(strip $(TESTS)$(ARGS)),$(BIN)/pytest -q --durations=10 $(ARGS) $(TESTS),exec $(BIN)/python -P -m everturn_local.suite $(if $(ALL),--all) $(if $(LIMIT_S),--limit-s $(LIMIT_S)) $(if $(MAX_UNSTEADY),--max-unsteady $(MAX_UNSTEADY)))
 
 compose-test: setup ## Start everything as `make up` does, on this machine's engine without any registry, and have a turn; minutes
 	@$(BIN)/pytest -q --durations=5 $(ARGS) tests/compose
@@ -54,7 +54,7 @@ load: setup ## A thousand streams and two hundred sockets get the same ordered e
 check: setup ## Lint, format check, types, layers, architecture rules; of the web client too
 	@failed=; types=$$(mktemp); web=$$(mktemp); $(BIN)/pyright --warnings >"$$types" 2>&1 & pyright=$$!; \
 	$(LOCAL) web --only check >"$$web" 2>&1 & client=$$!; \
-	trap 'kill $$pyright $$client 2>/dev/null; rm -f "$$types" "$$web"' EXIT; trap 'exit 130' INT TERM; \
+	trap 'kill $$pyright $$client 2>/dev/null; rm -f "$$types" "$$web"' EXIT; trap 'cat "$$types" "$$web"; exit 130' INT TERM; \
 	for gate in "ruff check $(SOURCES)" "ruff format --check --quiet $(SOURCES)" \
 		"lint-imports --no-logo" "pytest -q tests/architecture"; do \
 		echo "check: $${gate%% *}"; $(BIN)/$$gate || failed="$$failed $${gate%% *}"; \

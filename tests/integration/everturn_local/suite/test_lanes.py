@@ -4,6 +4,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from everturn_local.processes import try_record
 from everturn_local.settings import load_environment
 from everturn_local.suite.groups import Group
 from everturn_local.suite.lanes import Suite, run_groups
-from everturn_local.suite.outcomes import GroupRun, is_good
+from everturn_local.suite.outcomes import GroupRun, is_good, render_progress
 
 MakeSuite = Callable[..., Suite]
 ENVIRONMENT = {**load_environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # they start in half the time
@@ -98,6 +99,17 @@ async def test_groups_run_side_by_side_and_those_that_want_to_be_alone_after_the
     assert [run.group.name for run in runs][2:] == ["x", "y"]
 
 
+@pytest.mark.parametrize("asked", [False, True])
+async def test_a_group_on_request_runs_only_when_asked_for(make_suite: MakeSuite, asked: bool):
+    files = {f"tests/{name}/test_a.py": "def test_a(): pass\n" for name in ("a", "b", "c")}
+    groups = (Group("tests/a"), Group("tests/b", on_request=True), Group("tests/c", alone=True, on_request=True))
+    runs: list[GroupRun] = []
+
+    await run_groups(replace(make_suite(files, *groups), on_request=asked), runs.append)
+
+    assert {run.group.name for run in runs} == ({"a", "b", "c"} if asked else {"a"})
+
+
 async def test_each_kind_of_end_is_told(make_suite: MakeSuite):
     suite = make_suite(
         {
@@ -137,7 +149,10 @@ async def test_groups_that_the_time_does_not_suffice_for_are_told(make_suite: Ma
     runs: list[GroupRun] = []
     await run_groups(suite, runs.append)
 
-    assert {run.group.name: run.exit_code for run in runs} == {"a": None, "b": None}
+    assert sorted(map(render_progress, runs)) == [
+        f"{name}: 0 passed, 0 failed, 1 error, not begun, as the time for all tests was over after 0.0 s"
+        for name in ("a", "b")
+    ]
 
 
 async def test_tests_that_are_interrupted_stop_what_they_started(make_suite: MakeSuite, tmp_path: Path):

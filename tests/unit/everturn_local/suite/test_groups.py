@@ -4,7 +4,6 @@ import pytest
 
 from everturn_local.suite.groups import (
     GROUPS,
-    ON_REQUEST,
     Group,
     TestsWithoutGroup,
     build_selection,
@@ -27,14 +26,6 @@ def test_every_group_of_this_repository_has_tests(repository: Path):
     with_tests = {try_find_group(file) for file in load_test_files(repository)}
 
     assert with_tests == set(GROUPS)
-
-
-def test_tests_that_run_on_request_are_in_no_group(repository: Path):
-    files = load_test_files(repository)
-
-    for folder in ON_REQUEST:
-        assert list((repository / folder).glob("test_*.py"))
-        assert not [file for file in files if file.startswith(f"{folder}/")]
 
 
 def test_names_of_groups_are_distinct_because_their_logs_are_named_after_them():

@@ -17,6 +17,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--lanes", type=int, default=count_lanes(), help="groups at a time")
     parser.add_argument("--limit-s", type=float, default=2400.0, help="seconds for all of it")
     parser.add_argument("--max-unsteady", type=int, default=0, help="failed tests that may pass in a second run")
+    parser.add_argument("--all", action="store_true", help="with the groups that run on request: browser and compose")
     chosen = parser.parse_args(arguments)
     suite = Suite(
         root=REPOSITORY,
@@ -26,6 +27,7 @@ def main(arguments: list[str]) -> int:
         limit_s=chosen.limit_s,
         env=load_environment(),
         max_unsteady=chosen.max_unsteady,
+        on_request=chosen.all,
     )
     try:
         return asyncio.run(run_suite(suite, lambda text: print(text, flush=True)))

@@ -20,10 +20,12 @@ class Group:
     """The tests below `folder` (from the top of the repository) that no group of a deeper folder takes.
 
     `alone`: nothing runs beside it, because it measures, or has limits that a busy machine would break.
+    `on_request`: runs only with `--all`, as in CI, because it needs programs that few machines have, and minutes.
     """
 
     folder: str
     alone: bool = False
+    on_request: bool = False
 
     @property
     def name(self) -> str:
@@ -32,6 +34,7 @@ class Group:
 
 GROUPS = (
     Group("tests/chaos"),
+    Group("tests/browser", on_request=True),
     Group("tests/sandbox"),
     Group("tests/integration"),
     Group("tests/integration/ingress"),
@@ -43,14 +46,13 @@ GROUPS = (
     Group("tests/architecture"),
     Group("tests/golden"),
     Group("tests/sandbox/chat_proc", alone=True),
+    Group("tests/compose", alone=True, on_request=True),
 )
 """In the order of their start: long ones first, so that no lane is left with a long one at the end.
 
-Alone is the battery: an attempt that a busy machine kept from ending in time doesn't count as denied.
+Alone are the battery, because an attempt that a busy machine kept from ending in time doesn't count as denied, and
+compose, because it starts a second platform in the container engine whose containers other tests count.
 """
-
-ON_REQUEST = ("tests/browser", "tests/compose")
-"""Tests that only their own command runs, because they need a program that few machines have, or minutes."""
 
 
 def check_every_test_has_a_group(files: Iterable[str], groups: Sequence[Group] = GROUPS) -> None:
@@ -74,6 +76,5 @@ def build_selection(group: Group, groups: Sequence[Group] = GROUPS) -> list[str]
 
 
 def load_test_files(root: Path) -> list[str]:
-    """All files that pytest would collect, as paths from `root`, but for those that run on request."""
-    files = (file.relative_to(root).as_posix() for file in (root / TESTS).rglob("test_*.py"))
-    return sorted(file for file in files if not file.startswith(tuple(f"{folder}/" for folder in ON_REQUEST)))
+    """All files that pytest would collect, as paths from `root`."""
+    return sorted(file.relative_to(root).as_posix() for file in (root / TESTS).rglob("test_*.py"))

@@ -36,6 +36,7 @@ class Suite:
     """What runs where. `limit_s` bounds all of it; `logs` receives one file per group.
 
     `max_unsteady`: as many failed tests in all of it may run a second time. More of them are not looked at again.
+    `on_request`: whether the groups that run on request are part of it.
     """
 
     root: Path
@@ -45,6 +46,7 @@ class Suite:
     limit_s: float
     env: Mapping[str, str]
     max_unsteady: int = 0
+    on_request: bool = False
 
 
 async def run_groups(suite: Suite, take: Callable[[GroupRun], None]) -> None:
@@ -56,8 +58,9 @@ async def run_groups(suite: Suite, take: Callable[[GroupRun], None]) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell that started us in the background made us ignore it, and the tests would inherit that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    chosen = [group for group in suite.groups if suite.on_request or not group.on_request]
     for alone, lanes in ((False, suite.lanes), (True, 1)):
-        waiting = deque(group for group in suite.groups if group.alone is alone)
+        waiting = deque(group for group in chosen if group.alone is alone)
         async with asyncio.TaskGroup() as tasks:
             for _ in range(lanes):
                 tasks.create_task(_run_lane(suite, waiting, deadline, take))
@@ -70,6 +73,8 @@ async def _run_lane(suite: Suite, waiting: deque[Group], deadline: float, take: 
 
 async def _run_group(suite: Suite, group: Group, deadline: float) -> GroupRun:
     started = time.monotonic()
+    if started >= deadline:
+        return GroupRun(group, None, 0.0, text="")
     log = _find_log(suite, group)
     cache = log.with_suffix(".cache")
     shutil.rmtree(cache, ignore_errors=True)

@@ -159,7 +159,7 @@ def _render_counts(counts: Counts) -> str:
 def _render_end(run: GroupRun) -> str:
     match run.exit_code:
         case None:
-            return "the time for all tests was over"
+            return "the time for all tests was over" if run.took_s else "not begun, as the time for all tests was over"
         case 0:
             return "ended well" if is_good(run) else "it says of no test that it ran"
         case code if code < 0:
