@@ -1,9 +1,12 @@
-"""The manifests of deploy/k8s: they name settings that exist, pages that are served, and let nothing be privileged."""
+"""The manifests of deploy/k8s: what is applied follows the published schemas of Kubernetes, names settings that exist
+and pages that are served, and lets nothing be privileged."""
 
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 from pydantic import BaseModel
@@ -16,11 +19,20 @@ from ingress.settings import IngressSettings, load_bundle_ids
 
 K8S = Path(__file__).resolve().parents[3] / "deploy" / "k8s"
 BASE = K8S / "base"
+GUIDE = K8S.parents[1] / "docs" / "how-to" / "run-on-kubernetes.md"
+OVERLAYS = (BASE, K8S / "broker")
+VERSIONS = ("1.25", kubernetes_validate.latest_version())
+"""Of Kubernetes: the oldest that the guide names, and the latest whose schemas the checker has."""
 WORKER_PAGES = {"/livez", "/readyz"}
+MERGE_KEYS = {"containers": "name", "volumes": "name", "env": "name", "volumeMounts": "mountPath"}
+"""Lists that a patch adds to, by what names an entry; as in Kubernetes, it replaces every other list."""
+KNOWN_FIELDS = {"apiVersion", "kind", "namespace", "resources", "configMapGenerator", "labels", "patches"}
 
 
-def load_documents(*folders: Path) -> list[dict[str, Any]]:
-    files = [file for folder in folders for file in sorted(folder.glob("*.yaml")) if file.name != "kustomization.yaml"]
+def load_documents(place: Path) -> list[dict[str, Any]]:
+    """Of a file, or of all files of a folder but its kustomization."""
+    files = sorted(place.glob("*.yaml")) if place.is_dir() else [place]
+    files = [file for file in files if file.name != "kustomization.yaml"]
     return [document for file in files for document in yaml.safe_load_all(file.read_text())]
 
 
@@ -46,6 +58,104 @@ def list_names(*classes: type[BaseModel]) -> set[str]:
 
 def load_env_file(file: Path) -> dict[str, str]:
     return dict(line.split("=", 1) for line in file.read_text().splitlines())
+
+
+def build_overlay(folder: Path) -> list[dict[str, Any]]:
+    """What `kubectl apply -k` would send, but for the labels that it adds and the hashes behind names of ConfigMaps."""
+    overlay = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    assert overlay.keys() <= KNOWN_FIELDS
+    built: list[dict[str, Any]] = []
+    for resource in overlay["resources"]:
+        target = folder / resource
+        built += build_overlay(target) if target.is_dir() else yaml.safe_load_all(target.read_text())
+    for generator in overlay["configMapGenerator"]:
+        data = {key: value for name in generator["envs"] for key, value in load_env_file(folder / name).items()}
+        built.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": generator["name"]}, "data": data})
+    for patch in overlay.get("patches", []):
+        change = yaml.safe_load((folder / patch["path"]).read_text())
+        [place] = [place for place, each in enumerate(built) if name_of(each) == name_of(change)]
+        built[place] = merge(built[place], change)
+    for each in built:
+        if each["kind"] != "Namespace":
+            each["metadata"]["namespace"] = overlay["namespace"]
+    return built
+
+
+def name_of(document: dict[str, Any]) -> tuple[str, str]:
+    return document["kind"], document["metadata"]["name"]
+
+
+def merge(base: Any, change: Any, field: str = "") -> Any:
+    """A strategic merge patch without its directives."""
+    if isinstance(base, dict) and isinstance(change, dict):
+        return base | {key: merge(base[key], value, key) if key in base else value for key, value in change.items()}
+    if isinstance(change, list) and (key := MERGE_KEYS.get(field)):
+        by_key = {each[key]: each for each in base}
+        return list((by_key | {each[key]: merge(by_key.get(each[key], {}), each) for each in change}).values())
+    return change
+
+
+def validate(document: dict[str, Any], version: str) -> None:
+    """Strict: a field that the schema doesn't know is an error."""
+    kubernetes_validate.validate(document, version, strict=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("folder", OVERLAYS, ids=lambda folder: folder.name)
+def test_what_is_applied_follows_the_published_schemas(folder: Path, version: str):
+    documents = build_overlay(folder) + load_documents(BASE / "secret.example.yaml")
+
+    assert len(documents) >= 12
+    for document in documents:
+        validate(document, version)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("spec", "replicas"), "two"),
+        (("spec", "template", "spec", "containers", 0, "imagePullPolice"), "Always"),
+        (("spec", "template", "spec", "containers", 0, "ports", 0, "containerPort"), "http"),
+        (("spec", "selector"), []),
+    ],
+)
+def test_a_manifest_with_a_wrong_field_does_not_pass(path: tuple[str | int, ...], value: object):
+    document = deepcopy(find("Deployment")["everturn-ingress"])
+    place: Any = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+
+    with pytest.raises(kubernetes_validate.ValidationError):
+        validate(document, VERSIONS[-1])
+
+
+@pytest.mark.parametrize("folder", OVERLAYS, ids=lambda folder: folder.name)
+def test_pods_name_only_config_maps_and_secrets_that_are_applied_or_in_the_guide(folder: Path):
+    documents = build_overlay(folder)
+    made = {each["metadata"]["name"] for each in documents if each["kind"] == "ConfigMap"}
+    made |= {each["metadata"]["name"] for each in load_documents(BASE / "secret.example.yaml")}
+    made |= {"everturn-broker-client"} if folder.name == "broker" else set()
+    pods = [each["spec"]["template"]["spec"] for each in documents if each["kind"] in ("Deployment", "Job")]
+    settings = [source["configMapRef"]["name"] for pod in pods for source in pod["containers"][0].get("envFrom", [])]
+    secrets = [volume["secret"]["secretName"] for pod in pods for volume in pod["volumes"] if "secret" in volume]
+
+    assert {*settings, *secrets} == made
+    assert "everturn-broker-client" in GUIDE.read_text()
+
+
+def test_a_broker_adds_its_settings_and_certificates_to_the_workers_only():
+    base, brokered = ({name_of(each): each for each in build_overlay(folder)} for folder in OVERLAYS)
+    worker = ("Deployment", "everturn-worker")
+    [container] = brokered[worker]["spec"]["template"]["spec"]["containers"]
+
+    assert {name for name in brokered if brokered[name] != base.get(name)} == {worker, ("ConfigMap", "everturn-broker")}
+    assert [source["configMapRef"]["name"] for source in container["envFrom"]] == [
+        "everturn-settings",
+        "everturn-broker",
+    ]
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} >= {"/run/broker", "/run/secrets/everturn"}
+    assert container["image"] and container["readinessProbe"]
 
 
 @pytest.mark.parametrize(("name", "pod"), list(find_pods()), ids=lambda value: value if isinstance(value, str) else "")
