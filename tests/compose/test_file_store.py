@@ -23,7 +23,7 @@ def test_files_of_a_turn_are_in_the_store_and_outlive_a_restart(standins: str, r
         (conversation,) = set(re.findall(r"conv_[0-9a-z-]+", installation.talk(token, "conversations")))
         again = tmp_path / "again"
         again.mkdir()
-        for file in set(re.findall(r"art_[0-9a-z-]+", installation.talk(token, "show", conversation, "--json"))):
+        for file in set(re.findall(r"\bart_[0-9a-z-]+", installation.talk(token, "show", conversation, "--json"))):
             installation.talk(token, "download", file, "--output", str(again))
 
     assert stored == {"ok": True, "detail": "S3"}

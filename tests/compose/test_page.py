@@ -33,7 +33,7 @@ async def test_a_guest_gets_a_chart_of_a_table_and_a_reload_in_the_middle_loses_
         person = Person(page, installation.url)
         person.watch()
         await page.goto(installation.url)
-        await person.button("Go on as a guest").click()
+        await person.button("Continue as guest").click()
         await person.field.wait_for()
 
         await person.attach("sales.csv", SALES)
