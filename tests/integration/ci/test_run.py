@@ -12,9 +12,9 @@ LIMIT_S = 60
 SYSTEM = ("bash", "cat", "dirname", "grep", "id", "mktemp", "rm", "sleep", "tail", "tee", "timeout")
 COMPONENTS = (
     *("git", "curl", "setpriv", "bwrap", "clamd", "dockerd", "debootstrap"),
-    *("chromium", "docker-compose"),
+    *("chromium", "docker-compose", "promtool"),
 )
-PACKAGES = {"chromium": "chromium", "docker-compose": "docker-compose", "bwrap": "bubblewrap"}
+PACKAGES = {"chromium": "chromium", "docker-compose": "docker-compose", "bwrap": "bubblewrap", "promtool": "prometheus"}
 MAKE = """
 echo "make $*" >>calls
 case "$1" in {cases}

@@ -25,6 +25,9 @@ async def test_the_process_is_alive_ready_and_counts(client: httpx2.AsyncClient)
     assert ready.json()["workers"] == []
     assert 'ingress_requests_total{method="GET",route="/readyz",status="200"}' in metrics.text
     assert 'everturn_queued_turns{lane="registered"} 0.0' in metrics.text
+    assert {line for line in metrics.text.splitlines() if line.startswith("ingress_part_ready{")} == {
+        f'ingress_part_ready{{part="{name}"}} 1.0' for name in parts
+    }
 
 
 async def test_without_an_antivirus_outside_development_files_are_refused_and_readiness_says_so(
@@ -35,11 +38,13 @@ async def test_without_an_antivirus_outside_development_files_are_refused_and_re
 
     async with httpx2.AsyncClient(base_url=ingress.url) as http:
         ready = await http.get("/readyz")
+        metrics = await http.get("/metrics")
         answer = await http.post("/conversations/default/default/new/messages", json=message)
         plain = await http.post("/conversations/default/default/new/messages", json={"text": "a"})
 
     assert ready.json()["status"] == "degraded"
     assert ready.json()["parts"]["antivirus"]["ok"] is False
+    assert 'ingress_part_ready{part="antivirus"} 0.0' in metrics.text
     refused(answer, 503)
     assert plain.status_code == 202
     assert ingress.ready["antivirus"] == "missing"

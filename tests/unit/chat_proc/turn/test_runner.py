@@ -2,6 +2,7 @@ import asyncio
 from typing import Any, cast
 
 import pytest
+from prometheus_client import REGISTRY
 from prometheus_client import Counter
 from structlog.testing import capture_logs
 from turn_bench.bench import ANN, Bench, until
@@ -90,9 +91,14 @@ async def test_a_turn_without_progress_is_given_up_after_three_takeovers() -> No
     await check_conversation(bench)
 
 
+def read_crashes() -> float:
+    return REGISTRY.get_sample_value("everturn_turn_crashes_total") or 0.0
+
+
 @pytest.mark.parametrize("shown", [False, True])
 async def test_a_fault_of_our_own_code_is_named_and_what_was_shown_is_kept(shown: bool) -> None:
     begun = [Say(cut_answer("Half of it"))] if shown else []
+    crashes = read_crashes()
     bench = Bench(*[[*begun, Fail(ZeroDivisionError("our fault"))]] * MAX_ATTEMPTS)
     await bench.say("Hello.")
     for _ in range(MAX_ATTEMPTS):
@@ -102,6 +108,7 @@ async def test_a_fault_of_our_own_code_is_named_and_what_was_shown_is_kept(shown
         bench.expire_lease()
 
     (end,) = bench.exits
+    assert read_crashes() - crashes == MAX_ATTEMPTS
     if shown:
         assert (end.outcome, end.cut_reason) == (Outcome.CUT, "server_error")
         assert bench.state().turns[0].answer == "Half of it"

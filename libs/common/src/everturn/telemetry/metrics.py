@@ -16,6 +16,7 @@ LABELS: Final[Mapping[str, str]] = {
     "method": "The method of an HTTP request, or `other`.",
     "model": "A model as the operator configured it.",
     "outcome": "How something ended that was begun.",
+    "part": "A part that `/readyz` asks, as it names it.",
     "reason": "Why something happened that nobody asked for: a refusal, a loss, a break, a summary.",
     "role": "The strongest role of who asked, `none` before that is known.",
     "route": "The route of an HTTP request, as its template, or `none`.",
@@ -85,6 +86,9 @@ SANDBOX_RUN_SECONDS = Histogram(
 )
 TURNS_TAKEN_OVER = Counter(
     "everturn_turns_taken_over", "Turns claimed again because their worker was gone since their last commit."
+)
+TURN_CRASHES = Counter(
+    "everturn_turn_crashes", "Times that our own code failed on a turn. Each one is a defect to look into."
 )
 SPANS_ENDED = Counter("everturn_trace_spans_ended", "Spans that ended; those never sent wait or were dropped.")
 SPANS_SENT = Counter(

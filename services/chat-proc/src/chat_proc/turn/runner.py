@@ -39,7 +39,7 @@ from everturn.ports.runs.approvals import Approvals
 from everturn.ports.timelines import Timelines
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.guarded import guarded
-from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED
+from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED, TURN_CRASHES
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.timeline.turn_events import build_signal_event, build_start_event
 from everturn.timeline.view_parts import build_signal_view
@@ -320,6 +320,7 @@ class ClaimedTurn:
         try:
             return await self._parts.loop.run(turn, takeovers=self._claim.attempt)
         except DEFECTS:
+            TURN_CRASHES.inc()
             # Another attempt may do better; when this was the last one, the person is told what really happened.
             if self._claim.attempt + 1 < MAX_ATTEMPTS:
                 raise

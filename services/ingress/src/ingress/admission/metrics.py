@@ -47,6 +47,12 @@ class IngressMetrics:
         self.unrung = Counter(
             "ingress_unrung_total", "Accepted work whose doorbell or hint could not be sent.", registry=self.registry
         )
+        self.part_ready = Gauge(
+            "ingress_part_ready",
+            "1 where a part that this ingress needs answers, else 0, by part; looked at for each reader of this page.",
+            ["part"],
+            registry=self.registry,
+        )
         self._add_streams()
         self._add_queue()
         self._add_clients()

@@ -47,5 +47,8 @@ async def get_metrics(request: Request) -> Response:
     """Metrics for Prometheus; docs/metrics.md lists them."""
     metrics = cast(IngressMetrics, request.app.state.metrics)
     await cast(QueueWatch, request.app.state.queue_watch).look()
+    ready = await cast(Kept[ReadyOut], request.app.state.readiness).load()
+    for name, part in ready.parts.items():
+        metrics.part_ready.labels(name).set(part.ok)
     numbers = generate_latest(metrics.registry) + generate_latest(REGISTRY)
     return Response(numbers, media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,111 @@
+"""The alert rules in Prometheus' own program: each fault raises exactly its alerts, and a healthy installation none."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+RULES = Path(__file__).resolve().parents[3] / "deploy" / "prometheus" / "everturn.rules.yml"
+ALERTS = [rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+SAMPLES, LENGTH_S = 120, 15
+END = "29m"
+LIMIT_S = 120
+HEALTHY = {
+    'up{job="everturn-ingress",instance="a"}': "1",
+    'up{job="everturn-worker",instance="w"}': "1",
+    'ingress_streams{instance="a"}': "5",
+    'ingress_requests_total{route="/x",status="200"}': "0+100",
+    'ingress_requests_total{route="/x",status="503"}': "0+1",
+    'ingress_stream_lag_seconds_bucket{le="1.0"}': "0+100",
+    'ingress_stream_lag_seconds_bucket{le="10.0"}': "0+100",
+    'ingress_stream_lag_seconds_bucket{le="+Inf"}': "0+100",
+    'ingress_part_ready{part="postgres",instance="a"}': "1",
+    'ingress_part_ready{part="postgres",instance="b"}': "1",
+    'ingress_part_ready{part="objects",instance="a"}': "1",
+    'ingress_part_ready{part="antivirus",instance="a"}': "1",
+    'everturn_worker_slots{instance="w"}': "4",
+    'everturn_queued_turns_oldest_seconds{lane="paid"}': "3",
+    'everturn_turns_ended_total{outcome="answered"}': "0+10",
+    'everturn_turns_ended_total{outcome="failed"}': "0",
+    'everturn_turn_crashes_total{instance="w"}': "3",
+    'everturn_turn_first_token_seconds_bucket{le="2.5"}': "0+10",
+    'everturn_turn_first_token_seconds_bucket{le="60.0"}': "0+10",
+    'everturn_turn_first_token_seconds_bucket{le="+Inf"}': "0+10",
+    'everturn_model_call_seconds_count{model="m",kind="decision"}': "0+10",
+    'everturn_model_calls_failed_total{model="m",kind="decision"}': "0",
+    'everturn_leases_lost_total{instance="w"}': "0",
+    'everturn_sweeps_total{outcome="done"}': "0+10",
+    'everturn_sweeps_total{outcome="failed"}': "0",
+    'everturn_wire_memory_bytes{kind="used"}': "100",
+    'everturn_wire_memory_bytes{kind="limit"}': "1000",
+}
+"""Series by what they begin with and how much each sample adds."""
+
+FAULTS: list[tuple[Mapping[str, str | None], set[str]]] = [
+    ({}, set()),
+    ({'ingress_streams{instance="a"}': None}, {"EverturnNoIngress"}),
+    ({'up{job="everturn-worker",instance="w"}': "0"}, {"EverturnProcessDown"}),
+    ({'ingress_part_ready{part="objects",instance="a"}': "0"}, {"EverturnPartAway"}),
+    ({'ingress_part_ready{part="postgres",instance="b"}': "0"}, {"EverturnPartAway"}),
+    ({'ingress_part_ready{part="antivirus",instance="a"}': "0"}, {"EverturnFilesRefused"}),
+    ({'ingress_requests_total{route="/x",status="503"}': "0+10"}, {"EverturnServerErrors"}),
+    ({'everturn_turn_crashes_total{instance="w"}': "0+1"}, {"EverturnTurnsCrash"}),
+    ({'everturn_worker_slots{instance="w"}': None}, {"EverturnNoWorker"}),
+    ({'everturn_queued_turns_oldest_seconds{lane="paid"}': "300"}, {"EverturnQueueWaits"}),
+    ({'everturn_turns_ended_total{outcome="failed"}': "0+5"}, {"EverturnTurnsFail"}),
+    ({'everturn_model_calls_failed_total{model="m",kind="decision"}': "0+5"}, {"EverturnModelFails"}),
+    ({'everturn_turn_first_token_seconds_bucket{le="2.5"}': "0"}, {"EverturnFirstTokenSlow"}),
+    ({'everturn_leases_lost_total{instance="w"}': "0+1"}, {"EverturnLeasesLost"}),
+    ({'everturn_sweeps_total{outcome="failed"}': "0+20"}, {"EverturnSweepsFail"}),
+    ({'everturn_wire_memory_bytes{kind="used"}': "850"}, {"EverturnWireNearlyFull"}),
+    ({'ingress_stream_lag_seconds_bucket{le="1.0"}': "0"}, {"EverturnStreamsLag"}),
+]
+
+
+def find_promtool() -> str:
+    """The program. Without it the test is skipped, and fails in CI."""
+    found = shutil.which("promtool")
+    if found is None:
+        refuse = pytest.fail if os.environ.get("CI") else pytest.skip
+        refuse("There is no promtool here: apt-get install prometheus.")
+    return found
+
+
+def build_case(fault: Mapping[str, str | None], expected: set[str]) -> dict[str, Any]:
+    """A promtool test of which alerts fire, whatever labels and texts they have."""
+    series = {name: values for name, values in (HEALTHY | dict(fault)).items() if values is not None}
+    fires = [
+        {
+            "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) > bool 0',
+            "eval_time": END,
+            "exp_samples": [{"labels": "{}", "value": 1}] if alert in expected else [],
+        }
+        for alert in ALERTS
+    ]
+    return {
+        "name": f"{sorted(fault)}",
+        "interval": f"{LENGTH_S}s",
+        "input_series": [
+            {"series": name, "values": f"{values}{'' if '+' in values else '+0'}x{SAMPLES}"}
+            for name, values in series.items()
+        ],
+        "promql_expr_test": fires,
+    }
+
+
+def test_each_fault_raises_its_alert_and_no_other(tmp_path: Path) -> None:
+    cases = [build_case(fault, expected) for fault, expected in FAULTS]
+    file = tmp_path / "cases.yml"
+    file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "15s", "tests": cases}))
+
+    done = subprocess.run(
+        [find_promtool(), "test", "rules", str(file)], capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+
+    assert {alert for _, expected in FAULTS for alert in expected} == set(ALERTS)
+    assert done.returncode == 0, done.stdout + done.stderr
