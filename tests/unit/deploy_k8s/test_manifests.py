@@ -69,7 +69,9 @@ def build_overlay(folder: Path) -> list[dict[str, Any]]:
         target = folder / resource
         built += build_overlay(target) if target.is_dir() else yaml.safe_load_all(target.read_text())
     for generator in overlay["configMapGenerator"]:
-        data = {key: value for name in generator["envs"] for key, value in load_env_file(folder / name).items()}
+        data = {name: (folder / name).read_text() for name in generator.get("files", [])}
+        for name in generator.get("envs", []):
+            data |= load_env_file(folder / name)
         built.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": generator["name"]}, "data": data})
     for patch in overlay.get("patches", []):
         change = yaml.safe_load((folder / patch["path"]).read_text())
@@ -138,6 +140,7 @@ def test_pods_name_only_config_maps_and_secrets_that_are_applied_or_in_the_guide
     made |= {"everturn-broker-client"} if folder.name == "broker" else set()
     pods = [each["spec"]["template"]["spec"] for each in documents if each["kind"] in ("Deployment", "Job")]
     settings = [source["configMapRef"]["name"] for pod in pods for source in pod["containers"][0].get("envFrom", [])]
+    settings += [volume["configMap"]["name"] for pod in pods for volume in pod["volumes"] if "configMap" in volume]
     secrets = [volume["secret"]["secretName"] for pod in pods for volume in pod["volumes"] if "secret" in volume]
 
     assert {*settings, *secrets} == made

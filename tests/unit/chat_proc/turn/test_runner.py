@@ -2,8 +2,7 @@ import asyncio
 from typing import Any, cast
 
 import pytest
-from prometheus_client import REGISTRY
-from prometheus_client import Counter
+from prometheus_client import REGISTRY, Counter
 from structlog.testing import capture_logs
 from turn_bench.bench import ANN, Bench, until
 from turn_bench.checks import check_conversation
