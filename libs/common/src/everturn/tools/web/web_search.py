@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
 from typing import Any
+from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -61,11 +62,11 @@ class WebSearchTool:
             except Unavailable as error:
                 failure = error
                 continue
-            return _claim(call, await asyncio.to_thread(_keep_readable, found))
+            return _claim(call, params.query, await asyncio.to_thread(_keep_readable, found))
         return ToolOutcome("error", failure.detail)
 
 
-def _claim(call: ToolCall, found: Sequence[SourceDraft]) -> ToolOutcome:
+def _claim(call: ToolCall, query: str, found: Sequence[SourceDraft]) -> ToolOutcome:
     if not found:
         return ToolOutcome("ok", "Nothing was found. Try other words.", value=[])
     try:
@@ -73,8 +74,15 @@ def _claim(call: ToolCall, found: Sequence[SourceDraft]) -> ToolOutcome:
     except EverturnError as error:
         return ToolOutcome("error", f"Nothing was kept: {error.detail}")
     value = [_value(row, draft) for row, draft in zip(rows, found, strict=True)]
-    text, data = "\n\n".join(map(_render, rows, found)), build_address_data([draft.url for draft in found])
+    text = "\n\n".join(map(_render, rows, found))
+    data = build_address_data([draft.url for draft in found if not _is_written(draft.url, query)])
     return ToolOutcome("ok", text, data=data, value=value, untrusted=True)
+
+
+def _is_written(url: str, query: str) -> bool:
+    """Whether the query wrote this address itself. Engines give such an address back; that does not make it seen."""
+    address = unquote(url).partition("://")[2].rstrip("/").casefold()
+    return address in unquote(query).casefold()
 
 
 def _keep_readable(found: Sequence[SourceDraft]) -> list[SourceDraft]:
