@@ -12,7 +12,13 @@ export default defineConfig({
   base: "./",
   plugins: [react()],
   server: { proxy },
-  build: { target: "es2022", sourcemap: false, modulePreload: { polyfill: false } },
+  build: {
+    target: "es2022",
+    sourcemap: false,
+    modulePreload: { polyfill: false },
+    // The licences of all that is bundled go with the page: the ingress serves them, docs/third-party.md says where.
+    license: { fileName: "assets/licenses.txt" },
+  },
   test: {
     environment: "jsdom",
     include: ["src/**/*.test.{ts,tsx}"],

@@ -35,6 +35,7 @@ def test_the_page_is_served(installation: OwnInstallation):
 
     assert b"<script" in page
     assert b"/assets/" in page
+    assert b"## react-markdown" in installation.get("/assets/licenses.txt")
 
 
 def test_a_restart_keeps_the_conversation_and_down_leaves_no_container(installation: OwnInstallation):

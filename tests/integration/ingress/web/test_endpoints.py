@@ -18,6 +18,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     (folder / "assets").mkdir()
     (folder / "index.html").write_bytes(PAGE)
+    (folder / "assets" / "licenses.txt").write_text("MIT License")
     (folder / "assets" / "index-1a2b.js").write_bytes(SCRIPT)
     (folder / "assets" / "index-1a2b.js.gz").write_bytes(gzip.compress(SCRIPT))
     return folder
@@ -46,6 +47,14 @@ def test_the_page_runs_only_what_is_from_here_and_stands_in_no_frame(serving: In
     assert "http" not in page.headers["content-security-policy"]
     assert page.headers["x-content-type-options"] == "nosniff"
     assert page.headers["referrer-policy"] == "no-referrer"
+
+
+def test_licences_of_the_page_are_served_and_not_kept_forever(serving: IngressProcess) -> None:
+    licenses = ask(serving, "GET", "/assets/licenses.txt")
+
+    assert licenses.text == "MIT License"
+    assert licenses.headers["content-type"] == "text/plain; charset=utf-8"
+    assert licenses.headers["cache-control"] == "no-cache"
 
 
 def test_assets_are_kept_forever_and_come_compressed_to_who_takes_it(serving: IngressProcess) -> None:

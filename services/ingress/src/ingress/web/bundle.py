@@ -10,6 +10,8 @@ from everturn.errors import Invalid
 PAGE: Final = "index.html"
 ASSETS: Final = "assets"
 """The folder whose files have a hash of their content in their names."""
+LICENSES: Final = "licenses.txt"
+"""The one file among them without a hash: the licences of what the page contains."""
 MAX_FILES: Final = 1_000
 MAX_BYTES: Final = 64 * 1024 * 1024
 CODINGS: Final = {"br": ".br", "gzip": ".gz"}

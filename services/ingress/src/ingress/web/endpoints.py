@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse, Response
 
 from ingress.errors import absent
-from ingress.web.bundle import Bundle, WebFile
+from ingress.web.bundle import LICENSES, Bundle, WebFile
 from ingress.web.codings import try_choose_coding
 
 router = APIRouter(include_in_schema=False)
@@ -93,7 +93,7 @@ async def get_asset(request: Request, name: Annotated[str, Path()]) -> Response:
     file = bundle.assets.get(name) if bundle else None
     if file is None:
         raise absent()
-    return _answer(request, file, FOREVER)
+    return _answer(request, file, REVALIDATED if name == LICENSES else FOREVER)
 
 
 @router.get("/artifact-frame")
