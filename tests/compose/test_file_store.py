@@ -20,7 +20,7 @@ def test_files_of_a_turn_are_in_the_store_and_outlive_a_restart(standins: str, r
         stored = installation.load_readiness()["parts"]["objects"]
         installation.down()
         installation.up()
-        (conversation,) = set(re.findall(r"conv_[0-9a-z-]+", installation.talk(token, "conversations")))
+        (conversation,) = set(re.findall(r"conv_[0-9a-z-]+", installation.talk(token, "list")))
         again = tmp_path / "again"
         again.mkdir()
         for file in set(re.findall(r"\bart_[0-9a-z-]+", installation.talk(token, "show", conversation, "--json"))):

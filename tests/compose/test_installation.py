@@ -41,7 +41,7 @@ def test_the_page_is_served(installation: OwnInstallation):
 def test_a_restart_keeps_the_conversation_and_down_leaves_no_container(installation: OwnInstallation):
     token = installation.let_guest_in()
     installation.talk(token, "chat", "Do you know what a heron is?")
-    (conversation,) = set(re.findall(r"conv_[0-9a-z-]+", installation.talk(token, "conversations")))
+    (conversation,) = set(re.findall(r"conv_[0-9a-z-]+", installation.talk(token, "list")))
 
     installation.down()
     left = installation.load_containers()

@@ -43,6 +43,8 @@ class SmallServer:
     """Told by the receipt of a message."""
     files: dict[str, bytes] = field(default_factory=dict)
     accepted: dict[str, dict[str, object]] = field(default_factory=dict)
+    queries: list[str] = field(default_factory=list)
+    """Of the requests for a list of conversations."""
     snapshot_page: int = -1
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     is_closing: bool = False
@@ -152,12 +154,28 @@ class SmallServer:
         await self.record(request)
         view = build_state(self.story.page, tenant=TENANT, project=PROJECT).conversation.model_dump()
         if request.method == "GET" and request.url.path == BASE:
+            self.queries.append(request.url.query)
             return JSONResponse({"items": [view], "next_cursor": None})
         if request.method == "DELETE":
             return JSONResponse({"conversation_id": view["conversation_id"], "rows": {"turn": 1}, "objects": 2})
         if request.method in ("POST", "PATCH"):
-            view["title"] = json.loads(await request.body())["title"]
+            view.update(json.loads(await request.body()))
         return JSONResponse(view, status_code=201 if request.method == "POST" else 200)
+
+    async def fork(self, request: Request) -> Response:
+        await self.record(request)
+        fork = {"conversation_id": "conv_copy", "forked_from": request.path_params["c"], "turn_id": "t", "turns": 1}
+        return JSONResponse(fork, status_code=201)
+
+    async def export(self, request: Request) -> Response:
+        await self.record(request)
+        return Response("{}\n", headers={"content-disposition": 'attachment; filename="talk.jsonl"'})
+
+    async def search(self, request: Request) -> Response:
+        await self.record(request)
+        hit = {"conversation_id": "conv_1", "title": "Sales", "turn_id": "turn_1", "target": "assistant", "ref": "r"}
+        hit |= {"snippet": "North\nsold most.", "ts": "2026-01-02T03:04:05.000Z"}
+        return JSONResponse({"items": [hit], "next_cursor": None})
 
     async def feedback(self, request: Request) -> Response:
         await self.record(request)
@@ -186,6 +204,9 @@ class SmallServer:
                 Route(f"{BASE}/{{c}}/signals", self.submit, methods=["POST"]),
                 Route(f"{BASE}/{{c}}/signals/{{s}}", self.signal, methods=["GET", "PATCH", "DELETE"]),
                 Route(f"{BASE}/{{c}}/events", self.events),
+                Route(f"{BASE}/{{c}}/fork", self.fork, methods=["POST"]),
+                Route(f"{BASE}/{{c}}/export", self.export),
+                Route(f"{BASE}/search", self.search, methods=["POST"]),
                 Route(f"{BASE}/{{c}}/turns/{{t}}/feedback", self.feedback, methods=["POST"]),
                 Route(f"{BASE}/{{c}}", self.conversations, methods=["GET", "PATCH", "DELETE"]),
                 Route(BASE, self.conversations, methods=["GET", "POST"]),

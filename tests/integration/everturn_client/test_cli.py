@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,34 @@ def test_too_much_on_standard_input_is_refused(tmp_path: Path) -> None:
 
     assert ended.returncode == 2
     assert "attach it as a file" in ended.stderr
+
+
+def test_without_a_command_the_help_is_printed(tmp_path: Path) -> None:
+    ended = run(state=tmp_path)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert all(name in ended.stdout for name in ("usage: everturn", "chat", "rename", "delete", "--version"))
+
+
+def test_the_version_is_printed(tmp_path: Path) -> None:
+    ended = run("--version", state=tmp_path)
+
+    assert (ended.returncode, ended.stdout) == (0, f"everturn {version('everturn-client')}\n")
+
+
+def test_help_into_a_pipe_that_nobody_reads_ends_quietly(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "everturn_client.cli"],
+        env=env,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=30,
+        check=False,
+    )
+    os.close(writing)
+
+    assert (ended.returncode, ended.stderr) == (141, b"")

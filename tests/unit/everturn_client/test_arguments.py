@@ -44,13 +44,15 @@ def test_a_signal_takes_its_words_its_files_and_what_an_event_tells() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        [],
         ["dance"],
         ["chat", "x", "--continue", "--conversation", "c"],
         ["feedback", "turn_1", "great"],
         ["answer", "appr_1", "perhaps"],
         ["answer", "approve"],
-        ["conversations", "--limit", "0"],
+        ["list", "--limit", "0"],
+        ["rename", "conv_1"],
+        ["delete"],
+        ["conversations"],
         ["chat", "x", "--url", "ftp://x"],
         ["chat", "x", "--url", "http://[::1"],
         ["chat", "x", "--url", "http://h:99999"],
@@ -71,10 +73,10 @@ def test_wrong_usage_ends_with_code_2(line: list[str], capsys: pytest.CaptureFix
 def test_the_command_to_go_on_names_server_and_user_but_never_the_token() -> None:
     parser = build_parser(SETTINGS)
     usual = parser.parse_args(["chat", "x", "--token", "t"])
-    other = parser.parse_args(["chat", "x", "--url", "http://h:1/", "--user", "ann", "--tenant", "acme"])
+    other = parser.parse_args(["chat", "x", "--url", "http://h:1/", "--user", "ann b", "--tenant", "acme"])
 
     assert build_command_prefix("everturn", usual) == "everturn"
-    assert build_command_prefix("bin/everturn", other) == "bin/everturn --url http://h:1 --user ann --tenant acme"
+    assert build_command_prefix("bin/everturn", other) == "bin/everturn --url http://h:1 --user 'ann b' --tenant acme"
 
 
 def test_server_and_user_may_be_named_before_and_after_the_command() -> None:

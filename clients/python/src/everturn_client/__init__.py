@@ -1,6 +1,15 @@
 """The Python client of Everturn: an async SDK, and the terminal client `everturn`."""
 
-from everturn_client.answers import Accepted, AcceptedSignal, ConversationPage, Erased, SignalState
+from everturn_client.answers import (
+    Accepted,
+    AcceptedSignal,
+    ConversationPage,
+    Erased,
+    Fork,
+    SearchHit,
+    SearchPage,
+    SignalState,
+)
 from everturn_client.backoff import Timings
 from everturn_client.client import Event, EverturnClient, Followed
 from everturn_client.errors import BadAnswer, ProblemError, TimedOut, TooMuch, Unreachable
@@ -16,7 +25,10 @@ __all__ = [
     "Event",
     "EverturnClient",
     "Followed",
+    "Fork",
     "ProblemError",
+    "SearchHit",
+    "SearchPage",
     "SignalState",
     "TimedOut",
     "Timings",

@@ -92,6 +92,33 @@ class Erased(Answer):
     objects: int = 0
 
 
+class Fork(Answer):
+    """A new conversation that has the first `turns` turns of `forked_from`."""
+
+    conversation_id: str
+    forked_from: str
+    turns: int
+
+
+class SearchHit(Answer):
+    """A text that was found. `ref` names all of it, `title` is its conversation's as it is now."""
+
+    conversation_id: str
+    title: str
+    turn_id: str
+    target: str
+    ref: str
+    snippet: str
+    ts: str
+
+
+class SearchPage(Answer):
+    """Hits, the best first; `next_cursor` continues, None at the end."""
+
+    items: tuple[SearchHit, ...]
+    next_cursor: str | None = None
+
+
 async def read_body(response: httpx2.Response, *, max_bytes: int = MAX_ANSWER_BYTES) -> bytes:
     """The whole body. Raises TooMuch."""
     body = bytearray()

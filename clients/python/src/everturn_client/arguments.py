@@ -2,6 +2,10 @@
 
 import argparse
 import json
+import shlex
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
@@ -10,18 +14,19 @@ from everturn_client.settings import DEFAULT_URL, ClientSettings
 
 EXIT_CODES = (
     "Exit codes: 0 fine, 1 the turn or request failed or was cancelled, 2 wrong usage, 3 server unreachable, "
-    "4 the answer stops before its end."
+    "4 the answer stops before its end, 130 interrupted, 141 the reader of the output is gone."
 )
 
 
 def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
     """The parser; its defaults come from the settings."""
     parser = argparse.ArgumentParser(prog="everturn", description="Talk with Everturn agents.", epilog=EXIT_CODES)
+    parser.add_argument("--version", action="version", version=f"everturn {version('everturn-client')}")
     _add_shared(parser, settings)
     # After the command they are taken as well; there they have no defaults, which would undo what came before it.
     shared = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     _add_shared(shared, settings, is_repeated=True)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_chat(
         commands.add_parser("chat", parents=[shared], help="send a message and watch the answer", epilog=EXIT_CODES)
     )
@@ -36,14 +41,9 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
     answer.add_argument("reason", nargs="?", default="", help="what the agent is told with it")
     answer.add_argument("--conversation", metavar="ID", help="its conversation (the last one you talked with)")
 
-    listing = commands.add_parser("conversations", parents=[shared], help="list your conversations")
-    listing.add_argument("--limit", type=_positive, default=20, help="how many (20)")
+    _add_conversations(partial(commands.add_parser, parents=[shared]))
 
-    show = commands.add_parser("show", parents=[shared], help="print a conversation")
-    show.add_argument("conversation", metavar="ID", help="a conversation's id")
-    show.add_argument("--json", action="store_true", dest="as_json", help="print the state as JSON")
-
-    commands.add_parser("doctor", parents=[shared], help="tell what is wrong with a server, and what to do about it")
+    commands.add_parser("doctor", parents=[shared], help="say what is wrong with a server, and what to do about it")
 
     download = commands.add_parser("download", parents=[shared], help="download a file")
     download.add_argument("artifact", metavar="ARTIFACT", help="the file's id (art_…)")
@@ -55,6 +55,45 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
     feedback.add_argument("--text", default="", help="what you want to say about it")
     feedback.add_argument("--conversation", metavar="ID", help="its conversation (the last one you talked with)")
     return parser
+
+
+def _add_conversations(add_command: Callable[..., argparse.ArgumentParser]) -> None:
+    listing = add_command("list", help="list your conversations, the latest first")
+    listing.add_argument("--limit", type=_positive, default=20, help="how many (20)")
+    listing.add_argument("--title", metavar="TEXT", default="", help="only those with this text in their title")
+    listing.add_argument("--archived", action="store_true", help="the archived ones instead of the others")
+
+    search = add_command("search", help="search the messages of your conversations")
+    search.add_argument("query", metavar="QUERY", help="what to look for")
+    search.add_argument("--limit", type=_positive, default=10, help="how many, at most 50 (10)")
+    search.add_argument("--conversation", metavar="ID", help="only in this conversation")
+
+    show = add_command("show", help="print a conversation")
+    show.add_argument("conversation", metavar="ID", help="the conversation's id (conv_…), which list prints")
+    show.add_argument("--json", action="store_true", dest="as_json", help="print the state as JSON")
+
+    rename = add_command("rename", help="give a conversation another title")
+    rename.add_argument("conversation", metavar="ID", help="the conversation's id")
+    rename.add_argument("title", metavar="TITLE", help="its new title")
+
+    for name, text in (
+        ("archive", "put conversations into the archive"),
+        ("unarchive", "take conversations out of the archive"),
+        ("delete", "delete conversations with all their messages and files"),
+    ):
+        command = add_command(name, help=text)
+        command.add_argument("conversations", metavar="ID", nargs="+", help="a conversation's id")
+        if name == "delete":
+            command.add_argument("--yes", action="store_true", help="don't ask first")
+
+    fork = add_command("fork", help="copy a conversation up to the end of a turn")
+    fork.add_argument("conversation", metavar="ID", help="the conversation's id")
+    fork.add_argument("--turn", metavar="TURN", help="the last turn to copy (the last one that has ended)")
+    fork.add_argument("--title", help="the title of the copy (that of the original)")
+
+    export = add_command("export", help="save a conversation as JSON Lines with its hashes")
+    export.add_argument("conversation", metavar="ID", help="the conversation's id")
+    export.add_argument("-o", "--output", type=Path, default=Path(), help="file or folder to write to (this folder)")
 
 
 def _add_chat(chat: argparse.ArgumentParser) -> None:
@@ -139,5 +178,5 @@ def build_command_prefix(program: str, arguments: argparse.Namespace) -> str:
     """
     options = [("--url", arguments.url, DEFAULT_URL), ("--user", arguments.user, None)]
     options += [("--tenant", arguments.tenant, "default"), ("--project", arguments.project, "default")]
-    chosen = [f"{option} {value}" for option, value, usual in options if value != usual]
-    return " ".join([program, *chosen])
+    chosen = [f"{option} {shlex.quote(value)}" for option, value, usual in options if value != usual]
+    return " ".join([shlex.quote(program), *chosen])

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -20,9 +21,15 @@ from everturn_client.settings import ClientSettings, load_settings
 from everturn_client.terminal.chat import NEW, Chat, ChatOptions
 from everturn_client.terminal.commands import (
     run_answer,
-    run_conversations,
+    run_archive,
+    run_delete,
     run_download,
+    run_export,
     run_feedback,
+    run_fork,
+    run_list,
+    run_rename,
+    run_search,
     run_show,
     run_signal,
 )
@@ -30,9 +37,10 @@ from everturn_client.terminal.doctor import run_doctor
 from everturn_client.terminal.last_conversation import LastConversations
 from everturn_client.terminal.lines import LineReader
 from everturn_client.terminal.prompt import Prompt
-from everturn_client.terminal.screen import Screen
+from everturn_client.terminal.screen import OutputClosed, Piece, Screen
 
-DONE, FAILED, USAGE, UNREACHABLE, CUT, INTERRUPTED = 0, 1, 2, 3, 4, 130
+DONE, FAILED, USAGE, UNREACHABLE, CUT, INTERRUPTED, OUTPUT_CLOSED = 0, 1, 2, 3, 4, 130, 141
+"""The last two are what a shell reports for a program that ended by SIGINT or SIGPIPE."""
 MAX_STDIN_CHARS = 1_000_000
 
 
@@ -43,13 +51,20 @@ class BadUsage(EverturnError):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     settings = load_settings()
-    arguments = build_parser(settings).parse_args(argv)
+    parser = build_parser(settings)
+    arguments = parser.parse_args(argv)
     screen = Screen(sys.stdout, sys.stderr, colour=settings.colour)
     try:
+        if arguments.command is None:
+            screen.write([Piece("answer", parser.format_help())])
+            return DONE
         return asyncio.run(_run(arguments, settings, screen))
+    except OutputClosed:
+        _discard_output()
+        return OUTPUT_CLOSED
     except Unreachable as error:
         screen.say(
-            f"{error}\nIs it running? Start it with: make run. Is it elsewhere? Name it with --url or EVERTURN_URL.",
+            f"{error}\nStart the server with: make run. If it runs elsewhere, pass --url or set EVERTURN_URL.",
             "bad",
         )
         return UNREACHABLE
@@ -90,8 +105,28 @@ async def _run(arguments: argparse.Namespace, settings: ClientSettings, screen: 
                 await run_answer(
                     client, screen, conversation, arguments.approval, kind=arguments.kind, reason=arguments.reason
                 )
-            case "conversations":
-                await run_conversations(client, screen, limit=arguments.limit)
+            case "list":
+                await run_list(
+                    client, screen, limit=arguments.limit, title=arguments.title, archived=arguments.archived
+                )
+            case "search":
+                await run_search(
+                    client, screen, arguments.query, limit=arguments.limit, conversation_id=arguments.conversation
+                )
+            case "rename":
+                await run_rename(client, screen, arguments.conversation, arguments.title)
+            case "archive" | "unarchive":
+                is_archived = arguments.command == "archive"
+                await run_archive(client, screen, arguments.conversations, archived=is_archived)
+            case "delete":
+                if not arguments.yes and not sys.stdin.isatty():
+                    raise BadUsage("Nobody can be asked here. Pass --yes to delete without a question.")
+                answers = None if arguments.yes else sys.stdin
+                return DONE if await run_delete(client, screen, arguments.conversations, answers=answers) else FAILED
+            case "fork":
+                await run_fork(client, screen, arguments.conversation, turn_id=arguments.turn, title=arguments.title)
+            case "export":
+                await run_export(client, screen, arguments.conversation, arguments.output)
             case "show":
                 await run_show(client, screen, arguments.conversation, as_json=arguments.as_json, command=command)
             case "doctor":
@@ -114,22 +149,44 @@ async def _run_chat(
     *,
     command: str,
 ) -> int:
+    is_prompt = arguments.text is None and sys.stdin.isatty()
+    keyboard = None if is_prompt or arguments.as_json else _try_find_keyboard()
     options = ChatOptions(
         show_thinking=not arguments.no_thinking,
         as_json=arguments.as_json,
         download_dir=arguments.download,
         command=command,
+        asks_here=is_prompt or keyboard is not None,
     )
     conversation = arguments.conversation or (_load_last(memory) if arguments.go_on else NEW)
     chat = Chat(client, screen, options, conversation_id=conversation, memory=memory)
-    if arguments.text is None and sys.stdin.isatty():
+    if is_prompt:
         if arguments.as_json or arguments.files:
             raise BadUsage("--json and --file need a message on the command line.")
         with LineReader(sys.stdin.fileno()) as lines:
             await Prompt(client, chat, screen, lines, command).run()
         return DONE
     text = await asyncio.to_thread(_read_text, sys.stdin) if arguments.text is None else arguments.text
-    return _exit_code(await chat.run_once(text, arguments.files))
+    return _exit_code(await chat.run_once(text, arguments.files, keyboard))
+
+
+def _try_find_keyboard() -> int | None:
+    """The terminal where questions can be read and answered; a program in the background is stopped when it reads."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    descriptor = sys.stdin.fileno()
+    try:
+        return descriptor if os.tcgetpgrp(descriptor) == os.getpgrp() else None
+    except OSError:
+        # Not our controlling terminal, so nothing stops who reads it.
+        return descriptor
+
+
+def _discard_output() -> None:
+    """What is left in buffers can't be written; the interpreter would complain about it when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(nowhere, descriptor)
 
 
 def _read_text(stdin: TextIO) -> str:
@@ -142,7 +199,7 @@ def _read_text(stdin: TextIO) -> str:
 def _load_last(memory: LastConversations) -> str:
     last = memory.try_load()
     if last is None:
-        raise BadUsage("No conversation is remembered for this server and user; name one with --conversation.")
+        raise BadUsage("No conversation is remembered for this server and user. Name one with --conversation.")
     return last
 
 

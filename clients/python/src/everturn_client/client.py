@@ -24,6 +24,8 @@ from everturn_client.answers import (
     ConversationNow,
     ConversationPage,
     Erased,
+    Fork,
+    SearchPage,
     parse_answer,
     try_read_filename,
 )
@@ -114,10 +116,10 @@ class EverturnClient:
         return parse_answer(ConversationView, await self.requests.send("POST", self._path(), json=body))
 
     async def list_conversations(
-        self, *, limit: int = 50, cursor: str | None = None, search: str | None = None
+        self, *, limit: int = 50, cursor: str | None = None, search: str | None = None, archived: bool = False
     ) -> ConversationPage:
-        """One page, newest activity first."""
-        params = _without_none({"limit": limit, "cursor": cursor, "q": search})
+        """One page, newest activity first. `search` is a part of the title; `archived` lists those only."""
+        params = _without_none({"limit": limit, "cursor": cursor, "q": search, "archived": archived or None})
         return parse_answer(ConversationPage, await self.requests.send("GET", self._path(), params=params))
 
     async def get_conversation(self, conversation_id: str) -> ConversationNow:
@@ -128,6 +130,32 @@ class EverturnClient:
         """Give it another title."""
         body = await self.requests.send("PATCH", self._path(conversation_id), json={"title": title})
         return parse_answer(ConversationView, body)
+
+    async def archive_conversation(self, conversation_id: str, *, archived: bool = True) -> ConversationView:
+        """Put it into the archive, or take it out of there."""
+        body = await self.requests.send(
+            "PATCH", self._path(conversation_id), json={"archived": archived}, is_repeatable=True
+        )
+        return parse_answer(ConversationView, body)
+
+    async def fork_conversation(
+        self, conversation_id: str, *, turn_id: str | None = None, title: str | None = None
+    ) -> Fork:
+        """Copy everything up to the end of `turn_id`, of the last ended turn without it, to a new conversation."""
+        body = _without_none({"turn_id": turn_id, "title": title})
+        return parse_answer(Fork, await self._submit(self._path(conversation_id, "fork"), body, ()))
+
+    async def export_conversation(
+        self, conversation_id: str, destination: Path, *, max_bytes: int = MAX_DOWNLOAD_BYTES
+    ) -> Path:
+        """Save a conversation as JSON Lines with its hashes, as `download` saves a file."""
+        return await self._save(self._path(conversation_id, "export"), {}, destination, conversation_id, max_bytes)
+
+    async def search(self, query: str, *, limit: int = 10, conversation_id: str | None = None) -> SearchPage:
+        """Search the messages of all conversations, or of one. The best hits first."""
+        fields = _without_none({"query": query, "limit": limit, "conversation_id": conversation_id})
+        body = await self.requests.send("POST", self._path("search"), json=fields, is_repeatable=True)
+        return parse_answer(SearchPage, body)
 
     async def delete_conversation(self, conversation_id: str) -> Erased:
         """Erase the conversation with all that belongs to it."""
@@ -211,11 +239,7 @@ class EverturnClient:
         A download that breaks off leaves nothing behind. Raises OSError when it can't be written.
         """
         path = f"/files/{self._scope}/{quote(artifact_id, safe='')}"
-        async with self.requests.stream("GET", path, params={"download": "1"}) as response:
-            name = try_read_filename(response) or artifact_id
-            destination = await asyncio.to_thread(_choose_path, destination, name)
-            await _save_stream(response, destination, max_bytes)
-        return destination
+        return await self._save(path, {"download": "1"}, destination, artifact_id, max_bytes)
 
     def events(self, conversation_id: str, after: str | None = None) -> AsyncGenerator[Envelope, None]:
         """The conversation's events, endlessly: without `after` a snapshot and what follows it, else all after that id.
@@ -245,6 +269,15 @@ class EverturnClient:
                 yield Followed(envelope, state, turn)
                 if turn and not is_open(turn):
                     return
+
+    async def _save(
+        self, path: str, params: Mapping[str, Any], destination: Path, fallback_name: str, max_bytes: int
+    ) -> Path:
+        async with self.requests.stream("GET", path, params=params) as response:
+            name = try_read_filename(response) or fallback_name
+            destination = await asyncio.to_thread(_choose_path, destination, name)
+            await _save_stream(response, destination, max_bytes)
+        return destination
 
     async def _send_signal(
         self, conversation_id: str, fields: Mapping[str, Any], files: Sequence[Path]

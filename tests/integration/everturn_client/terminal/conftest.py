@@ -23,13 +23,15 @@ class Everturn:
     state_home: Path
     processes: list[asyncio.subprocess.Process]
 
-    async def start(self, *arguments: str, stdin: int | None = None) -> asyncio.subprocess.Process:
+    async def start(
+        self, *arguments: str, stdin: int | None = None, stderr: int = asyncio.subprocess.PIPE
+    ) -> asyncio.subprocess.Process:
         env = {**os.environ, "EVERTURN_URL": self.url, "XDG_STATE_HOME": str(self.state_home), "EVERTURN_TOKEN": ""}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "everturn_client.cli", *arguments),
             stdin=asyncio.subprocess.DEVNULL if stdin is None else stdin,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stderr=stderr,
             env=env,
         )
         self.processes.append(process)

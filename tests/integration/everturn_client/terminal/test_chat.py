@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+import os
+import re
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from everturn.model import block_bodies as bodies
+from everturn.model.ids import CallId
 from everturn.model.turns import Outcome
+from everturn.testing.runs.asking_stories import AskingStory
 from everturn.testing.stories import Story, make_artifact
 from everturn.wire.events import ChatCompaction, ChatPhase, ConvStatus, parse_envelope
 
@@ -74,7 +78,7 @@ async def test_the_answer_streams_to_standard_output_and_the_rest_beside_it(
         "✓ draw (20 ms)\n",
         f"chart.png (9 bytes)   everturn --url {server.url} download art_chart.png",
         "2 rounds · 12 ms · 22 tokens",
-        f"Conversation {conversation_id}; go on with: "
+        f"Conversation {conversation_id}. Continue with: "
         f'everturn --url {server.url} chat --conversation {conversation_id} "…"',
     ):
         assert told in err
@@ -208,3 +212,77 @@ async def test_the_last_conversation_can_be_continued(server: "SmallServer", eve
     assert (first, second, third) == (2, 0, 0)
     assert "No conversation is remembered" in err
     assert json.loads(await server.wait_for("POST", f"/{server.story.conversation.id}/messages")) == {"text": "Again"}
+
+
+def start_asking(server: "SmallServer") -> tuple[AskingStory, CallId, str]:
+    server.story = story = AskingStory()
+    story.start_turn("Send it")
+    story.start_round()
+    call_id = story.add_call("mail.send", {"to": "ann"})
+    approval_id = story.ask(call_id, "mail.send", {"to": "ann"})
+    story.commit()
+    return story, call_id, approval_id
+
+
+async def end_asking(server: "SmallServer", story: AskingStory, call_id: CallId) -> None:
+    story.settle_question(call_id, "approved")
+    story.start_round()
+    story.answer(story.stream("answer", 0, ["Sent."]))
+    story.end_turn(Outcome.COMPLETED)
+    await server.publish()
+
+
+async def test_where_nobody_can_type_the_commands_that_answer_a_question_are_printed(
+    server: "SmallServer", everturn: "Everturn"
+) -> None:
+    story, call_id, approval_id = start_asking(server)
+    running = await everturn.start("chat", "Send it")
+    assert running.stderr
+
+    printed = (await asyncio.wait_for(running.stderr.readuntil(b" deny\n"), 20)).decode()
+    command = re.search(r"Allow it: everturn (.*)", printed)
+    assert command
+    server.is_signal = True
+    answered, _, _ = await everturn.run(*command[1].split())
+    body = await server.wait_for("POST", f"/{story.conversation.id}/signals")
+    await end_asking(server, story, call_id)
+    out, _ = await asyncio.wait_for(running.communicate(), 20)
+
+    assert (answered, running.returncode, out) == (0, 0, b"Sent.\n")
+    assert json.loads(body) == {"kind": "approve", "text": "", "approval_id": approval_id}
+
+
+async def test_a_question_of_one_message_is_answered_at_its_terminal(
+    server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
+) -> None:
+    ours, theirs = keyboard
+    story, call_id, approval_id = start_asking(server)
+    running = await everturn.start("chat", "Send it", stdin=theirs, stderr=theirs)
+
+    printed = b""
+    while b"to deny it." not in printed:
+        printed += await asyncio.to_thread(os.read, ours, 4096)
+    server.is_signal = True
+    os.write(ours, b"perhaps\ny\n")
+    body = await server.wait_for("POST", "/signals")
+    await end_asking(server, story, call_id)
+    out, _ = await asyncio.wait_for(running.communicate(), 20)
+
+    assert (running.returncode, out) == (0, b"Sent.\n")
+    assert json.loads(body) == {"kind": "approve", "text": "", "approval_id": approval_id}
+
+
+async def test_a_reader_that_leaves_ends_the_command_quietly(server: "SmallServer", everturn: "Everturn") -> None:
+    server.story.start_turn("Hi")
+    server.story.start_round()
+    server.story.stream("answer", 0, ["Well"])
+    running = await everturn.start("chat", "Hi", "--json")
+    assert running.stdout and running.stderr
+    await asyncio.wait_for(running.stdout.readline(), 20)
+
+    running.stdout._transport.close()  # type: ignore[attr-defined] # the only way to end reading as `head` does
+    tell_end(server.story)
+    await server.publish()
+    err = await asyncio.wait_for(running.stderr.read(), 20)
+
+    assert (await asyncio.wait_for(running.wait(), 20), err) == (141, b"")

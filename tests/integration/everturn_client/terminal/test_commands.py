@@ -1,6 +1,7 @@
 """The commands besides chat."""
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 async def test_conversations_are_listed(server: "SmallServer", everturn: "Everturn") -> None:
     server.story.start_turn("Hi")
 
-    code, out, _ = await everturn.run("conversations")
+    code, out, _ = await everturn.run("list")
 
     assert (code, out) == (0, f"{server.story.conversation.id}  2026-01-02 03:04  running  (no title)\n")
 
@@ -86,8 +87,66 @@ async def test_a_question_is_shown_with_its_conversation(server: "SmallServer", 
     code, _, err = await everturn.run("show", story.conversation.id)
 
     assert code == 0
-    assert '? May mail.send be called? {"to": "ann"}' in err
-    assert f"everturn answer {approval_id} approve|deny" in err
+    answer = f"everturn --url {server.url} answer --conversation {story.conversation.id} {approval_id}"
+    assert '? Allow mail.send? {"to": "ann"}' in err
+    assert f"  Allow it: {answer} approve\n  Deny it:  {answer} deny\n" in err
+
+
+async def test_a_conversation_is_renamed_archived_copied_and_saved(
+    server: "SmallServer", everturn: "Everturn", tmp_path: Path
+) -> None:
+    server.story.start_turn("Hi")
+    conversation_id = server.story.conversation.id
+
+    results = [
+        await everturn.run(*line)
+        for line in (
+            ["rename", conversation_id, "Sales of May"],
+            ["archive", conversation_id],
+            ["unarchive", conversation_id],
+            ["list", "--archived", "--title", "sales"],
+            ["fork", conversation_id, "--turn", "turn_1"],
+            ["export", conversation_id, "-o", str(tmp_path)],
+        )
+    ]
+
+    told = [[json.loads(body) for method, path, _, body in server.requests if (method, path[-4:]) == kind]
+            for kind in (("PATCH", conversation_id[-4:]), ("POST", "fork"))]  # fmt: skip
+    assert [code for code, _, _ in results] == [0] * 6
+    assert told == [[{"title": "Sales of May"}, {"archived": True}, {"archived": False}], [{"turn_id": "turn_1"}]]
+    assert "Renamed to Sales of May." in results[0][2]
+    assert "archived=true" in server.queries[-1] and "q=sales" in server.queries[-1]
+    assert (results[4][1], (tmp_path / "talk.jsonl").read_bytes()) == ("conv_copy\n", b"{}\n")
+
+
+async def test_messages_are_searched(server: "SmallServer", everturn: "Everturn") -> None:
+    server.story.start_turn("Hi")
+
+    code, out, _ = await everturn.run("search", "north", "--limit", "3")
+
+    assert json.loads(await server.wait_for("POST", "/search")) == {"query": "north", "limit": 3}
+    assert (code, out) == (0, "conv_1  Sales\n  North sold most.\n")
+
+
+async def test_deleting_asks_first_and_where_nobody_can_be_asked_needs_a_yes(
+    server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
+) -> None:
+    server.story.start_turn("Hi")
+    conversation_id = server.story.conversation.id
+
+    refused = await everturn.run("delete", conversation_id)
+    os.write(keyboard[0], b"n\n")
+    kept = await everturn.run("delete", conversation_id, stdin=keyboard[1])
+    kept_requests = [method for method, *_ in server.requests]
+    os.write(keyboard[0], b"y\n")
+    asked = await everturn.run("delete", conversation_id, stdin=keyboard[1])
+    sure = await everturn.run("delete", conversation_id, "--yes")
+
+    assert [code for code, _, _ in (refused, kept, asked, sure)] == [2, 1, 0, 0]
+    assert "--yes" in refused[2]
+    assert "with all its messages and files? [y/N]" in kept[2]
+    assert "DELETE" not in kept_requests
+    assert [method for method, *_ in server.requests].count("DELETE") == 2
 
 
 async def test_an_event_is_sent_with_its_payload(server: "SmallServer", everturn: "Everturn") -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from everturn.model import block_bodies as bodies
 from everturn.model.turns import Outcome
+from everturn.testing.runs.asking_stories import AskingStory
 from everturn.testing.stories import make_artifact
 
 if TYPE_CHECKING:
@@ -76,5 +77,48 @@ async def test_leaving_while_a_turn_runs_leaves_it_running(
     _, err = (stream.decode() for stream in await asyncio.wait_for(running.communicate(), 20))
 
     assert running.returncode == 0
-    assert "The turn goes on without you" in err
+    assert "The turn continues without you" in err
     assert not server.sent("/signals")
+
+
+async def test_a_question_is_answered_where_it_is_asked(
+    server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
+) -> None:
+    server.story = story = AskingStory()
+    story.start_turn("Send it")
+    story.start_round()
+    calls = [story.add_call("mail.send", {"to": name}) for name in ("ann", "bob")]
+    asked = [story.ask(call, "mail.send", {"to": name}) for call, name in zip(calls, ("ann", "bob"), strict=True)]
+    story.commit()
+    server.is_signal = True
+    running = await everturn.start("chat", "--conversation", story.conversation.id, stdin=keyboard[1])
+    assert running.stderr
+
+    first = await asyncio.wait_for(running.stderr.readuntil(b"to deny it."), 20)
+    os.write(keyboard[0], b"y\n")
+    allowed = await server.wait_for("POST", "/signals")
+    story.settle_question(calls[0], "approved")
+    await server.publish()
+    second = await asyncio.wait_for(running.stderr.readuntil(b"to deny it."), 20)
+    os.write(keyboard[0], b"and wait\nn, not him\n")
+    denied = await server.wait_for("POST", "/signals", count=2)
+    story.settle_question(calls[1], "denied", "not him")
+    story.start_round()
+    story.answer(story.stream("answer", 0, ["Done."]))
+    story.end_turn(Outcome.COMPLETED)
+    await server.publish()
+    rest = await asyncio.wait_for(running.stderr.readuntil(b" tokens"), 20)
+    os.write(keyboard[0], b"y\n")
+    message = await server.wait_for("POST", "/messages", count=2)
+    os.write(keyboard[0], b"/quit\n")
+    await asyncio.wait_for(running.communicate(), 20)
+
+    assert b'? Allow mail.send? {"to": "bob"}' in first
+    assert b"everturn" not in first
+    assert b"mail.send approved" in second
+    assert [json.loads(body) for body in (allowed, denied)] == [
+        {"kind": "approve", "text": "", "approval_id": asked[0]},
+        {"kind": "deny", "text": "not him", "approval_id": asked[1]},
+    ]
+    assert b"The question still waits for y or n." in rest
+    assert json.loads(message)["text"] == "y"

@@ -12,7 +12,9 @@ from everturn_client.terminal.turn_printer import TurnPrinter
 
 def print_story(story: Story, *, show_thinking: bool = True, begin: int = 0) -> list[tuple[str, str]]:
     """Fold the events from the snapshot `begin` on, and print each state."""
-    printer = TurnPrinter(show_thinking=show_thinking, download_command="everturn download")
+    printer = TurnPrinter(
+        show_thinking=show_thinking, download_command="everturn download", answer_command="everturn answer"
+    )
     state = build_state(story.pages[begin], tenant=TENANT, project=PROJECT)
     pieces = printer.render(state.turns[-1])
     for event in story.events:
@@ -91,9 +93,9 @@ def test_a_question_is_printed_with_how_to_answer_it_and_then_what_became_of_it(
 
     printed = print_story(story)
 
-    question = f'? May mail.send be called? {{"to": "ann"}}\n  everturn answer {approval_id} approve|deny   (until '
     (asked,) = [text for _, text in printed if text.startswith("?")]
-    assert asked.startswith(question)
+    assert asked.startswith('? Allow mail.send? {"to": "ann"}\n')
+    assert f"  Allow it: everturn answer {approval_id} approve\n" in asked
     told = [text for _, text in printed]
     assert told.index("▸ mail.send …\n") < told.index(asked) < told.index("· mail.send denied: Not today.\n")
 
@@ -108,7 +110,7 @@ def test_a_turn_that_waits_ends_with_its_question_and_an_ended_one_tells_the_ans
         for turn in (waiting, ended)
     ]
 
-    assert pieces[0][-1].startswith("? May mail.send be called?")
+    assert pieces[0][-1].startswith("? Allow mail.send?")
     assert pieces[1][:3] == ["· mail.send approved\n", "✓ mail.send (20 ms)\n", "Done."]
 
 

@@ -28,17 +28,21 @@ def test_an_event_is_called_by_its_own_kind() -> None:
     assert wording.render_signal(signal) == "· form event applied in round 2: Sent."
 
 
-def test_a_question_is_one_line_of_what_is_asked_and_one_of_how_to_answer() -> None:
+def test_a_question_says_what_is_asked_and_by_which_commands_it_is_answered() -> None:
     asked = ApprovalView(
         approval_id="appr_1", call_id="call_1", tool_id="mail.send", params={"text": "a\nb"}, cut=True, state="pending",
         round=1, expires_at="2026-03-02T12:00:00.000Z",
     )  # fmt: skip
     denied = asked.model_copy(update={"state": "denied", "reason": "Not\ntoday."})
 
-    assert wording.render_approval(asked).splitlines() == [
-        '? May mail.send be called? {"text": "a\\nb"} (cut)',
-        "  everturn answer appr_1 approve|deny   (until 2026-03-02T12:00:00.000Z)",
+    lines = [
+        '? Allow mail.send? {"text": "a\\nb"} (cut)',
+        "  Expires at 2026-03-02T12:00:00.000Z.",
+        "  Allow it: everturn answer --conversation conv_1 appr_1 approve",
+        "  Deny it:  everturn answer --conversation conv_1 appr_1 deny",
     ]
+    assert wording.render_approval(asked, "everturn answer --conversation conv_1").splitlines() == lines
+    assert wording.render_approval(asked).splitlines() == lines[:2]
     explained = asked.model_copy(update={"explanation": "It is new:\nhttps://a.example/"})
     assert wording.render_approval(explained).splitlines()[1:3] == ["  It is new:", "  https://a.example/"]
     assert wording.render_approval(denied) == "· mail.send denied: Not today."

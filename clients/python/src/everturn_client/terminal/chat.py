@@ -1,38 +1,67 @@
 """One turn in a terminal: send, follow, print, download, and cancel at Ctrl-C."""
 
 import asyncio
+import re
+import termios
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from everturn.errors import EverturnError
+from everturn.timeline.event_fold import is_open
 from everturn.wire.events import ChatCompaction, ChatPhase, ConvStatus, Envelope, encode_envelope
-from everturn.wire.views import TurnView
+from everturn.wire.views import ApprovalView, TurnView
 from everturn_client.answers import Accepted
 from everturn_client.client import EverturnClient
 from everturn_client.errors import ProblemError
 from everturn_client.terminal.interrupts import Interrupts
 from everturn_client.terminal.last_conversation import LastConversations
+from everturn_client.terminal.lines import LineReader
 from everturn_client.terminal.screen import Screen
 from everturn_client.terminal.turn_printer import TurnPrinter
-from everturn_client.terminal.wording import render_position
+from everturn_client.terminal.wording import one_line, render_answer_commands, render_position
 
 NEW = "new"
+_ANSWER = re.compile(r"(?:(?P<yes>y|yes)|(?:n|no)(?:[\s,:]+(?P<reason>.*))?)", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a person says to the question whether a tool may be called."""
+
+    kind: Literal["approve", "deny"]
+    reason: str = ""
+
+
+def try_parse_answer(text: str) -> Answer | None:
+    """`y`, `yes`, `n`, `no`, and a reason behind the latter two; None for anything else."""
+    found = _ANSWER.fullmatch(text.strip())
+    if found is None:
+        return None
+    return Answer("approve") if found["yes"] else Answer("deny", (found["reason"] or "").strip())
 
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """How turns are shown. `command` is how this program is called, with the options that name server and user."""
+    """How turns are shown. `command` is how this program is called, with the options that name server and user.
+
+    With `asks_here` somebody reads the questions here and can answer them; otherwise the commands that do are printed.
+    """
 
     show_thinking: bool = True
     as_json: bool = False
     download_dir: Path | None = None
     command: str = "everturn"
+    asks_here: bool = False
 
 
 class Chat:
-    """Turns of one conversation, which is `new` until the first message was accepted."""
+    """Turns of one conversation, which is `new` until the first message was accepted.
+
+    `asked` is the oldest question of the followed turn that waits for an answer.
+    """
 
     def __init__(
         self,
@@ -50,14 +79,25 @@ class Chat:
         self._printer: TurnPrinter | None = None
         self._told_position = ""
         self.conversation_id = conversation_id
+        self.asked: ApprovalView | None = None
+        self._asked_changed = asyncio.Event()
 
-    async def run_once(self, text: str, files: Sequence[Path]) -> TurnView:
-        """Send one message and follow its turn to the end; says at last how to go on."""
+    async def run_once(self, text: str, files: Sequence[Path], keyboard: int | None = None) -> TurnView:
+        """Send one message and follow its turn to the end; says at last how to continue.
+
+        Questions are answered at the terminal `keyboard`, which is read only while one waits.
+        """
         accepted = await self.send(text, files)
-        turn = await self.follow(accepted.turn_id)
+        answering = None if keyboard is None else asyncio.ensure_future(self._answer_at(keyboard))
+        try:
+            turn = await self.follow(accepted.turn_id)
+        finally:
+            if answering is not None:
+                answering.cancel()
+                await asyncio.gather(answering, return_exceptions=True)
         if not self._options.as_json:
             again = f'{self._options.command} chat --conversation {self.conversation_id} "…"'
-            self._screen.say(f"Conversation {self.conversation_id}; go on with: {again}")
+            self._screen.say(f"Conversation {self.conversation_id}. Continue with: {again}")
         return turn
 
     async def send(self, text: str, files: Sequence[Path] = ()) -> Accepted:
@@ -97,6 +137,18 @@ class Chat:
             if error.problem.status != 409:
                 raise
 
+    async def answer(self, answer: Answer) -> None:
+        """Answer the question that waits. Its outcome is printed when the server announces it."""
+        if self.asked is None:
+            self.say("No question waits for an answer.")
+            return
+        try:
+            await self._client.answer_approval(
+                self.conversation_id, self.asked.approval_id, answer.kind, reason=answer.reason
+            )
+        except ProblemError as error:
+            self.say(str(error))
+
     def say(self, text: str) -> None:
         """A line between what the turn prints."""
         if self._printer:
@@ -104,8 +156,11 @@ class Chat:
         self._screen.say(text)
 
     async def _print_turn(self, turn_id: str) -> TurnView:
-        command = f"{self._options.command} download"
-        self._printer = TurnPrinter(show_thinking=self._options.show_thinking, download_command=command)
+        self._printer = TurnPrinter(
+            show_thinking=self._options.show_thinking,
+            download_command=f"{self._options.command} download",
+            answer_command="" if self._options.asks_here else self._answer_command,
+        )
         last: TurnView | None = None
         async with aclosing(self._client.follow_turn(self.conversation_id, turn_id)) as steps:
             async for step in steps:
@@ -126,6 +181,58 @@ class Chat:
         if isinstance(envelope.data, ConvStatus):
             self._print_status(turn, envelope.data)
         self._screen.write(printer.render(turn))
+        self._ask(turn)
+
+    def _ask(self, turn: TurnView) -> None:
+        """Ask the oldest question that waits, once."""
+        waiting = [approval for approval in turn.approvals if approval.state == "pending"] if is_open(turn) else []
+        asked = waiting[0] if waiting else None
+        if (asked and asked.approval_id) == (self.asked and self.asked.approval_id):
+            return
+        self.asked = asked
+        self._asked_changed.set()
+        if asked and self._options.asks_here:
+            self.say(f"Allow {one_line(asked.tool_id)}? Type y to allow it, or n and a reason to deny it.")
+
+    async def _answer_at(self, keyboard: int) -> None:
+        """Read answers from a terminal while a question waits. The end of input leaves it to another terminal."""
+        while True:
+            await self._asked_changed.wait()
+            self._asked_changed.clear()
+            if self.asked is None:
+                continue
+            # What was typed before the question was printed is no answer to it.
+            termios.tcflush(keyboard, termios.TCIFLUSH)
+            with LineReader(keyboard) as lines:
+                if not await self._take_answers(lines) and self.asked:
+                    self.say(f"The question still waits.\n{render_answer_commands(self.asked, self._answer_command)}")
+                    return
+
+    async def _take_answers(self, lines: LineReader) -> bool:
+        """Until the question is another one or none. False at the end of input."""
+        while not self._asked_changed.is_set():
+            reading, changing = asyncio.ensure_future(lines.next()), asyncio.ensure_future(self._asked_changed.wait())
+            try:
+                await asyncio.wait({reading, changing}, return_when=asyncio.FIRST_COMPLETED)
+                if changing.done():
+                    return True
+                line = reading.result()
+            finally:
+                for task in (reading, changing):
+                    task.cancel()
+                await asyncio.gather(reading, changing, return_exceptions=True)
+            if line is None:
+                return False
+            answer = try_parse_answer(line)
+            if answer:
+                await self.answer(answer)
+            elif line.strip():
+                self.say("Type y to allow it, or n and a reason to deny it.")
+        return True
+
+    @property
+    def _answer_command(self) -> str:
+        return f"{self._options.command} answer --conversation {self.conversation_id}"
 
     def _print_status(self, turn: TurnView, status: ConvStatus) -> None:
         """The position of the turn as it falls; one that waits anew tells it again."""
@@ -142,7 +249,7 @@ class Chat:
 
     async def _cancel_at(self, interrupt: asyncio.Event) -> None:
         await interrupt.wait()
-        self.say("Cancelling; Ctrl-C again leaves at once.")
+        self.say("Cancelling. Press Ctrl-C again to leave at once.")
         try:
             await self.cancel()
         except EverturnError as error:

@@ -1,29 +1,95 @@
-"""The commands besides chat: list, show, download, judge."""
+"""The commands besides chat."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TextIO
 
 from everturn.wire.views import TurnView
 from everturn_client.client import Event, EverturnClient
 from everturn_client.terminal.screen import Piece, Screen
 from everturn_client.terminal.turn_printer import TurnPrinter
-from everturn_client.terminal.wording import render_conversation, render_file
+from everturn_client.terminal.wording import one_line, render_conversation, render_file
 
 MAX_LISTED = 1000
+MAX_HITS = 50
+"""What the server gives at once."""
 
 
-async def run_conversations(client: EverturnClient, screen: Screen, *, limit: int) -> None:
+async def run_list(client: EverturnClient, screen: Screen, *, limit: int, title: str, archived: bool) -> None:
     """List conversations, newest activity first."""
     cursor: str | None = None
     left = min(limit, MAX_LISTED)
     while left > 0:
-        page = await client.list_conversations(limit=min(left, 100), cursor=cursor)
+        page = await client.list_conversations(
+            limit=min(left, 100), cursor=cursor, search=title or None, archived=archived
+        )
         screen.write(Piece("answer", render_conversation(item) + "\n") for item in page.items)
         left -= len(page.items)
         cursor = page.next_cursor
         if not cursor or not page.items:
             return
+
+
+async def run_search(
+    client: EverturnClient, screen: Screen, query: str, *, limit: int, conversation_id: str | None
+) -> None:
+    """Print what was found, two lines each."""
+    page = await client.search(query, limit=min(limit, MAX_HITS), conversation_id=conversation_id)
+    for hit in page.items:
+        title = one_line(hit.title) or "(no title)"
+        screen.write([Piece("answer", f"{hit.conversation_id}  {title}\n  {one_line(hit.snippet)}\n")])
+    if not page.items:
+        screen.say("No message matches.")
+
+
+async def run_rename(client: EverturnClient, screen: Screen, conversation_id: str, title: str) -> None:
+    """Change a title."""
+    renamed = await client.rename_conversation(conversation_id, title)
+    screen.say(f"Renamed to {one_line(renamed.title)}.", "good")
+
+
+async def run_archive(
+    client: EverturnClient, screen: Screen, conversation_ids: Sequence[str], *, archived: bool
+) -> None:
+    """Put conversations into the archive, or take them out of it."""
+    for conversation_id in conversation_ids:
+        await client.archive_conversation(conversation_id, archived=archived)
+        screen.say(f"{'Archived' if archived else 'Unarchived'} {conversation_id}.", "good")
+
+
+async def run_delete(
+    client: EverturnClient, screen: Screen, conversation_ids: Sequence[str], *, answers: TextIO | None
+) -> bool:
+    """Delete conversations. Asks before each one where `answers` come from somewhere; False when one was kept."""
+    is_kept = False
+    for conversation_id in conversation_ids:
+        if answers:
+            title = one_line((await client.get_conversation(conversation_id)).title) or "(no title)"
+            screen.write([Piece("info", f'Delete "{title}" with all its messages and files? [y/N] ')])
+            answer = await asyncio.to_thread(answers.readline)
+            if answer.strip().lower() not in ("y", "yes"):
+                screen.say(f"Kept {conversation_id}.")
+                is_kept = True
+                continue
+        await client.delete_conversation(conversation_id)
+        screen.say(f"Deleted {conversation_id}.", "good")
+    return not is_kept
+
+
+async def run_fork(
+    client: EverturnClient, screen: Screen, conversation_id: str, *, turn_id: str | None, title: str | None
+) -> None:
+    """Copy a conversation; the copy's id goes to standard output."""
+    fork = await client.fork_conversation(conversation_id, turn_id=turn_id, title=title)
+    screen.write([Piece("answer", f"{fork.conversation_id}\n")])
+    screen.say(f"It has the first {fork.turns} turns of {fork.forked_from}.", "good")
+
+
+async def run_export(client: EverturnClient, screen: Screen, conversation_id: str, output: Path) -> None:
+    """Save a conversation and say where."""
+    saved = await client.export_conversation(conversation_id, output)
+    screen.say(f"Saved {saved}", "good")
 
 
 async def run_show(
@@ -36,17 +102,21 @@ async def run_show(
         return
     screen.say(render_conversation(state.conversation))
     for turn in state.turns:
-        _show_turn(screen, turn, command)
+        _show_turn(screen, turn, command, conversation_id)
     if state.next_cursor:
         screen.say("There are older turns, which this command does not show.")
 
 
-def _show_turn(screen: Screen, turn: TurnView, command: str) -> None:
+def _show_turn(screen: Screen, turn: TurnView, command: str, conversation_id: str) -> None:
     screen.say(f"\n[{turn.ordinal}] {turn.turn_id} {turn.status}")
     screen.write([Piece("answer", f"> {turn.text}\n")])
     for file in turn.attachments:
         screen.say(render_file(file, f"{command} download"))
-    printer = TurnPrinter(show_thinking=False, download_command=f"{command} download")
+    printer = TurnPrinter(
+        show_thinking=False,
+        download_command=f"{command} download",
+        answer_command=f"{command} answer --conversation {conversation_id}",
+    )
     screen.write(printer.render(turn))
     screen.write(printer.end_line())
 

@@ -4,15 +4,19 @@ import asyncio
 from dataclasses import dataclass
 from typing import assert_never
 
+from everturn.timeline.event_fold import is_open
 from everturn.wire.views import SignalView, TurnView
 from everturn_client.client import EverturnClient
 from everturn_client.errors import ProblemError
-from everturn_client.terminal.chat import Chat
+from everturn_client.terminal.chat import NEW, Answer, Chat, try_parse_answer
 from everturn_client.terminal.lines import LineReader
 from everturn_client.terminal.screen import Piece, Screen
 from everturn_client.terminal.wording import render_file
 
-HELP = "Type a message; while a turn runs it is a followup. Also: /steer TEXT, /cancel, /files, /quit."
+HELP = (
+    "Type a message; while a turn runs it is a followup. y and n answer a question. "
+    "Also: /steer TEXT, /cancel, /approve, /deny REASON, /files, /quit."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +53,28 @@ class Help:
     """Say what can be typed."""
 
 
-Typed = Say | Steer | Cancel | ListFiles | Quit | Help
+Typed = Say | Steer | Cancel | Answer | ListFiles | Quit | Help
 
 
-def parse_line(line: str | None) -> Typed | None:
-    """What a typed line means; None for a blank one. The end of input quits."""
+def parse_line(line: str | None, *, is_asked: bool = False) -> Typed | None:
+    """What a typed line means; None for a blank one. The end of input quits. `is_asked`: a question waits."""
     if line is None:
         return Quit()
     text = line.strip()
     if not text:
         return None
     if not text.startswith("/"):
-        return Say(text)
+        return (try_parse_answer(text) if is_asked else None) or Say(text)
     name, _, rest = text.partition(" ")
     match name:
         case "/steer":
             return Steer(rest.strip())
         case "/cancel":
             return Cancel()
+        case "/approve":
+            return Answer("approve")
+        case "/deny":
+            return Answer("deny", rest.strip())
         case "/files":
             return ListFiles()
         case "/quit" | "/exit":
@@ -89,6 +97,9 @@ class Prompt:
     async def run(self) -> None:
         """Read and answer until /quit or the end of input."""
         self._screen.say(HELP)
+        running = await self._find_running()
+        if running and not await self._run_turns(running):
+            return
         while True:
             self._screen.write([Piece("info", "> ")])
             typed = parse_line(await self._lines.next())
@@ -104,7 +115,7 @@ class Prompt:
                     await self._list_files()
                 case Help():
                     self._screen.say(HELP)
-                case Steer() | Cancel():
+                case Steer() | Cancel() | Answer():
                     self._screen.say("Nothing is running.")
                 case _:
                     assert_never(typed)
@@ -112,18 +123,31 @@ class Prompt:
     async def _run_message(self, text: str) -> bool:
         """Send a message and run its turn, and those its followups became. False when the person left."""
         try:
-            turn_id: str | None = (await self._chat.send(text)).turn_id
+            accepted = await self._chat.send(text)
         except ProblemError as error:
             self._screen.say(str(error), "bad")
             return True
-        while turn_id:
+        return await self._run_turns(accepted.turn_id)
+
+    async def _run_turns(self, turn_id: str) -> bool:
+        """Run a turn and those its followups became. False when the person left."""
+        next_id: str | None = turn_id
+        while next_id:
             self._next_turn = None
-            turn = await self._run_turn(turn_id)
+            turn = await self._run_turn(next_id)
             if turn is None:
-                self._chat.say("The turn goes on without you; come back with --continue.")
+                self._chat.say("The turn continues without you. Come back with --continue.")
                 return False
-            turn_id = self._next_turn or await self._find_promoted(turn)
+            next_id = self._next_turn or await self._find_promoted(turn)
         return True
+
+    async def _find_running(self) -> str | None:
+        """The turn that runs or waits in the conversation that is continued."""
+        if self._chat.conversation_id == NEW:
+            return None
+        state = await self._client.fetch(self._chat.conversation_id)
+        last = state.turns[-1] if state.turns else None
+        return last.turn_id if last and is_open(last) else None
 
     async def _run_turn(self, turn_id: str) -> TurnView | None:
         """Print the turn and take what is typed meanwhile. None when the person left."""
@@ -134,7 +158,7 @@ class Prompt:
                 await asyncio.wait({following, reading}, return_when=asyncio.FIRST_COMPLETED)
                 # A line that came together with the turn's end must not get lost.
                 if reading.done():
-                    typed = parse_line(reading.result())
+                    typed = parse_line(reading.result(), is_asked=self._chat.asked is not None)
                     if isinstance(typed, Quit):
                         return following.result() if following.done() else None
                     if typed:
@@ -147,7 +171,7 @@ class Prompt:
             reading.cancel()
             await asyncio.gather(following, reading, return_exceptions=True)
 
-    async def _say_to_turn(self, typed: Say | Steer | Cancel | ListFiles | Help) -> None:
+    async def _say_to_turn(self, typed: Say | Steer | Cancel | Answer | ListFiles | Help) -> None:
         try:
             match typed:
                 case Say(text=text):
@@ -155,10 +179,14 @@ class Prompt:
                     # The turn ended before this came: it is a turn of its own.
                     if accepted.signal_id is None:
                         self._next_turn = accepted.turn_id
+                    elif self._chat.asked:
+                        self._chat.say("Your message is queued. The question still waits for y or n.")
                 case Steer(text=text):
                     await self._client.send_signal(self._chat.conversation_id, "steer", text)
                 case Cancel():
                     await self._chat.cancel()
+                case Answer():
+                    await self._chat.answer(typed)
                 case ListFiles():
                     await self._list_files()
                 case Help():
@@ -177,7 +205,7 @@ class Prompt:
         return promoted[-1] if promoted else None
 
     async def _list_files(self) -> None:
-        if self._chat.conversation_id == "new":
+        if self._chat.conversation_id == NEW:
             self._chat.say("There are no files.")
             return
         state = await self._client.fetch(self._chat.conversation_id)

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TextIO
 
+from everturn.errors import EverturnError
+
 Tone = Literal["answer", "thinking", "info", "good", "bad"]
 _CODES: dict[Tone, str] = {"answer": "", "thinking": "2;3", "info": "2", "good": "32", "bad": "31"}
 
@@ -16,6 +18,10 @@ class Piece:
     text: str
 
 
+class OutputClosed(EverturnError):
+    """The program that read the output has ended, as `head` does."""
+
+
 class Screen:
     """The two streams of a terminal program. Text is written inert: it can't move the cursor or change colours."""
 
@@ -25,22 +31,28 @@ class Screen:
         self._colour = colour
 
     def write(self, pieces: Iterable[Piece]) -> None:
-        """Write and show at once."""
+        """Write and show at once. Raises OutputClosed."""
         for piece in pieces:
             stream = self._out if piece.tone == "answer" else self._err
             text = make_inert(piece.text)
             code = _CODES[piece.tone] if self._colour and stream.isatty() else ""
-            stream.write(f"\x1b[{code}m{text}\x1b[0m" if code else text)
-            stream.flush()
+            _write(stream, f"\x1b[{code}m{text}\x1b[0m" if code else text)
 
     def say(self, text: str, tone: Tone = "info") -> None:
         """One line."""
         self.write([Piece(tone, f"{text}\n")])
 
     def write_raw(self, line: bytes) -> None:
-        """One line of machine-readable output."""
-        self._out.write(line.decode() + "\n")
-        self._out.flush()
+        """One line of machine-readable output. Raises OutputClosed."""
+        _write(self._out, line.decode() + "\n")
+
+
+def _write(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError as error:
+        raise OutputClosed from error
 
 
 def make_inert(text: str) -> str:

@@ -25,11 +25,15 @@ _STEP_TONES: dict[str, Tone] = {"started": "info", "completed": "good", "error":
 
 
 class TurnPrinter:
-    """Prints one turn: give it each state in turn, and write what it returns. It remembers what was printed."""
+    """Prints one turn: give it each state in turn, and write what it returns. It remembers what was printed.
 
-    def __init__(self, *, show_thinking: bool, download_command: str) -> None:
+    `answer_command` is what an approval's id and the answer follow; without it, questions are answered at the prompt.
+    """
+
+    def __init__(self, *, show_thinking: bool, download_command: str, answer_command: str = "") -> None:
         self._show_thinking = show_thinking
         self._download_command = download_command
+        self._answer_command = answer_command
         self._printed: dict[_Key, str] = {}
         self._steps: dict[str, str] = {}
         self._plans: dict[str, PlanSnapshot] = {}
@@ -122,7 +126,7 @@ class TurnPrinter:
         for approval in approvals:
             if self._approvals.get(approval.approval_id) != approval.state:
                 self._approvals[approval.approval_id] = approval.state
-                yield from self._say(render_approval(approval))
+                yield from self._say(render_approval(approval, self._answer_command))
 
     def _render_end(self, turn: TurnView) -> Iterator[Piece]:
         end = render_end(turn)

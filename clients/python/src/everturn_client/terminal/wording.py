@@ -30,8 +30,8 @@ def render_plan(plan: PlanSnapshot) -> str:
     return "\n".join([f"Plan{status}:", *steps])
 
 
-def render_approval(approval: ApprovalView) -> str:
-    """What is asked, whole, and how to answer; or one line for what became of the question."""
+def render_approval(approval: ApprovalView, answer_command: str = "") -> str:
+    """What is asked, whole, with the commands that answer it if there is `answer_command`; or what became of it."""
     if approval.state != "pending":
         reason = f": {one_line(approval.reason)}" if approval.reason else ""
         return f"· {one_line(approval.tool_id)} {approval.state}{reason}"
@@ -40,10 +40,16 @@ def render_approval(approval: ApprovalView) -> str:
     explanation = "".join(
         f"  {one_line(line, max_chars=MAX_PARAMS_CHARS)}\n" for line in approval.explanation.splitlines()
     )
-    return (
-        f"? May {one_line(approval.tool_id)} be called? {params}{cut}\n{explanation}"
-        f"  everturn answer {approval.approval_id} approve|deny   (until {approval.expires_at})"
-    )
+    question = f"? Allow {one_line(approval.tool_id)}? {params}{cut}\n{explanation}  Expires at {approval.expires_at}."
+    if not answer_command:
+        return question
+    return f"{question}\n{render_answer_commands(approval, answer_command)}"
+
+
+def render_answer_commands(approval: ApprovalView, answer_command: str) -> str:
+    """The two commands that answer a question from any terminal."""
+    allow, deny = (f"{answer_command} {approval.approval_id} {kind}" for kind in ("approve", "deny"))
+    return f"  Allow it: {allow}\n  Deny it:  {deny}"
 
 
 def render_signal(signal: SignalView) -> str:

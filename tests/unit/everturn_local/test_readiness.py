@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from everturn_local.compose.readiness import build_url, load_readiness, wait_ready
+from everturn_local.readiness import build_url, load_readiness, wait_ready
 from everturn_local.ports import load_free_port
 
 PART = {"ok": True, "detail": ""}
