@@ -47,8 +47,12 @@ def test_without_a_command_it_lists_them_and_serves_nothing(settings: LocalSetti
     with run_lock(save_home(settings.everturn_home)):
         status = run_operate(settings, [], environment=ENVIRONMENT)
 
+    printed = capfd.readouterr()
     assert status == 0
-    assert "verify-erasure" in capfd.readouterr().out
+    assert "verify-erasure" in printed.out
+    assert "usage: make operate" in printed.out
+    assert "ingress" not in printed.out + printed.err
+    assert 'make operate DO="keys list' in printed.err
 
 
 def test_what_the_command_says_of_wrong_arguments_comes_through(
@@ -57,5 +61,8 @@ def test_what_the_command_says_of_wrong_arguments_comes_through(
     with run_lock(save_home(settings.everturn_home)):
         status = run_operate(settings, ["nonsense"], environment=ENVIRONMENT)
 
+    printed = capfd.readouterr().err
     assert status == 2
-    assert "invalid choice: 'nonsense'" in capfd.readouterr().err
+    assert "make operate: error: " in printed
+    assert "invalid choice: 'nonsense'" in printed
+    assert "ingress" not in printed

@@ -8,7 +8,8 @@ import socket
 import pytest
 
 from everturn_local.ports import LOOPBACK
-from everturn_local.run import PortInUse, StopSignals, check_port
+from everturn_local.readiness import Readiness, reach_url
+from everturn_local.run import PortInUse, StopSignals, check_port, wait_until_ready
 from everturn_local.settings import LocalSettings
 
 
@@ -52,3 +53,18 @@ async def test_a_second_signal_is_told_apart_from_the_first():
 
     assert not await signals.run_unless_signalled(interrupted())
     assert await signals.run_unless_signalled(asyncio.sleep(0))
+
+
+async def test_what_keeps_it_from_being_ready_is_reported_once_and_waited_for():
+    answers = [Readiness("no workers")] + [Readiness("no bucket")] * 2 + [Readiness("", ("antivirus: away",))]
+    reported: list[str] = []
+
+    await wait_until_ready(lambda: answers.pop(0), report=reported.append)
+
+    assert reported == ["waiting to be ready: no bucket", "running without antivirus: away"]
+    assert not answers
+
+
+def test_an_ingress_that_listens_everywhere_is_asked_by_loopback():
+    assert reach_url("http://0.0.0.0:8080") == "http://127.0.0.1:8080"
+    assert reach_url("http://[::]:8080") == "http://[::1]:8080"

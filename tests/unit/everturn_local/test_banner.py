@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from everturn_local.banner import build_choices, build_commands, render_banner
+from everturn_local.banner import Access, build_choices, build_commands, render_banner
 from everturn_local.images.choice import ContainerChoice
 from everturn_local.servers.clamd import ClamdChoice
 from everturn_local.web.choice import WebChoice
@@ -14,12 +14,19 @@ REPORTS = {
 }
 
 CLAMD = ClamdChoice(Path("/usr/sbin/clamd"), None, "it knows the test file only")
+OPEN = Access(is_open=True)
 WEB = WebChoice(Path("/dist"), "built with the Node of this machine")
 
 
 def test_the_banner_shows_url_choices_reasons_and_how_to_use_it():
     banner = render_banner(
-        REPORTS, containers=ContainerChoice(True, "engine 1"), clamd=CLAMD, web=WEB, home=Path("/h"), start_s=3.21
+        REPORTS,
+        containers=ContainerChoice(True, "engine 1"),
+        clamd=CLAMD,
+        web=WEB,
+        home=Path("/h"),
+        start_s=3.21,
+        access=OPEN,
     )
 
     for text in ("3.2 s", "http://127.0.0.1:8080", "offline (no key found)", "bubblewrap (it works here)", "/h/logs"):
@@ -31,11 +38,29 @@ def test_the_banner_shows_url_choices_reasons_and_how_to_use_it():
     assert ".venv/bin/everturn chat" in banner
 
 
+def test_in_production_the_banner_says_how_to_make_a_key_and_use_it():
+    access = Access(is_open=False, operate="EVERTURN_HOME=/h make operate")
+
+    banner = render_banner(
+        REPORTS, containers=ContainerChoice(True, "e"), clamd=CLAMD, web=WEB, home=Path("/h"), start_s=1, access=access
+    )
+
+    assert 'EVERTURN_HOME=/h make operate DO="keys create --tenant default --project default --user NAME"' in banner
+    assert banner.index("keys create") < banner.index("export EVERTURN_TOKEN=KEY") < banner.index("everturn chat")
+    assert "Try it" not in banner
+
+
 def test_where_there_is_no_page_the_banner_says_why():
     none = WebChoice(None, "no Node here: make setup brings one")
 
     banner = render_banner(
-        REPORTS, containers=ContainerChoice(True, "engine 1"), clamd=CLAMD, web=none, home=Path("/h"), start_s=1
+        REPORTS,
+        containers=ContainerChoice(True, "engine 1"),
+        clamd=CLAMD,
+        web=none,
+        home=Path("/h"),
+        start_s=1,
+        access=OPEN,
     )
 
     assert "page       not there (no Node here: make setup brings one)" in banner
@@ -44,7 +69,7 @@ def test_where_there_is_no_page_the_banner_says_why():
 def test_where_there_are_no_containers_the_banner_says_why():
     choice = ContainerChoice(False, "no container engine answers: start Docker, then make images")
 
-    banner = render_banner(REPORTS, containers=choice, clamd=CLAMD, web=WEB, home=Path("/h"), start_s=1)
+    banner = render_banner(REPORTS, containers=choice, clamd=CLAMD, web=WEB, home=Path("/h"), start_s=1, access=OPEN)
 
     assert "containers not used (no container engine answers: start Docker, then make images)" in banner
 

@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from everturn_local.readiness import build_url, load_readiness, wait_ready
 from everturn_local.ports import load_free_port
+from everturn_local.readiness import build_url, load_readiness, wait_ready
 
 PART = {"ok": True, "detail": ""}
 Serve = Callable[..., str]
@@ -32,7 +32,13 @@ def test_nobody_there_and_no_answer_that_can_be_read_are_not_ready(serve: Serve)
     url = f"http://127.0.0.1:{load_free_port()}"
 
     assert url in load_readiness(url, 1).missing
-    assert load_readiness(serve((503, {"parts": {}})), 1).missing
+    assert "503" in load_readiness(serve((503, {"parts": {}})), 1).missing
+
+
+def test_the_part_that_keeps_it_from_being_ready_is_named(serve: Serve):
+    url = serve((503, {"parts": {"redis": PART, "objects": {"ok": False, "detail": "no such bucket"}}, "workers": []}))
+
+    assert load_readiness(url, 0).missing == f"{url} is not ready: objects: no such bucket."
 
 
 @pytest.mark.parametrize(

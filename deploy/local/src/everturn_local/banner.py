@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from everturn_local.images.choice import ContainerChoice
@@ -19,8 +20,26 @@ CHOICES = (
 """Fields of the ready lines: a choice and the reason for it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may use the platform: everybody in development mode, people with a token or key in production.
+
+    `operate` is how an operator's command begins.
+    """
+
+    is_open: bool
+    operate: str = "make operate"
+
+
 def render_banner(
-    reports: Reports, *, containers: ContainerChoice, clamd: ClamdChoice, web: WebChoice, home: Path, start_s: float
+    reports: Reports,
+    *,
+    containers: ContainerChoice,
+    clamd: ClamdChoice,
+    web: WebChoice,
+    home: Path,
+    start_s: float,
+    access: Access,
 ) -> str:
     """`reports` are the ready lines of the services by name; what they say is shown, nothing is guessed."""
     url = next((report["url"] for report in reports.values() if "url" in report), "")
@@ -29,9 +48,26 @@ def render_banner(
     lines += [f"  {'containers':<10} {'used' if containers.chosen else 'not used'} ({containers.why})"]
     lines += [f"  {'clamd':<10} {'started' if clamd.program else 'not started'} ({clamd.why})"]
     lines += [f"  {'page':<10} {url if web.dist else 'not there'} ({web.why})"]
-    lines += [f"  {'state':<10} {home}", f"  {'logs':<10} {home / 'logs'}", "", "Try it from another terminal:", ""]
-    lines += [f"  {command}" for command in build_commands(url)]
-    return "\n".join([*lines, "", "Ctrl-C stops everything; the state stays.", ""])
+    lines += [f"  {'state':<10} {home}", f"  {'logs':<10} {home / 'logs'}", ""]
+    if access.is_open:
+        lines += ["Try it from another terminal:", "", *(f"  {command}" for command in build_commands(url))]
+    else:
+        lines += _render_keys(url, access)
+    return "\n".join([*lines, "", "Ctrl-C stops everything. Conversations and files are kept.", ""])
+
+
+def _render_keys(url: str, access: Access) -> list[str]:
+    """How a person gets in, in production."""
+    return [
+        "Production mode: each request needs a token of your login or an API key. Make a key in another terminal:",
+        "",
+        f'  {access.operate} DO="keys create --tenant default --project default --user NAME"',
+        "",
+        "It is shown once. Paste it on the page where it asks for one, or use it in a terminal:",
+        "",
+        "  export EVERTURN_TOKEN=KEY",
+        f"  {build_commands(url)[0]}",
+    ]
 
 
 def build_choices(reports: Reports) -> dict[str, str]:

@@ -1,7 +1,9 @@
 """`make operate`: an operator's command of the ingress, on the platform that runs from this home."""
 
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from everturn.errors import EverturnError
 from everturn_local.home import Home, HomeInUseError, check_unused, load_secrets, save_signing_secret
@@ -14,6 +16,9 @@ from everturn_local.settings import LocalSettings
 from everturn_local.supervision.service import ServiceSpec
 from everturn_local.supervision.specs import Surroundings, build_ingress_spec, build_redis_urls
 
+EXAMPLE: Final = 'make operate DO="keys list --tenant default"'
+BAD_USAGE: Final = 2
+
 
 class NotRunning(EverturnError):
     """The platform does not run."""
@@ -23,7 +28,11 @@ def run_operate(settings: LocalSettings, arguments: Sequence[str], *, environmen
     """The command's exit status. Without arguments it lists the commands. Raises NotRunning."""
     spec = load_operator(settings, environment)
     # Without a command the ingress would serve.
-    return subprocess.run([*spec.argv, *(arguments or ["--help"])], env=dict(spec.env), check=False).returncode
+    argv = [*spec.argv, "--called-as", "make operate", *(arguments or ["--help"])]
+    status = subprocess.run(argv, env=dict(spec.env), check=False).returncode
+    if status == BAD_USAGE or not arguments:
+        print(f"Commands go into DO, for example: {EXAMPLE}", file=sys.stderr)
+    return status
 
 
 def load_operator(settings: LocalSettings, environment: Mapping[str, str]) -> ServiceSpec:

@@ -1,11 +1,13 @@
-"""Whether the platform behind an address says that it is ready: asks the ingress, which asks the others."""
+"""Whether the platform behind an address is ready: asks the ingress, which asks the others."""
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
 ANSWER_LIMIT_S: Final = 10.0
@@ -29,6 +31,12 @@ def build_url(bind: str, port: int) -> str:
     return f"http://{host}:{port}"
 
 
+def reach_url(url: str) -> str:
+    """Where this machine reaches an ingress that reports this address."""
+    parts = urlsplit(url)
+    return build_url(parts.hostname or "", parts.port or 80)
+
+
 def wait_ready(look: Callable[[], Readiness], *, limit_s: float) -> Readiness:
     """Until nothing is missing, or the limit is over; what was found last."""
     deadline = time.monotonic() + limit_s
@@ -38,12 +46,27 @@ def wait_ready(look: Callable[[], Readiness], *, limit_s: float) -> Readiness:
 
 
 def load_readiness(url: str, workers: int) -> Readiness:
-    """As the ingress tells it now. It may count workers that ended some seconds ago."""
+    """As the ingress reports it now. It may count workers that ended some seconds ago."""
     try:
         with _DIRECT.open(f"{url}/readyz", timeout=ANSWER_LIMIT_S) as answer:
-            told: dict[str, Any] = json.loads(answer.read(MAX_ANSWER_BYTES))
+            report: dict[str, Any] = json.loads(answer.read(MAX_ANSWER_BYTES))
+    except HTTPError as error:
+        return Readiness(f"{url} is not ready: {_find_cause(error)}.")
     except (OSError, HTTPException, ValueError) as error:
         return Readiness(f"{url} is not ready: {error}.")
-    there = len(told["workers"] or ())
-    failing = [f"{name}: {part['detail']}" for name, part in told["parts"].items() if not part["ok"]]
-    return Readiness(f"{there} of {workers} workers are there." if there < workers else "", failing)
+    there = len(report["workers"] or ())
+    return Readiness(f"{there} of {workers} workers are there." if there < workers else "", _find_failing(report))
+
+
+def _find_cause(error: HTTPError) -> str:
+    """The parts that fail, where the answer says so; otherwise its status."""
+    try:
+        return "; ".join(_find_failing(json.loads(error.read(MAX_ANSWER_BYTES)))) or str(error)
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):
+        return str(error)
+
+
+def _find_failing(report: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{name}: {part['detail'] or 'does not answer'}" for name, part in report["parts"].items() if not part["ok"]
+    ]

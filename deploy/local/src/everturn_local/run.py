@@ -1,16 +1,18 @@
 """`make run`: starts the platform, shows the banner and errors, and stops everything on Ctrl-C."""
 
 import asyncio
+import shlex
 import signal
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from everturn.errors import EverturnError
-from everturn_local.banner import render_banner
+from everturn_local.banner import Access, render_banner
 from everturn_local.home import Home, check_unused
 from everturn_local.images.choice import choose_containers
 from everturn_local.ports import is_port_free
+from everturn_local.readiness import POLL_S, Readiness, load_readiness, reach_url
 from everturn_local.servers.clamd import choose_clamd
 from everturn_local.settings import LocalSettings, load_run_environment
 from everturn_local.supervision.logs import ErrorWatch
@@ -53,12 +55,20 @@ async def run_platform(settings: LocalSettings) -> int:
     if not await signals.run_unless_signalled(platform.start()):
         show_progress("interrupted while starting; everything is stopped")
         return EXIT_INTERRUPTED
-    start_s = time.monotonic() - started
-    banner = render_banner(
-        platform.reports, containers=containers, clamd=clamd, web=web, home=platform.home.root, start_s=start_s
-    )
-    print(banner, flush=True)
-    await signals.run_unless_signalled(_run_error_watch(platform))
+
+    def announce() -> None:
+        banner = render_banner(
+            platform.reports,
+            containers=containers,
+            clamd=clamd,
+            web=web,
+            home=platform.home.root,
+            start_s=time.monotonic() - started,
+            access=Access(is_open=settings.mode == "development", operate=_build_operate_command(settings)),
+        )
+        print(banner, flush=True)
+
+    await signals.run_unless_signalled(_run_started(platform, announce))
     show_progress(f"stopping; what runs gets up to {STOP_LIMIT_S:.0f} s (Ctrl-C again stops at once)")
     if not await signals.run_unless_signalled(platform.stop()):
         await platform.stop(limit_s=0)
@@ -102,6 +112,37 @@ class StopSignals:
             return False
         working.result()
         return not signalled
+
+
+def _build_operate_command(settings: LocalSettings) -> str:
+    """For a terminal without our environment."""
+    home = settings.everturn_home.absolute()
+    usual = LocalSettings.model_fields["everturn_home"].default
+    return "make operate" if home == usual else f"EVERTURN_HOME={shlex.quote(str(home))} make operate"
+
+
+async def _run_started(platform: Platform, announce: Callable[[], None]) -> None:
+    """Show errors, and call `announce` once, when the platform is ready."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_run_error_watch(platform))
+        workers = sum(name.startswith("worker-") for name in platform.reports)
+        url = reach_url(platform.urls[0])
+        await wait_until_ready(lambda: load_readiness(url, workers), report=show_progress)
+        announce()
+
+
+async def wait_until_ready(look: Callable[[], Readiness], *, report: Callable[[str], None]) -> None:
+    """Until nothing is missing. What is missing is reported when it lasts, and again when it changes."""
+    reported, is_first = "", True
+    while (found := await asyncio.to_thread(look)).missing:
+        # Workers register themselves a moment after they started.
+        if not is_first and found.missing != reported:
+            report(f"waiting to be ready: {found.missing}")
+            reported = found.missing
+        is_first = False
+        await asyncio.sleep(POLL_S)
+    for failing in found.failing:
+        report(f"running without {failing}")
 
 
 async def _run_error_watch(platform: Platform) -> None:

@@ -173,18 +173,18 @@ def main(arguments: Sequence[str]) -> int:
         if isinstance(command, OfflineCommand):
             return command.run(read)
     except EverturnError as error:
-        sys.stderr.write(f"ingress: {error}\n")
+        sys.stderr.write(f"{read.program}: {error}\n")
         return 2 if isinstance(error, BadSecrets) else 1
     try:
         settings = IngressSettings()  # pyright: ignore[reportCallIssue] required settings come from the environment
     except ValidationError as error:
-        sys.stderr.writelines(f"ingress: {line}\n" for line in explain_errors(error))
+        sys.stderr.writelines(f"{read.program}: {line}\n" for line in explain_errors(error))
         return 2
     configure_logging(settings.log_level, settings.log_format)
     try:
         return asyncio.run(command.run(settings, read))
     except EverturnError as error:
-        sys.stderr.write(f"ingress: {error}\n")
+        sys.stderr.write(f"{read.program}: {error}\n")
         return 1
 
 

@@ -7,12 +7,12 @@ from typing import Final
 from everturn.errors import EverturnError
 from everturn_local.compose.installation import Installation, build_variables
 from everturn_local.compose.program import FILE, Compose, ComposeFailed, find_program
-from everturn_local.readiness import Readiness, build_url, load_readiness, wait_ready
 from everturn_local.compose.secret_files import save_secrets, save_store_keys
 from everturn_local.compose.unwell import PROJECT_LABEL, WORKERS, Containers, count_well, show_unwell
 from everturn_local.images.engine import NoEngineError, open_engine
 from everturn_local.images.making import run_images
 from everturn_local.ports import is_port_free
+from everturn_local.readiness import Readiness, build_url, load_readiness, wait_ready
 from everturn_local.settings import ComposeSettings, LocalSettings
 
 START_LIMIT_S: Final = 1_800.0

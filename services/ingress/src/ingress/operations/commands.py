@@ -3,9 +3,11 @@
 import argparse
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ingress.settings import IngressSettings
+
+PROGRAM: Final = "ingress"
 
 
 def _no_arguments(_: argparse.ArgumentParser) -> None:
@@ -36,10 +38,17 @@ AnyCommand = Command | OfflineCommand
 def parse_arguments(
     commands: Mapping[str, AnyCommand], arguments: Sequence[str], *, default: str
 ) -> tuple[AnyCommand, argparse.Namespace]:
-    """The command that is meant, `default` where none is named. Raises SystemExit with 2 for what can't be read."""
-    parser = argparse.ArgumentParser(prog="ingress", description=f"Without a command: {default}.")
+    """The command that is meant, `default` where none is named, and `program`, which is how usage and errors call us.
+
+    `--called-as NAME` before the command sets that name, for programs that start us. Raises SystemExit with 2.
+    """
+    program, rest = PROGRAM, arguments
+    if len(arguments) > 1 and arguments[0] == "--called-as":
+        program, rest = arguments[1], arguments[2:]
+    description = f"Without a command: {default}." if program == PROGRAM else None
+    parser = argparse.ArgumentParser(prog=program, description=description)
     known = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, command in commands.items():
         command.add_arguments(known.add_parser(name, help=command.help, description=command.help))
-    read = parser.parse_args(arguments or [default])
+    read = parser.parse_args(rest or [default], argparse.Namespace(program=program))
     return commands[read.command], read

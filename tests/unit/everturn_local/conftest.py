@@ -1,4 +1,4 @@
-"""An ingress of its own for a test, as far as `make up` asks it."""
+"""An ingress of its own for a test, as far as its readiness is asked for."""
 
 import json
 import threading
