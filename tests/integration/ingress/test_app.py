@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import hashlib
+import html
 import os
 import re
 import subprocess
@@ -318,9 +320,34 @@ async def test_the_document_is_openapi_31_with_problems_and_examples(client: htt
     signal = document["paths"]["/conversations/{tenant}/{project}/{conversation_id}/signals"]["post"]
     assert {"steer", "approve", "deny"} <= set(signal["requestBody"]["content"]["application/json"]["examples"])
     assert "HTTPValidationError" not in str(document)
+
+
+async def test_every_field_has_a_description_and_the_page_of_the_document_shows_them_all(
+    client: httpx2.AsyncClient,
+) -> None:
+    schemas = (await client.get("/openapi.json")).json()["components"]["schemas"]
     page = await client.get("/docs")
-    assert page.status_code == 200
-    assert "/conversations/{tenant}/{project}" in page.text
+
+    fields = [(name, field, about) for name, it in schemas.items() for field, about in it.get("properties", {}).items()]
+    assert [f"{name}.{field}" for name, field, about in fields if not about.get("description")] == []
+    rows = re.findall(r"<tr><td><code>(.*?)</code><td>.*?<td>(.*?)(?=<tr>|</table>)", page.text)
+    shown = {(field, re.sub("<[^>]+>", "", text)) for field, text in rows}
+    for name, field, about in fields:
+        text = html.escape(about["description"].replace("`", ""))
+        assert any(field == other and told.startswith(text) for other, told in shown), (name, field)
+    assert all(f'id="{name}"' in page.text for name in ("AcceptedOut", "ChatDelta", "StreamGap"))
+    assert "`" not in page.text
+
+
+async def test_the_page_of_the_document_loads_nothing(client: httpx2.AsyncClient) -> None:
+    page = await client.get("/docs")
+
+    policy = page.headers["content-security-policy"]
+    style = re.search(r"<style>(.*?)</style>", page.text, re.DOTALL)
+    assert style
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'sha256-{digest}'" in policy
+    assert not re.search(r"<script|<link|<img|\bsrc=|\bstyle=|https?:", page.text)
 
 
 async def test_the_document_says_how_many_files_the_settings_allow(production: Any) -> None:

@@ -102,6 +102,10 @@ class GatedTimelines:
         await self._gate.cross()
         return await self._inner.load_title(principal, conversation_id)
 
+    async def save_title(self, lease: Lease, title: str) -> bool:
+        await self._gate.cross()
+        return await self._inner.save_title(lease, title)
+
     async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
         await self._gate.cross()
         return await self._inner.load_usage(principal, turn_id)

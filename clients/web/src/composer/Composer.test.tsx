@@ -183,3 +183,11 @@ test("on a touch screen Enter makes a new line, and the button sends", async () 
 
   await waitFor(() => { expect(asked.map(({ body }) => body)).toEqual([{ text: "one\ntwo" }]); });
 });
+
+test("how a file was stored otherwise than it was sent is said", async () => {
+  show(false, () => ({ status: 202, body: { ...ACCEPTED, receipt: { state: "queued", file_notices: ["a.txt was converted to UTF-8."] } } }));
+
+  await userEvent.type(screen.getByLabelText("Your message"), "hello{Enter}");
+
+  expect(await screen.findAllByText("a.txt was converted to UTF-8.")).not.toHaveLength(0);
+});

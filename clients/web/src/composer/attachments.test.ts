@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 
 import { ProblemError } from "../api";
-import { MAX_FILES, addFiles, checkLength, findRefusals, markRefused, namePasted, sumBytes } from "./attachments";
+import { MAX_FILES, addFiles, checkLength, checkType, findRefusals, markRefused, namePasted, sumBytes } from "./attachments";
 
 const file = (name: string, text = "x"): File => new File([text], name, { type: "text/csv", lastModified: 1 });
 let count = 0;
@@ -42,7 +42,17 @@ test("the size of a message is that of all its files", () => {
   expect(sumBytes(addFiles([], [file("a", "12"), file("b", "345")], makeId).attachments)).toBe(5);
 });
 
-const LIMITS = { message_bytes: 4_000, json_bytes: 8_000_000, text_chars: 10, files: 3, image_bytes: 100, document_bytes: 1_000, text_bytes: 2_000, image_pixels: 100, file_types: [], pending_signals: 64, event_streams: 32 };
+const LIMITS = {
+  message_bytes: 4_000, json_bytes: 8_000_000, text_chars: 10, files: 3, image_bytes: 100, document_bytes: 1_000, text_bytes: 2_000, image_pixels: 100,
+  file_types: [
+    { family: "image" as const, media_type: "image/png", extensions: [".png"], max_bytes: 100 },
+    { family: "document" as const, media_type: "application/pdf", extensions: [".pdf"], max_bytes: 1_000 },
+    { family: "text" as const, media_type: "text/plain", extensions: [], max_bytes: 2_000 },
+  ],
+  zeros_in_text: ["", ".txt"],
+  pending_signals: 64,
+  event_streams: 32,
+};
 const sized = (name: string, bytes: number, type = "text/csv"): File => new File(["x".repeat(bytes)], name, { type });
 
 test("what the server would refuse for its size is named before anything is sent", () => {
@@ -56,4 +66,13 @@ test("a text that is too long is said to be, counted as the server counts", () =
   expect(checkLength("x".repeat(11), LIMITS)).toContain("up to 10 characters");
   expect(checkLength("😀".repeat(10), LIMITS)).toBe("");
   expect(checkLength("x".repeat(11), null)).toBe("");
+});
+
+test("a file that is neither text nor of a format that the server lists is refused before it is sent", async () => {
+  const named = (name: string, text: string): Promise<string> => checkType(new File([text], name), LIMITS);
+
+  expect(await named("setup.exe", "MZ\0\0")).toBe("setup.exe can’t be attached: only text and these formats can be read: png, pdf.");
+  expect(await named("movie.mp4", "\0\0\0 ftyp")).toContain("movie.mp4 can’t be attached");
+  expect(await Promise.all([named("a.PNG", "\0"), named("notes", "\0a"), named("app.py", "import os"), named("late.bin", `${"x".repeat(65_536)}\0`), named("empty.bin", "")])).toEqual(["", "", "", "", ""]);
+  expect(await checkType(new File([new Uint8Array([0xff, 0xfe, 65, 0])], "wide.sql"), LIMITS)).toBe("");
 });

@@ -7,6 +7,8 @@ import { sayBytes } from "../ui/wording";
 export const MAX_FILES = 20;
 /** What the parts of a message take besides the bytes of its files. */
 const PART_BYTES = 1_000;
+/** What is read of a file to see whether it is text; the server reads more. */
+const HEAD_BYTES = 65_536;
 
 export interface Attachment {
   readonly id: string;
@@ -53,11 +55,38 @@ function checkSize(file: File, sum: number, limits: MessageLimits): string {
   return "";
 }
 
-/** The server goes by the content; a name or type that says otherwise is found out there. */
+/** The server goes by the content; a name that says otherwise is found out there. */
 function maxBytesOf(file: File, limits: MessageLimits): number {
-  if (/^image\/(?:png|jpeg|gif|webp)$/.test(file.type)) return limits.image_bytes;
-  if (/\.(?:pdf|docx|pptx|xlsx)$/i.test(file.name)) return limits.document_bytes;
-  return Math.max(limits.text_bytes, limits.image_bytes, limits.document_bytes);
+  return findFileType(file, limits)?.max_bytes ?? Math.max(...limits.file_types.map((type) => type.max_bytes));
+}
+
+/** The type that the name of a file says; text has no names of its own. */
+function findFileType(file: File, limits: MessageLimits): MessageLimits["file_types"][number] | undefined {
+  const extension = extensionOf(file.name);
+  return limits.file_types.find(({ extensions }) => extensions.includes(extension));
+}
+
+/** As the server reads it: with its dot, in lower case, and empty where the name has none. */
+function extensionOf(name: string): string {
+  return /[^.](\.[^. ]{1,15})$/.exec(name)?.[1]?.toLowerCase() ?? "";
+}
+
+/**
+ * Why the server would refuse a file for what it is; empty where nothing is known against it. What is named as an image or
+ * a document is checked there; of all others the beginning is read here, which must be text.
+ */
+export async function checkType(file: File, limits: MessageLimits): Promise<string> {
+  if (file.size === 0 || findFileType(file, limits) !== undefined || limits.zeros_in_text.includes(extensionOf(file.name))) return "";
+  let head: Uint8Array;
+  try {
+    head = new Uint8Array(await file.slice(0, HEAD_BYTES).arrayBuffer());
+  } catch {
+    return `${file.name} can’t be read.`;
+  }
+  const isUtf16 = (head[0] === 0xff && head[1] === 0xfe) || (head[0] === 0xfe && head[1] === 0xff);
+  if (isUtf16 || !head.includes(0)) return "";
+  const names = limits.file_types.flatMap(({ extensions }) => extensions.slice(0, 1)).map((extension) => extension.slice(1)).join(", ");
+  return `${file.name} can’t be attached: only text and these formats can be read: ${names}.`;
 }
 
 /** Why the server would refuse a text for its length; empty where it would not. */

@@ -5,7 +5,7 @@ import { useCallback, useEffect, useState } from "react";
 import { makeKey } from "../api";
 import type { MessageLimits } from "../api";
 import { useBackend, useSession } from "../session/context";
-import { addFiles, markRefused, namePasted } from "./attachments";
+import { addFiles, checkType, markRefused, namePasted } from "./attachments";
 import type { Attachment, Refusals } from "./attachments";
 import { keepFiles } from "./keptFiles";
 
@@ -39,10 +39,19 @@ export function useAttachments(conversationId: string, limits: MessageLimits | n
   useEffect(() => { keepFiles(keptFiles, conversationId, items.map((item) => item.file)); }, [keptFiles, conversationId, items]);
   const add = useCallback((files: readonly File[]) => {
     if (files.length === 0) return;
-    setChosen((before) => {
-      const named = files.map((file, at) => namePasted(file, before.items.length + at + 1));
-      const { attachments, problem } = addFiles(before.items, named, makeKey, limits);
-      return { items: attachments, problem };
+    const take = (accepted: readonly File[], refused: readonly string[]): void => {
+      setChosen((before) => {
+        const named = accepted.map((file, at) => namePasted(file, before.items.length + at + 1));
+        const { attachments, problem } = addFiles(before.items, named, makeKey, limits);
+        return { items: attachments, problem: [...refused, problem].filter((each) => each !== "").join(" ") };
+      });
+    };
+    if (limits === null) {
+      take(files, []);
+      return;
+    }
+    void Promise.all(files.map((file) => checkType(file, limits))).then((problems) => {
+      take(files.filter((_, at) => problems[at] === ""), problems.filter((problem) => problem !== ""));
     });
   }, [limits]);
   const remove = useCallback((removed: readonly Attachment[]) => {

@@ -4,6 +4,7 @@ import { useCallback, useRef, useState } from "react";
 import { Unreachable, makeKey } from "../api";
 import type { Accepted, Scope } from "../api";
 import { useSession } from "../session/context";
+import { useAnnounce } from "../ui/announcer";
 import { sayError } from "../ui/wording";
 import { findRefusals } from "./attachments";
 import type { Refusals } from "./attachments";
@@ -34,6 +35,7 @@ export interface Sending {
 
 export function useSending(conversationId: string, onAccepted: (accepted: Accepted, draft: Draft) => void): Sending {
   const { backend, scope } = useSession();
+  const announce = useAnnounce();
   const [progress, setProgress] = useState<number | null>(null);
   const [problem, setProblem] = useState("");
   const [isLost, setLost] = useState(false);
@@ -57,6 +59,7 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
         const accepted = await backend.sendMessage(conversationId, { ...draft, key, onProgress: setProgress, abort: abort.current.signal });
         attempt.current = null;
         keep(scope, conversationId, null);
+        announce(accepted.receipt.file_notices?.join(" ") ?? "", "done");
         onAccepted(accepted, draft);
         return true;
       } catch (error) {
@@ -69,7 +72,7 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
         setProgress(null);
       }
     },
-    [backend, scope, conversationId, onAccepted],
+    [backend, scope, conversationId, onAccepted, announce],
   );
   const forgetProblem = useCallback(() => {
     setProblem("");

@@ -38,6 +38,7 @@ export const LIMITS: MessageLimits = {
     { family: "document", media_type: "application/pdf", extensions: [".pdf"], max_bytes: 10_000_000 },
     { family: "text", media_type: "text/plain", extensions: [], max_bytes: 10_000_000 },
   ],
+  zeros_in_text: ["", ".txt"],
   pending_signals: 64,
   event_streams: 32,
   running_turns: 3,

@@ -64,6 +64,9 @@ function describeCut(reason: CutReason): string {
     case "refusal":
       return "The model declined to finish this answer.";
     case "incomplete":
+      return "This answer was cut off: the model stopped too early.";
+    case "server_error":
+      return "This answer was cut off: the server failed.";
     case "provider_error":
       return "This answer was cut off: the connection to the model broke.";
     default:

@@ -20,3 +20,11 @@ test("a failure of a kind that this client does not know is said in the server's
   expect(describeFailure({ ...unknown, detail: "The budget is used up. It is renewed tomorrow." })).toEqual({ what: "The budget is used up.", advice: "", details: "It is renewed tomorrow." });
   expect(describeFailure(unknown).details).toBe("");
 });
+
+test("a refusal, a content filter and a failure of the server are named as what they are", () => {
+  const kinds = ["model-refused", "content-filtered", "internal-error"];
+
+  const said = kinds.map((kind) => describeFailure({ ...problem, type: `urn:everturn:problem:${kind}`, title: "Kept for details" }).what);
+
+  expect(said).toEqual(["The model declined to answer.", "The model provider’s content filter blocked the answer.", "The server failed while it worked on this answer."]);
+});

@@ -14,6 +14,9 @@ const PREFIX = "urn:everturn:problem:";
 const KNOWN: Readonly<Record<string, Pick<Failure, "what" | "advice">>> = {
   "model-unavailable": { what: "The model didn’t answer.", advice: "Try again in a moment." },
   "model-failed": { what: "The model didn’t answer.", advice: "Try again in a moment." },
+  "model-refused": { what: "The model declined to answer.", advice: "Change your message and try again." },
+  "content-filtered": { what: "The model provider’s content filter blocked the answer.", advice: "Change your message and try again." },
+  "internal-error": { what: "The server failed while it worked on this answer.", advice: "Try again. If it fails again, tell your administrator." },
   "context-limit": { what: "This conversation is too long for the model.", advice: "Start a new conversation." },
   "no-closing-answer": { what: "The model gave no usable answer.", advice: "Try again, or put the question differently." },
   "attachment-unreadable": { what: "An attachment couldn’t be read.", advice: "Try again, or attach the file once more." },

@@ -38,6 +38,7 @@ from everturn.telemetry.parts import CHECK_TIMEOUT_S, Part
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from ingress.admission.edge import Edge
 from ingress.admission.examples import add_examples
+from ingress.admission.field_descriptions import describe_fields
 from ingress.admission.json_body import Bundles
 from ingress.admission.limits.front import build_front
 from ingress.admission.metrics import IngressMetrics
@@ -83,6 +84,7 @@ from ingress.settings import IngressSettings
 from ingress.sockets.calls import ChatCalls
 from ingress.sockets.server import SocketParts, SocketServer, refuse_elsewhere
 from ingress.stream import sse, tickets
+from ingress.stream.event_schemas import build_event_schemas
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
 from ingress.stream.recheck import Recheck
@@ -175,6 +177,7 @@ def build_routes(*, max_files: int = IngressSettings.model_fields["max_files"].d
     )
     for router in routers:
         app.include_router(router)
+    app.state.event_schemas = build_described_events
     app.state.routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
     app.openapi = _OpenApi(app, app.openapi, max_files=max_files).build
     return app
@@ -358,6 +361,13 @@ async def _answer_everturn(_: Request, error: Exception) -> Response:
     return problem_response(translated)
 
 
+def build_described_events() -> dict[str, Any]:
+    """The JSON Schemas of events, with a description of every field."""
+    schemas = build_event_schemas()
+    describe_fields(schemas)
+    return schemas
+
+
 class _OpenApi:
     """Adds to FastAPI's document what its generator can't know."""
 
@@ -376,6 +386,7 @@ class _OpenApi:
             for form in (MessageIn, SignalIn):
                 # Their endpoints read the body themselves, so the generator has not seen what the forms are made of.
                 schemas.update(form.model_json_schema(ref_template=SCHEMA_REF).get("$defs", {}))
+            describe_fields(schemas)
             components["securitySchemes"] = SECURITY_SCHEMES
             document["security"] = [{"bearer": []}, {}]
             add_examples(document)

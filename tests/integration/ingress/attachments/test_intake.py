@@ -206,6 +206,7 @@ async def test_the_limits_of_a_message_can_be_asked_for_before_an_upload(
         "document_bytes": 10_000_000,
         "text_bytes": 10_000_000,
         "image_pixels": 100_000_000,
+        "zeros_in_text": ["", ".csv", ".log", ".markdown", ".md", ".tsv", ".txt"],
         "pending_signals": 64,
         "event_streams": 32,
         "running_turns": None,

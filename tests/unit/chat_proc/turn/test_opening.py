@@ -17,7 +17,7 @@ from chat_proc.turn.opening import (
 )
 from everturn.errors import NotFound
 from everturn.model.artifacts import Artifact
-from everturn.model.block_bodies import AttachmentTextBody, TitleBody
+from everturn.model.block_bodies import AttachmentTextBody
 from everturn.model.blocks import BlockType
 from everturn.model.feedback import Feedback, Reaction
 from everturn.model.ids import ConversationId, SignalId, TurnId
@@ -112,7 +112,7 @@ async def test_an_attachment_whose_bytes_are_gone_is_an_error() -> None:
         await load_previews(build_turn(make_artifact(TurnId("turn_1"), "a.txt")), MemoryObjects())
 
 
-async def test_the_opening_is_header_title_prompt_and_attachments() -> None:
+async def test_the_opening_is_header_prompt_and_attachments() -> None:
     objects = MemoryObjects()
     turn = build_turn(store(objects, "a.txt", b"note"))
 
@@ -120,18 +120,11 @@ async def test_the_opening_is_header_title_prompt_and_attachments() -> None:
 
     assert [draft.type.value for draft in drafts] == [
         "turn.header",
-        "stage.gate",
         "user.prompt",
         "user.attachment.meta",
         "user.attachment.text",
     ]
     assert {draft.round for draft in drafts} == {0}
-
-
-def test_only_the_first_turn_has_a_title() -> None:
-    drafts = draft_opening(replace(build_turn(), ordinal=2), (), {}, "now", show).drafts
-
-    assert not [draft for draft in drafts if isinstance(draft.body, TitleBody)]
 
 
 def test_feedback_is_told_before_the_prompt() -> None:

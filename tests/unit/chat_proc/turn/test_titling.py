@@ -9,13 +9,13 @@ from turn_bench.replies import answer, call
 from turn_bench.tools import DemoTool
 
 from chat_proc.turn.titling import TitleCall, try_read_title
-from everturn.model.block_bodies import CompletionBody
+from everturn.model.block_bodies import CompletionBody, TitleBody
 from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
 from everturn.model.turns import Outcome
 from everturn.ports.language_model import ModelFailed, ModelTraits, ModelUsage
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.testing.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel
-from everturn.wire.events import ConvTitle
+from everturn.wire.events import ChatComplete, ConvTitle
 
 PROMPT = "please look at the attached numbers and tell me how sales went in March compared to the year before"
 FALLBACK = "please look at the attached numbers and tell me how sales…"
@@ -70,6 +70,42 @@ async def test_a_new_conversation_gets_its_title_from_a_small_call_beside_the_lo
     assert costs(bench) == [("small", False)]
     assert bench.exits[0].usage.input_tokens == 230
     assert PROMPT in str(titled.titles.requests[0])
+
+
+def gates(bench: Bench) -> list[str]:
+    return [block.body.title for block in bench.blocks if isinstance(block.body, TitleBody)]
+
+
+async def test_the_title_is_announced_and_saved_while_the_turn_still_runs() -> None:
+    titled = Titled("Sales in March")
+    bench = titled.bench
+    titled.echo.go_on.clear()
+    await bench.say(PROMPT)
+    task = asyncio.create_task(bench.work())
+    await titled.echo.started.wait()
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+    early = titled.title
+    titled.echo.go_on.set()
+    await task
+
+    types = [type(event.data) for event in await bench.published()]
+    assert early == "Sales in March"
+    assert types.index(ConvTitle) < types.index(ChatComplete)
+    assert types.count(ConvTitle) == 1
+    assert gates(bench) == ["Sales in March"]
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize("title", ["Sales in March", "{}"])
+async def test_the_block_of_the_gate_has_the_announced_title(title: str) -> None:
+    titled = Titled(title)
+
+    bench = await titled.run()
+
+    announced = [event.data.title for event in await bench.published() if isinstance(event.data, ConvTitle)]
+    assert gates(bench) == announced == [titled.title]
 
 
 async def test_a_title_that_does_not_come_in_time_delays_nothing_and_is_paid_as_estimated() -> None:
@@ -174,10 +210,10 @@ async def test_a_title_that_a_person_gave_is_never_overwritten() -> None:
     bench = titled.bench
     titled.echo.go_on.clear()
     await bench.say(PROMPT)
+    bench.platform.conversations[bench.conversation_id].title = "Mine"
     task = asyncio.create_task(bench.work())
     await titled.echo.started.wait()
 
-    bench.platform.conversations[bench.conversation_id].title = "Mine"
     titled.echo.go_on.set()
     await task
 

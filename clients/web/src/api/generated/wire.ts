@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 691f810af867b88ab26076697409b92109799c643d03adbb4f43ee9da189a9e5
-// Types 313b89a901979a2dec29e4accda667194e8f367173ce570bde35c3d045808079
+// Schemas 48521b31027f69b19af2e2ae6877caf6d6554acdc31db7dbe884903fecacbb34
+// Types a9ef7d1734cffa847527a1d3495b27f2b83dd17155b9714c578fc8b130ae53ec
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -12,14 +12,27 @@ export interface components {
          *     An event that is only to be recorded has no `turn_id` in a conversation at rest: it waits for the next turn.
          */
         readonly AcceptedOut: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
-            /** Events Url */
+            /**
+             * Events Url
+             * @description Where the events of the conversation are streamed.
+             */
             readonly events_url: string;
+            /** @description What became of it. */
             readonly receipt: components["schemas"]["ReceiptOut"];
-            /** Signal Id */
+            /**
+             * Signal Id
+             * @description The id of what was said to the turn while it ran.
+             */
             readonly signal_id?: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
         };
         /**
@@ -64,16 +77,19 @@ export interface components {
         readonly AttachmentIn: {
             /**
              * Data Base64
+             * @description The bytes in base64.
              * @example bmFtZSxzdW0KYSwxCg==
              */
             readonly data_base64: string;
             /**
              * Filename
+             * @description The name of the file.
              * @example sales.csv
              */
             readonly filename: string;
             /**
              * Mime
+             * @description The MIME type of the file.
              * @default
              * @example text/csv
              */
@@ -84,11 +100,20 @@ export interface components {
          * @description How many attempts of the escape battery were denied; `at` is when, in seconds since 1970.
          */
         readonly BatteryOut: {
-            /** At */
+            /**
+             * At
+             * @description When it was, in seconds since 1970.
+             */
             readonly at: number;
-            /** Held */
+            /**
+             * Held
+             * @description How many attempts were denied.
+             */
             readonly held: number;
-            /** Total */
+            /**
+             * Total
+             * @description How many attempts there were.
+             */
             readonly total: number;
         };
         /**
@@ -96,29 +121,62 @@ export interface components {
          * @description One block as it is stored. `path` is its ref; `hash` follows from the block before it.
          */
         readonly BlockView: {
-            /** Author */
+            /**
+             * Author
+             * @description Who wrote the block: the person, the agent or the system.
+             */
             readonly author: string;
-            /** Body */
+            /**
+             * Body
+             * @description What the block holds, by its type.
+             */
             readonly body: {
                 readonly [key: string]: unknown;
             };
-            /** Call Id */
+            /**
+             * Call Id
+             * @description The id of the tool call.
+             */
             readonly call_id?: string;
-            /** Hash */
+            /**
+             * Hash
+             * @description The block's hash, which covers the hash of the block before.
+             */
             readonly hash: string;
-            /** Path */
+            /**
+             * Path
+             * @description Its reference in the timeline.
+             */
             readonly path: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round: number;
-            /** Seq */
+            /**
+             * Seq
+             * @description The number of the block in its conversation, from 1.
+             */
             readonly seq: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Ts First */
+            /**
+             * Ts First
+             * @description When its first part was written, in ISO 8601 and UTC.
+             */
             readonly ts_first?: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id: string;
-            /** Type */
+            /**
+             * Type
+             * @description What type it has.
+             */
             readonly type: string;
         };
         /**
@@ -128,6 +186,7 @@ export interface components {
         readonly ByRnIn: {
             /**
              * Rn
+             * @description The resource name of the file.
              * @example ef:default:default:chatbot:upload:ann:conv_01890a5d-ac96-774b-bcce-b302099a8057:turn_01890a5d-ac96-774b-bcce-b302099a8058:attachment:turn_01890a5d-ac96-774b-bcce-b302099a8058/attachments/a.csv
              */
             readonly rn: string;
@@ -165,6 +224,7 @@ export interface components {
             readonly bundle_id?: string | null;
             /**
              * Title
+             * @description The title.
              * @default
              * @example Sales by region
              */
@@ -175,9 +235,15 @@ export interface components {
          * @description One page, newest activity first; `next_cursor` goes on, null at the end.
          */
         readonly ConversationList: {
-            /** Items */
+            /**
+             * Items
+             * @description What was found, in order.
+             */
             readonly items: readonly components["schemas"]["ConversationView"][];
-            /** Next Cursor */
+            /**
+             * Next Cursor
+             * @description The `cursor` of the next page; absent at the end.
+             */
             readonly next_cursor?: string;
         };
         /**
@@ -186,28 +252,56 @@ export interface components {
          *     one; with `position_more` there are more than that.
          */
         readonly ConversationOut: {
-            /** Archived */
+            /**
+             * Archived
+             * @description Whether the conversation is in the archive.
+             */
             readonly archived: boolean;
-            /** Bundle Id */
+            /**
+             * Bundle Id
+             * @description The agent that answers; the server's own without it.
+             */
             readonly bundle_id?: string;
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
-            /** Created At */
+            /**
+             * Created At
+             * @description When it was created, in ISO 8601 and UTC.
+             */
             readonly created_at: string;
-            /** Last Activity At */
+            /**
+             * Last Activity At
+             * @description When something last happened in it, in ISO 8601 and UTC.
+             */
             readonly last_activity_at: string;
-            /** Position */
+            /**
+             * Position
+             * @description How many turns come first.
+             */
             readonly position?: number;
-            /** Position More */
+            /**
+             * Position More
+             * @description Whether more than `position` turns come first.
+             */
             readonly position_more?: boolean;
             /**
              * State
+             * @description In which state it is.
              * @enum {string}
              */
             readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";
-            /** Title */
+            /**
+             * Title
+             * @description The title.
+             */
             readonly title: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
         };
         /**
@@ -217,11 +311,13 @@ export interface components {
         readonly ConversationPatch: {
             /**
              * Archived
+             * @description Whether the conversation is in the archive.
              * @example true
              */
             readonly archived?: boolean | null;
             /**
              * Title
+             * @description The title.
              * @example Sales by region
              */
             readonly title?: string | null;
@@ -256,21 +352,25 @@ export interface components {
         readonly CountsOut: {
             /**
              * Neutral
+             * @description How many were neutral.
              * @example 0
              */
             readonly neutral: number;
             /**
              * Not Ok
+             * @description How many were bad.
              * @example 1
              */
             readonly not_ok: number;
             /**
              * Ok
+             * @description How many were good.
              * @example 3
              */
             readonly ok: number;
             /**
              * Unrated
+             * @description How many have no judgement.
              * @example 0
              */
             readonly unrated: number;
@@ -280,8 +380,12 @@ export interface components {
          * @description Documents built from rows for one answer; nothing of them is stored.
          */
         readonly DerivedArtifacts: {
+            /** @description The conversation's timeline. */
             readonly "conv.timeline.v1": components["schemas"]["TimelineView"];
-            /** Turn.Log */
+            /**
+             * Turn.Log
+             * @description The log of the turn.
+             */
             readonly "turn.log": readonly components["schemas"]["TurnLogView"][];
         };
         /**
@@ -289,13 +393,25 @@ export interface components {
          * @description What was erased: rows by table, and objects. `objects_left` could not be deleted.
          */
         readonly ErasedOut: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
-            /** Objects */
+            /**
+             * Objects
+             * @description How many stored files were deleted.
+             */
             readonly objects: number;
-            /** Objects Left */
+            /**
+             * Objects Left
+             * @description How many stored files could not be deleted yet; the server tries again.
+             */
             readonly objects_left: number;
-            /** Rows */
+            /**
+             * Rows
+             * @description How many rows were deleted, by table.
+             */
             readonly rows: {
                 readonly [key: string]: number;
             };
@@ -310,16 +426,19 @@ export interface components {
         readonly EventIn: {
             /**
              * Iteration Credit
+             * @description How many rounds the event adds to the turn.
              * @default 0
              */
             readonly iteration_credit?: number;
             /**
              * Kind
+             * @description What kind it is.
              * @example form
              */
             readonly kind: string;
             /**
              * Payload
+             * @description What the event carries besides its text.
              * @example {
              *       "city": "Oslo",
              *       "form": "address"
@@ -330,6 +449,7 @@ export interface components {
             };
             /**
              * Reactive
+             * @description Whether the event wakes the agent.
              * @default true
              */
             readonly reactive?: boolean;
@@ -356,17 +476,20 @@ export interface components {
             readonly confidence?: number | null;
             /**
              * Origin
+             * @description Who judged: a person or a machine.
              * @default user
              * @enum {string}
              */
             readonly origin?: "user" | "machine";
             /**
              * Reaction
+             * @description The judgement.
              * @example ok
              */
             readonly reaction: ("ok" | "not_ok" | "neutral") | null;
             /**
              * Text
+             * @description The text.
              * @default
              * @example Just what I needed.
              */
@@ -382,10 +505,17 @@ export interface components {
          * @description The feedback as it stands now.
          */
         readonly FeedbackOut: {
-            /** Cleared */
+            /**
+             * Cleared
+             * @description Whether the judgement was taken back.
+             */
             readonly cleared: boolean;
+            /** @description What was said about the turn. */
             readonly feedback: components["schemas"]["FeedbackView"];
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id: string;
         };
         /**
@@ -417,13 +547,18 @@ export interface components {
         readonly FetchIn: {
             /**
              * Conversation Id
+             * @description The conversation's id.
              * @example conv_01890a5d-ac96-774b-bcce-b302099a8057
              */
             readonly conversation_id: string;
-            /** Cursor */
+            /**
+             * Cursor
+             * @description The `next_cursor` of the page before, for older turns.
+             */
             readonly cursor?: string | null;
             /**
              * Limit
+             * @description How many at most.
              * @default 20
              */
             readonly limit?: number;
@@ -433,7 +568,10 @@ export interface components {
              * @default false
              */
             readonly materialize?: boolean;
-            /** Turn Ids */
+            /**
+             * Turn Ids
+             * @description The turns' ids.
+             */
             readonly turn_ids?: readonly string[] | null;
         };
         /**
@@ -441,13 +579,24 @@ export interface components {
          * @description A conversation with its last turns; the documents only if they were asked for.
          */
         readonly FetchView: {
+            /** @description The files of the turn. */
             readonly artifacts?: components["schemas"]["DerivedArtifacts"];
+            /** @description The conversation itself. */
             readonly conversation: components["schemas"]["ConversationView"];
-            /** Cursor */
+            /**
+             * Cursor
+             * @description The id of the last event that is included. Streams continue after it.
+             */
             readonly cursor: string;
-            /** Next Cursor */
+            /**
+             * Next Cursor
+             * @description The `cursor` of the next page; absent at the end.
+             */
             readonly next_cursor?: string;
-            /** Turns */
+            /**
+             * Turns
+             * @description The turns.
+             */
             readonly turns: readonly components["schemas"]["TurnView"][];
         };
         /**
@@ -459,6 +608,7 @@ export interface components {
         readonly FileType: {
             /**
              * Extensions
+             * @description How names of such files end.
              * @example [
              *       ".png"
              *     ]
@@ -466,16 +616,19 @@ export interface components {
             readonly extensions: readonly string[];
             /**
              * Family
+             * @description Whose limit of bytes holds for it.
              * @enum {string}
              */
             readonly family: "image" | "document" | "text";
             /**
              * Max Bytes
+             * @description Bytes of one such file.
              * @example 5000000
              */
             readonly max_bytes: number;
             /**
              * Media Type
+             * @description Its media type.
              * @example image/png
              */
             readonly media_type: string;
@@ -514,6 +667,7 @@ export interface components {
         readonly ForgottenOut: {
             /**
              * Forgotten
+             * @description How many memories were deleted.
              * @example 1
              */
             readonly forgotten: number;
@@ -525,11 +679,13 @@ export interface components {
         readonly ForkIn: {
             /**
              * Title
+             * @description The title.
              * @example Another way
              */
             readonly title?: string | null;
             /**
              * Turn Id
+             * @description The turn's id.
              * @example turn_01890a5d-ac96-774b-bcce-b302099a8057
              */
             readonly turn_id?: string | null;
@@ -539,15 +695,30 @@ export interface components {
          * @description The new conversation, and what it was copied from: `turn_id` is the original's last turn in it.
          */
         readonly ForkOut: {
-            /** Blocks */
+            /**
+             * Blocks
+             * @description How many blocks were copied.
+             */
             readonly blocks: number;
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
-            /** Forked From */
+            /**
+             * Forked From
+             * @description The conversation that was copied.
+             */
             readonly forked_from: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id: string;
-            /** Turns */
+            /**
+             * Turns
+             * @description How many turns were copied.
+             */
             readonly turns: number;
         };
         /**
@@ -555,15 +726,30 @@ export interface components {
          * @description A file and where its content is. `size` in bytes, `url` a path on this server.
          */
         readonly FoundFileOut: {
-            /** Artifact Id */
+            /**
+             * Artifact Id
+             * @description The file's id; `GET /files/{tenant}/{project}/{artifact_id}` has its bytes.
+             */
             readonly artifact_id: string;
-            /** Filename */
+            /**
+             * Filename
+             * @description The name of the file.
+             */
             readonly filename: string;
-            /** Mime */
+            /**
+             * Mime
+             * @description The MIME type of the file.
+             */
             readonly mime: string;
-            /** Size */
+            /**
+             * Size
+             * @description Its size in bytes.
+             */
             readonly size: number;
-            /** Url */
+            /**
+             * Url
+             * @description The address.
+             */
             readonly url: string;
         };
         /**
@@ -571,11 +757,20 @@ export interface components {
          * @description `token` is the guest's bearer token; whoever has it is this guest. `expires_at` is UTC, RFC 3339.
          */
         readonly GuestOut: {
-            /** Expires At */
+            /**
+             * Expires At
+             * @description When it expires, in ISO 8601 and UTC.
+             */
             readonly expires_at: string;
-            /** Token */
+            /**
+             * Token
+             * @description The bearer token.
+             */
             readonly token: string;
-            /** User Id */
+            /**
+             * User Id
+             * @description The user's id.
+             */
             readonly user_id: string;
         };
         /**
@@ -583,7 +778,10 @@ export interface components {
          * @description The process answers.
          */
         readonly HealthOut: {
-            /** Status */
+            /**
+             * Status
+             * @description In which state it is.
+             */
             readonly status: string;
         };
         /**
@@ -592,24 +790,46 @@ export interface components {
          *     orders the hits of one search, no more.
          */
         readonly HitOut: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
-            /** Ref */
+            /**
+             * Ref
+             * @description Its reference in the timeline.
+             */
             readonly ref: string;
-            /** Score */
+            /**
+             * Score
+             * @description Orders the hits of one search and has no other meaning.
+             */
             readonly score: number;
-            /** Snippet */
+            /**
+             * Snippet
+             * @description The part of the text that was found.
+             */
             readonly snippet: string;
             /**
              * Target
+             * @description What kind of text it is.
              * @enum {string}
              */
             readonly target: "user" | "assistant" | "summary" | "notes" | "attachment";
-            /** Title */
+            /**
+             * Title
+             * @description The title.
+             */
             readonly title: string;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id: string;
         };
         /**
@@ -617,11 +837,20 @@ export interface components {
          * @description A text. `kind` is its block type, `hint` its first words.
          */
         readonly IndexEntry: {
-            /** Hint */
+            /**
+             * Hint
+             * @description A few words on what it holds.
+             */
             readonly hint: string;
-            /** Kind */
+            /**
+             * Kind
+             * @description What kind it is.
+             */
             readonly kind: string;
-            /** Ref */
+            /**
+             * Ref
+             * @description Its reference in the timeline.
+             */
             readonly ref: string;
         };
         /**
@@ -629,15 +858,30 @@ export interface components {
          * @description A tool call. `result_ref` and `status` are null while it has no result, `call_ref` where the call is lost.
          */
         readonly IndexedCall: {
-            /** Call Ref */
+            /**
+             * Call Ref
+             * @description The reference of the tool call in the timeline.
+             */
             readonly call_ref?: string;
-            /** Hint */
+            /**
+             * Hint
+             * @description A few words on what it holds.
+             */
             readonly hint: string;
-            /** Result Ref */
+            /**
+             * Result Ref
+             * @description The reference of the result.
+             */
             readonly result_ref?: string;
-            /** Status */
+            /**
+             * Status
+             * @description In which state it is.
+             */
             readonly status?: string;
-            /** Tool Id */
+            /**
+             * Tool Id
+             * @description The tool that is called.
+             */
             readonly tool_id: string;
         };
         /**
@@ -645,19 +889,40 @@ export interface components {
          * @description A file. `source` is the tool or the block type that brought it, `size` in bytes.
          */
         readonly IndexedFile: {
-            /** Hint */
+            /**
+             * Hint
+             * @description A few words on what it holds.
+             */
             readonly hint: string;
-            /** Kind */
+            /**
+             * Kind
+             * @description What kind it is.
+             */
             readonly kind: string;
-            /** Mime */
+            /**
+             * Mime
+             * @description The MIME type of the file.
+             */
             readonly mime: string;
-            /** Ref */
+            /**
+             * Ref
+             * @description Its reference in the timeline.
+             */
             readonly ref: string;
-            /** Size */
+            /**
+             * Size
+             * @description Its size in bytes.
+             */
             readonly size: number;
-            /** Source */
+            /**
+             * Source
+             * @description Where the file comes from.
+             */
             readonly source: string;
-            /** Visibility */
+            /**
+             * Visibility
+             * @description Whether the person sees the file, or only the agent.
+             */
             readonly visibility: string;
         };
         /**
@@ -665,21 +930,44 @@ export interface components {
          * @description A conversation that was judged in the period. `title` is null in a report of the whole project.
          */
         readonly JudgedOut: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
-            /** Last Judged At */
+            /**
+             * Last Judged At
+             * @description When it was last judged, in ISO 8601 and UTC.
+             */
             readonly last_judged_at: string;
+            /** @description Judgements by machines. */
             readonly machine: components["schemas"]["CountsOut"];
-            /** Machine Confidence */
+            /**
+             * Machine Confidence
+             * @description The mean confidence of machines, from 0 to 1.
+             */
             readonly machine_confidence?: number;
-            /** Satisfaction */
+            /**
+             * Satisfaction
+             * @description The share of good judgements among the good and bad ones; absent without any.
+             */
             readonly satisfaction?: number;
-            /** Title */
+            /**
+             * Title
+             * @description The title.
+             */
             readonly title?: string;
-            /** Turns */
+            /**
+             * Turns
+             * @description How many turns were counted.
+             */
             readonly turns: number;
+            /** @description Judgements by people. */
             readonly user: components["schemas"]["CountsOut"];
-            /** User Id */
+            /**
+             * User Id
+             * @description The user's id.
+             */
             readonly user_id: string;
         };
         /**
@@ -687,10 +975,14 @@ export interface components {
          * @description One page, the last changed first; `next_cursor` goes on, null at the end.
          */
         readonly MemoryList: {
-            /** Items */
+            /**
+             * Items
+             * @description What was found, in order.
+             */
             readonly items: readonly components["schemas"]["MemoryOut"][];
             /**
              * Next Cursor
+             * @description The `cursor` of the next page; absent at the end.
              * @example null
              */
             readonly next_cursor?: string;
@@ -702,16 +994,19 @@ export interface components {
         readonly MemoryOut: {
             /**
              * Confidence
+             * @description How sure the judgement or memory is, from 0 to 1.
              * @example 0.8
              */
             readonly confidence: number;
             /**
              * Created At
+             * @description When it was created, in ISO 8601 and UTC.
              * @example 2026-03-01T12:00:00.000Z
              */
             readonly created_at: string;
             /**
              * Labels
+             * @description Words that it is filed under.
              * @example [
              *       "preference"
              *     ]
@@ -719,26 +1014,31 @@ export interface components {
             readonly labels: readonly string[];
             /**
              * Memory Id
+             * @description The id of what is remembered.
              * @example mem_0f1e2d3c4b5a69788796
              */
             readonly memory_id: string;
             /**
              * Pinned
+             * @description Whether it is always shown to the model.
              * @example false
              */
             readonly pinned: boolean;
             /**
              * Salience
+             * @description How important it is, from 0 to 1.
              * @example 0.5
              */
             readonly salience: number;
             /**
              * Text
+             * @description The text.
              * @example Prefers metric units.
              */
             readonly text: string;
             /**
              * Updated At
+             * @description When it was last changed, in ISO 8601 and UTC.
              * @example 2026-03-01T12:00:00.000Z
              */
             readonly updated_at: string;
@@ -819,15 +1119,30 @@ export interface components {
              * @example 1000000
              */
             readonly text_chars: number;
+            /**
+             * Zeros In Text
+             * @description Extensions of text that may hold zero bytes, as UTF-16 without a mark does; empty is a name without any. Other text holds none, unless it begins with the mark of UTF-16.
+             * @example [
+             *       "",
+             *       ".txt"
+             *     ]
+             */
+            readonly zeros_in_text: readonly string[];
         };
         /**
          * PartOut
          * @description How a part is.
          */
         readonly PartOut: {
-            /** Detail */
+            /**
+             * Detail
+             * @description What is wrong; empty when nothing is.
+             */
             readonly detail: string;
-            /** Ok */
+            /**
+             * Ok
+             * @description Whether it answers.
+             */
             readonly ok: boolean;
         };
         /**
@@ -843,6 +1158,7 @@ export interface components {
             /**
              * From
              * Format: date-time
+             * @description The beginning of the period, included, in ISO 8601 with its zone.
              * @example 2026-03-01T00:00:00Z
              */
             readonly from: string;
@@ -852,11 +1168,15 @@ export interface components {
              * @default 50
              */
             readonly limit?: number;
-            /** Scope */
+            /**
+             * Scope
+             * @description Whose conversations are counted.
+             */
             readonly scope?: ("own" | "project") | null;
             /**
              * To
              * Format: date-time
+             * @description The end of the period, not included, in ISO 8601 with its zone.
              * @example 2026-04-01T00:00:00Z
              */
             readonly to: string;
@@ -866,12 +1186,19 @@ export interface components {
          * @description One page, the last judged first; `next_cursor` goes on, null at the end.
          */
         readonly PeriodOut: {
-            /** Items */
+            /**
+             * Items
+             * @description What was found, in order.
+             */
             readonly items: readonly components["schemas"]["JudgedOut"][];
-            /** Next Cursor */
+            /**
+             * Next Cursor
+             * @description The `cursor` of the next page; absent at the end.
+             */
             readonly next_cursor?: string;
             /**
              * Scope
+             * @description Whose conversations are counted.
              * @enum {string}
              */
             readonly scope: "own" | "project";
@@ -939,16 +1266,23 @@ export interface components {
          *     `workers` has at most 100, by id, and is null where they can't be asked for. Messages are taken without any.
          */
         readonly ReadyOut: {
-            /** Parts */
+            /**
+             * Parts
+             * @description Each part that the server needs, by name.
+             */
             readonly parts: {
                 readonly [key: string]: components["schemas"]["PartOut"];
             };
             /**
              * Status
+             * @description In which state it is.
              * @enum {string}
              */
             readonly status: "ready" | "degraded" | "unready";
-            /** Workers */
+            /**
+             * Workers
+             * @description The workers that are there.
+             */
             readonly workers?: readonly components["schemas"]["WorkerOut"][];
         };
         /**
@@ -960,14 +1294,24 @@ export interface components {
          *     the video behind a picture.
          */
         readonly ReceiptOut: {
-            /** File Notices */
+            /**
+             * File Notices
+             * @description A sentence for each file that was stored otherwise than it was sent.
+             */
             readonly file_notices?: readonly string[];
-            /** Position */
+            /**
+             * Position
+             * @description How many turns come first.
+             */
             readonly position?: number;
-            /** Position More */
+            /**
+             * Position More
+             * @description Whether more than `position` turns come first.
+             */
             readonly position_more?: boolean;
             /**
              * State
+             * @description In which state it is.
              * @enum {string}
              */
             readonly state: "accepted" | "queued" | "applied" | "promoted" | "expired" | "rejected" | "retracted" | "unknown";
@@ -977,28 +1321,55 @@ export interface components {
          * @description The request of one round; `tokens` are estimates. `next_cursor` goes on with its parts, null at the end.
          */
         readonly RoundContextOut: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
-            /** Max Output Tokens */
+            /**
+             * Max Output Tokens
+             * @description How many tokens the model may write.
+             */
             readonly max_output_tokens: number;
-            /** Model */
+            /**
+             * Model
+             * @description The model that was called.
+             */
             readonly model: string;
-            /** Next Cursor */
+            /**
+             * Next Cursor
+             * @description The `cursor` of the next page; absent at the end.
+             */
             readonly next_cursor?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round: number;
-            /** Segments */
+            /**
+             * Segments
+             * @description The parts of the model's input, in order.
+             */
             readonly segments: readonly components["schemas"]["SegmentOut"][];
             /**
              * Segments Total
              * @description Parts of the whole request.
              */
             readonly segments_total: number;
-            /** Sent At */
+            /**
+             * Sent At
+             * @description When it was sent, in ISO 8601 and UTC.
+             */
             readonly sent_at: string;
-            /** Tokens */
+            /**
+             * Tokens
+             * @description How many tokens it has, by estimate.
+             */
             readonly tokens: number;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id: string;
         };
         /**
@@ -1023,7 +1394,10 @@ export interface components {
              * @description The `next_cursor` of the page before; good for an hour.
              */
             readonly cursor?: string | null;
-            /** From */
+            /**
+             * From
+             * @description The beginning of the period, included, in ISO 8601 with its zone.
+             */
             readonly from?: string | null;
             /**
              * Limit
@@ -1033,12 +1407,19 @@ export interface components {
             readonly limit?: number;
             /**
              * Query
+             * @description What to look for.
              * @example which region sold most
              */
             readonly query: string;
-            /** Targets */
+            /**
+             * Targets
+             * @description Which kinds of texts to search; all without it.
+             */
             readonly targets?: readonly ("user" | "assistant" | "summary" | "notes" | "attachment")[] | null;
-            /** To */
+            /**
+             * To
+             * @description The end of the period, not included, in ISO 8601 with its zone.
+             */
             readonly to?: string | null;
         };
         /**
@@ -1048,12 +1429,19 @@ export interface components {
         readonly SearchOut: {
             /**
              * Compared
+             * @description How texts were compared with the query.
              * @enum {string}
              */
             readonly compared: "meanings and words" | "words only";
-            /** Items */
+            /**
+             * Items
+             * @description What was found, in order.
+             */
             readonly items: readonly components["schemas"]["HitOut"][];
-            /** Next Cursor */
+            /**
+             * Next Cursor
+             * @description The `cursor` of the next page; absent at the end.
+             */
             readonly next_cursor?: string;
         };
         /**
@@ -1067,31 +1455,60 @@ export interface components {
         readonly SegmentOut: {
             /**
              * Cache
+             * @description Whether the provider may keep the segment in its cache.
              * @enum {string}
              */
             readonly cache: "read" | "write" | "none" | "unknown";
-            /** Cache Point */
+            /**
+             * Cache Point
+             * @description Whether the cached beginning of the input ends here.
+             */
             readonly cache_point: boolean;
-            /** Chars */
+            /**
+             * Chars
+             * @description Its length in characters.
+             */
             readonly chars: number;
-            /** Form */
+            /**
+             * Form
+             * @description In which form the blocks are shown: whole, shortened or summarized.
+             */
             readonly form?: string;
-            /** Index */
+            /**
+             * Index
+             * @description Its place, from 0.
+             */
             readonly index: number;
-            /** Note */
+            /**
+             * Note
+             * @description What the reader should know about it.
+             */
             readonly note?: string;
             /**
              * Origin
+             * @description What the segment is made of.
              * @enum {string}
              */
             readonly origin: "system" | "block" | "media" | "tail";
-            /** Ref */
+            /**
+             * Ref
+             * @description Its reference in the timeline.
+             */
             readonly ref?: string;
-            /** Sha256 */
+            /**
+             * Sha256
+             * @description The SHA-256 of its bytes, in hexadecimal.
+             */
             readonly sha256: string;
-            /** Text */
+            /**
+             * Text
+             * @description The text.
+             */
             readonly text?: string;
-            /** Tokens */
+            /**
+             * Tokens
+             * @description How many tokens it has, by estimate.
+             */
             readonly tokens: number;
         };
         /**
@@ -1099,10 +1516,17 @@ export interface components {
          * @description A signal with its receipt.
          */
         readonly SignalOut: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description What was said to the turn while it ran. */
             readonly signal: components["schemas"]["SignalView"];
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
         };
         /**
@@ -1110,7 +1534,10 @@ export interface components {
          * @description A new text for a signal that was not applied yet.
          */
         readonly SignalPatch: {
-            /** Text */
+            /**
+             * Text
+             * @description The text.
+             */
             readonly text: string;
         };
         /**
@@ -1149,30 +1576,61 @@ export interface components {
          * @description One row of the source pool. `text` is the beginning of its text, which has `text_chars` characters.
          */
         readonly SourceView: {
-            /** Favicon Url */
+            /**
+             * Favicon Url
+             * @description The address of the site's icon.
+             */
             readonly favicon_url?: string;
-            /** Mime */
+            /**
+             * Mime
+             * @description The MIME type of the file.
+             */
             readonly mime: string;
-            /** Objective Relevance */
+            /**
+             * Objective Relevance
+             * @description How well the source fits the question, from 0 to 1.
+             */
             readonly objective_relevance?: number;
-            /** Published Time Iso */
+            /**
+             * Published Time Iso
+             * @description When the source was published.
+             */
             readonly published_time_iso?: string;
-            /** Sid */
+            /**
+             * Sid
+             * @description The number that answers cite the source by.
+             */
             readonly sid: number;
             /**
              * Source Type
+             * @description What kind of source it is.
              * @enum {string}
              */
             readonly source_type: "web" | "file" | "attachment" | "manual";
-            /** Text */
+            /**
+             * Text
+             * @description The text.
+             */
             readonly text: string;
-            /** Text Chars */
+            /**
+             * Text Chars
+             * @description The length of its text in characters.
+             */
             readonly text_chars: number;
-            /** Title */
+            /**
+             * Title
+             * @description The title.
+             */
             readonly title: string;
-            /** Url */
+            /**
+             * Url
+             * @description The address.
+             */
             readonly url: string;
-            /** Used */
+            /**
+             * Used
+             * @description Whether the answer used the source.
+             */
             readonly used: boolean;
         };
         /**
@@ -1183,41 +1641,85 @@ export interface components {
          *     what a program printed, where that is more than its result shows.
          */
         readonly StepDetail: {
-            /** Call Id */
+            /**
+             * Call Id
+             * @description The id of the tool call.
+             */
             readonly call_id?: string;
-            /** Code */
+            /**
+             * Code
+             * @description The beginning of the program that was run.
+             */
             readonly code?: string;
-            /** Code Chars */
+            /**
+             * Code Chars
+             * @description The length of the whole program in characters.
+             */
             readonly code_chars?: number;
-            /** Code Ref */
+            /**
+             * Code Ref
+             * @description The reference of the whole program.
+             */
             readonly code_ref?: string;
-            /** Duration Ms */
+            /**
+             * Duration Ms
+             * @description How long it took, in milliseconds.
+             */
             readonly duration_ms?: number;
-            /** Error */
+            /**
+             * Error
+             * @description What went wrong; absent when nothing did.
+             */
             readonly error?: string;
+            /** @description The end of what the program printed. */
             readonly log?: components["schemas"]["FileView"];
-            /** Params */
+            /**
+             * Params
+             * @description The parameters of the call.
+             */
             readonly params?: {
                 readonly [key: string]: unknown;
             };
-            /** Result */
+            /**
+             * Result
+             * @description The whole result of the call.
+             */
             readonly result?: string;
-            /** Result Preview */
+            /**
+             * Result Preview
+             * @description The beginning of the result.
+             */
             readonly result_preview?: string;
-            /** Result Ref */
+            /**
+             * Result Ref
+             * @description The reference of the result.
+             */
             readonly result_ref?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round: number;
             /**
              * Status
+             * @description In which state it is.
              * @enum {string}
              */
             readonly status: "started" | "completed" | "error";
-            /** Step */
+            /**
+             * Step
+             * @description The id of the step.
+             */
             readonly step: string;
-            /** Title */
+            /**
+             * Title
+             * @description The title.
+             */
             readonly title: string;
-            /** Tool Id */
+            /**
+             * Tool Id
+             * @description The tool that is called.
+             */
             readonly tool_id?: string;
         };
         /**
@@ -1269,20 +1771,35 @@ export interface components {
          * @description `satisfaction` is ok / (ok + not_ok + neutral) of people's judgements; null where nothing was judged.
          */
         readonly SummaryOut: {
-            /** Conversations */
+            /**
+             * Conversations
+             * @description How many conversations were counted.
+             */
             readonly conversations: number;
+            /** @description Judgements by machines. */
             readonly machine: components["schemas"]["CountsOut"];
-            /** Machine Confidence */
+            /**
+             * Machine Confidence
+             * @description The mean confidence of machines, from 0 to 1.
+             */
             readonly machine_confidence?: number;
-            /** Satisfaction */
+            /**
+             * Satisfaction
+             * @description The share of good judgements among the good and bad ones; absent without any.
+             */
             readonly satisfaction?: number;
             /**
              * Scope
+             * @description Whose conversations are counted.
              * @enum {string}
              */
             readonly scope: "own" | "project";
-            /** Turns */
+            /**
+             * Turns
+             * @description How many turns were counted.
+             */
             readonly turns: number;
+            /** @description Judgements by people. */
             readonly user: components["schemas"]["CountsOut"];
         };
         /**
@@ -1313,9 +1830,15 @@ export interface components {
          * @description `ticket` opens the conversation's events as `?ticket=`, until `expires_at` (UTC, RFC 3339).
          */
         readonly TicketOut: {
-            /** Expires At */
+            /**
+             * Expires At
+             * @description When it expires, in ISO 8601 and UTC.
+             */
             readonly expires_at: string;
-            /** Ticket */
+            /**
+             * Ticket
+             * @description The ticket; pass it as `ticket` in the address of the event stream.
+             */
             readonly ticket: string;
         };
         /**
@@ -1323,22 +1846,44 @@ export interface components {
          * @description The blocks of the turns that were asked for, and all sources of the conversation by `sid`.
          */
         readonly TimelineView: {
-            /** Blocks */
+            /**
+             * Blocks
+             * @description Blocks of the timeline.
+             */
             readonly blocks: readonly components["schemas"]["BlockView"][];
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
-            /** Conversation Started At */
+            /**
+             * Conversation Started At
+             * @description When the conversation began, in ISO 8601 and UTC.
+             */
             readonly conversation_started_at: string;
-            /** Conversation Title */
+            /**
+             * Conversation Title
+             * @description The conversation's title.
+             */
             readonly conversation_title: string;
-            /** Last Activity At */
+            /**
+             * Last Activity At
+             * @description When something last happened in it, in ISO 8601 and UTC.
+             */
             readonly last_activity_at: string;
-            /** Sources Pool */
+            /**
+             * Sources Pool
+             * @description All sources of the conversation.
+             */
             readonly sources_pool: readonly components["schemas"]["SourceView"][];
-            /** Turn Ids */
+            /**
+             * Turn Ids
+             * @description The turns' ids.
+             */
             readonly turn_ids: readonly string[];
             /**
              * Version
+             * @description The version of the format.
              * @constant
              */
             readonly version: 1;
@@ -1348,31 +1893,70 @@ export interface components {
          * @description One turn. Times are ISO 8601 in UTC; `outcome` is null while it runs. `more` tells that blocks are left out.
          */
         readonly TurnIndexView: {
-            /** Artifacts */
+            /**
+             * Artifacts
+             * @description The files of the turn.
+             */
             readonly artifacts: readonly components["schemas"]["IndexedFile"][];
-            /** Ended At */
+            /**
+             * Ended At
+             * @description When it ended, in ISO 8601 and UTC.
+             */
             readonly ended_at?: string;
-            /** Events */
+            /**
+             * Events
+             * @description Events that happened outside, as the turn saw them.
+             */
             readonly events: readonly components["schemas"]["IndexEntry"][];
-            /** Messages */
+            /**
+             * Messages
+             * @description What was said in the turn.
+             */
             readonly messages: readonly components["schemas"]["IndexEntry"][];
-            /** More */
+            /**
+             * More
+             * @description Whether there is more than is listed.
+             */
             readonly more: boolean;
-            /** Notes */
+            /**
+             * Notes
+             * @description Notes that the agent made.
+             */
             readonly notes: readonly components["schemas"]["IndexEntry"][];
-            /** Outcome */
+            /**
+             * Outcome
+             * @description How the turn ended; absent while it is open or when it failed.
+             */
             readonly outcome?: string;
-            /** Ref */
+            /**
+             * Ref
+             * @description Its reference in the timeline.
+             */
             readonly ref: string;
-            /** Sources */
+            /**
+             * Sources
+             * @description The sources, by number.
+             */
             readonly sources: readonly string[];
-            /** Started At */
+            /**
+             * Started At
+             * @description When it started, in ISO 8601 and UTC.
+             */
             readonly started_at?: string;
-            /** Summaries */
+            /**
+             * Summaries
+             * @description Summaries of older parts.
+             */
             readonly summaries: readonly components["schemas"]["IndexEntry"][];
-            /** Tools */
+            /**
+             * Tools
+             * @description The tool calls of the turn.
+             */
             readonly tools: readonly components["schemas"]["IndexedCall"][];
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id: string;
         };
         /**
@@ -1380,21 +1964,45 @@ export interface components {
          * @description What one turn left: its blocks by `seq`, the sources its answers cite, and its tokens, input and output.
          */
         readonly TurnLogView: {
-            /** Blocks Count */
+            /**
+             * Blocks Count
+             * @description How many blocks the turn has.
+             */
             readonly blocks_count: number;
-            /** End Ts */
+            /**
+             * End Ts
+             * @description When it ended, in ISO 8601 and UTC.
+             */
             readonly end_ts?: string;
-            /** First Seq */
+            /**
+             * First Seq
+             * @description The number of its first block.
+             */
             readonly first_seq?: number;
-            /** Last Seq */
+            /**
+             * Last Seq
+             * @description The number of its last block.
+             */
             readonly last_seq?: number;
-            /** Sources Used */
+            /**
+             * Sources Used
+             * @description The numbers of the sources that were used.
+             */
             readonly sources_used: readonly number[];
-            /** Tokens */
+            /**
+             * Tokens
+             * @description How many tokens it has, by estimate.
+             */
             readonly tokens: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id: string;
         };
         /**
@@ -1402,64 +2010,132 @@ export interface components {
          * @description A turn. While it waits, it has its `position` as a conversation has.
          */
         readonly TurnOut: {
-            /** Answer */
+            /**
+             * Answer
+             * @description The answer as the client shows it, in Markdown.
+             */
             readonly answer?: string;
-            /** Approvals */
+            /**
+             * Approvals
+             * @description Questions whether tools may be called, oldest first.
+             */
             readonly approvals: readonly components["schemas"]["ApprovalView"][];
-            /** Attachments */
+            /**
+             * Attachments
+             * @description The files that came with it.
+             */
             readonly attachments: readonly components["schemas"]["FileView"][];
-            /** Citations */
+            /**
+             * Citations
+             * @description The sources that the answer cites, by number.
+             */
             readonly citations: readonly components["schemas"]["CitationView"][];
-            /** Created At */
+            /**
+             * Created At
+             * @description When it was created, in ISO 8601 and UTC.
+             */
             readonly created_at: string;
             /**
              * Cut Reason
+             * @description Why the answer stops before its end; absent when it does not.
              * @enum {string}
              */
             readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "incomplete" | "provider_error" | "server_error";
-            /** Elapsed Ms */
+            /**
+             * Elapsed Ms
+             * @description From the start of the turn to its end, in milliseconds.
+             */
             readonly elapsed_ms?: number;
+            /** @description What went wrong; absent when nothing did. */
             readonly error?: components["schemas"]["Problem"];
-            /** Feedback */
+            /**
+             * Feedback
+             * @description What was said about the turn.
+             */
             readonly feedback: readonly components["schemas"]["FeedbackView"][];
-            /** Files */
+            /**
+             * Files
+             * @description The files that the agent made.
+             */
             readonly files: readonly components["schemas"]["FileView"][];
-            /** Followups */
+            /**
+             * Followups
+             * @description Questions that the person may ask next.
+             */
             readonly followups: readonly string[];
-            /** Ordinal */
+            /**
+             * Ordinal
+             * @description The number of the turn in its conversation, from 1.
+             */
             readonly ordinal: number;
             /**
              * Outcome
+             * @description How the turn ended; absent while it is open or when it failed.
              * @enum {string}
              */
             readonly outcome?: "completed" | "stopped" | "cancelled" | "capped" | "cut" | "unknown";
-            /** Plans */
+            /**
+             * Plans
+             * @description The plans of the turn.
+             */
             readonly plans: readonly components["schemas"]["PlanSnapshot"][];
-            /** Position */
+            /**
+             * Position
+             * @description How many turns come first.
+             */
             readonly position?: number;
-            /** Position More */
+            /**
+             * Position More
+             * @description Whether more than `position` turns come first.
+             */
             readonly position_more?: boolean;
-            /** Rounds */
+            /**
+             * Rounds
+             * @description How many rounds the turn had.
+             */
             readonly rounds: number;
-            /** Sealed Round */
+            /**
+             * Sealed Round
+             * @description The last round whose texts are committed.
+             */
             readonly sealed_round: number;
-            /** Signals */
+            /**
+             * Signals
+             * @description What was said to the turn while it ran, with what became of it.
+             */
             readonly signals: readonly components["schemas"]["SignalView"][];
-            /** Sources Used */
+            /**
+             * Sources Used
+             * @description The numbers of the sources that were used.
+             */
             readonly sources_used: readonly number[];
             /**
              * Status
+             * @description In which state it is.
              * @enum {string}
              */
             readonly status: "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "unknown";
-            /** Steps */
+            /**
+             * Steps
+             * @description The steps, in order.
+             */
             readonly steps: readonly components["schemas"]["StepView"][];
-            /** Text */
+            /**
+             * Text
+             * @description What the person wrote.
+             */
             readonly text: string;
-            /** Texts */
+            /**
+             * Texts
+             * @description What the agent wrote, in order.
+             */
             readonly texts: readonly components["schemas"]["TextView"][];
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id: string;
+            /** @description Tokens and cost of the model calls. */
             readonly usage?: components["schemas"]["TurnUsage"];
         };
         /**
@@ -1549,7 +2225,10 @@ export interface components {
          * @description Which turns to read; without `turn_ids` the last ones.
          */
         readonly TurnsIn: {
-            /** Turn Ids */
+            /**
+             * Turn Ids
+             * @description The turns' ids.
+             */
             readonly turn_ids?: readonly string[] | null;
         };
         /**
@@ -1557,9 +2236,15 @@ export interface components {
          * @description Turns that somebody judged.
          */
         readonly TurnsOut: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
-            /** Turns */
+            /**
+             * Turns
+             * @description The turns.
+             */
             readonly turns: readonly components["schemas"]["TurnView"][];
         };
         /**
@@ -1567,13 +2252,25 @@ export interface components {
          * @description One worker; `sandbox` is the launcher of its programs, empty where it runs none.
          */
         readonly WorkerOut: {
-            /** Battery */
+            /**
+             * Battery
+             * @description What the attempts to escape from the sandbox have shown.
+             */
             readonly battery: components["schemas"]["BatteryOut"] | "not run";
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id: string;
-            /** Sandbox */
+            /**
+             * Sandbox
+             * @description How the worker runs programs; empty where it runs none.
+             */
             readonly sandbox: string;
-            /** Slots */
+            /**
+             * Slots
+             * @description How many turns it runs at once.
+             */
             readonly slots: number;
         };
         /**
@@ -1581,15 +2278,23 @@ export interface components {
          * @description RFC 9457 problem details. `type` is stable.
          */
         readonly ProblemDetails: {
+            /** @description What was wrong, in a sentence. */
             readonly detail: string;
+            /** @description The fields that are wrong, with a message for each. */
             readonly errors?: readonly {
                 readonly field: string;
                 readonly message: string;
             }[];
+            /** @description What the problem is about. */
             readonly instance?: string;
+            /** @description The HTTP status. */
             readonly status: number;
+            /** @description What went wrong, in a few words. */
             readonly title: string;
-            /** Format: uri */
+            /**
+             * Format: uri
+             * @description What went wrong, as a stable URN.
+             */
             readonly type: string;
         };
         /**

@@ -52,6 +52,10 @@ class Timelines(Protocol):
         """The conversation's title; empty while it has none."""
         ...
 
+    async def save_title(self, lease: Lease, title: str) -> bool:
+        """Give the conversation a title unless it has one; whether it has this one now. Raises StaleFence."""
+        ...
+
     async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
         """The sum of the turn's usage events so far."""
         ...

@@ -18,6 +18,7 @@ from everturn.postgres.rows import (
     read_feedback,
     read_signal,
     read_turn,
+    storable,
 )
 from everturn.postgres.sources import load_source_text, load_sources
 
@@ -51,6 +52,9 @@ SELECT COALESCE(sum(input_tokens), 0)::bigint AS input_tokens, COALESCE(sum(outp
        COALESCE(sum(cache_read_tokens), 0)::bigint AS cache_read_tokens, COALESCE(sum(cost_usd), 0) AS cost_usd,
        COALESCE(bool_and(cost_known), true) AS cost_known
   FROM usage_event WHERE turn_id = $1
+"""
+_SAVE_TITLE = """
+UPDATE conversation SET title = COALESCE(NULLIF(title, ''), $3) WHERE id = $1 AND fence = $2 RETURNING title
 """
 _ANNOUNCE = """
 WITH held AS (UPDATE conversation SET event_cursor = $4 WHERE id = $2 AND fence = $3 RETURNING id)
@@ -104,6 +108,14 @@ class PostgresTimelines:
         if title is None:
             raise NotFound
         return str(title)
+
+    async def save_title(self, lease: Lease, title: str) -> bool:
+        wanted = storable(title)
+        async with self._database.transaction(lease.principal) as transaction:
+            saved = await transaction.fetchval(_SAVE_TITLE, lease.conversation_id, lease.fence, wanted)
+        if saved is None:
+            raise StaleFence(lease.conversation_id)
+        return bool(saved == wanted)
 
     async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
         async with self._database.transaction(principal, readonly=True) as transaction:

@@ -14,14 +14,14 @@ from chat_proc.turn.finish import build_status_after, draft_exit, status_of
 from chat_proc.turn.inbox import LeasedInbox
 from chat_proc.turn.manifests import ManifestKeeper
 from chat_proc.turn.measuring import TurnMeter, count_usage
-from chat_proc.turn.opening import load_some_previews, make_title, title_source
+from chat_proc.turn.opening import draft_gate, load_some_previews, make_title, title_source
 from chat_proc.turn.patience import Patience
 from chat_proc.turn.sources import TurnSources
 from chat_proc.turn.titling import TitleCall
 from everturn.errors import EverturnError, NotFound, StaleFence
 from everturn.model.artifacts import Artifact
 from everturn.model.block_bodies import AttachmentTextBody
-from everturn.model.blocks import GENESIS_HASH, Block, BlockDraft, chain_blocks
+from everturn.model.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
 from everturn.model.commits import Commit, Promotion, TurnClose, UsageEvent
 from everturn.model.ids import TurnId
 from everturn.model.leases import Claim, Lease
@@ -91,6 +91,8 @@ class LeasedTurn:
         self.activity = activity
         self.manifests = manifests
         self.handover = False
+        self._title = ""
+        """The title that the model gave, once it is saved and announced."""
         self.title_call: TitleCall | None = None
         """Asks for the conversation's title beside the turn."""
         self._cost_of_title_is_booked = False
@@ -128,6 +130,11 @@ class LeasedTurn:
     def pool(self) -> SourcePool:
         return self._sources
 
+    @property
+    def is_titled(self) -> bool:
+        """Whether a block of this turn holds the conversation's title."""
+        return any(block.type == BlockType.STAGE_GATE for block in self.turn_blocks)
+
     async def load_media(self, wanted: Sequence[AttachedMedia]) -> None:
         """Fetch these images and documents for the model, large images made smaller; one that can't be had is shown as
         its ref only."""
@@ -159,13 +166,13 @@ class LeasedTurn:
 
     async def commit(self, writing: Writing) -> None:
         writing = Writing(usage=self._booked).plus(writing)
-        blocks = self._chain(self._sources.take_in(writing.drafts))
+        blocks = self._chain(self._with_gate(self._sources.take_in(writing.drafts), self._title))
         await self._write(self._build_commit(blocks, writing))
         self._keep(blocks, writing)
         self._say(writing, blocks)
 
     async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
-        title = await self._try_title()
+        called, title = await self._settle_title()
         writing = Writing(usage=self._booked).plus(end.writing)
         usage = add_usage(self._usage, writing.usage)
         rounds = max((draft.round for draft in writing.drafts), default=0)
@@ -177,7 +184,7 @@ class LeasedTurn:
             elapsed_ms=int(self._elapsed_s() * 1000),
             now=self.now(),
         )
-        blocks = self._chain((*self._sources.take_in(writing.drafts), exit_draft))
+        blocks = self._chain((*self._with_gate(self._sources.take_in(writing.drafts), called), exit_draft))
         close = TurnClose(
             status=status_of(end),
             outcome=end.outcome,
@@ -192,26 +199,42 @@ class LeasedTurn:
         self._meter.note_end(end.outcome, waited_s=count_waited_s(self.turn_blocks))
         self._keep(blocks, writing, promote)
         self._say(writing, blocks)
-        if title is not None:
+        if title is not None and title != self._title:
             self.emit(ConvTitle(title=title))
         if terminal := try_build_terminal_event(self._build_view()):
             self.emit(terminal)
         self.emit(build_status_after(self.turn.status, promote))
 
-    async def _try_title(self) -> str | None:
-        """A title for a conversation that has none; None when a person gave it one, or this isn't its first turn."""
+    async def give_title(self, title: str) -> None:
+        """Save and announce the title that the model gave, unless a person gave one. The next commit records it."""
+        if await self._patience.call(lambda: self._timelines.save_title(self.lease, title)):
+            self._title = title
+            self.emit(ConvTitle(title=title))
+
+    def _with_gate(self, drafts: tuple[BlockDraft, ...], title: str) -> tuple[BlockDraft, ...]:
+        """With the block of the title, if that is known and no block holds it yet; behind the header of the turn."""
+        if self.is_titled or not title:
+            return drafts
+        start = 1 if drafts and drafts[0].type is BlockType.TURN_HEADER else 0
+        return (*drafts[:start], draft_gate(self.turn, title, self.now()), *drafts[start:])
+
+    async def _settle_title(self) -> tuple[str, str | None]:
+        """What the conversation is called, and the title that is still to be saved or announced; empty and None if this
+        isn't its first turn."""
         if self.turn.ordinal != 1:
-            return None
+            return "", None
         where = self.lease.principal, self.lease.conversation_id
         try:
             present = await self._patience.call(lambda: self._timelines.load_title(*where))
         except NotFound as erased:
             raise StaleFence(self.lease.conversation_id) from erased
         self._book_title()
-        if present:
-            return None
         better = self.title_call.try_title() if self.title_call else None
-        return better or make_title(title_source(self.turn.request))
+        if present:
+            # The call may have been cancelled between saving its title and announcing it.
+            return present, (present if present == better else None)
+        title = better or make_title(title_source(self.turn.request))
+        return title, title
 
     def _book_title(self) -> None:
         """The call may still be on its way: it ends with the turn, so what it has cost so far is what it costs."""

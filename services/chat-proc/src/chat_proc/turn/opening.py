@@ -102,9 +102,6 @@ def draft_opening(
     request = turn.request
     header = TurnHeaderBody(ordinal=turn.ordinal, bundle_id=request.bundle_id)
     drafts = [_draft(turn, BlockType.TURN_HEADER, "header", header, now)]
-    if turn.ordinal == 1:
-        title = TitleBody(title=make_title(title_source(request)))
-        drafts.append(_draft(turn, BlockType.STAGE_GATE, "title", title, now))
     for n, item in enumerate(feedback):
         drafts.append(_draft(turn, BlockType.FEEDBACK, f"feedback.{n}", _feedback_body(item), now))
     if request.text or not request.events:
@@ -120,6 +117,11 @@ def draft_opening(
     events = fold_signals([_as_signal(turn, event) for event in request.events], place, show_files, previews).writing
     # No row waits for these any more: they are part of the request.
     return Writing(drafts=(*drafts, *events.drafts), after=events.after)
+
+
+def draft_gate(turn: Turn, title: str, now: str) -> BlockDraft:
+    """What the gate decided at the beginning of a conversation: its title, once that is known."""
+    return _draft(turn, BlockType.STAGE_GATE, "title", TitleBody(title=title), now)
 
 
 def _as_signal(turn: Turn, told: RequestEvent) -> Signal:

@@ -12,6 +12,7 @@ from chat_proc.models.estimate import estimate_request
 from chat_proc.models.usage import build_usage_event
 from chat_proc.turn.opening import make_title, title_source
 from everturn.cancellation import end_tasks
+from everturn.errors import EverturnError
 from everturn.model.commits import UsageEvent
 from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
 from everturn.model.llm.tokens import CharsPerToken
@@ -116,6 +117,13 @@ class TitledTurn(Protocol):
     turn: Turn
     title_call: TitleCall | None
 
+    @property
+    def is_titled(self) -> bool: ...
+
+    async def give_title(self, title: str) -> None:
+        """Raises EverturnError."""
+        ...
+
 
 class TitleCalls:
     """Shared by all turns of a worker. Without a model no title is asked for."""
@@ -128,18 +136,29 @@ class TitleCalls:
     @asynccontextmanager
     async def beside(self, titled: TitledTurn) -> AsyncGenerator[None]:
         """A title is asked for while the body runs, if the turn is a conversation's first; it ends with the body."""
-        call = self._try_build(titled.turn)
+        call = None if titled.is_titled else self._try_build(titled.turn)
         if call is None:
             yield
             return
         titled.title_call = call
-        asking = asyncio.create_task(call.run())
+        asking = asyncio.create_task(self._give_title(titled, call))
         try:
             yield
         finally:
             await end_tasks(asking)
             if asking.done() and not asking.cancelled() and (error := asking.exception()) is not None:
                 _log.error("title_call_broke", exc_info=error)
+
+    async def _give_title(self, titled: TitledTurn, call: TitleCall) -> None:
+        await call.run()
+        title = call.try_title()
+        if title is None:
+            return
+        try:
+            await titled.give_title(title)
+        except EverturnError as error:
+            # The turn meets the same error in its own commits; there it is handled. The title goes with the last one.
+            _log.warning("title_not_saved", error=str(error))
 
     def _try_build(self, turn: Turn) -> TitleCall | None:
         text = title_source(turn.request).strip()

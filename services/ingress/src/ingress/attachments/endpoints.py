@@ -12,7 +12,7 @@ from ingress.admission.json_body import JsonBody
 from ingress.admission.queue.fleet import FleetWatch
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
-from ingress.attachments.sniffing import ACCEPTED_KINDS
+from ingress.attachments.sniffing import ACCEPTED_KINDS, PLAIN
 from ingress.attachments.structure.limits import MAX_PIXELS
 from ingress.auth.gate import Me
 from ingress.settings import IngressSettings
@@ -26,10 +26,10 @@ class FileType(JsonBody):
     one of them. The type with no extensions is text: any file whose name has no extension of another type, and whose
     content is text."""
 
-    family: Literal["image", "document", "text"]
-    media_type: str = Field(examples=["image/png"])
-    extensions: tuple[str, ...] = Field(examples=[[".png"]])
-    max_bytes: int = Field(examples=[5_000_000])
+    family: Literal["image", "document", "text"] = Field(description="Whose limit of bytes holds for it.")
+    media_type: str = Field(description="Its media type.", examples=["image/png"])
+    extensions: tuple[str, ...] = Field(description="How names of such files end.", examples=[[".png"]])
+    max_bytes: int = Field(description="Bytes of one such file.", examples=[5_000_000])
 
 
 class MessageLimits(JsonBody):
@@ -49,6 +49,11 @@ class MessageLimits(JsonBody):
     text_bytes: int = Field(description="Bytes of one text file of any other kind.", examples=[10_000_000])
     image_pixels: int = Field(description="Width times height of one image.", examples=[100_000_000])
     file_types: tuple[FileType, ...] = Field(description="The types of files that are accepted; no others are.")
+    zeros_in_text: tuple[str, ...] = Field(
+        description="Extensions of text that may hold zero bytes, as UTF-16 without a mark does; empty is a name "
+        "without any. Other text holds none, unless it begins with the mark of UTF-16.",
+        examples=[["", ".txt"]],
+    )
     pending_signals: int = Field(
         description="Messages and other signals that may wait for one running turn; one more is a 429.", examples=[64]
     )
@@ -84,6 +89,7 @@ async def get_limits(request: Request, me: Me) -> MessageLimits:
             )
             for kind in ACCEPTED_KINDS
         ),
+        zeros_in_text=tuple(sorted(PLAIN)),
         pending_signals=MAX_OPEN_SIGNALS,
         event_streams=settings.streams_max_per_user,
         running_turns=await _load_running_turns(request.app.state.fleet),

@@ -79,7 +79,7 @@ _TEXT_MIMES: Mapping[str, str] = {
 """What some texts are kept as. All others are plain text, whatever they are: no browser runs that."""
 _BINARY_DECLARED = frozenset(name for kind in (*_BINARY.values(), *_OFFICE) for name in kind.declared)
 _BINARY_EXTENSIONS = frozenset(name for kind in (*_BINARY.values(), *_OFFICE) for name in kind.extensions)
-_PLAIN = frozenset({"", ".txt", ".log", *_TEXT_MIMES})
+PLAIN = frozenset({"", ".txt", ".log", *_TEXT_MIMES})
 """Names under which zero bytes are worth a closer look: it may be UTF-16 without a mark."""
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -137,7 +137,7 @@ def _decide_text(extension: str, declared: str, sniffed: str, data: bytes) -> Ki
     if declared in _BINARY_DECLARED:
         raise NotAccepted(f"it was declared as {declared}, but its content is {sniffed}")
     is_text = sniffed.startswith("text/") or data.startswith(_UTF16_MARKS) or b"\0" not in data[:_SNIFFED_BYTES]
-    if sniffed in _PACKED or data.startswith(b"PK\x03\x04") or not (is_text or extension in _PLAIN):
+    if sniffed in _PACKED or data.startswith(b"PK\x03\x04") or not (is_text or extension in PLAIN):
         raise NotAccepted(f"its type ({sniffed}, {extension or 'no extension'}) is not accepted")
     mime = _TEXT_MIMES.get(extension, "text/plain")
     return _kind(mime, "text", extension.removeprefix("."), form="text")

@@ -12,8 +12,6 @@ from typing import Any, Final, cast
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse
 
-from ingress.stream.event_schemas import build_event_schemas
-
 router = APIRouter(include_in_schema=False)
 _METHODS = ("get", "post", "put", "patch", "delete")
 _LIMITS: Final = {
@@ -51,7 +49,7 @@ async def get_docs(request: Request) -> HTMLResponse:
     page: str | None = getattr(app.state, "docs_page", None)
     if page is None:
         # Some hundred kilobytes of HTML: beside the event loop, once.
-        page = await asyncio.to_thread(lambda: render_docs(app.openapi(), build_event_schemas()))
+        page = await asyncio.to_thread(lambda: render_docs(app.openapi(), app.state.event_schemas()))
         app.state.docs_page = page
     return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"})
 

@@ -57,6 +57,13 @@ class MemoryTimelines:
     async def load_title(self, principal: Principal, conversation_id: ConversationId) -> str:
         return self._platform.conversation(principal, conversation_id).title
 
+    async def save_title(self, lease: Lease, title: str) -> bool:
+        row = self._platform.conversations.get(lease.conversation_id)
+        if row is None or row.fence != lease.fence:
+            raise StaleFence(lease.conversation_id)
+        row.title = row.title or title
+        return row.title == title
+
     async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
         turn = self._platform.turns.get(turn_id)
         visible = turn is not None and same_owner(turn.principal, principal)

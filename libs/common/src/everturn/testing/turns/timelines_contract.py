@@ -171,6 +171,19 @@ class TimelinesContract:
         assert before == ""
         assert await stage.timelines.load_title(stage.principal, claim.lease.conversation_id) == "Greetings"
 
+    async def test_a_title_is_given_once_by_the_holder_of_the_lease(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        where = stage.principal, claim.lease.conversation_id
+
+        first = await stage.timelines.save_title(claim.lease, "Greetings")
+        same = await stage.timelines.save_title(claim.lease, "Greetings")
+        other = await stage.timelines.save_title(claim.lease, "Another")
+
+        assert (first, same, other) == (True, True, False)
+        assert await stage.timelines.load_title(*where) == "Greetings"
+        with pytest.raises(StaleFence):
+            await stage.timelines.save_title(replace(claim.lease, fence=claim.lease.fence - 1), "Late")
+
     async def test_the_end_of_a_turn_leaves_a_title_as_it_is(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         done = closing(claim, seen_inbox=claim.inbox_seq)
