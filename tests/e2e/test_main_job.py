@@ -44,6 +44,12 @@ async def test_a_csv_becomes_a_chart_and_a_table_and_a_followup_remembers(offlin
 
     assert "Total revenue by region" in (second.answer or "")
     await cut.wait_ended(again.turn_id)
+
+    asked = await client.send_message(sent.conversation_id, "What time is it?", time_zone="Asia/Tokyo")
+    third = await steady.wait_ended(asked.turn_id)
+    await cut.wait_ended(asked.turn_id)
+
+    assert "(Asia/Tokyo)" in (third.answer or "")
     await offline_stage.check_history(sent.conversation_id, steady, cut)
     assert cut.reconnects > 3
     await offline_stage.close()

@@ -6,18 +6,22 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 import pytest_asyncio
+from opentelemetry.semconv.schemas import Schemas
+from parts import span_names
 from parts.collector import Collector, Told
 from parts.sockets import SocketClient
 from parts.waiting import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
 from everturn.telemetry.tracing.context import TraceContext, build_turn_context
+from everturn.telemetry.tracing.otlp import SCHEMA_URL
 from everturn_local.ports import load_free_port
 from everturn_local.supervision.platform import Platform
 
@@ -274,6 +278,25 @@ async def test_summaries_and_titles_are_in_the_span_of_their_turn_with_the_calls
     assert b"word word" not in said
     await stage.check_history(conversation_id, watcher)
     await stage.close()
+
+
+async def test_every_attribute_is_pinned_and_published_or_our_own(stage: Any, collector: Collector) -> None:
+    names = {name for span in collector.spans for name in span.attributes}
+    requests = [span for span in collector.spans if "http.request.method" in span.attributes]
+
+    assert names - span_names.OWN <= span_names.CONVENTIONAL
+    assert {name for name in names if name.startswith("everturn.")} <= span_names.OWN
+    assert span_names.load_published() >= span_names.CONVENTIONAL | span_names.RESOURCE
+    assert requests
+    for span in requests:
+        assert span.attributes["url.path"].startswith("/")
+        assert span.attributes["url.scheme"] == "http"
+        assert span.attributes["http.route"] in span.name
+    for span in collector.spans:
+        assert span.resource.keys() >= span_names.RESOURCE
+        assert span.resource["service.version"] == version("everturn")
+        assert span.schema_urls == (SCHEMA_URL, SCHEMA_URL)
+    assert SCHEMA_URL in {schema.value for schema in Schemas}
 
 
 async def test_a_doctor_elsewhere_says_what_is_wrong_with_the_platform(stage: Any) -> None:

@@ -1,6 +1,7 @@
 """What all answers have in common: headers, methods, and how fields are read, over HTTP and sockets."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -122,6 +123,27 @@ async def test_only_bundles_of_the_configuration_can_be_named(
     if status:
         for problem in (message.json(), made.json(), call["body"]):
             assert problem["errors"] == [{"field": "body.bundle_id", "message": "is one of analyst, default"}]
+
+
+@pytest.mark.parametrize(
+    ("zone", "status"),
+    [("Europe/Berlin", 202), ("UTC", 202), (None, 202), ("Mars/Olympus", 422), ("../etc/passwd", 422)],
+)
+async def test_a_message_may_name_the_time_zone_of_its_person(
+    client: httpx2.AsyncClient, ingress: Any, sockets: Any, zone: str | None, status: int
+) -> None:
+    message = await client.post(f"{BASE}/new/messages", json={"text": "a", "time_zone": zone})
+    parts = {"message": (None, json.dumps({"text": "a", "time_zone": zone}), "application/json")}
+    multipart = await client.post(f"{BASE}/new/messages", files=parts)
+    socket: SocketClient = await sockets(ingress.url).connect()
+    call = await socket.call("chat_message", {"conversation_id": "new", "text": "a", "time_zone": zone})
+
+    assert (message.status_code, multipart.status_code, call["status"]) == (status, status, status)
+    if status == 422:
+        for problem in (message.json(), multipart.json(), call["body"]):
+            (error,) = problem["errors"]
+            assert error["field"] == "body.time_zone"
+            assert "IANA name such as Europe/Berlin" in error["message"]
 
 
 async def test_the_api_document_says_which_bundles_there_are(client: httpx2.AsyncClient) -> None:

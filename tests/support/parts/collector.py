@@ -29,6 +29,9 @@ class Told:
     is_error: bool
     raw: bytes
     lasted_ns: int
+    resource: dict[str, Any]
+    schema_urls: tuple[str, str]
+    """Of the resource, and of the scope."""
 
 
 class Collector:
@@ -67,7 +70,8 @@ class Collector:
             for group in request.resource_spans:
                 resource = read_attributes(group.resource.attributes)
                 for scope in group.scope_spans:
-                    self.spans += [read_span(span, resource) for span in scope.spans]
+                    schemas = (group.schema_url, scope.schema_url)
+                    self.spans += [read_span(span, resource, schemas) for span in scope.spans]
             self._changed.notify_all()
 
     def wait_for(self, wanted: Callable[[list[Told]], Any], limit_s: float = WAIT_S) -> Any:
@@ -89,7 +93,7 @@ class Collector:
         self._thread.join()
 
 
-def read_span(span: Span, resource: dict[str, Any]) -> Told:
+def read_span(span: Span, resource: dict[str, Any], schemas: tuple[str, str]) -> Told:
     return Told(
         name=span.name,
         trace_id=span.trace_id.hex(),
@@ -102,6 +106,8 @@ def read_span(span: Span, resource: dict[str, Any]) -> Told:
         is_error=span.status.code == Status.STATUS_CODE_ERROR,
         raw=span.SerializeToString(),
         lasted_ns=span.end_time_unix_nano - span.start_time_unix_nano,
+        resource=resource,
+        schema_urls=schemas,
     )
 
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from everturn_client.settings import load_settings
 
 
@@ -12,6 +14,13 @@ def test_an_empty_environment_gives_the_local_server() -> None:
     assert settings.token is None
     assert settings.state_dir == Path("/home/ann/.local/state/everturn")
     assert settings.colour
+
+
+@pytest.mark.parametrize(
+    ("variable", "zone"), [("Asia/Tokyo", "Asia/Tokyo"), (":UTC", "UTC"), ("CET-1CEST,M3.5.0", None), ("/x/y", None)]
+)
+def test_the_time_zone_is_that_of_tz_where_it_names_one(variable: str, zone: str | None) -> None:
+    assert load_settings({"TZ": variable}).time_zone == zone
 
 
 def test_the_environment_is_taken() -> None:

@@ -87,7 +87,7 @@ async def _run(arguments: argparse.Namespace, settings: ClientSettings, screen: 
     ) as client:
         match arguments.command:
             case "chat":
-                return await _run_chat(client, screen, memory, arguments, command=command)
+                return await _run_chat(client, screen, memory, arguments, command=command, time_zone=settings.time_zone)
             case "signal":
                 conversation = arguments.conversation or _load_last(memory)
                 event = Event(arguments.sort, arguments.payload, not arguments.record_only, arguments.credit)
@@ -148,6 +148,7 @@ async def _run_chat(
     arguments: argparse.Namespace,
     *,
     command: str,
+    time_zone: str | None,
 ) -> int:
     is_prompt = arguments.text is None and sys.stdin.isatty()
     keyboard = None if is_prompt or arguments.as_json else _try_find_keyboard()
@@ -157,6 +158,7 @@ async def _run_chat(
         download_dir=arguments.download,
         command=command,
         asks_here=is_prompt or keyboard is not None,
+        time_zone=time_zone,
     )
     conversation = arguments.conversation or (_load_last(memory) if arguments.go_on else NEW)
     chat = Chat(client, screen, options, conversation_id=conversation, memory=memory)

@@ -170,13 +170,21 @@ class EverturnClient:
         bundle_id: str | None = None,
         kind: Literal["followup", "steer"] | None = None,
         target_turn_id: str | None = None,
+        time_zone: str | None = None,
     ) -> Accepted:
         """Send a message, to "new" for a new conversation. Repeated when the connection breaks, and never doubled.
 
         While a turn runs it becomes a signal into that turn. Raises OSError for files that can't be read.
+        `time_zone` is the person's, an IANA name such as Europe/Berlin; a name that the server does not know is a 422.
         """
         uploads = await asyncio.to_thread(load_uploads, files)
-        fields = {"text": text, "bundle_id": bundle_id, "kind": kind, "target_turn_id": target_turn_id}
+        fields = {
+            "text": text,
+            "bundle_id": bundle_id,
+            "kind": kind,
+            "target_turn_id": target_turn_id,
+            "time_zone": time_zone,
+        }
         body = await self._submit(self._path(conversation_id, "messages"), _without_none(fields), uploads)
         return parse_answer(Accepted, body)
 

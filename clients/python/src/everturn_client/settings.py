@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 
@@ -16,10 +17,11 @@ class ClientSettings:
     token: str | None
     state_dir: Path
     colour: bool
+    time_zone: str | None = None
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> ClientSettings:
-    """Read EVERTURN_URL, EVERTURN_TOKEN, XDG_STATE_HOME and NO_COLOR."""
+    """Read EVERTURN_URL, EVERTURN_TOKEN, XDG_STATE_HOME, NO_COLOR and TZ, or the time zone of this machine."""
     env = os.environ if environ is None else environ
     state_home = env.get("XDG_STATE_HOME", "")
     # The XDG specification says to ignore a relative path.
@@ -31,4 +33,18 @@ def load_settings(environ: Mapping[str, str] | None = None) -> ClientSettings:
         token=env.get("EVERTURN_TOKEN") or None,
         state_dir=root / "everturn",
         colour=not env.get("NO_COLOR"),
+        time_zone=_find_time_zone(env.get("TZ", "")),
     )
+
+
+def _find_time_zone(variable: str) -> str | None:
+    """An IANA name; None where neither TZ nor the link of this machine's zone has one."""
+    if not variable:
+        _, _, name = os.path.realpath("/etc/localtime").rpartition("/zoneinfo/")
+        return name or None
+    name = variable.removeprefix(":")
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, KeyError):  # KeyError: ZoneInfoNotFoundError; TZ may be a rule, such as EST5EDT4
+        return None
+    return name

@@ -138,10 +138,20 @@ export class EverturnClient {
   }
 
   /** Send a message, to `new` for a new conversation. While a turn runs it becomes a signal into that turn. */
-  sendMessage(conversationId: string, message: Outgoing): Promise<Accepted> {
+  async sendMessage(conversationId: string, message: Outgoing): Promise<Accepted> {
     const { text, kind, files, key, onProgress, abort } = message;
+    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone as string | undefined;
     const fields = { text, ...(kind === undefined ? {} : { kind }) };
-    return this.submit({ path: this.path(conversationId, "messages"), key, abort }, fields, files ?? [], onProgress);
+    const call = { path: this.path(conversationId, "messages"), key, abort };
+    if (zone === undefined) return this.submit(call, fields, files ?? [], onProgress);
+    try {
+      return await this.submit(call, { ...fields, time_zone: zone }, files ?? [], onProgress);
+    } catch (error) {
+      // Browsers and servers have databases of their own: a zone that only one of them knows must not stop a message.
+      const isRefused = error instanceof ProblemError && error.fields.some(({ field }) => field === "body.time_zone");
+      if (!isRefused) throw error;
+      return this.submit(call, fields, files ?? [], onProgress);
+    }
   }
 
   /** Say something to the running turn, or answer an approval. A blank steer stops it, a cancel ends it. */

@@ -23,6 +23,9 @@ function show(isBusy: boolean, answer: (asked: Asked) => Answer | Promise<Answer
   return renderInPage(<Composer conversationId="conv_1" isBusy={isBusy} isStopping={false} onAccepted={onAccepted} onStop={onStop} />, answer);
 }
 
+const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const REFUSED_ZONE = { type: "unprocessable", title: "Unprocessable", detail: "", status: 422, errors: [{ field: "body.time_zone", message: "is no time zone" }] };
+
 /** A server that can't be reached. */
 function lose(): Page["queries"] {
   return show(false, () => Promise.reject(new TypeError("Failed to fetch"))).queries;
@@ -37,6 +40,18 @@ test("Enter sends, Shift and Enter break the line", async () => {
   await waitFor(() => { expect(screen.getByLabelText("Your message")).toHaveValue(""); });
   expect(onAccepted).toHaveBeenCalledOnce();
   expect(screen.getByLabelText("Your message")).toHaveFocus();
+});
+
+test("a time zone that the server does not know is left out", async () => {
+  const { asked } = show(false, (call) => {
+    const isKnown = !JSON.stringify(call.body).includes("time_zone");
+    return isKnown ? { status: 202, body: ACCEPTED } : { status: 422, body: REFUSED_ZONE };
+  });
+
+  await userEvent.type(screen.getByLabelText("Your message"), "one{Enter}");
+
+  await waitFor(() => { expect(onAccepted).toHaveBeenCalledOnce(); });
+  expect(asked.map(({ body }) => body)).toEqual([{ text: "one", time_zone: ZONE }, { text: "one" }]);
 });
 
 test("nothing is sent when nothing is written", async () => {
@@ -128,7 +143,7 @@ test("while a turn goes on Enter adds to it, and another button redirects it", a
   await userEvent.click(screen.getByRole("button", { name: "Redirect" }));
   await userEvent.click(screen.getByRole("button", { name: "Stop" }));
 
-  expect(asked.map(({ body }) => body)).toEqual([{ text: "also this", kind: "followup" }, { text: "rather that", kind: "steer" }]);
+  expect(asked.map(({ body }) => body)).toEqual([{ text: "also this", kind: "followup", time_zone: ZONE }, { text: "rather that", kind: "steer", time_zone: ZONE }]);
   expect(onStop).toHaveBeenCalledOnce();
 });
 
@@ -181,7 +196,7 @@ test("on a touch screen Enter makes a new line, and the button sends", async () 
   expect(screen.getByLabelText("Your message")).toHaveAttribute("enterkeyhint", "enter");
   await userEvent.click(screen.getByRole("button", { name: "Send" }));
 
-  await waitFor(() => { expect(asked.map(({ body }) => body)).toEqual([{ text: "one\ntwo" }]); });
+  await waitFor(() => { expect(asked.map(({ body }) => body)).toEqual([{ text: "one\ntwo", time_zone: ZONE }]); });
 });
 
 test("how a file was stored otherwise than it was sent is said", async () => {

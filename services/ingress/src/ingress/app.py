@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match, Route, WebSocketRoute
 
+from everturn import __version__
 from everturn.errors import EverturnError
 from everturn.model.ids import Ids
 from everturn.model.problems import problem
@@ -154,7 +155,7 @@ def build_app(parts: Parts) -> FastAPI:
 
 def build_routes(*, max_files: int = IngressSettings.model_fields["max_files"].default) -> FastAPI:
     """The routes of the rooms without what serves them, from which the OpenAPI document is made."""
-    app = FastAPI(title=TITLE, version="0.1.0", redirect_slashes=False, redoc_url=None, docs_url=None)
+    app = FastAPI(title=TITLE, version=__version__, redirect_slashes=False, redoc_url=None, docs_url=None)
     routers = (
         feedback.router,
         conversations.router,

@@ -65,6 +65,7 @@ async def test_the_answer_streams_to_standard_output_and_the_rest_beside_it(
 
     running = await everturn.start("chat", "Draw it", "--download", str(tmp_path / "files"))
     await server.wait_for("GET", "/events")
+    assert json.loads(await server.wait_for("POST", "/messages"))["time_zone"] == "Asia/Tokyo"
     tell_end(server.story)
     await server.publish()
     out, err = (stream.decode() for stream in await asyncio.wait_for(running.communicate(), 20))

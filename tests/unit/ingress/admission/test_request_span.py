@@ -1,11 +1,13 @@
 """What a request is in traces and in logs."""
 
+from contextlib import AbstractContextManager
+
 import pytest
 from starlette.types import Scope
 
 from everturn.model.ids import RandomIds
 from everturn.telemetry.tracing.context import TraceContext
-from everturn.telemetry.tracing.spans import NO_TRACING
+from everturn.telemetry.tracing.spans import NO_TRACING, Attributes, Span, SpanKind, SpanPlace
 from ingress.admission.request_span import find_log_names, name_method, open_span, tell_answer, try_caller
 
 HEADER = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -28,7 +30,7 @@ class Kept:
 
 
 def ask(path: str, *headers: tuple[bytes, bytes], method: str = "POST") -> Scope:
-    return {"type": "http", "method": method, "path": path, "headers": list(headers)}
+    return {"type": "http", "method": method, "scheme": "https", "path": path, "headers": list(headers)}
 
 
 def test_the_callers_span_is_named_once_or_not_at_all() -> None:
@@ -50,6 +52,34 @@ def test_the_callers_span_is_named_once_or_not_at_all() -> None:
 def test_probes_and_streams_are_no_spans(path: str, passed_on: bool) -> None:
     with open_span(NO_TRACING, ask(path, (b"traceparent", HEADER))):
         assert (NO_TRACING.current() is not None) is passed_on
+
+
+class Keeping:
+    """Tracing that keeps the attributes of spans."""
+
+    def __init__(self) -> None:
+        self.attributes: list[Attributes] = []
+
+    def span(
+        self, name: str, attributes: Attributes, *, kind: SpanKind = "internal", place: SpanPlace | None = None
+    ) -> AbstractContextManager[Span]:
+        self.attributes.append(attributes)
+        return NO_TRACING.span(name, attributes, kind=kind, place=place)
+
+    def tell(self, name: str, attributes: Attributes, *, lasted_s: float) -> None: ...
+
+    def current(self) -> TraceContext | None:
+        return None
+
+
+@pytest.mark.parametrize(("method", "named"), [("POST", "POST"), ("BREW", "_OTHER")])
+def test_a_request_has_the_attributes_that_the_conventions_require(method: str, named: str) -> None:
+    tracing = Keeping()
+
+    with open_span(tracing, ask("/" + "x" * 1000, method=method)):
+        pass
+
+    assert tracing.attributes == [{"http.request.method": named, "url.path": "/" + "x" * 255, "url.scheme": "https"}]
 
 
 def test_an_answer_is_told_by_its_route_and_a_servers_error_fails() -> None:

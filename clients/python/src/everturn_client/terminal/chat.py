@@ -55,6 +55,7 @@ class ChatOptions:
     download_dir: Path | None = None
     command: str = "everturn"
     asks_here: bool = False
+    time_zone: str | None = None
 
 
 class Chat:
@@ -100,9 +101,19 @@ class Chat:
             self._screen.say(f"Conversation {self.conversation_id}. Continue with: {again}")
         return turn
 
+    async def _send(self, text: str, files: Sequence[Path]) -> Accepted:
+        zone = self._options.time_zone
+        try:
+            return await self._client.send_message(self.conversation_id, text, files=files, time_zone=zone)
+        except ProblemError as error:
+            # A zone that only one of the two machines knows must not stop a message, nor must an older server.
+            if zone is None or not any(field.startswith("body.time_zone") for field in error.fields):
+                raise
+        return await self._client.send_message(self.conversation_id, text, files=files)
+
     async def send(self, text: str, files: Sequence[Path] = ()) -> Accepted:
         """Send a message and remember the conversation. Tells its position, when it has to wait."""
-        accepted = await self._client.send_message(self.conversation_id, text, files=files)
+        accepted = await self._send(text, files)
         self.conversation_id = accepted.conversation_id
         await asyncio.to_thread(self._memory.save, self.conversation_id)
         for notice in accepted.receipt.file_notices:

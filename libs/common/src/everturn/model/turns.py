@@ -91,6 +91,8 @@ class TurnRequest:
     events: tuple[RequestEvent, ...] = ()
     trace: str | None = None
     """The span that asked, as a `traceparent`; kept with the request, so that whoever works on it can name it."""
+    time_zone: str | None = None
+    """The person's, an IANA name; a turn that a followup opens has that of the turn before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,8 @@ class IncomingMessage:
 
     `create` makes the conversation (the message went to `new`). `kind` matters for a busy one only. A target that has
     ended in a conversation at rest makes the message the next turn, as it does with what comes a moment too late.
-    `turn_id` and `signal_id` are fresh ids, of which one will be used. `trace` is kept with a turn of its own.
+    `turn_id` and `signal_id` are fresh ids, of which one will be used. `trace` and
+    `time_zone` are kept with a turn of its own.
     """
 
     conversation_id: ConversationId
@@ -60,6 +61,7 @@ class IncomingMessage:
     target_turn_id: TurnId | None = None
     bundle_id: str | None = None
     trace: str | None = None
+    time_zone: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

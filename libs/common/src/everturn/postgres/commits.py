@@ -195,6 +195,6 @@ async def _promote(transaction: Connection, turn_id: TurnId, promotion: Promotio
     if len(rows) != len(promotion.signal_ids):
         return False
     attachments, events = read_promoted(rows)
-    request = TurnRequest(promotion.text, attachments, ended.bundle_id, events, ended.trace)
+    request = TurnRequest(promotion.text, attachments, ended.bundle_id, events, ended.trace, ended.time_zone)
     await transaction.execute(_NEXT_TURN, turn_id, promotion.turn_id, build_request_json(request))
     return True

@@ -186,7 +186,7 @@ class PostgresInbox:
         place = UploadPlace(principal, message.conversation_id, message.turn_id)
         attachments = build_attachments(message.uploads, place)
         bundle_id = message.bundle_id or conversation["bundle_id"]
-        request = TurnRequest(message.text, attachments, bundle_id, trace=message.trace)
+        request = TurnRequest(message.text, attachments, bundle_id, trace=message.trace, time_zone=message.time_zone)
         await append_artifacts(transaction, principal, message.conversation_id, attachments)
         return await self._open_turn(transaction, principal, message.conversation_id, message.turn_id, request=request)
 

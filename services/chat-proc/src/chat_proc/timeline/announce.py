@@ -7,6 +7,7 @@ from everturn.model.block_bodies import EventBody, FeedbackBody, SignalBody
 from everturn.model.blocks import Block, BlockType
 from everturn.model.ids import TurnId
 from everturn.model.plans import PlanSnapshot
+from everturn.model.time_zones import try_build_local_time
 from everturn.ports.tool import PREVIEW_CHARS
 from everturn.timeline.inert import escape_line, make_inert
 from everturn.timeline.rendering.block_text import MAX_PROMPT_CHARS, render_artifact, render_plan
@@ -63,7 +64,7 @@ class HotMemory:
 @dataclass(frozen=True, slots=True)
 class AnnounceState:
     """Everything ANNOUNCE tells. `code` says how programs run here, or why they can't; `now` is ISO 8601 in UTC.
-    No client tells its `timezone` yet.
+    `timezone` is the person's, None where the client did not say.
 
     `run` are the limits of one program where programs run. `hotset` is None where durable memory is off, and the text
     of a failure where it is on and can't be read. `workspace` are the lines of that section, `limits` says what a turn
@@ -74,7 +75,7 @@ class AnnounceState:
     budget: Budget
     code: str
     now: str
-    timezone: str = "unknown"
+    timezone: str | None = None
     caps: ContextCaps | None = None
     run: RunLimits | None = None
     plans: tuple[PlanSnapshot, ...] = ()
@@ -96,7 +97,7 @@ def build_announce(state: AnnounceState) -> str:
         _section(
             "RUNTIME LIMITS", [f"code: {make_inert(state.code)}", *_run_lines(state.run), *_limit_lines(state.limits)]
         ),
-        f"[TEMPORAL CONTEXT]\nuser timezone: {escape_line(state.timezone)}\nnow (UTC): {state.now}",
+        _section("TEMPORAL CONTEXT", _time_lines(state.now, state.timezone)),
         _section("OPEN PLANS", [make_inert(render_plan(plan)) for plan in state.plans] or ["none"]),
         _section("LIVE TURN EVENTS", [line for block in state.events[-SHOWN_EVENTS:] for line in _event_lines(block)]),
         _section("USER MEMORY HOTSET", _memory_lines(state.hotset)),
@@ -109,6 +110,13 @@ def build_announce(state: AnnounceState) -> str:
 
 def _section(title: str, lines: Sequence[str]) -> str:
     return "\n".join((f"[{title}]", *lines)) if lines else ""
+
+
+def _time_lines(now: str, zone: str | None) -> list[str]:
+    local = None if zone is None else try_build_local_time(now, zone)
+    if zone is None or local is None:
+        return ["user timezone: unknown", f"now (UTC): {now}"]
+    return [f"user timezone: {escape_line(zone)}", f"now (UTC): {now}", f"now (user): {local}"]
 
 
 def _budget_section(budget: Budget) -> str:

@@ -16,6 +16,7 @@ _STREAM: Final = "/events"
 """Lasts for hours, and would be told when it is over only."""
 _CONVERSATION: Final = re.compile(r"/conversations/([^/]{1,64})/[^/]{1,64}(?:/([^/]{1,64}))?")
 _SERVER_ERROR: Final = 500
+_MAX_PATH_CHARS: Final = 256
 
 
 def try_caller(scope: Scope) -> TraceContext | None:
@@ -25,13 +26,18 @@ def try_caller(scope: Scope) -> TraceContext | None:
 
 
 def open_span(tracing: Tracing, scope: Scope) -> AbstractContextManager[Span]:
-    """The span of an HTTP request. Its path is not told: the route is, once it is known."""
+    """The span of an HTTP request, named by its method until the route is known. It has the path without the query."""
     path: str = scope["path"]
     if path.startswith(_UNTRACED) or path.endswith(_STREAM):
         return NO_TRACING.span("", {})
     method = name_method(scope)
     place = SpanPlace(parent=try_caller(scope))
-    return tracing.span(method, {"http.request.method": method}, kind="server", place=place)
+    attributes = {
+        "http.request.method": "_OTHER" if method == "other" else method,
+        "url.path": path[:_MAX_PATH_CHARS],
+        "url.scheme": scope["scheme"],
+    }
+    return tracing.span(method, attributes, kind="server", place=place)
 
 
 def tell_answer(span: Span, *, method: str, route: str, status: int) -> None:

@@ -1,10 +1,11 @@
 """What clients send to a conversation and get back."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from everturn.model.signals import MAX_EVENT_CREDIT
+from everturn.model.time_zones import MAX_ZONE_CHARS, load_zone_names
 from everturn.wire.views import SignalState, SignalView
 from ingress.admission.json_body import BUNDLE_HELP, BundleId, JsonBody, is_absent
 
@@ -14,6 +15,13 @@ MAX_REASON_CHARS = 2_000
 """Of the text of an answer to an approval, which the model reads."""
 EVENT_KIND_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
 """What refs take as the kind of an external thing (everturn.model.refs)."""
+
+
+def check_zone(name: str) -> str:
+    """Raises ValueError for what is no name of a time zone."""
+    if name not in load_zone_names():
+        raise ValueError("is no time zone; send an IANA name such as Europe/Berlin, or nothing")
+    return name
 
 
 class AttachmentIn(JsonBody):
@@ -32,6 +40,12 @@ class MessageIn(JsonBody):
     bundle_id: BundleId | None = Field(default=None, description=BUNDLE_HELP)
     target_turn_id: str | None = Field(default=None, max_length=80, examples=[ID_EXAMPLE])
     kind: Literal["followup", "steer"] | None = None
+    time_zone: Annotated[str, AfterValidator(check_zone)] | None = Field(
+        default=None,
+        max_length=MAX_ZONE_CHARS,
+        description="The person's time zone, an IANA name: the agent is given the local date and time. UTC without it.",
+        examples=["Europe/Berlin"],
+    )
 
 
 class EventIn(JsonBody):

@@ -113,6 +113,7 @@ class ChatService:
                 kind=SignalKind(form.kind) if form.kind else None,
                 target_turn_id=target,
                 bundle_id=form.bundle_id,
+                time_zone=form.time_zone,
                 trace=self._load_trace(),
             )
             commit = partial(self._inbox.accept_message, principal, message, key)
@@ -347,4 +348,5 @@ async def _load_key(headers: Headers, route: str, submission: Submission[Any]) -
 
 def _content(submission: Submission[Any]) -> dict[str, Any]:
     files = [[file.filename, file.declared, file.sha256] for file in submission.files]
-    return {**submission.form.model_dump(mode="json", exclude={"attachments"}), "files": files}
+    # A person who repeats a message from another time zone says the same.
+    return {**submission.form.model_dump(mode="json", exclude={"attachments", "time_zone"}), "files": files}

@@ -16,16 +16,19 @@ from typing import Final
 import structlog
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resource
+from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
+from everturn import __version__
 from everturn.telemetry.metrics import SPANS_ENDED, SPANS_SENT
 from everturn.telemetry.tracing.context import TraceContext
 from everturn.telemetry.tracing.spans import Attributes, Span, SpanKind, SpanPlace, Tracing
 
 PATH: Final = "/v1/traces"
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
+"""The version of the conventions whose attribute names we use; tests/support/parts/span_names.py lists them."""
 EXPORT_TIMEOUT_S: Final = 5.0
 CLOSE_LIMIT_S: Final = 2.0
 """What the last spans get at the end of the process; a collector that is away doesn't hold up a drain."""
@@ -34,7 +37,6 @@ _KINDS: Final = {
     "internal": trace.SpanKind.INTERNAL,
     "server": trace.SpanKind.SERVER,
     "client": trace.SpanKind.CLIENT,
-    "consumer": trace.SpanKind.CONSUMER,
 }
 
 _log = structlog.get_logger(__name__)
@@ -48,13 +50,15 @@ async def open_otlp_tracing(service: str, instance: str, endpoint: str) -> Async
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     exporter = OTLPSpanExporter(endpoint=endpoint.rstrip("/") + PATH, timeout=EXPORT_TIMEOUT_S)
     provider = TracerProvider(
-        resource=Resource.create({SERVICE_NAME: service, SERVICE_INSTANCE_ID: instance}),
+        resource=Resource.create(
+            {SERVICE_NAME: service, SERVICE_INSTANCE_ID: instance, SERVICE_VERSION: __version__}, SCHEMA_URL
+        ),
         id_generator=_GivenIds(),
         shutdown_on_exit=False,
     )
     provider.add_span_processor(_CountingProcessor(_CountingExporter(exporter)))
     try:
-        yield _OtlpTracing(provider.get_tracer("everturn"))
+        yield _OtlpTracing(provider.get_tracer("everturn", __version__, schema_url=SCHEMA_URL))
     finally:
         await asyncio.to_thread(_close, provider, exporter)
 

@@ -11,7 +11,7 @@ from everturn.telemetry.tracing.context import TraceContext
 
 Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
 """Names are OpenTelemetry's where it has one, else `everturn.<what>`. Never what people or models wrote."""
-SpanKind = Literal["internal", "server", "client", "consumer"]
+SpanKind = Literal["internal", "server", "client"]
 
 
 @dataclass(frozen=True, slots=True)

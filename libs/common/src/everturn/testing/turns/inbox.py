@@ -130,7 +130,13 @@ class MemoryInbox:
     def _open_turn_of_message(self, row: ConversationRow, principal: Principal, message: IncomingMessage) -> Receipt:
         attachments = build_attachments(message.uploads, UploadPlace(principal, row.id, message.turn_id))
         row.artifacts.extend(attachments)
-        request = TurnRequest(message.text, attachments, message.bundle_id or row.bundle_id, trace=message.trace)
+        request = TurnRequest(
+            message.text,
+            attachments,
+            message.bundle_id or row.bundle_id,
+            trace=message.trace,
+            time_zone=message.time_zone,
+        )
         return self._open_turn(row, principal, message.turn_id, request)
 
     def _accept_event(self, row: ConversationRow, principal: Principal, incoming: IncomingSignal) -> Receipt:

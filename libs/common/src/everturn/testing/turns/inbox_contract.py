@@ -27,11 +27,11 @@ class InboxContract:
 
     async def test_a_message_to_a_new_conversation_opens_its_first_turn(self, stage: Stage) -> None:
         trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-        receipt = await stage.say("Hello \x00 \u202e\n", trace=trace)
+        receipt = await stage.say("Hello \x00 \u202e\n", trace=trace, time_zone="Asia/Tokyo")
 
         turn = await stage.timelines.load_turn(stage.principal, turn_of(receipt))
         assert (turn.ordinal, turn.status, turn.request.text) == (1, TurnStatus.QUEUED, "Hello \x00 \u202e\n")
-        assert turn.request.trace == trace
+        assert (turn.request.trace, turn.request.time_zone) == (trace, "Asia/Tokyo")
         assert (receipt.signal_id, receipt.ring, receipt.lane) == (None, True, Lane.PAID)
 
     async def test_a_message_to_a_busy_conversation_becomes_a_followup(self, stage: Stage) -> None:

@@ -61,6 +61,7 @@ class Stage:
         kind: SignalKind | None = None,
         uploads: tuple[Upload, ...] = (),
         trace: str | None = None,
+        time_zone: str | None = None,
     ) -> Receipt:
         """A message; to a new conversation unless one is named."""
         message = IncomingMessage(
@@ -72,6 +73,7 @@ class Stage:
             signal_id=self.ids.signal(),
             kind=kind,
             trace=trace,
+            time_zone=time_zone,
         )
         return await self.inbox.accept_message(self.principal, message, key)
 

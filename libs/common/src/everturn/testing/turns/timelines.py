@@ -227,6 +227,7 @@ class MemoryTimelines:
                 ended.turn.request.bundle_id,
                 build_request_events(said),
                 ended.turn.request.trace,
+                ended.turn.request.time_zone,
             ),
             created_at=self._platform.clock.now(),
         )

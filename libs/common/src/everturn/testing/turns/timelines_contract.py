@@ -89,7 +89,7 @@ class TimelinesContract:
         assert await stage.timelines.load_blocks(stage.principal, claim.lease.conversation_id) == ()
 
     async def test_a_late_followup_becomes_the_next_turn(self, stage: Stage) -> None:
-        claim = await stage.start_turn()
+        claim = await stage.claim((await stage.say(time_zone="Asia/Tokyo")).conversation_id)
         followup = await stage.say("One more.", claim.lease.conversation_id, uploads=(stage.upload(),))
         assert followup.signal_id is not None and claim.turn_id is not None
         promotion = Promotion((followup.signal_id,), stage.ids.turn(), "One more.")
@@ -98,6 +98,7 @@ class TimelinesContract:
 
         turn = await stage.timelines.load_turn(stage.principal, promotion.turn_id)
         assert (turn.ordinal, turn.status, turn.request.text) == (2, TurnStatus.QUEUED, "One more.")
+        assert turn.request.time_zone == "Asia/Tokyo"
         assert [artifact.filename for artifact in turn.request.attachments] == ["sales.csv"]
         signal = await stage.inbox.load_signal(stage.principal, turn.conversation_id, followup.signal_id)
         assert (signal.state, signal.promoted_to) == (SignalState.PROMOTED, promotion.turn_id)
