@@ -1,10 +1,12 @@
 """What the operator's settings say about turns and replies."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from turn_bench.programs import build_parts
 
+from chat_proc.channels.fanout.rules import ActionHead, ActionJudge
 from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.worker.configured import build_decision_limits, build_limits
@@ -14,6 +16,8 @@ from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.recall.conversation_reader import MemoryConversationReader
 from everturn.testing.turns.platform import MemoryPlatform
 from everturn.testing.turns.timelines import MemoryTimelines
+from everturn.tools.described.descriptor import ToolModule
+from everturn.tools.described.loading import load_tools
 
 
 @pytest.fixture
@@ -36,6 +40,24 @@ def test_the_limits_of_a_turn_come_from_the_environment_and_the_configuration_fi
     limits = build_limits(settings.model_copy(update={"max_iterations": 9}), config)
 
     assert (limits.rounds, limits.rounds_of_bundle) == (9, {"b": 3})
+
+
+def test_tools_of_the_operator_share_a_reply_by_their_strategy(settings: WorkerSettings, tmp_path: Path) -> None:
+    (tmp_path / "city.py").write_text("def find(name: str) -> str:\n    'Finds.'\n    return name\n")
+    settings = settings.model_copy(update={"multi_action": "safe_fanout"})
+
+    def judge(**described: str) -> list[str | None]:
+        module = {"alias": "city", "file": tmp_path / "city.py", "tools": {"find": described}}
+        with ThreadPoolExecutor(1) as threads:
+            specs = [tool.spec for tool in load_tools([ToolModule.model_validate(module)], threads)]
+        limits = build_decision_limits(settings, specs)
+        assert limits.fanout is not None
+        judge = ActionJudge(limits.fanout)
+        refusals = [judge.judge(ActionHead("city.find")) for _ in range(2)]
+        return [refusal and refusal.kind for refusal in refusals]
+
+    assert judge(strategy="exploration") == [None, None]
+    assert judge() == [None, "beside_unknown"]
 
 
 def test_what_a_reply_may_hold_follows_the_version_and_the_offered_tools(settings: WorkerSettings) -> None:

@@ -26,6 +26,7 @@ def test_what_is_not_said_is_the_careful_choice() -> None:
         {"alias": "City.x", "module": "a", "tools": {"find": {}}},
         {"alias": "city", "module": "a", "tools": {"find": {"effect": "none"}}},
         {"alias": "city", "module": "a", "tools": {"find": {"timeout_s": 301}}},
+        {"alias": "city", "module": "a", "tools": {"find": {"strategy": "careless"}}},
         {"alias": "city", "module": "a", "tools": {"find": {"colour": "red"}}},
     ],
 )

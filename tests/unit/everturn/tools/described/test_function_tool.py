@@ -36,6 +36,13 @@ def test_the_docstring_and_the_signature_describe_it(city_file, threads) -> None
     assert list(spec.params.model_fields) == ["name", "limit"]
 
 
+def test_its_strategy_is_unknown_unless_the_operator_says(city_file, threads) -> None:
+    module = {"alias": "city", "file": city_file, "tools": {"find": {"strategy": "exploration"}}}
+    (told,) = load_tools([ToolModule.model_validate(module)], threads)
+
+    assert (load(city_file, threads, "find").spec.strategy, told.spec.strategy) == ("unknown", "exploration")
+
+
 async def test_an_async_function_is_awaited_and_may_tell_of_its_work(city_file, threads) -> None:
     live = RecordingTurn()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from everturn.model.commits import Effect
+from everturn.ports.tool import Strategy
 
 NAME = r"^[a-z][a-z0-9_]{0,39}$"
 MAX_TIMEOUT_S = 300.0
@@ -17,7 +18,8 @@ class DescribedTool(BaseModel):
     the web's only where `untrusted` says so. `in_loop` offers it to the model beside programs. With
     `requires_approval` a person is asked before each call, and programs can't make one. `addresses` names the
     parameters that hold web addresses which the function requests: the rules of WEB_FETCH apply to them. A tool that
-    `asks_after_untrusted` asks a person once the conversation has read words of strangers."""
+    `asks_after_untrusted` asks a person once the conversation has read words of strangers. `strategy` says beside which
+    other tools a call may be in one reply; beside none where it is not said."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,6 +29,7 @@ class DescribedTool(BaseModel):
     in_loop: bool = True
     in_programs: bool = True
     requires_approval: bool = False
+    strategy: Strategy = "unknown"
     addresses: tuple[str, ...] = ()
     asks_after_untrusted: bool = False
 

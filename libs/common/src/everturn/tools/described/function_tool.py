@@ -43,6 +43,7 @@ class FunctionTool:
             guide=f"{doc}\n\n{ASKS_FIRST}" if told.requires_approval else doc,
             params=_build_params(tool_id, function, hints),
             effect=told.effect,
+            strategy=told.strategy,
             timeout_s=told.timeout_s,
             in_loop=told.in_loop,
             in_programs=told.in_programs and not told.requires_approval,
