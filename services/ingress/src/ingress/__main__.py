@@ -28,6 +28,7 @@ from ingress.bootstrap import (
     open_remains,
     open_rescan,
     open_sweep,
+    open_usage,
     prepare_server,
 )
 from ingress.operations import describe, verify_export
@@ -36,6 +37,7 @@ from ingress.operations.credentials import build_keys_command, build_revoke_user
 from ingress.operations.migrate import build_migrate_command
 from ingress.operations.scanning import build_rescan_command, build_revoke_command
 from ingress.operations.sweep_objects import build_sweep_command
+from ingress.operations.usage import build_usage_command
 from ingress.operations.verify_erasure import build_verify_erasure
 from ingress.settings import IngressSettings, read_networks
 from ingress.sockets.websocket import BoundedWebSocket
@@ -159,6 +161,7 @@ COMMANDS: dict[str, AnyCommand] = {
     "verify-erasure": build_verify_erasure(open_remains),
     "sweep-objects": build_sweep_command(open_sweep),
     "keys": build_keys_command(open_operator),
+    "usage": build_usage_command(open_usage),
     "revoke-user": build_revoke_user_command(open_operator),
     "rescan": build_rescan_command(open_rescan),
     "revoke": build_revoke_command(open_rescan),

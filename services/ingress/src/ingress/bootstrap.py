@@ -35,6 +35,7 @@ from ingress.auth.standing import MAX_AGE_S, Standing
 from ingress.auth.tickets import Tickets
 from ingress.auth.tokens import KeySource, StaticKey, TokenVerifier, check_algorithms
 from ingress.chat.service import Wires
+from ingress.operations.usage import UsageReport
 from ingress.settings import IngressSettings, load_bundle_ids, load_operator_url, read_origins
 from ingress.web.bundle import load_bundle
 
@@ -58,6 +59,7 @@ DRIVERS = {
     "credentials": "everturn.postgres.access.credentials:PostgresCredentials",
     "server": "everturn.postgres.access.migrating:run_server_preparation",
     "schema": "everturn.postgres.access.migrating:migrate_schema",
+    "usage_report": "everturn.postgres.usage:PostgresUsageReport",
     "credential_admin": "everturn.postgres.access.credentials:PostgresCredentialAdmin",
 }
 POOL_SIZE = 16
@@ -135,6 +137,13 @@ async def open_operator() -> AsyncGenerator[CredentialAdmin]:
     url = load_operator_url()
     async with load_driver("database")(url, pool_size=1, application_name="operator") as database:
         yield load_driver("credential_admin")(database)
+
+
+@asynccontextmanager
+async def open_usage() -> AsyncGenerator[UsageReport]:
+    """The report of usage. Raises Invalid where DATABASE_OWNER_URL is not set."""
+    async with load_driver("database")(load_operator_url(), pool_size=1, application_name="usage") as database:
+        yield load_driver("usage_report")(database)
 
 
 @asynccontextmanager

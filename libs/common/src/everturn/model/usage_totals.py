@@ -1,0 +1,27 @@
+"""What people used, as sums; they outlive the conversations."""
+
+from dataclasses import dataclass
+from datetime import date
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTotal:
+    """The calls of one person to one model in one role on one day of UTC.
+
+    `unpriced_calls` have no known price and add 0 to `cost_usd`; the tokens of `estimated_calls` are an estimate.
+    """
+
+    tenant: str
+    project: str
+    user_id: str
+    day: date
+    model: str
+    role: str
+    calls: int
+    unpriced_calls: int
+    estimated_calls: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost_usd: float
