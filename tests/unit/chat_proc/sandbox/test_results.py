@@ -4,7 +4,7 @@ import pytest
 
 from chat_proc.sandbox.packing import UnpackedOutputs
 from chat_proc.sandbox.results import build_broken, build_refused, build_result, clean_text, hash_bytes
-from everturn.ports.sandbox import ContractItem, FileHash, RunError, RunRequest
+from everturn.ports.sandbox import ContractItem, FileHash, ProgramExit, RunError, RunRequest
 from everturn.wire.execution import CallRecord, Finished, Posture, ProgramError, Report, RunLimits
 
 REQUEST = RunRequest(
@@ -67,6 +67,32 @@ def test_every_bad_end_has_a_code_and_keeps_what_came_out(end, code, where):
     assert (result.error.code, result.error.where) == (code, where)
     assert len(result.artifacts) == 2
     assert result.report_text.startswith(f"The run failed ({code}, {where}): ")
+
+
+@pytest.mark.parametrize(
+    ("end", "ended", "sentence"),
+    [
+        (finished(), ProgramExit("exit", 0), ""),
+        (failed(exit_code=3), ProgramExit("exit", 3), "The program exited by itself with code 3."),
+        (failed(exit_code=None, signal=11), ProgramExit("signal", signal="SIGSEGV"), "ended the program: SIGSEGV."),
+        (failed(exit_code=None, signal=123), ProgramExit("signal", signal="123"), "ended the program: 123."),
+        (failed(exit_code=None, signal=24), ProgramExit("limit", signal="SIGXCPU"), "A limit of the run"),
+        (failed(exit_code=None, signal=25), ProgramExit("limit", signal="SIGXFSZ"), "A limit of the run"),
+        (failed(exit_code=None, signal=9, limits=("memory",)), ProgramExit("limit", signal="SIGKILL"), "A limit of"),
+        (finished("timeout"), ProgramExit("limit"), "A limit of the run ended the program."),
+        (finished("memory"), ProgramExit("limit"), "A limit of the run ended the program."),
+        (finished("died", None, limits=("memory",)), ProgramExit("limit"), "A limit of the run ended the program."),
+        (finished("cancelled"), ProgramExit("cancelled"), "The program was cancelled."),
+        (finished("died", None), ProgramExit("sandbox"), "The sandbox failed, not the program."),
+        (finished("ended", None), ProgramExit("sandbox"), "The sandbox failed, not the program."),
+        (finished("not_started", None), ProgramExit("not_run"), "The program did not begin."),
+    ],
+)
+def test_the_result_tells_what_ended_the_program(end: Finished, ended: ProgramExit, sentence: str):
+    result = build_result(REQUEST, LIMITS, end, BOTH)
+
+    assert result.exit == ended
+    assert sentence in result.report_text
 
 
 def test_missing_files_fail_a_program_that_ended_well():

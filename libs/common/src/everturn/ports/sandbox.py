@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from everturn.errors import Unavailable
 from everturn.wire.execution import (
@@ -101,6 +101,19 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramExit:
+    """What ended the program: itself (`exit`, with its `code`), a `signal`, a `limit` of the run, a person who
+    `cancelled` it, or a `sandbox` that failed; `not_run` is a program that never began.
+
+    `signal` is a name such as SIGSEGV. It is there too where the kernel enforces a limit by a signal.
+    """
+
+    by: Literal["exit", "signal", "limit", "cancelled", "sandbox", "not_run"]
+    code: int | None = None
+    signal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """The envelope, equal for every launcher and every failure.
 
@@ -112,6 +125,7 @@ class RunResult:
     ok: bool
     artifacts: tuple[RunArtifact, ...]
     error: RunError | None
+    exit: ProgramExit
     report_text: str
     user_out_tail: str
     runtime_err_tail: str

@@ -5,7 +5,7 @@ import signal
 from typing import Final
 
 from chat_proc.sandbox.packing import UnpackedOutputs
-from everturn.ports.sandbox import FileHash, Receipt, RunArtifact, RunError, RunRequest, RunResult
+from everturn.ports.sandbox import FileHash, ProgramExit, Receipt, RunArtifact, RunError, RunRequest, RunResult
 from everturn.wire.execution import PROGRAM_NAME, Finished, LimitName, Report, RunLimits
 
 _LISTED: Final = 50
@@ -46,7 +46,8 @@ def build_result(
         ok=error is None,
         artifacts=artifacts,
         error=error,
-        report_text=_cap(_build_report_text(error, finished, artifacts, missing, limits), MAX_REPORT_CHARS),
+        exit=(ended := find_exit(finished, limits)),
+        report_text=_cap(_build_report_text(error, ended, finished, artifacts, missing, limits), MAX_REPORT_CHARS),
         user_out_tail=_cap_tail(report.stdout_tail if report else ""),
         runtime_err_tail=_cap_tail(report.stderr_tail if report else ""),
         limits_hit=limits,
@@ -66,19 +67,23 @@ def build_result(
 
 def build_refused(request: RunRequest, run_limits: RunLimits, error: RunError) -> RunResult:
     """The envelope of a request that is not run at all."""
-    return _build_empty(request, run_limits, error, f"The program was not run ({error.code}): {error.message}")
+    text = f"The program was not run ({error.code}): {error.message}"
+    return _build_empty(request, run_limits, error, ProgramExit("not_run"), text)
 
 
 def build_broken(request: RunRequest, run_limits: RunLimits, error: RunError) -> RunResult:
     """The envelope of a run whose sandbox went away under it."""
-    return _build_empty(request, run_limits, error, f"{_error_line(error)}\n{_HOW_FAR}")
+    return _build_empty(request, run_limits, error, ProgramExit("sandbox"), f"{_error_line(error)}\n{_HOW_FAR}")
 
 
-def _build_empty(request: RunRequest, run_limits: RunLimits, error: RunError, text: str) -> RunResult:
+def _build_empty(
+    request: RunRequest, run_limits: RunLimits, error: RunError, ended: ProgramExit, text: str
+) -> RunResult:
     return RunResult(
         ok=False,
         artifacts=(),
         error=error,
+        exit=ended,
         report_text=_cap(clean_text(text), MAX_REPORT_CHARS),
         user_out_tail="",
         runtime_err_tail="",
@@ -121,6 +126,26 @@ def find_error(
             return _memory_error(run_limits) if "memory" in limits else _died(finished)
         case "ended":
             return find_program_error(run_limits, finished.report, limits) if finished.report else _died(finished)
+
+
+def find_exit(finished: Finished, limits: tuple[LimitName, ...]) -> ProgramExit:
+    """What ended the program; the supervisor's findings go before the executor's word."""
+    match finished.verdict:
+        case "not_started":
+            return ProgramExit("not_run")
+        case "timeout" | "memory":
+            return ProgramExit("limit")
+        case "cancelled":
+            return ProgramExit("cancelled")
+        case "died" | "ended":
+            pass
+    report = finished.report if finished.verdict == "ended" else None
+    if report is None:
+        return ProgramExit("limit" if "memory" in limits else "sandbox")
+    if report.signal is None:
+        return ProgramExit("exit", report.exit_code)
+    is_limit = "memory" in limits or report.signal in (signal.SIGXCPU, signal.SIGXFSZ)
+    return ProgramExit("limit" if is_limit else "signal", signal=_signal_name(report.signal))
 
 
 def find_program_error(run_limits: RunLimits, report: Report, limits: tuple[LimitName, ...]) -> RunError | None:
@@ -204,8 +229,25 @@ def _find_output_error(missing: tuple[tuple[str, str], ...]) -> RunError | None:
     return RunError(code, clean_text(f"The program ended, but not with all files of its contract: {named}."), "outputs")
 
 
+def _describe_exit(ended: ProgramExit) -> str:
+    match ended.by:
+        case "exit":
+            return f"The program exited by itself with code {ended.code}."
+        case "signal":
+            return f"A signal ended the program: {ended.signal}."
+        case "limit":
+            return "A limit of the run ended the program."
+        case "cancelled":
+            return "The program was cancelled."
+        case "sandbox":
+            return "The sandbox failed, not the program."
+        case "not_run":
+            return "The program did not begin."
+
+
 def _build_report_text(
     error: RunError | None,
+    ended: ProgramExit,
     finished: Finished,
     artifacts: tuple[RunArtifact, ...],
     missing: tuple[tuple[str, str], ...],
@@ -213,6 +255,8 @@ def _build_report_text(
 ) -> str:
     report = finished.report
     lines = [f"The program ended well after {finished.duration_ms} ms." if error is None else _error_line(error)]
+    if error is not None:
+        lines.append(_describe_exit(ended))
     if report and report.error:
         lines.append(report.error.traceback.rstrip())
     lines.extend(f"Ran into {_LIMIT_TEXT[limit]}." for limit in limits if limit != "time")

@@ -1,7 +1,7 @@
 """Envelopes of runs for the battery's judges."""
 
 from chat_proc.sandbox.probes.attempts import Surroundings
-from everturn.ports.sandbox import Receipt, RunArtifact, RunError, RunResult
+from everturn.ports.sandbox import ProgramExit, Receipt, RunArtifact, RunError, RunResult
 from everturn.wire.execution import LimitName, RunLimits
 
 AROUND = Surroundings("canary", "neighbour", 1, "abstract", "/nowhere", (), "battery_tools.echo", ("other", "ended"))
@@ -20,6 +20,7 @@ def build_run(
         ok=not code,
         artifacts=tuple(RunArtifact(path, "", "external", 1, "", b"x") for path in files),
         error=RunError(code, message, "program.py") if code else None,
+        exit=ProgramExit("exit", 1 if code else 0),
         report_text="",
         user_out_tail=printed,
         runtime_err_tail="",

@@ -19,7 +19,7 @@ from everturn.model.artifacts import ArtifactKind
 from everturn.model.block_bodies import ToolResultBody
 from everturn.model.blocks import canonical_json
 from everturn.model.commits import Effect
-from everturn.ports.sandbox import Receipt, RunArtifact, RunError, RunRequest, RunResult, ToolCaller
+from everturn.ports.sandbox import ProgramExit, Receipt, RunArtifact, RunError, RunRequest, RunResult, ToolCaller
 from everturn.ports.tool import ToolOutcome
 from everturn.testing.timelines import TimelineBuilder, build_file
 from everturn.testing.turns.live_turn import RecordingTurn
@@ -69,6 +69,7 @@ class RecordingSandbox:
             ok=self.error is None,
             artifacts=written,
             error=self.error,
+            exit=ProgramExit("exit", 0),
             report_text="The program ended well." if self.error is None else f"The run failed: {self.error.message}",
             user_out_tail=self.printed,
             runtime_err_tail="a warning\n",

@@ -269,6 +269,7 @@ def _build_data(result: RunResult) -> dict[str, Any]:
         "run": {
             "ok": result.ok,
             "error": asdict(result.error) if result.error else None,
+            "exit": asdict(result.exit),
             "limits_hit": list(result.limits_hit),
             "duration_ms": result.duration_ms,
             "receipt": receipt,
