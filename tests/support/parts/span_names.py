@@ -42,6 +42,7 @@ OWN = frozenset(
         "everturn.compaction.reason",
         "everturn.model.role",
         "everturn.round",
+        "everturn.run",
         "everturn.run.calls",
         "everturn.run.verdict",
         "everturn.sandbox.launcher",

@@ -143,6 +143,11 @@ class TurnState(Protocol):
     @property
     def turn_id(self) -> TurnId: ...
     @property
+    def time_zone(self) -> str | None:
+        """The person's, an IANA name; None where the client did not say."""
+        ...
+
+    @property
     def blocks(self) -> Sequence[Block]:
         """All blocks of the conversation, in order."""
         ...

@@ -175,7 +175,7 @@ class TurnPrompts:
                 code=self._shared.code,
                 run=self._shared.run,
                 now=place.now,
-                timezone=turn.turn.request.time_zone,
+                timezone=turn.time_zone,
                 plans=present.open_plans,
                 events=tuple(present.events),
                 hotset=self._hotset,

@@ -107,6 +107,10 @@ class LeasedTurn:
         return self.turn.id
 
     @property
+    def time_zone(self) -> str | None:
+        return self.turn.request.time_zone
+
+    @property
     def blocks(self) -> Sequence[Block]:
         return self._blocks
 
