@@ -19,6 +19,7 @@ from everturn.ports.clock import Clock, SystemClock, now_ms, open_clock
 from everturn.ports.life.orphans import SweepParts
 from everturn.ports.life.remains import Remains, find_remains
 from everturn.ports.memory.embedder import Embedder
+from everturn.ports.usage_report import UsageReport
 from everturn.telemetry.tracing.opening import open_tracing
 from ingress.admission.json_body import Bundles
 from ingress.admission.metrics import IngressMetrics
@@ -35,7 +36,6 @@ from ingress.auth.standing import MAX_AGE_S, Standing
 from ingress.auth.tickets import Tickets
 from ingress.auth.tokens import KeySource, StaticKey, TokenVerifier, check_algorithms
 from ingress.chat.service import Wires
-from ingress.operations.usage import UsageReport
 from ingress.settings import IngressSettings, load_bundle_ids, load_operator_url, read_origins
 from ingress.web.bundle import load_bundle
 

@@ -23,13 +23,9 @@ class Everturn:
     state_home: Path
     processes: list[asyncio.subprocess.Process]
 
-<<<<<<< HEAD
     async def start(
         self, *arguments: str, stdin: int | None = None, stderr: int = asyncio.subprocess.PIPE
     ) -> asyncio.subprocess.Process:
-        env = {**os.environ, "EVERTURN_URL": self.url, "XDG_STATE_HOME": str(self.state_home), "EVERTURN_TOKEN": ""}
-=======
-    async def start(self, *arguments: str, stdin: int | None = None) -> asyncio.subprocess.Process:
         env = {
             **os.environ,
             "EVERTURN_URL": self.url,
@@ -37,7 +33,6 @@ class Everturn:
             "EVERTURN_TOKEN": "",
             "TZ": "Asia/Tokyo",
         }
->>>>>>> 8b2b0150 (Give the agent the person's local date and time, and name spans fully)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "everturn_client.cli", *arguments),
             stdin=asyncio.subprocess.DEVNULL if stdin is None else stdin,

@@ -7,22 +7,14 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import astuple, fields
 from datetime import UTC, date, datetime, timedelta
-from typing import Protocol
 
 from everturn.errors import EverturnError
 from everturn.model.usage_totals import UsageTotal
+from everturn.ports.usage_report import UsageReport
 from ingress.operations.commands import OfflineCommand
 
 MAX_ROWS = 100_000
 DAYS = 30
-
-
-class UsageReport(Protocol):
-    """Where the totals are; for an operator, over all tenants."""
-
-    async def load(self, *, tenant: str | None, start: date, end: date, limit: int) -> tuple[UsageTotal, ...]:
-        """Totals of the days from `start` to before `end`, the first `limit` of them; of one tenant or of all."""
-        ...
 
 
 def build_usage_command(open_report: Callable[[], AbstractAsyncContextManager[UsageReport]]) -> OfflineCommand:
