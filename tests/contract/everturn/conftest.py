@@ -50,6 +50,16 @@ def postgres_stage(roles: Roles, module_ids: SequentialIds) -> Stage:
             "UPDATE lease SET expires_at = now() - interval '1 s' WHERE conversation_id = $1", conversation_id
         )
 
+    async def age_lease(conversation_id: ConversationId, held_s: float, lost_s: float) -> None:
+        await roles.superuser.execute(
+            "UPDATE lease SET claimed_at = now() - make_interval(secs => $2::float8 + $3::float8),"
+            " expires_at = now() + make_interval(secs => CASE WHEN $3 = 0 THEN 15 ELSE -$3 END)"
+            " WHERE conversation_id = $1",
+            conversation_id,
+            held_s,
+            lost_s,
+        )
+
     return Stage(
         inbox=PostgresInbox(roles.ingress, share=1_000),
         leases=PostgresLeases(roles.worker, owner="worker-1"),
@@ -58,6 +68,7 @@ def postgres_stage(roles: Roles, module_ids: SequentialIds) -> Stage:
         ids=module_ids,
         expire_lease=expire_lease,
         give_feedback=PostgresFeedback(roles.ingress).save,
+        age_lease=age_lease,
     )
 
 
@@ -78,6 +89,11 @@ def memory_stage(memory_clock: FixedClock, memory_platform: MemoryPlatform) -> S
     async def expire_lease(_: ConversationId) -> None:
         clock.advance(16)
 
+    async def age_lease(conversation_id: ConversationId, held_s: float, lost_s: float) -> None:
+        row = platform.conversations[conversation_id]
+        row.lease_ends_s = clock.monotonic() + held_s + (0 if lost_s else 15)
+        clock.advance(held_s + lost_s)
+
     async def give_feedback(_: Principal, conversation_id: ConversationId, feedback: Feedback) -> None:
         platform.conversations[conversation_id].feedback.append(feedback)
 
@@ -89,4 +105,5 @@ def memory_stage(memory_clock: FixedClock, memory_platform: MemoryPlatform) -> S
         ids=SequentialIds(),
         expire_lease=expire_lease,
         give_feedback=give_feedback,
+        age_lease=age_lease,
     )

@@ -295,10 +295,11 @@ class BenchWorker:
 
     async def run_one(self) -> bool:
         """One claim; False when there is nothing to claim, or the worker died or lost its lease."""
+        asked_at_s = self.bench.clock.monotonic()
         claim = await self.leases.try_claim(self.bench.conversation_id)
         if claim is None:
             return False
-        self.current = self.runner.hold(claim)
+        self.current = self.runner.hold(claim, asked_at_s)
         working = asyncio.create_task(self.current.run())
         dying = asyncio.create_task(self.gate.dead.wait())
         try:

@@ -416,6 +416,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
     claim_loop = ClaimLoop(
         leases=leases,
         claims=leases,
+        clock=clock,
         doorbells=wire.doorbells,
         bells=wire.inbox_bells,
         heartbeat=heartbeat,

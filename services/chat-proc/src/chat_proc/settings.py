@@ -180,7 +180,10 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         description="Rounds of a turn, where the configuration file says nothing else.",
     )
     turn_wall_time_s: float = Field(
-        default=1800.0, gt=0, validation_alias="TURN_WALL_TIME_S", description="Seconds a turn may take."
+        default=1800.0,
+        gt=0,
+        validation_alias="TURN_WALL_TIME_S",
+        description="Seconds for which workers may hold a turn; waits in the queue or for a person do not count.",
     )
     approval_timeout_s: float = Field(
         default=86_400.0,

@@ -125,6 +125,7 @@ def play(database: DatabaseUrls) -> Iterator[Callable[[Callable[[World], Awaitab
                 SequentialIds(),
                 expire,
                 no_feedback,
+                no_feedback,
             )
             await story(World(stage, leases))
         await superuser.close()

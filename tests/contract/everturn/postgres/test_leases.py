@@ -45,7 +45,7 @@ async def test_a_zombies_append_and_a_claim_never_both_win(postgres_stage: Stage
         assert len(blocks) == (0 if isinstance(written, StaleFence) else 1)
 
 
-async def test_a_renewal_does_not_wait_for_a_locked_row(postgres_stage: Stage, roles: Roles) -> None:
+async def test_a_renewal_does_not_wait_for_a_locked_row_and_says_so(postgres_stage: Stage, roles: Roles) -> None:
     one, two = await postgres_stage.start_turn(), await postgres_stage.start_turn()
     held = {claim.lease.conversation_id: claim.lease.fence for claim in (one, two)}
     async with roles.superuser.transaction():
@@ -56,7 +56,7 @@ async def test_a_renewal_does_not_wait_for_a_locked_row(postgres_stage: Stage, r
         async with asyncio.timeout(10):
             renewed = await postgres_stage.leases.renew(held)
 
-    assert set(renewed) == set(held)
+    assert renewed == {one.lease.conversation_id: None, two.lease.conversation_id: two.inbox_seq}
 
 
 async def test_an_expired_lease_that_somebody_is_taking_is_not_renewed(postgres_stage: Stage, roles: Roles) -> None:

@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from turn_bench.bench import ANN, Bench, BenchWorker
+from turn_bench.bench import ANN, LEASE_S, Bench, BenchWorker
 
 from chat_proc.agent.open_turn import TurnActivity, TurnEnd, Writing
 from chat_proc.stream.emitter import Emitter
@@ -44,6 +44,7 @@ async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]
         clock=bench.clock,
         objects=bench.objects,
         usage=await timelines.load_usage(ANN, row.id),
+        claimed_at_s=bench.clock.monotonic(),
         manifests=ManifestKeeper(bench.objects, bench.conversation_id, row.id),
         lease_age_s=lambda: 0.0,
         approvals=worker.approvals,
@@ -159,6 +160,28 @@ async def test_an_end_sums_up_the_turn() -> None:
     assert (exit_body.rounds, exit_body.elapsed_ms, exit_body.usage.input_tokens) == (3, 2000, 20)
     assert bench.turn_rows[0].status is TurnStatus.COMPLETED
     assert bench.platform.conversations[bench.conversation_id].title == "Hello."
+
+
+async def test_the_time_in_the_queue_and_without_a_worker_is_not_spent() -> None:
+    bench, worker, turn, _ = await begin()
+    bench.clock.advance(10)
+    assert turn.spent.leased_s == 10
+    await worker.leases.release(turn.lease, requeue=True)
+    bench.clock.advance(2_400)
+
+    second, _ = await lease(bench, bench.hire())
+    at_once = second.spent.leased_s
+    bench.clock.advance(2_400)
+    third, _ = await lease(bench, bench.hire())
+    bench.clock.advance(1)
+    await third.inbox.load_unseen()
+    await third.close(TurnEnd(Outcome.COMPLETED))
+
+    assert at_once == 10
+    # The second worker died: it may have worked until its lease ran out.
+    assert third.spent.leased_s == 10 + LEASE_S + 1
+    (exit_body,) = bench.exits
+    assert exit_body.elapsed_ms == (10 + 2_400 + 2_400 + 1) * 1_000
 
 
 async def test_media_that_can_not_be_read_are_left_out() -> None:

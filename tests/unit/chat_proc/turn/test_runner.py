@@ -141,7 +141,7 @@ async def test_a_lost_lease_is_told_as_such() -> None:
     worker = bench.hire()
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.runner.hold(claim)
+    turn = worker.runner.hold(claim, bench.clock.monotonic())
 
     turn.lose_lease()
 
@@ -157,7 +157,7 @@ async def test_what_a_turn_saved_after_its_conversation_was_erased_is_removed() 
     worker = bench.hire()
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    running = asyncio.create_task(worker.runner.hold(claim).run())
+    running = asyncio.create_task(worker.runner.hold(claim, bench.clock.monotonic()).run())
     await until(lambda: bench.model.unfinished == 1)
     bench.objects.stored |= {f"{bench.conversation_id}/late": b"late", "conv_other/kept": b"kept"}
 
@@ -180,7 +180,7 @@ async def test_a_conversation_that_is_erased_between_claim_and_load_is_a_normal_
 
     del bench.platform.conversations[bench.conversation_id]
     with capture_logs() as told:
-        ended = await worker.runner.hold(claim).run()
+        ended = await worker.runner.hold(claim, bench.clock.monotonic()).run()
 
     assert not ended
     assert list(bench.objects.stored) == ["conv_other/kept"]
@@ -193,7 +193,7 @@ async def test_a_drain_after_the_loss_of_the_lease_writes_nothing_either() -> No
     worker = bench.hire()
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.runner.hold(claim)
+    turn = worker.runner.hold(claim, bench.clock.monotonic())
 
     turn.lose_lease()
     turn.cut_short()
@@ -209,7 +209,7 @@ async def test_a_handover_asked_for_before_the_turn_is_loaded_is_kept_in_mind() 
     worker = bench.hire()
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.runner.hold(claim)
+    turn = worker.runner.hold(claim, bench.clock.monotonic())
     turn.ring_inbox()
     turn.notice_inbox(9)
 
@@ -257,7 +257,7 @@ async def test_an_erasure_while_an_end_is_told_is_a_normal_end_that_leaves_nothi
 
     del bench.platform.conversations[bench.conversation_id], bench.platform.turns[bench.turn_rows[0].id]
     with capture_logs() as told:
-        ended = await worker.runner.hold(claim).run()
+        ended = await worker.runner.hold(claim, bench.clock.monotonic()).run()
 
     assert not ended
     assert list(bench.objects.stored) == ["conv_other/kept"]
@@ -328,7 +328,7 @@ async def test_a_stuck_turn_stalls_and_another_worker_ends_it_once() -> None:
     worker.change(timelines=stuck)
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.runner.hold(claim)
+    turn = worker.runner.hold(claim, bench.clock.monotonic())
     running = asyncio.create_task(turn.run())
     await stuck.entered.wait()
 
@@ -350,7 +350,7 @@ async def test_a_turn_that_waits_for_its_model_is_not_stalled() -> None:
     worker = bench.hire()
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.runner.hold(claim)
+    turn = worker.runner.hold(claim, bench.clock.monotonic())
     running = asyncio.create_task(turn.run())
     await until(lambda: bench.model.unfinished == 1)
 

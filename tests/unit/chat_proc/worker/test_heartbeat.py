@@ -43,13 +43,13 @@ class Leases:
     """Answers renewals with `held`; `away` and `hanging` are a database out of reach."""
 
     def __init__(self) -> None:
-        self.held: dict[ConversationId, int] = {}
+        self.held: dict[ConversationId, int | None] = {}
         self.asked: list[Mapping[ConversationId, int]] = []
         self.away = False
         self.answer = asyncio.Event()
         self.answer.set()
 
-    async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int]:
+    async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int | None]:
         self.asked.append(held)
         if self.away:
             raise Unavailable()
@@ -82,8 +82,8 @@ async def test_all_leases_are_renewed_in_one_call_and_hear_of_their_inboxes(
     heartbeat: Heartbeat, leases: Leases
 ) -> None:
     one, two = Turn(3), Turn(4)
-    heartbeat.hold(ONE, one)
-    heartbeat.hold(TWO, two)
+    heartbeat.hold(ONE, one, 0.0)
+    heartbeat.hold(TWO, two, 0.0)
     leases.held = {ONE: 7, TWO: 8}
 
     await heartbeat.beat()
@@ -100,8 +100,8 @@ async def test_without_turns_nobody_is_asked(heartbeat: Heartbeat, leases: Lease
 
 async def test_a_lease_that_was_not_renewed_is_lost(heartbeat: Heartbeat, leases: Leases) -> None:
     one, two = Turn(), Turn()
-    heartbeat.hold(ONE, one)
-    heartbeat.hold(TWO, two)
+    heartbeat.hold(ONE, one, 0.0)
+    heartbeat.hold(TWO, two, 0.0)
     leases.held = {TWO: 1}
 
     await heartbeat.beat()
@@ -115,7 +115,7 @@ async def test_a_lease_that_its_turn_hands_back_during_the_renewal_is_not_lost(
     heartbeat: Heartbeat, leases: Leases
 ) -> None:
     turn = Turn()
-    heartbeat.hold(ONE, turn)
+    heartbeat.hold(ONE, turn, 0.0)
     turn.handing_back = True
     leases.held = {}
 
@@ -130,7 +130,7 @@ async def test_a_lease_that_can_not_be_confirmed_is_given_up_before_it_runs_out(
     heartbeat: Heartbeat, leases: Leases, clock: FixedClock
 ) -> None:
     turn = Turn()
-    heartbeat.hold(ONE, turn)
+    heartbeat.hold(ONE, turn, 0.0)
     leases.away = True
 
     clock.advance(13.4)
@@ -146,7 +146,7 @@ async def test_a_confirmation_counts_from_the_moment_it_was_asked_for(
     heartbeat: Heartbeat, leases: Leases, clock: FixedClock
 ) -> None:
     turn = Turn()
-    heartbeat.hold(ONE, turn)
+    heartbeat.hold(ONE, turn, 0.0)
     leases.held = {ONE: 1}
     leases.answer.clear()
     beating = asyncio.create_task(heartbeat.beat())
@@ -162,11 +162,44 @@ async def test_a_confirmation_counts_from_the_moment_it_was_asked_for(
     assert turn.lost
 
 
+async def test_a_late_answer_to_a_claim_makes_no_lease_younger(
+    heartbeat: Heartbeat, leases: Leases, clock: FixedClock
+) -> None:
+    turn = Turn()
+    asked_at_s = clock.monotonic()
+    clock.advance(10)
+    heartbeat.hold(ONE, turn, asked_at_s)
+    leases.away = True
+
+    clock.advance(3.5)
+    await heartbeat.beat()
+
+    assert turn.confirmed == [asked_at_s]
+    assert turn.lost
+
+
+async def test_a_lease_that_was_held_but_not_renewed_is_not_confirmed(
+    heartbeat: Heartbeat, leases: Leases, clock: FixedClock
+) -> None:
+    turn = Turn()
+    heartbeat.hold(ONE, turn, 0.0)
+    leases.held = {ONE: None}
+
+    clock.advance(10)
+    await heartbeat.beat()
+    assert (turn.confirmed, turn.seen, turn.lost) == ([0.0], [], False)
+    clock.advance(3.5)
+    leases.away = True
+    await heartbeat.beat()
+
+    assert turn.lost
+
+
 async def test_a_database_that_hangs_is_given_up_in_time_too(leases: Leases) -> None:
     turn = Turn()
     clock = FixedClock()
     heartbeat = Heartbeat(leases, clock, lease_s=0.1)
-    heartbeat.hold(ONE, turn)
+    heartbeat.hold(ONE, turn, 0.0)
     leases.answer.clear()
     clock.advance(0.089)
 
@@ -179,13 +212,13 @@ async def test_a_database_that_hangs_is_given_up_in_time_too(leases: Leases) -> 
 
 async def test_a_turn_that_ended_during_the_renewal_is_left_alone(heartbeat: Heartbeat, leases: Leases) -> None:
     old, new = Turn(1), Turn(2)
-    heartbeat.hold(ONE, old)
+    heartbeat.hold(ONE, old, 0.0)
     leases.answer.clear()
     beating = asyncio.create_task(heartbeat.beat())
     await asyncio.sleep(0)
 
     heartbeat.drop(ONE, old)
-    heartbeat.hold(ONE, new)
+    heartbeat.hold(ONE, new, 0.0)
     leases.answer.set()
     await beating
 
@@ -197,8 +230,8 @@ async def test_a_turn_that_winds_up_late_does_not_end_the_renewals_of_its_succes
     heartbeat: Heartbeat, leases: Leases
 ) -> None:
     old, new = Turn(1), Turn(2)
-    heartbeat.hold(ONE, old)
-    heartbeat.hold(ONE, new)
+    heartbeat.hold(ONE, old, 0.0)
+    heartbeat.hold(ONE, new, 0.0)
 
     heartbeat.drop(ONE, old)
     await heartbeat.beat()
@@ -208,7 +241,7 @@ async def test_a_turn_that_winds_up_late_does_not_end_the_renewals_of_its_succes
 
 async def test_a_bell_reaches_the_turn_that_runs_here(heartbeat: Heartbeat) -> None:
     turn = Turn()
-    heartbeat.hold(ONE, turn)
+    heartbeat.hold(ONE, turn, 0.0)
 
     heartbeat.ring_inbox(ONE)
     heartbeat.ring_inbox(TWO)
@@ -218,7 +251,7 @@ async def test_a_bell_reaches_the_turn_that_runs_here(heartbeat: Heartbeat) -> N
 
 async def test_it_beats_until_it_is_cancelled(leases: Leases) -> None:
     heartbeat = Heartbeat(leases, FixedClock(), lease_s=0.01)
-    heartbeat.hold(ONE, Turn())
+    heartbeat.hold(ONE, Turn(), 0.0)
     leases.held = {ONE: 1}
     task = asyncio.create_task(heartbeat.run())
 
@@ -233,8 +266,8 @@ async def test_it_beats_until_it_is_cancelled(leases: Leases) -> None:
 
 async def test_a_stalled_turn_is_given_back_with_its_tasks_in_the_log(heartbeat: Heartbeat, leases: Leases) -> None:
     stuck, busy = Turn(3), Turn(4)
-    heartbeat.hold(ONE, stuck)
-    heartbeat.hold(TWO, busy)
+    heartbeat.hold(ONE, stuck, 0.0)
+    heartbeat.hold(TWO, busy, 0.0)
     leases.held = {ONE: 0, TWO: 0}
     stuck.stalled_s, busy.stalled_s = STALL_S + 1, STALL_S - 1
 

@@ -25,9 +25,11 @@ def conversation(n: int) -> ConversationId:
 
 
 class Leases:
-    """Gives out every lease that is asked for; `attempts` says how often its turn was taken over."""
+    """Gives out every lease that is asked for, `answer_s` later; `attempts` says how often its turn was taken over."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: FixedClock) -> None:
+        self.clock = clock
+        self.answer_s = 0.0
         self.attempts: dict[ConversationId, int] = {}
         self.claimed: list[ConversationId] = []
         self.refuses: Exception | None = None
@@ -43,6 +45,7 @@ class Leases:
         if conversation_id == conversation(0):
             return None
         self.claimed.append(conversation_id)
+        self.clock.advance(self.answer_s)
         lease = Lease(conversation_id, ANN, "me", 1)
         return Claim(lease, TurnId("turn_1"), self.attempts.get(conversation_id, 0), 1, "", ORIGIN, 0)
 
@@ -118,7 +121,7 @@ class Runner:
     def __init__(self) -> None:
         self.turns: list[Turn] = []
 
-    def hold(self, claim: Claim) -> Turn:
+    def hold(self, claim: Claim, asked_at_s: float) -> Turn:
         self.turns.append(Turn(claim))
         return self.turns[-1]
 
@@ -176,7 +179,8 @@ class Desk:
     """A claim loop at work, with everything around it at hand."""
 
     def __init__(self, slots: int = 2, extra: int = 0) -> None:
-        self.leases = Leases()
+        self.clock = FixedClock()
+        self.leases = Leases(self.clock)
         self.doorbells = QuickDoorbells()
         self.bells = Bells()
         self.runner = Runner()
@@ -186,10 +190,11 @@ class Desk:
         self.loop = ClaimLoop(
             leases=self.leases,
             claims=self.leases,
+            clock=self.clock,
             bounds=lambda: ClaimBounds(3, 4, 8, 8),
             doorbells=self.doorbells,
             bells=self.bells,
-            heartbeat=Heartbeat(self.leases, FixedClock(), lease_s=15),
+            heartbeat=Heartbeat(self.leases, self.clock, lease_s=15),
             runner=self.runner,
             slots=self.slots,
             pace=self.pace,
@@ -424,3 +429,22 @@ async def test_extra_slots_are_for_users_without_turns_until_a_turn_is_idle() ->
 
         assert desk.leases.slots_asked_for[0] is SlotKind.RESERVED
         assert desk.leases.extra == [conversation(4)], "a worker has no more extra slots than it was given"
+
+
+@pytest.mark.parametrize("lane", [Lane.REGISTERED, Lane.CONTROL])
+async def test_a_lease_counts_from_the_moment_it_was_asked_for(desk: Desk, lane: Lane) -> None:
+    desk.leases.answer_s = 10.0
+
+    await desk.ring(1, lane)
+    await desk.until_running(1)
+
+    assert desk.runner.turns[0].confirmed_at == 0.0
+
+
+async def test_a_lease_of_an_extra_slot_counts_from_the_moment_it_was_asked_for() -> None:
+    async with working(Desk(slots=0, extra=1)) as desk:
+        desk.leases.answer_s = 10.0
+        desk.leases.extra = [conversation(1)]
+        await desk.until_running(1)
+
+        assert desk.runner.turns[0].confirmed_at == 0.0

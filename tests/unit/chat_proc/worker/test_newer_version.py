@@ -148,7 +148,7 @@ class Turn:
 async def test_a_lease_that_cannot_be_renewed_is_given_up_in_time_whatever_the_error() -> None:
     clock = FixedClock()
     heartbeat, turn = Heartbeat(Leases(), clock, lease_s=0.06), Turn()
-    heartbeat.hold(ConversationId("conv_1"), turn)
+    heartbeat.hold(ConversationId("conv_1"), turn, clock.monotonic())
 
     task = asyncio.create_task(run_guarded("test_heartbeat", heartbeat.run))
     clock.advance(0.055)

@@ -25,6 +25,9 @@ def stage(platform: MemoryPlatform) -> Stage:
     async def give_feedback(*_: object) -> None:
         """The tests that use this stage give none."""
 
+    async def age_lease(*_: object) -> None:
+        """The tests that use this stage need no old leases."""
+
     return Stage(
         MemoryInbox(platform),
         MemoryLeases(platform, owner="worker-1"),
@@ -33,4 +36,5 @@ def stage(platform: MemoryPlatform) -> Stage:
         SequentialIds(),
         expire_lease,
         give_feedback,
+        age_lease,
     )

@@ -111,5 +111,7 @@ class Turn:
     outcome: Outcome | None = None
     usage: TurnUsage | None = None
     error: Problem | None = None
+    leased_s: float = 0.0
+    """Seconds for which workers held it, without the lease that it is held under now."""
     read_at: datetime | None = None
     """When the row was read, by the clock that its other times are from."""

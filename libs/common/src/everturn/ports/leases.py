@@ -17,8 +17,11 @@ class Leases(Protocol):
         """
         ...
 
-    async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int]:
-        """Renew all leases (conversation -> fence) in one statement; gives conversation -> inbox_seq of those held."""
+    async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int | None]:
+        """Renew all leases (conversation -> fence) in one statement; gives conversation -> inbox_seq of those held.
+
+        None in place of the inbox_seq: the lease is still held, but was not renewed, because its row was busy.
+        """
         ...
 
     async def release(self, lease: Lease, *, requeue: bool) -> bool:

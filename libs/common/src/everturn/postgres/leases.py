@@ -59,14 +59,15 @@ class PostgresLeases:
                 slot is SlotKind.LENT,
             )
 
-    async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int]:
+    async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int | None]:
         if not held:
             return {}
         async with self._database.connection() as connection:
             rows = await connection.fetch(
                 "SELECT * FROM renew_leases($1, $2, $3, $4)", self._owner, list(held), list(held.values()), self._ttl
             )
-        return {row["conversation_id"]: row["inbox_seq"] for row in rows}
+        # -1 for a row that was not renewed: a worker of the version before reads that as "nothing new in the inbox".
+        return {row["conversation_id"]: row["inbox_seq"] if row["inbox_seq"] >= 0 else None for row in rows}
 
     async def release(self, lease: Lease, *, requeue: bool) -> bool:
         async with self._database.connection() as connection:

@@ -65,6 +65,7 @@ def read_turn(row: Row) -> Turn:
         outcome=None if row["outcome"] is None else Outcome(row["outcome"]),
         usage=None if row["usage"] is None else TurnUsage.model_validate_json(row["usage"], extra="ignore"),
         error=None if row["error"] is None else Problem.model_validate_json(row["error"], extra="ignore"),
+        leased_s=row.get("leased_s", 0.0),
         read_at=row.get("read_at"),
     )
 

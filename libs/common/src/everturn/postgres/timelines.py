@@ -36,7 +36,7 @@ SELECT substring(body FROM '"last_seq":([0-9]+)')::bigint
 """
 _TURN = """
 SELECT id, conversation_id, ordinal, status, attempt, request, created_at, started_at, ended_at, outcome, usage, error,
-       clock_timestamp() AS read_at
+       leased_s, clock_timestamp() AS read_at
   FROM turn WHERE id = $1
 """
 _SIGNALS = """

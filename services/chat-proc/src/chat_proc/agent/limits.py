@@ -33,12 +33,12 @@ class TurnLimits:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a turn has used so far, also by workers that died. `elapsed_s` counts from the turn's start,
-    without the time in which a person was waited for.
+    """What a turn has used so far, also by workers that died. `leased_s` are the seconds for which workers held it: not
+    those in the queue, without any worker, or with a person who is asked.
     """
 
     usage: TurnUsage
-    elapsed_s: float
+    leased_s: float
 
 
 def round_limit(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:
@@ -107,7 +107,7 @@ def _last_round_of(turn_blocks: Sequence[Block], kind: BlockType) -> int:
 def reached_cap(limits: TurnLimits, spent: Spent) -> str | None:
     """The cap that leaves no room for another ordinary round, in words; None when there is room."""
     usage = spent.usage
-    if spent.elapsed_s >= limits.wall_time_s:
+    if spent.leased_s >= limits.wall_time_s:
         return f"the time limit of {limits.wall_time_s:.0f} s"
     if usage.input_tokens + usage.output_tokens >= limits.tokens:
         return f"the limit of {limits.tokens} tokens"

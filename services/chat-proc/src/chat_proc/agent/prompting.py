@@ -194,7 +194,7 @@ class TurnPrompts:
             round_limit=place.limit,
             bonus_rounds=0 if place.finalize else max(0, place.limit - base_rounds(limits, turn.turn_blocks)),
             finalize=place.finalize,
-            elapsed_s=spent.elapsed_s,
+            elapsed_s=spent.leased_s,
             wall_time_s=limits.wall_time_s,
             tokens=spent.usage.input_tokens + spent.usage.output_tokens,
             token_limit=limits.tokens,

@@ -44,7 +44,10 @@ MAX_MEDIA_BYTES = 10 * 1024 * 1024
 
 
 class LeasedTurn:
-    """Implements the loop's OpenTurn over a lease. Only the runner's task calls it."""
+    """Implements the loop's OpenTurn over a lease. Only the runner's task calls it.
+
+    `claimed_at_s` is when the lease was asked for, by the monotonic clock.
+    """
 
     def __init__(
         self,
@@ -58,6 +61,7 @@ class LeasedTurn:
         clock: Clock,
         objects: Objects,
         usage: TurnUsage,
+        claimed_at_s: float,
         manifests: ManifestKeeper,
         sources: Sequence[Source] = (),
         lease_age_s: Callable[[], float],
@@ -81,6 +85,7 @@ class LeasedTurn:
         self._patience = patience or Patience()
         # The turn may have begun on another machine: the database says how long ago, and no wall clock is asked.
         self._began_s = clock.monotonic() - _find_age_s(turn)
+        self._claimed_at_s = claimed_at_s
         self._media: dict[str, bytes] = {}
         self.lease_age_s = lease_age_s
         self._sources = TurnSources(sources, self._load_source_text)
@@ -120,8 +125,8 @@ class LeasedTurn:
 
     @property
     def spent(self) -> Spent:
-        elapsed_s = self._elapsed_s() - count_waited_s(self.turn_blocks)
-        return Spent(add_usage(self._usage, self._booked), max(0.0, elapsed_s))
+        leased_s = self.turn.leased_s + self._clock.monotonic() - self._claimed_at_s
+        return Spent(add_usage(self._usage, self._booked), leased_s)
 
     def _elapsed_s(self) -> float:
         return self._clock.monotonic() - self._began_s

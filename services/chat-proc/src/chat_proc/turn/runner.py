@@ -106,14 +106,14 @@ class TurnRunner:
     def __init__(self, parts: RunnerParts) -> None:
         self._parts = parts
 
-    def hold(self, claim: Claim) -> "ClaimedTurn":
-        return ClaimedTurn(self._parts, claim)
+    def hold(self, claim: Claim, asked_at_s: float) -> "ClaimedTurn":
+        return ClaimedTurn(self._parts, claim, asked_at_s)
 
 
 class ClaimedTurn:
     """Owned by the claim loop; the heartbeat and the bells call its small methods."""
 
-    def __init__(self, parts: RunnerParts, claim: Claim) -> None:
+    def __init__(self, parts: RunnerParts, claim: Claim, asked_at_s: float) -> None:
         self._parts = parts
         self._claim = claim
         self._stop = asyncio.Event()
@@ -123,7 +123,7 @@ class ClaimedTurn:
         self._inbox: LeasedInbox | None = None
         self._turn: LeasedTurn | None = None
         self._handing_back = False
-        self._confirmed_at = self._held_at = parts.clock.monotonic()
+        self._confirmed_at = self._held_at = asked_at_s
         self._numbering: EventNumbering | None = None
         self._activity = TurnActivity(parts.clock.monotonic)
         self._began = False
@@ -358,6 +358,7 @@ class ClaimedTurn:
             sources=await ask(lambda: timelines.load_sources(*where)),
             lease_age_s=self._lease_age_s,
             activity=self._activity,
+            claimed_at_s=self._held_at,
             approvals=PatientApprovals(self._parts.approvals, self._parts.patience),
             patience=self._parts.patience,
             pictures=self._parts.pictures,

@@ -62,10 +62,12 @@ class Heartbeat:
         self._held: dict[ConversationId, HeldTurn] = {}
         self._confirmed: dict[ConversationId, float] = {}
 
-    def hold(self, conversation_id: ConversationId, turn: HeldTurn) -> None:
+    def hold(self, conversation_id: ConversationId, turn: HeldTurn, asked_at_s: float) -> None:
+        """Renew for this turn too. `asked_at_s` is the monotonic time before the lease was asked for: it is never
+        believed to last longer than the database says, however late the answer came."""
         self._held[conversation_id] = turn
-        self._confirmed[conversation_id] = self._clock.monotonic()
-        turn.confirm_lease(self._confirmed[conversation_id])
+        self._confirmed[conversation_id] = asked_at_s
+        turn.confirm_lease(asked_at_s)
 
     def drop(self, conversation_id: ConversationId, turn: HeldTurn) -> None:
         """Renew no more for this turn. When it lost its lease and took long to wind up, this worker may hold the
@@ -106,9 +108,11 @@ class Heartbeat:
             if turn is None or turn.fence != fence:
                 continue
             if conversation_id in renewed:
-                self._confirmed[conversation_id] = asked_at
-                turn.confirm_lease(asked_at)
-                turn.notice_inbox(renewed[conversation_id])
+                # Without an inbox_seq it is held, but was not renewed: it lasts as long as was confirmed before.
+                if (inbox_seq := renewed[conversation_id]) is not None:
+                    self._confirmed[conversation_id] = asked_at
+                    turn.confirm_lease(asked_at)
+                    turn.notice_inbox(inbox_seq)
             elif turn.handing_back:
                 self.drop(conversation_id, turn)
             else:

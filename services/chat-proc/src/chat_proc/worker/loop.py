@@ -20,6 +20,7 @@ from everturn.errors import EverturnError, StaleFence, Unavailable
 from everturn.model.identity import Lane
 from everturn.model.ids import ConversationId
 from everturn.model.leases import Claim, ClaimBounds, Deferred, SlotKind
+from everturn.ports.clock import Clock
 from everturn.ports.doorbells import Doorbells
 from everturn.ports.event_stream import InboxBells
 from everturn.ports.leases import FairClaims, Leases
@@ -48,7 +49,9 @@ LANE_WEIGHTS = ((Lane.PRIVILEGED, 8), (Lane.PAID, 4), (Lane.REGISTERED, 2), (Lan
 class Runner(Protocol):
     """Runs what a claim found to do. Hands the lease back itself when it ends in order."""
 
-    def hold(self, claim: Claim) -> "RunningTurn": ...
+    def hold(self, claim: Claim, asked_at_s: float) -> "RunningTurn":
+        """`asked_at_s` is the monotonic time before the claim was made."""
+        ...
 
 
 class RunningTurn(HeldTurn, Protocol):
@@ -95,6 +98,7 @@ class ClaimLoop:
         *,
         leases: Leases,
         claims: FairClaims,
+        clock: Clock,
         bounds: Callable[[], ClaimBounds],
         doorbells: Doorbells,
         bells: InboxBells,
@@ -107,6 +111,7 @@ class ClaimLoop:
     ) -> None:
         self._leases = leases
         self._claims = claims
+        self._clock = clock
         self._bounds = bounds
         self._doorbells = doorbells
         self._bells = bells
@@ -157,6 +162,7 @@ class ClaimLoop:
         """Start this turn, or, where it is over a bound, one that has a better right to the slot."""
         asked, lane = conversation_id, None
         for _ in range(CLAIM_TRIES):
+            asked_at_s = self._clock.monotonic()
             claimed = await self._try_claim(
                 asked, self._claims.try_claim_fairly(asked, self._bounds(), SlotKind.ORDINARY)
             )
@@ -165,7 +171,7 @@ class ClaimLoop:
                 asked, lane = claimed.to, lane or claimed.lane
                 continue
             if claimed is not None:
-                self._start(tasks, claimed)
+                self._start(tasks, claimed, asked_at_s)
             if asked == conversation_id:
                 # Claimed, or there is nothing to claim any more: its doorbell has done its work.
                 return
@@ -202,12 +208,13 @@ class ClaimLoop:
             return False
         if conversation_id is None or self._draining.is_set():
             return False
+        asked_at_s = self._clock.monotonic()
         claiming = self._claims.try_claim_fairly(conversation_id, bounds, slot)
         claimed = await self._try_claim(conversation_id, claiming)
         if not isinstance(claimed, Claim):
             return False
         EXTRA_SLOTS_USED.labels(slot.value).inc()
-        self._start(tasks, claimed)
+        self._start(tasks, claimed, asked_at_s)
         return True
 
     async def _wait_free(self) -> bool:
@@ -227,9 +234,10 @@ class ClaimLoop:
             if conversation_id is None or self._draining.is_set():
                 continue
             # A cancelled turn ends at once: it needs no slot, and no bound holds it back.
+            asked_at_s = self._clock.monotonic()
             claim = await self._try_claim(conversation_id, self._leases.try_claim(conversation_id))
             if claim is not None:
-                self._start(tasks, claim)
+                self._start(tasks, claim, asked_at_s)
 
     async def _next_ring(self, lanes: Sequence[Lane]) -> ConversationId | None:
         try:
@@ -247,25 +255,25 @@ class ClaimLoop:
             _log.warning("claim_failed", conversation_id=conversation_id, error=str(error))
             return None
 
-    def _start(self, tasks: asyncio.TaskGroup, claim: Claim) -> None:
+    def _start(self, tasks: asyncio.TaskGroup, claim: Claim, asked_at_s: float) -> None:
         conversation_id = claim.lease.conversation_id
         TURNS_CLAIMED.inc()
         if claim.turn_id is not None and claim.attempt:
             TURNS_TAKEN_OVER.inc()
         self._failpoints.hit("turn.claimed")
-        turn = self._runner.hold(claim)
+        turn = self._runner.hold(claim, asked_at_s)
         self._slots.take()
-        task = tasks.create_task(self._run(claim, turn), name=f"turn {conversation_id}")
+        task = tasks.create_task(self._run(claim, turn, asked_at_s), name=f"turn {conversation_id}")
         self._turns[task] = turn
         if self._draining.is_set():
             turn.request_handover()
         task.add_done_callback(self._turns.pop)
 
-    async def _run(self, claim: Claim, turn: RunningTurn) -> None:
+    async def _run(self, claim: Claim, turn: RunningTurn, asked_at_s: float) -> None:
         conversation_id = claim.lease.conversation_id
         # This task's own context: every line that the turn writes names it.
         bind_contextvars(conversation_id=conversation_id, turn_id=claim.turn_id, tenant=claim.lease.principal.tenant)
-        self._heartbeat.hold(conversation_id, turn)
+        self._heartbeat.hold(conversation_id, turn, asked_at_s)
         try:
             # Whatever a turn hangs in, its slot comes back. Its lease has run out by then.
             work = self._run_alone(turn) if claim.attempt >= SUSPECT_ATTEMPTS else self._run_paced(claim, turn)

@@ -51,7 +51,7 @@ class MemoryApprovals:
         ]
         if urgent or all(each.approval.state is not ApprovalState.PENDING for each in asked):
             return False
-        row.lease_owner = None
+        self._platform.end_lease(row)
         row.state = ConversationState.WAITING
         turn.turn = replace(turn.turn, status=TurnStatus.WAITING, attempt=0)
         return True

@@ -33,10 +33,11 @@ class MemoryLeases:
             if not ended.turn.status.is_open and not ended.announced
         )
         if open_turn is None and not unannounced:
-            row.lease_owner = None
+            self._platform.end_lease(row)
             return None
+        self._platform.end_lease(row)
         row.fence += 1
-        row.lease_owner, row.lease_ends_s = self._owner, now_s + self._ttl_s
+        row.lease_owner, row.lease_began_s, row.lease_ends_s = self._owner, now_s, now_s + self._ttl_s
         if open_turn is not None:
             row.state = ConversationState.RUNNING
             self._start(open_turn)
@@ -51,9 +52,9 @@ class MemoryLeases:
             unannounced=unannounced,
         )
 
-    async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int]:
+    async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int | None]:
         ends_s = self._platform.clock.monotonic() + self._ttl_s
-        renewed: dict[ConversationId, int] = {}
+        renewed: dict[ConversationId, int | None] = {}
         for conversation_id, fence in held.items():
             row = self._platform.conversations.get(conversation_id)
             if row is not None and self._holds(row, fence):
@@ -65,7 +66,7 @@ class MemoryLeases:
         row = self._platform.conversations.get(lease.conversation_id)
         if row is None or not self._holds(row, lease.fence):
             return False
-        row.lease_owner = None
+        self._platform.end_lease(row)
         open_turn = self._platform.open_turn(lease.conversation_id)
         if requeue and open_turn is not None:
             open_turn.turn = replace(open_turn.turn, status=TurnStatus.QUEUED)

@@ -1,5 +1,7 @@
 """The contract of Leases as tests; a subclass or its module defines the fixture `stage`."""
 
+import pytest
+
 from everturn.model.leases import EventCursor
 from everturn.model.turns import TurnStatus
 from everturn.testing.turns.stage import Stage, closing, commit, think, turn_of
@@ -74,6 +76,34 @@ class LeasesContract:
         taken = await stage.rival.try_claim(claim.lease.conversation_id)
         assert taken is not None
         assert (taken.lease.fence, taken.attempt) == (2, 0)
+
+    async def test_a_turn_counts_the_time_of_its_leases_only(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        conversation_id = claim.lease.conversation_id
+        assert claim.turn_id is not None
+
+        await stage.age_lease(conversation_id, 10, 0)
+        await stage.leases.release(claim.lease, requeue=True)
+        handed_over = await stage.timelines.load_turn(stage.principal, claim.turn_id)
+        await stage.claim(conversation_id)
+        await stage.age_lease(conversation_id, 20, 3_600)
+        claimed = await stage.timelines.load_turn(stage.principal, claim.turn_id)
+        assert await stage.rival.try_claim(conversation_id) is not None
+        taken_over = await stage.timelines.load_turn(stage.principal, claim.turn_id)
+
+        assert handed_over.leased_s == pytest.approx(10, abs=2)
+        assert claimed.leased_s == handed_over.leased_s
+        assert taken_over.leased_s == pytest.approx(30, abs=2)
+
+    async def test_the_next_turn_begins_with_no_time_of_the_last_one(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        await stage.age_lease(claim.lease.conversation_id, 10, 0)
+        await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+        next_turn = turn_of(await stage.say("Next.", claim.lease.conversation_id))
+
+        await stage.leases.release(claim.lease, requeue=False)
+
+        assert (await stage.timelines.load_turn(stage.principal, next_turn)).leased_s == 0
 
     async def test_a_renewal_returns_what_is_held_with_its_inbox(self, stage: Stage) -> None:
         one, two = await stage.start_turn(), await stage.start_turn()

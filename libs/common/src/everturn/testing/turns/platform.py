@@ -1,7 +1,7 @@
 """The rows that the in-memory drivers share: what Postgres holds in a real platform."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
 
@@ -42,6 +42,7 @@ class ConversationRow:
     sources: dict[int, Source] = field(default_factory=dict[int, Source])
     source_texts: dict[int, str] = field(default_factory=dict[int, str])
     lease_owner: str | None = None
+    lease_began_s: float = 0.0
     lease_ends_s: float = 0.0
 
     @property
@@ -146,6 +147,14 @@ class MemoryPlatform:
         for row in list(self.turns.values()):
             if row.principal.tenant == tenant and row.rung is None and row.turn.status is TurnStatus.QUEUED:
                 self.try_ring(row, share)
+
+    def end_lease(self, row: ConversationRow) -> None:
+        """Nobody holds the conversation any more; the time of the lease goes to the turn that runs under it."""
+        running = self.open_turn(row.id)
+        if row.lease_owner is not None and running is not None and running.turn.status is TurnStatus.RUNNING:
+            held_s = max(0.0, min(row.lease_ends_s, self.clock.monotonic()) - row.lease_began_s)
+            running.turn = replace(running.turn, leased_s=running.turn.leased_s + held_s)
+        row.lease_owner = None
 
     def open_turn(self, conversation_id: ConversationId) -> TurnRow | None:
         return next((row for row in self.turns_of(conversation_id) if row.turn.status.is_open), None)

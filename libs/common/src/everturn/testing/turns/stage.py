@@ -50,6 +50,8 @@ class Stage:
     ids: Ids
     expire_lease: Callable[[ConversationId], Awaitable[None]]
     give_feedback: Callable[[Principal, ConversationId, Feedback], Awaitable[object]]
+    age_lease: Callable[[ConversationId, float, float], Awaitable[None]]
+    """Makes a lease as old as if it had been held for so many seconds and then been run out for so many."""
     principal: Principal = field(default=ANN)
 
     async def say(

@@ -106,6 +106,18 @@ class TimelinesContract:
         await stage.leases.release(claim.lease, requeue=False)
         assert (await stage.claim(turn.conversation_id)).turn_id == promotion.turn_id
 
+    async def test_a_promoted_turn_keeps_the_trace_of_the_one_that_ended(self, stage: Stage) -> None:
+        trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        claim = await stage.claim((await stage.say(trace=trace)).conversation_id)
+        followup = await stage.say("One more.", claim.lease.conversation_id)
+        assert followup.signal_id is not None
+        promotion = Promotion((followup.signal_id,), stage.ids.turn(), "One more.")
+
+        await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq + 1, promote=promotion))
+
+        promoted = await stage.timelines.load_turn(stage.principal, promotion.turn_id)
+        assert promoted.request.trace == trace
+
     async def test_an_applied_signal_is_no_longer_open(self, stage: Stage) -> None:
         claim, receipt = await _with_followup(stage)
         assert receipt.signal_id is not None
