@@ -13,11 +13,12 @@ from chat_proc.agent.limits import TurnLimits
 from chat_proc.tools.registry import ToolRegistry
 from everturn.model.block_bodies import ApprovalOutcomeBody, ApprovalRequestBody, CompletionBody, ToolResultBody
 from everturn.model.calls.approvals import ApprovalState
-from everturn.model.commits import Effect, EffectState
+from everturn.model.commits import Commit, Effect, EffectState
 from everturn.model.ids import ApprovalId
 from everturn.model.signals import SignalKind, SignalState
 from everturn.model.turns import Outcome, TurnStatus
 from everturn.ports.inbox import IncomingSignal
+from everturn.ports.timelines import InboxMoved
 from everturn.testing.runs.approvals import expire_approvals
 from everturn.wire.events import ChatApproval, ConvStatus
 
@@ -299,6 +300,28 @@ async def test_waiting_uses_up_no_time_of_the_turn() -> None:
     assert bench.exits[0].outcome is Outcome.COMPLETED
     assert bench.exits[0].elapsed_ms >= DAY_S / 2 * 1000
     await check_conversation(bench)
+
+
+async def test_a_call_whose_result_could_not_be_written_is_not_made_again() -> None:
+    send = DemoTool("demo.send", effect=Effect.IRREVERSIBLE, requires_approval=True)
+    bench = Bench(call("demo.send", {"text": "x"}), answer("Done."), tools=[send])
+    await respond(bench, await wait_for_a_person(bench), SignalKind.APPROVE)
+    worker = bench.hire()
+
+    async def move_inbox(commit: Commit) -> None:
+        if send.calls.total() and not bench.exits:
+            worker.timelines.before_commit = None
+            raise InboxMoved(99)
+
+    worker.timelines.before_commit = move_inbox
+    worker.may_crash = True
+    await worker.run_one()
+    assert send.calls.total() == 1
+    bench.expire_lease()
+    await bench.work()
+
+    assert list(send.calls.values()) == [1]
+    assert [result.status for result in results(bench)] == ["ambiguous"]
 
 
 async def test_parameters_that_are_too_long_to_show_are_cut_and_say_so() -> None:

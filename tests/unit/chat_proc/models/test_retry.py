@@ -1,14 +1,17 @@
 """The retrying model waits, retries and gives up as told, and never repeats what was already shown."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import pytest
 
 from chat_proc.models.retry import RetryingModel, RetryLimits, RetryTiming
+from everturn.model.llm.prompts import ModelRequest
 from everturn.ports.language_model import (
     ContextLimitExceeded,
     ModelFailed,
+    ModelPiece,
     ModelRetry,
     ReasoningDelta,
     ReplyFinished,
@@ -222,3 +225,38 @@ async def test_closing_the_reply_closes_the_reply_of_the_model(fake_time: FakeTi
         await anext(pieces)
 
     assert model.unfinished == 1
+
+
+class BreaksWhenCancelled:
+    """An adapter whose clean-up fails, at the end of a cancelled call or of a reply that was cut."""
+
+    traits = ScriptedModel([]).traits
+
+    def __init__(self, *, after: int) -> None:
+        self.after = after
+        self.calls = 0
+        self.waits = asyncio.Event()
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        self.calls += 1
+        for _ in range(self.after):
+            yield TextDelta("a")
+        try:
+            self.waits.set()
+            await asyncio.Event().wait()
+        finally:
+            raise ModelFailed("The connection is closed.", retryable=True, kind="unreachable")
+
+
+@pytest.mark.parametrize("after", [0, 1])
+async def test_a_cancellation_that_an_adapter_replaces_is_not_lost_in_a_retry(after: int) -> None:
+    model = BreaksWhenCancelled(after=after)
+    calling = asyncio.create_task(collect_pieces(RetryingModel(model), build_request()))
+    await model.waits.wait()
+
+    calling.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(30):
+            await calling
+    assert model.calls == 1

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from everturn.cancellation import keep_cancellation
 from everturn.model.llm.prompts import ModelRequest
 from everturn.ports.language_model import (
     LanguageModel,
@@ -99,7 +100,7 @@ class RetryingModel:
         for attempt in range(1, self._limits.max_attempts + 1):
             try:
                 async with aclosing(self._generate_once(request)) as pieces:
-                    async for piece in pieces:
+                    while (piece := await _next_of(pieces)) is not None:
                         yield piece
                 return
             except ModelFailed as failure:
@@ -173,3 +174,9 @@ class RetryingModel:
         if reply.chars > limits.max_reply_chars:
             raise ModelFailed(f"The reply is longer than {limits.max_reply_chars} characters.", kind="reply_too_long")
         return piece
+
+
+async def _next_of(pieces: AsyncGenerator[ModelPiece, None]) -> ModelPiece | None:
+    """The next piece, None at the end. An adapter's error in place of a cancellation is no failure to retry."""
+    with keep_cancellation():
+        return await anext(pieces, None)
