@@ -93,6 +93,7 @@ from everturn.postgres.timelines import PostgresTimelines
 from everturn.postgres.turns import PostgresTurns
 from everturn.redis.wire import Wire, open_wire
 from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.guarded import LOOPS
 from everturn.telemetry.page_server import build_live_page, build_metrics_page, open_page_server
 from everturn.telemetry.parts import CHECK_TIMEOUT_S, Part
 from everturn.telemetry.redaction import Redactor
@@ -214,6 +215,7 @@ def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | Sandbo
         "redis memory": Part(drivers.wire.memory.check, required=False),
         "objects": Part(drivers.objects.check, note=drivers.objects.kind),
         "sandbox": Part(check_sandbox, required=False, note=note),
+        "loops": Part(LOOPS.check, required=False),
     }
 
 

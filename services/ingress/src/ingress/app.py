@@ -34,6 +34,7 @@ from everturn.ports.objects import Objects
 from everturn.ports.runs.presences import Presences
 from everturn.ports.turns import Turns
 from everturn.telemetry.failpoints import Failpoints
+from everturn.telemetry.guarded import LOOPS
 from everturn.telemetry.kept import Kept
 from everturn.telemetry.parts import CHECK_TIMEOUT_S, Part
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
@@ -234,6 +235,7 @@ def _build_readiness(parts: Parts) -> Kept[ReadyOut]:
         "objects": Part(parts.objects.check, note=parts.objects.kind),
         "file checks": Part(parts.structure.check_ready, required=False),
         "antivirus": Part(parts.antivirus.check, required=False, note=parts.antivirus.name),
+        "loops": Part(LOOPS.check, required=False),
     }
     look = partial(check_parts, needed, parts.presences)
     return Kept(look, keep_s=KEEP_S, monotonic=parts.clock.monotonic)

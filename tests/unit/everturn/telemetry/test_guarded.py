@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import REGISTRY
 
-from everturn.errors import NotFound
-from everturn.telemetry.guarded import guarded, run_guarded
+from everturn.errors import NotFound, Unavailable
+from everturn.telemetry.guarded import FAILING_S, QUIET_S, LoopHealth, guarded, run_guarded
+from everturn.testing.fixed_clock import FixedClock
 
 
 def count(loop: str) -> float:
@@ -62,3 +63,67 @@ async def test_a_cancelled_loop_ends_even_if_an_error_replaces_the_cancellation(
     await asyncio.wait({task}, timeout=30)
 
     assert task.cancelled()
+
+
+def fail(health: LoopHealth, loop: str = "sweep") -> None:
+    with guarded(loop, health=health):
+        raise ValueError("unreadable")
+
+
+async def test_a_loop_that_only_fails_is_named_after_a_while_until_it_succeeds() -> None:
+    clock = FixedClock()
+    health = LoopHealth(clock.monotonic)
+    fail(health)
+    clock.advance(FAILING_S - 1)
+    fail(health)
+    await health.check()
+
+    clock.advance(1)
+    fail(health)
+    with pytest.raises(Unavailable, match=r"sweep for 60 s \(ValueError\)"):
+        await health.check()
+    with guarded("sweep", health=health):
+        """This round goes well."""
+
+    await health.check()
+
+
+async def test_one_failure_or_failures_far_apart_name_no_loop() -> None:
+    clock = FixedClock()
+    health = LoopHealth(clock.monotonic)
+    fail(health, "once")
+    fail(health, "apart")
+    clock.advance(QUIET_S + 1)
+    fail(health, "apart")
+
+    await health.check()
+
+
+async def test_a_loop_that_recovers_without_an_end_is_named_no_more() -> None:
+    clock = FixedClock()
+    health = LoopHealth(clock.monotonic)
+    fail(health)
+    clock.advance(FAILING_S)
+    fail(health)
+
+    clock.advance(QUIET_S + 1)
+
+    await health.check()
+
+
+async def test_a_loop_that_ran_for_long_before_it_failed_does_not_only_fail() -> None:
+    clock = FixedClock()
+    health = LoopHealth(clock.monotonic)
+    runs: list[int] = []
+
+    async def run() -> None:
+        runs.append(1)
+        clock.advance(FAILING_S)
+        await asyncio.sleep(0.002)
+        if len(runs) < 4:
+            raise ValueError
+        await health.check()
+
+    await run_guarded("long", run, first_pause_s=0.001, max_pause_s=0.001, health=health)
+
+    assert len(runs) == 4
