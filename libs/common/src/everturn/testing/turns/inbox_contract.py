@@ -147,14 +147,14 @@ class InboxContract:
         conversation_id = claim.lease.conversation_id
         receipt = await stage.say("wrong", conversation_id)
         assert receipt.signal_id is not None
-        before = await stage.leases.renew({conversation_id: claim.lease.fence})
+        before = (await stage.leases.renew({conversation_id: claim.lease.fence}))[conversation_id]
 
         await stage.inbox.save_signal_text(stage.principal, conversation_id, receipt.signal_id, "right")
 
-        after = await stage.leases.renew({conversation_id: claim.lease.fence})
+        after = (await stage.leases.renew({conversation_id: claim.lease.fence}))[conversation_id]
         signal = await stage.inbox.load_signal(stage.principal, conversation_id, receipt.signal_id)
         assert (signal.text, signal.state) == ("right", SignalState.ACCEPTED)
-        assert after[conversation_id] > before[conversation_id]
+        assert before is not None and after is not None and after > before
 
     async def test_a_retracted_signal_is_gone_for_good(self, stage: Stage) -> None:
         claim = await stage.start_turn()
