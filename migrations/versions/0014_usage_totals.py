@@ -9,7 +9,7 @@ from alembic import op
 from sqlalchemy.util import await_only
 
 revision = "0014"
-down_revision = "0011"
+down_revision = "0013"
 
 SQL = Path(__file__).parents[1] / "sql" / "0014"
 
