@@ -169,8 +169,11 @@ async def test_finish_reasons_become_ours(
     assert finish.reason == reason
 
 
-async def test_a_refusal_is_text_that_ends_as_refused(provider: WireProvider, model: OpenAIModel) -> None:
-    provider.answer_events(chunk({"refusal": "I can't."}), chunk({}, None), DONE)
+@pytest.mark.parametrize("closing", [None, "stop", "length"])
+async def test_a_refusal_is_text_that_ends_as_refused(
+    provider: WireProvider, model: OpenAIModel, closing: str | None
+) -> None:
+    provider.answer_events(chunk({"refusal": "I can't."}), chunk({}, closing), DONE)
 
     pieces = await collect_pieces(model, build_request())
 

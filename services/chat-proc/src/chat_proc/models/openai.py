@@ -129,7 +129,8 @@ class ReplyReader:
         self.response_id = try_read_word(getattr(chunk, "id", None)) or self.response_id
         match chunk:
             case ChatCompletionChunk(choices=[Choice() as choice, *_]):
-                self.finish_reason = try_read_word(getattr(choice, "finish_reason", None)) or self.finish_reason
+                if self.finish_reason != "refusal":  # after the text of a refusal the API closes with "stop"
+                    self.finish_reason = try_read_word(getattr(choice, "finish_reason", None)) or self.finish_reason
                 return self._read_delta(getattr(choice, "delta", None))
             case _:
                 return []
