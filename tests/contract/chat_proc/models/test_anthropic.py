@@ -99,6 +99,24 @@ async def test_text_and_thinking_stream_apart_and_the_usage_closes_the_reply(
     )
 
 
+@pytest.mark.parametrize(
+    ("at_start", "at_end"),
+    [({}, {}), ({"input_tokens": 2**63}, {"output_tokens": 2**63}), ({"input_tokens": 10}, {"output_tokens": "five"})],
+)
+async def test_a_gateway_without_usable_usage_gets_an_estimate(
+    provider: WireProvider, model: AnthropicModel, at_start: dict[str, Any], at_end: dict[str, Any]
+) -> None:
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": at_start}
+    ended = event("message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage=at_end)
+    provider.answer_events(event("message_start", message=message), said("hello there"), ended, event("message_stop"))
+
+    finish = (await collect_pieces(model, build_request("x" * 3_500, system="")))[-1]
+
+    assert isinstance(finish, ReplyFinished)
+    assert (finish.usage.input_tokens, finish.usage.output_tokens, finish.usage.estimated) == (1_000, 4, True)
+    assert finish.usage.cost_usd > 0
+
+
 async def test_the_request_carries_cache_points_images_and_documents(
     provider: WireProvider, model: AnthropicModel
 ) -> None:

@@ -10,6 +10,7 @@ import anthropic.types as sdk
 from anthropic import AnthropicError, APIStatusError, AsyncAnthropic, omit
 
 from chat_proc.models.cache_points import keep_last_cache_points
+from chat_proc.models.estimate import estimate_usage
 from chat_proc.models.failures import MALFORMED, TRANSPORT, build_cut_failure, build_failure, build_transport_failure
 from chat_proc.models.pricing import build_traits, find_card, price_usage
 from chat_proc.models.provider_data import normalize_pieces, try_read_count, try_read_word
@@ -89,7 +90,8 @@ class AnthropicModel:
                     yield piece
         if reply.stop_reason is None:
             raise build_cut_failure(stream.response.headers.get("content-type", ""), has_events=reply.has_events)
-        usage = price_usage(reply.usage, self._traits.name)
+        is_counted = reply.usage.input_tokens and (reply.usage.output_tokens or not reply.chars)
+        usage = price_usage(reply.usage if is_counted else estimate_usage(request, reply.chars), self._traits.name)
         yield ReplyFinished(_finish_reason(reply.stop_reason), usage, reply.response_model, reply.response_id)
 
 
@@ -101,6 +103,7 @@ class ReplyReader:
 
     def __init__(self) -> None:
         self.usage = ModelUsage()
+        self.chars = 0
         self.stop_reason: str | None = None
         self.response_model: str | None = None
         self.response_id: str | None = None
@@ -111,8 +114,10 @@ class ReplyReader:
         self.has_events = True
         match event:
             case sdk.RawContentBlockDeltaEvent(delta=sdk.TextDelta(text=str(text))) if text:
+                self.chars += len(text)
                 return TextDelta(text)
             case sdk.RawContentBlockDeltaEvent(delta=sdk.ThinkingDelta(thinking=str(text))) if text:
+                self.chars += len(text)
                 return ReasoningDelta(text)
             case sdk.RawMessageStartEvent(message=sdk.Message() as message):
                 self.usage = _read_usage(getattr(message, "usage", None), self.usage)

@@ -16,12 +16,11 @@ from openai.types.chat import (
 )
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
 
-from chat_proc.models.estimate import estimate_request
+from chat_proc.models.estimate import estimate_usage
 from chat_proc.models.failures import MALFORMED, TRANSPORT, build_cut_failure, build_failure, build_transport_failure
 from chat_proc.models.pricing import build_traits, price_usage
 from chat_proc.models.provider_data import normalize_pieces, try_read_count, try_read_word
 from everturn.model.llm.prompts import MediaPart, ModelRequest, PromptMessage, TextPart
-from everturn.model.llm.tokens import CharsPerToken
 from everturn.ports.language_model import (
     FinishReason,
     ModelFailed,
@@ -85,7 +84,7 @@ class OpenAIModel:
                     yield piece
         if reply.finish_reason is None:
             raise build_cut_failure(stream.response.headers.get("content-type", ""), has_events=reply.has_events)
-        usage = price_usage(reply.usage or _estimate_usage(request, reply.chars), self._traits.name)
+        usage = price_usage(reply.usage or estimate_usage(request, reply.chars), self._traits.name)
         yield ReplyFinished(_finish_reason(reply.finish_reason), usage, reply.response_model, reply.response_id)
 
     async def _open_stream(self, request: ModelRequest) -> AsyncStream[ChatCompletionChunk]:
@@ -203,9 +202,3 @@ def _try_read_usage(usage: object) -> ModelUsage | None:
         cache_read_tokens=min(try_read_count(getattr(details, "cached_tokens", None)) or 0, sent),
         cache_write_tokens=min(try_read_count(getattr(details, "cache_write_tokens", None)) or 0, sent),
     )
-
-
-def _estimate_usage(request: ModelRequest, reply_chars: int) -> ModelUsage:
-    """Some compatible servers report no usage."""
-    ratio = CharsPerToken()
-    return ModelUsage(estimate_request(request, ratio), ratio.tokens_for(reply_chars), estimated=True)
