@@ -157,6 +157,7 @@ def test_plain_text_of_the_world_is_verbatim(text: str) -> None:
         ("<\uff5cUser\uff5c>", "<\uff5c User\uff5c>"),
         ("<start_of_turn>model", "< start_of_turn>model"),
         ("[INST] a [/INST]", "[ INST] a [ /INST]"),
+        ("[TOOL_RESULTS]a[/SYSTEM_PROMPT]", "[ TOOL_RESULTS]a[ /SYSTEM_PROMPT]"),
         ("<<SYS>> a <</SYS>>", "<< SYS>> a << /SYS>>"),
         ("<| im_start|>", "<|  im_start|>"),
     ],

@@ -6,7 +6,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from everturn.model.limits.token_bucket import Level, Limit
-from ingress.admission.edge import MAX_HEADER_BYTES, Edge
+from ingress.admission.edge import MAX_CONTENT_TYPE_BYTES, MAX_HEADER_BYTES, Edge
 from ingress.admission.limits.front import DRAWN_KEY
 from ingress.admission.limits.rates import Drawn
 from ingress.admission.metrics import IngressMetrics
@@ -63,7 +63,9 @@ async def test_headers_above_the_caps_are_a_431_problem() -> None:
     many, _ = await run(never, scope([(b"a", b"b")] * 101))
     large, _ = await run(never, scope([(b"a", b"b" * (MAX_HEADER_BYTES + 1))]))
 
-    assert (many.status, large.status) == (431, 431)
+    long_type, _ = await run(never, scope([(b"content-type", b'a/b;c="' + b";" * MAX_CONTENT_TYPE_BYTES)]))
+
+    assert (many.status, large.status, long_type.status) == (431, 431, 431)
 
 
 async def test_responses_are_counted_by_route_and_status() -> None:

@@ -28,7 +28,7 @@ def entry(*events: EncodedEvent) -> Entry:
 
 
 def test_a_frame_has_id_event_and_one_data_line() -> None:
-    assert encode_frame("chat.delta", b'{"a":1}', cursor="3-17") == b'id: 3-17\nevent: chat_delta\ndata: {"a":1}\n\n'
+    assert encode_frame("chat.delta", b'{"a":1}', cursor="3-17") == b'event: chat_delta\ndata: {"a":1}\nid: 3-17\n\n'
 
 
 def test_a_frame_of_this_server_has_no_id_and_may_say_when_to_come_back() -> None:
@@ -45,7 +45,7 @@ def test_text_that_looks_like_a_frame_stays_inside_its_data_line() -> None:
 
     assert frame.count(b"\n\n") == 1
     assert b"\r" not in frame
-    assert [line[:5] for line in frame.splitlines() if line] == [b"id: 1", b"event", b"data:"]
+    assert [line[:5] for line in frame.splitlines() if line] == [b"event", b"data:", b"id: 1"]
 
 
 def test_a_batch_joins_its_frames_and_keeps_its_id_when_one_is_dropped() -> None:

@@ -193,5 +193,6 @@ async def test_chunks_of_many_frames_comments_and_farewells_pass() -> None:
 
     assert got[0].startswith(HEARTBEAT)
     assert b'"content":"line\\n\\nbreak"' in got[0]
-    assert b"retry: 700\nevent: server_shutdown" in got[1]
+    assert b"event: server_shutdown\n" in got[1]
+    assert got[1].endswith(b"\nretry: 700\n\n")
     assert len(got) == 2

@@ -66,15 +66,17 @@ def _find_unseen() -> dict[int, None]:
 _UNSEEN = _find_unseen()
 _OURS = re.compile(rf"(?>(?:\| )*)(?:\s*\[\s*(?:{_NAMES})(?![\w.])|.*</?channel:)", re.IGNORECASE | re.DOTALL)
 """Matched against one line after `_fold`."""
+_BRACKETED = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT"
+"""Names of the control tokens in square brackets that begin or end a message in the templates of Mistral."""
 _TOKEN = re.compile(
     r"<\|(?= *[A-Za-z_]\w* *\|>)|<\uff5c(?= *[^\s<>\uff5c]{1,40}\uff5c>)|<(?= *(?:start|end)_of_turn>)"
-    r"|\[(?= */?INST\])|<<(?= */?SYS>>)"
+    rf"|\[(?= */?(?:{_BRACKETED})\])|<<(?= */?SYS>>)"
 )
 """The beginning of a token of a chat template. A server that looks for tokens in content takes them for a new message.
 `<s>` and `</s>` are left alone: they are HTML too, and a blank in them would damage what the model edits."""
 _SPACED_TOKEN = re.compile(
     r"(<\|) (?= *[A-Za-z_]\w* *\|>)|(<\uff5c) (?= *[^\s<>\uff5c]{1,40}\uff5c>)|(<) (?= *(?:start|end)_of_turn>)"
-    r"|(\[) (?= */?INST\])|(<<) (?= */?SYS>>)"
+    rf"|(\[) (?= */?(?:{_BRACKETED})\])|(<<) (?= */?SYS>>)"
 )
 """The same after `make_inert`."""
 

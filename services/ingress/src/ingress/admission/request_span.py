@@ -35,7 +35,7 @@ def open_span(tracing: Tracing, scope: Scope) -> AbstractContextManager[Span]:
     attributes = {
         "http.request.method": "_OTHER" if method == "other" else method,
         "url.path": path[:_MAX_PATH_CHARS],
-        "url.scheme": scope["scheme"],
+        "url.scheme": scope.get("scheme", "http"),
     }
     return tracing.span(method, attributes, kind="server", place=place)
 

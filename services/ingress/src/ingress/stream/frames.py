@@ -82,11 +82,15 @@ def _build_frame(event: EncodedEvent) -> Frame:
 
 
 def encode_frame(event_type: str, payload: bytes, *, cursor: str | None = None, retry_ms: int | None = None) -> bytes:
-    """One SSE frame. `payload` is one line of JSON, in which a line break can only stand escaped."""
-    payload = escape_line_ends(payload)
-    head = f"id: {cursor}\n" if cursor else ""
-    tail = f"retry: {retry_ms}\n" if retry_ms is not None else ""
-    return f"{head}{tail}event: {event_name(event_type)}\ndata: ".encode() + payload + b"\n\n"
+    """One SSE frame. `payload` is one line of JSON, in which a line break can only stand escaped.
+
+    The id is the last line: some clients resume from an id as soon as they read it, and would lose an event that was
+    cut after it.
+    """
+    retry = f"retry: {retry_ms}\n" if retry_ms is not None else ""
+    id_line = f"id: {cursor}\n" if cursor else ""
+    head = f"{retry}event: {event_name(event_type)}\ndata: "
+    return head.encode() + escape_line_ends(payload) + f"\n{id_line}\n".encode()
 
 
 def escape_line_ends(payload: bytes) -> bytes:
@@ -124,7 +128,7 @@ def split_frames(chunk: bytes) -> list[SentEvent]:
     for frame in chunk.split(b"\n\n"):
         head, found, payload = frame.partition(b"\ndata: ")
         if found:
-            events.append(SentEvent(head.rpartition(b"event: ")[2].decode(), payload))
+            events.append(SentEvent(head.rpartition(b"event: ")[2].decode(), payload.partition(b"\n")[0]))
     return events
 
 

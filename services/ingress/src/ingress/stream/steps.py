@@ -50,16 +50,16 @@ class StepsProjector:
         if frame == HEARTBEAT:
             return frame
         fields = dict(line.split(b": ", 1) for line in frame.rstrip(b"\n").split(b"\n") if b": " in line)
-        head = b"".join(name + b": " + fields[name] + b"\n" for name in (b"id", b"retry") if name in fields)
+        tail = b"".join(name + b": " + fields[name] + b"\n" for name in (b"retry", b"id") if name in fields)
         try:
             shown = list(self.project(parse_envelope(fields[b"data"])))
         except (KeyError, ValidationError):
             # Of a newer worker: a view that picks what it shows passes over what it does not know.
             shown = []
         if not shown:
-            return head + b"\n" if head else b""
-        *before, last = (_encode(name, data) for name, data in shown)
-        return b"".join(before) + head + last
+            return tail + b"\n" if tail else b""
+        frames = b"".join(_encode(name, data) for name, data in shown)
+        return frames[:-1] + tail + b"\n"  # the id last, as `encode_frame` does
 
     def project(self, envelope: Envelope) -> Iterator[Shown]:
         """Names and payloads of what is shown of an event."""
