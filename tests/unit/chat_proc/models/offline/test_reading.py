@@ -146,3 +146,13 @@ def test_no_text_breaks_the_reader(parts: list[str], system: str) -> None:
     )
 
     assert read_conversation(ModelRequest(messages, max_output_tokens=9)).turns
+
+
+def test_of_a_message_only_the_beginning_is_read_and_long_blanks_are_shortened(prompt: "PromptBuilder") -> None:
+    attack = "first a" + " \n" * 10_000 + "x"
+
+    blanks = read_conversation(prompt.turn("turn_1", attack).build()).now.asks[0].text
+    long = read_conversation(prompt.turn("turn_2", "b" * 20_000).build()).now.asks[0].text
+
+    assert (blanks[:9], len(blanks)) == ("first a \n", len("first a") + 40)
+    assert long == "b" * 8000

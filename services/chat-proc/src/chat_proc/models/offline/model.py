@@ -42,10 +42,14 @@ class OfflineModel:
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Stream the reply in pieces of a few characters; between two pieces others get their turn."""
-        text = render_reply(decide(read_conversation(request)))
+        text = await asyncio.to_thread(_decide, request)
         for piece in split_pieces(text, self._chunk_chars):
             yield TextDelta(piece)
             await self._sleep(self._piece_delay_s)
         ratio = CharsPerToken()
         usage = ModelUsage(estimate_request(request, ratio), ratio.tokens_for(len(text)), estimated=True)
         yield ReplyFinished("stop", usage)
+
+
+def _decide(request: ModelRequest) -> str:
+    return render_reply(decide(read_conversation(request)))

@@ -31,6 +31,11 @@ _ACTIVE = re.compile(r"^## Active request\n- (?P<text>.+?)(?: \(ar:[^ ()]+\))?$"
 """Where a checkpoint of the running turn keeps the prompt that it stands for."""
 _PROG_NAME = re.compile(r'"prog_name"\s*:\s*"([^"\\]+)"')
 
+_LONG_BLANK = re.compile(r"(\s{40})\s+")
+_MAX_ASK_CHARS = 8000
+"""What is read of a message. The rules look at each sentence again and again, and their patterns take time with the
+square of a run of blanks: 12,000 line breaks took 14 s of one processor."""
+
 StepMark = Literal["pending", "in_progress", "done", "failed"]
 _MARKS: dict[str, StepMark] = {"□": "pending", "…": "in_progress", "✓": "done", "✗": "failed"}
 
@@ -61,6 +66,11 @@ class Ask:
 
     kind: Literal["prompt", "followup", "steer"]
     text: str
+
+    @staticmethod
+    def read(kind: Literal["prompt", "followup", "steer"], text: str) -> "Ask":
+        """The beginning of a message, without long runs of blanks."""
+        return Ask(kind, _LONG_BLANK.sub(r"\1", text[:_MAX_ASK_CHARS]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +182,7 @@ def _texts(request: ModelRequest, *, system: bool) -> list[str]:
 
 def _unmarked_turn(request: ModelRequest) -> Turn:
     texts = _texts(request, system=False)
-    return Turn("", (Ask("prompt", texts[-1] if texts else ""),), (), (), 0, "")
+    return Turn("", (Ask.read("prompt", texts[-1] if texts else ""),), (), (), 0, "")
 
 
 def _read_turns(blocks: list[Block]) -> tuple[Turn, ...]:
@@ -204,15 +214,15 @@ def _read_asks(blocks: list[Block]) -> Iterator[Ask]:
     for block in blocks:
         match block.kind:
             case "user.prompt":
-                yield Ask("prompt", block.body)
+                yield Ask.read("prompt", block.body)
             case "user.followup":
-                yield Ask("followup", block.body)
+                yield Ask.read("followup", block.body)
             case "user.steer":
-                yield Ask("steer", block.body)
+                yield Ask.read("steer", block.body)
             case "MID-TURN CHECKPOINT" if not shown and (found := _ACTIVE.search(block.body)):
-                yield Ask("prompt", found["text"])
+                yield Ask.read("prompt", found["text"])
             case "event.external" if "(recorded only)" not in block.after:
-                yield Ask("followup", block.body)
+                yield Ask.read("followup", block.body)
             case _:
                 pass
 
