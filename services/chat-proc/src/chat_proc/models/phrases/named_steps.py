@@ -11,7 +11,8 @@ _LISTED = re.compile(r"^\s*(?:\(?\d+[.):]|\(?[a-h][.)]|[-*•])\s+(.{2,200})$", 
 _INLINE = re.compile(r"(?:^|[\s:,;])\(?\d{1,2}[.)]\s+(.+?)(?=[\s,;.]*(?:[\s,;]\(?\d{1,2}[.)]\s|$))", re.DOTALL)
 _COLON = re.compile(r"\b(?:plans?|steps?|do|things|tasks)\b[^:\n]{0,60}:\s*(?P<steps>\S.*)", re.IGNORECASE | re.DOTALL)
 _ORDER = re.compile(
-    r"(?:^|(?<![\s,;.:])[\s,;.:]++)(?:and\s+)?(?:secondly|thirdly|then|next|afterwards|after that|finally|lastly|at last)"
+    r"(?:^|(?<![\s,;.:])[\s,;.:]++)(?:and\s+)?"
+    r"(?:secondly|thirdly|then|next|afterwards|after that|finally|lastly|at last)"
     r"\b[\s,:]*(?:then\b\s*)?",
     re.IGNORECASE,
 )
