@@ -212,7 +212,10 @@ async def test_the_last_conversation_can_be_continued(server: "SmallServer", eve
 
     assert (first, second, third) == (2, 0, 0)
     assert "No conversation is remembered" in err
-    assert json.loads(await server.wait_for("POST", f"/{server.story.conversation.id}/messages")) == {"text": "Again"}
+    assert json.loads(await server.wait_for("POST", f"/{server.story.conversation.id}/messages")) == {
+        "text": "Again",
+        "time_zone": "Asia/Tokyo",
+    }
 
 
 def start_asking(server: "SmallServer") -> tuple[AskingStory, CallId, str]:

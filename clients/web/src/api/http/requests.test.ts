@@ -15,6 +15,8 @@ async function serve(...replies: readonly Reply[]): Promise<{ server: TestServer
   return { server, client: new EverturnClient(options) };
 }
 
+const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
 describe("a call", () => {
   it("carries the credential, keeps names apart from paths and leaves out what is null", async () => {
     const { server, client } = await serve(json({ items: [], next_cursor: null }));
@@ -33,7 +35,7 @@ describe("a call", () => {
 
     expect(accepted).toEqual({ conversation_id: "conv_1", receipt: { state: "queued" }, events_url: "/" });
     expect(server.asked.map((asked) => asked.headers["idempotency-key"])).toEqual(["k1", "k1", "k1", "k1"]);
-    expect(new Set(server.asked.map((asked) => asked.body))).toEqual(new Set(['{"text":"Hi"}']));
+    expect(new Set(server.asked.map((asked) => asked.body))).toEqual(new Set([JSON.stringify({ text: "Hi", time_zone: ZONE })]));
   });
 
   it("that changes something and has no key is never repeated", async () => {

@@ -13,6 +13,7 @@ function build(server: TestServer, timings = FAST): EverturnClient {
 }
 
 const FILES = [new File(["a,b\n"], "sales.csv", { type: "text/csv" })];
+const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 describe("a message with files", () => {
   it("is sent as a form, is repeated with its key, and tells how much has left", async () => {
@@ -29,7 +30,7 @@ describe("a message with files", () => {
     expect(accepted.turn_id).toBe("turn_1");
     expect(server.asked.map((asked) => asked.headers["idempotency-key"])).toEqual(["k1", "k1"]);
     expect(server.asked[1]?.headers.authorization).toBe("Bearer secret");
-    expect(server.asked[1]?.body).toContain('{"text":"Look"}');
+    expect(server.asked[1]?.body).toContain(JSON.stringify({ text: "Look", time_zone: ZONE }));
     expect(server.asked[1]?.body).toContain('filename="sales.csv"');
     expect(shares.at(-1)).toBe(1);
   });
