@@ -5,7 +5,8 @@ Everything here is linear in its input and bounded: addresses come from models, 
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import islice
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
@@ -17,6 +18,12 @@ MAX_HOST_CHARS = 253
 """Of a name in DNS (RFC 1035, section 2.3.4, without the length bytes)."""
 MAX_FOUND = 500
 """Addresses that are taken out of one text."""
+MAX_READING_COST = 150_000
+"""Of the readings of one text or one search: their characters, and `_READING_COST` for each. About 50 ms of CPU."""
+MAX_FOREIGN_HOSTS = 20
+"""Distinct hosts of one text that are spelled in ASCII. One takes up to 2 ms."""
+MAX_SEARCH_COST = 50_000_000
+"""Of one search: the characters of its texts, once for each spelling of a host. About 50 ms of CPU."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _UNSAFE = re.compile(r"[\x00-\x20\x7f]")
@@ -28,6 +35,8 @@ _BARE = re.compile(
     r"(?<![\w@./:-])((?:[a-z0-9](?:[a-z0-9-]{0,62})\.){1,8}[a-z]{2,24})(?![\w@-])(?:/[^\s<>\"'`\\^{}|]{0,2000})?",
     re.IGNORECASE,
 )
+_AUTHORITY = re.compile(r"(https?)://(\[[^\[\]/?#]*\]|[^\[\]/?#:@]*)([^#]*)", re.IGNORECASE | re.DOTALL)
+_READING_COST = 50
 _TRAILING = frozenset(".,;:!?)]}*_~'\"\u00bb\u201d\u2019")
 _MAX_TRAILING = 8
 
@@ -67,8 +76,13 @@ def spell_host(host: str) -> str:
     """
     if len(host) > MAX_HOST_CHARS or (not host.isascii() and len(unicodedata.normalize("NFKC", host)) > MAX_HOST_CHARS):
         raise Invalid(f"The name of a host has at most {MAX_HOST_CHARS} characters.")
+    return host if host.isascii() else _spell_in_ascii(host)
+
+
+@lru_cache(maxsize=512)
+def _spell_in_ascii(host: str) -> str:
     try:
-        return host if host.isascii() else host.encode("idna").decode()
+        return host.encode("idna").decode()
     except UnicodeError:
         return host
 
@@ -111,20 +125,105 @@ def host_of(canonical: str) -> str:
 
 def find_written_urls(text: str) -> frozenset[str]:
     """Canonical forms of the http(s) addresses that stand in a text. Marks at an end may belong to the address or not,
-    so both readings count."""
+    so both readings count. Of a text that takes more work than is allowed, only some are found."""
     found: set[str] = set()
-    for match in islice(_WRITTEN.finditer(text), MAX_FOUND):
-        found.update(filter(None, map(try_canonical_url, _readings(match[1]))))
+    foreign: dict[str, str] = {}
+    cost = 0
+    for reading in (each for match in islice(_WRITTEN.finditer(text), MAX_FOUND) for each in _readings(match[1])):
+        cost += _READING_COST + len(reading)
+        if cost > MAX_READING_COST:
+            break
+        authority = _AUTHORITY.match(reading)
+        if authority is None or authority[2].isascii():
+            found.update(filter(None, [try_canonical_url(reading)]))
+        elif authority[2] in foreign or len(foreign) < MAX_FOREIGN_HOSTS:
+            if authority[2] not in foreign:
+                foreign[authority[2]] = host_of(try_canonical_url(f"http://{authority[2]}") or "")
+            url = f"{authority[1]}://{foreign[authority[2]]}{authority[3]}"
+            found.update(filter(None, [try_canonical_url(url)]))
     return frozenset(found)
 
 
-def find_typed_urls(text: str) -> frozenset[str]:
-    """The same of a text that a person typed, who may leave out the scheme: `example.com/a` means both schemes."""
-    found = set(find_written_urls(text))
-    for match in islice(_BARE.finditer(text), MAX_FOUND):
-        candidates = (f"{scheme}://{reading}" for reading in _readings(match[0]) for scheme in DEFAULT_PORTS)
-        found.update(filter(None, map(try_canonical_url, candidates)))
-    return frozenset(found)
+class TypedSearch:
+    """Finds which of a few canonical addresses stand in texts that a person typed.
+
+    The person may leave out the scheme: `example.com/a` means both. Only the hosts of these addresses are looked for,
+    because spelling every host of a text would take seconds. All texts together take bounded work, and what lies
+    beyond it is not found. Nor is a host in letters that only mean others, such as those of full width.
+    """
+
+    def __init__(self, addresses: Iterable[str]) -> None:
+        self.found: set[str] = set()
+        self._missing = set(addresses)
+        self._hosts = {spelling: host for host in set(map(_authority_host, self._missing)) for spelling in _spell(host)}
+        self._longest = max(map(len, self._missing), default=0)
+        self._search_cost = 0
+        self._reading_cost = 0
+
+    def read(self, text: str) -> None:
+        """Adds to `found` what the text holds."""
+        self._search_cost += len(text) * (1 + len(self._hosts))
+        if self._is_over():
+            return
+        # The one capital letter whose small form has another length would move all that follows.
+        folded = text.lower() if text.isascii() else text.replace("\u0130", "i").lower()
+        for spelling in self._hosts:
+            at = folded.find(spelling)
+            for _ in range(MAX_FOUND):
+                if at < 0 or self._is_over():
+                    break
+                self._read_host(text, folded, at)
+                at = folded.find(spelling, at + 1)
+
+    def _read_host(self, text: str, folded: str, at: int) -> None:
+        for scheme in DEFAULT_PORTS:
+            start = at - len(f"{scheme}://")
+            if start >= 0 and folded.startswith(f"{scheme}://", start) and (match := _WRITTEN.match(text, start)):
+                self._read_readings(match[1], ())
+        if match := _BARE.match(text, at):
+            self._read_readings(match[0], tuple(DEFAULT_PORTS))
+
+    def _read_readings(self, whole: str, schemes: tuple[str, ...]) -> None:
+        self._reading_cost += _READING_COST + len(whole) // 8
+        for reading in _readings(whole):
+            for url in [f"{scheme}://{reading}" for scheme in schemes] or [reading]:
+                self._reading_cost += _READING_COST
+                authority = _AUTHORITY.match(url)
+                host = authority and self._hosts.get(authority[2].lower())
+                # No form is shorter than what was typed, but for a question mark without a query.
+                if not authority or not host or len(authority[3]) > self._longest + 1:
+                    continue
+                self._reading_cost += len(authority[3])
+                if self._is_over():
+                    return
+                address = try_canonical_url(f"{authority[1]}://{host}{authority[3]}")
+                if address in self._missing:
+                    self._missing.remove(address)
+                    self.found.add(address)
+
+    def _is_over(self) -> bool:
+        spent = self._search_cost > MAX_SEARCH_COST or self._reading_cost > MAX_READING_COST
+        return spent or not self._missing
+
+
+def _authority_host(canonical: str) -> str:
+    match = _AUTHORITY.match(canonical)
+    return match[2] if match else ""
+
+
+def _spell(host: str) -> Iterator[str]:
+    """The ways in which a person types the ASCII name of a host, in small letters."""
+    if not host:
+        return
+    names = {host}
+    if "xn--" in host:
+        try:
+            name = host.encode().decode("idna").lower()
+        except UnicodeError:
+            name = host
+        names |= {unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name)}
+    # Encoded as its old form was: without the German letter for a sharp s.
+    yield from names | {name.replace("ss", "\u00df") for name in names}
 
 
 def _readings(text: str) -> Iterator[str]:

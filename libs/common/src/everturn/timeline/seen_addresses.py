@@ -3,7 +3,7 @@
 Both are folds over the append-only timeline, so that every worker finds the same, also after a takeover. Pure.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, cast
 
 from everturn.model.block_bodies import (
@@ -17,7 +17,7 @@ from everturn.model.block_bodies import (
     ToolResultBody,
 )
 from everturn.model.blocks import Block, BlockType
-from everturn.model.web_addresses import find_typed_urls
+from everturn.model.web_addresses import TypedSearch
 
 ADDRESSES = "addresses"
 """Where the `data` of a tool's result lists canonical addresses that its tool found."""
@@ -35,30 +35,35 @@ READ_BLOCKS = (
 """Types that these folds look at."""
 
 
-def find_seen_addresses(blocks: Iterable[Block]) -> frozenset[str]:
-    """Canonical addresses that may be requested without asking: what the person typed, what a search found, what
-    fetched pages are and link to, and what the person approved.
+def find_seen_addresses(blocks: Iterable[Block], addresses: Collection[str]) -> frozenset[str]:
+    """Those of these canonical addresses that may be requested without asking: what the person typed, what a search
+    found, what fetched pages are and link to, and what the person approved.
 
-    Files and events count for nothing: a person who attaches a file has not chosen the addresses in it.
+    Files and events count for nothing: a person who attaches a file has not chosen the addresses in it. Texts that
+    take more work than a search may do count for nothing either, the oldest first.
     """
+    wanted = frozenset(addresses)
     seen: set[str] = set()
+    typed: list[str] = []
     asked: dict[str, tuple[str, ...]] = {}
     for block in blocks:
         match block.body:
-            case PromptBody(text=text):
-                seen |= find_typed_urls(text)
-            case SignalBody(text=text):
-                seen |= find_typed_urls(text)
+            case PromptBody(text=text) | SignalBody(text=text):
+                typed.append(text)
             case ToolResultBody(data=dict() as data):
-                seen.update(_read_addresses(data))
-            case ApprovalRequestBody(approval_id=approval_id, addresses=addresses):
-                asked[approval_id] = addresses
+                seen |= wanted.intersection(_read_addresses(data))
+            case ApprovalRequestBody(approval_id=approval_id, addresses=approvable):
+                asked[approval_id] = approvable
             case ApprovalOutcomeBody() as outcome:
-                seen |= find_typed_urls(outcome.reason if outcome.signal_id else "")
-                seen.update(asked.get(outcome.approval_id, ()) if outcome.state == "approved" else ())
+                typed.append(outcome.reason if outcome.signal_id else "")
+                if outcome.state == "approved":
+                    seen |= wanted.intersection(asked.get(outcome.approval_id, ()))
             case _:
                 """Names no address that counts."""
-    return frozenset(seen)
+    search = TypedSearch(wanted - seen)
+    for text in reversed(typed):
+        search.read(text)
+    return frozenset(seen | search.found)
 
 
 def has_words_of_strangers(blocks: Iterable[Block]) -> bool:

@@ -153,7 +153,7 @@ def _is_cut(place: Place) -> bool:
 
 async def _leave_out_seen(addresses: tuple[str, ...], blocks: Sequence[Block]) -> tuple[str, ...]:
     # In a thread: the texts of a long conversation take longer to look through than a loop may be kept.
-    seen = await asyncio.to_thread(find_seen_addresses, tuple(blocks))
+    seen = await asyncio.to_thread(find_seen_addresses, tuple(blocks), addresses)
     return tuple(address for address in addresses if address not in seen)
 
 
