@@ -6,7 +6,7 @@ from ingress.attachments.structure.limits import Form, Sound
 class AllSound:
     """Implements StructureChecks."""
 
-    async def check(self, form: Form, data: bytes) -> Sound:
+    async def check(self, form: Form, data: bytes, person: str = "") -> Sound:
         return Sound()
 
     async def check_ready(self) -> None:

@@ -39,3 +39,44 @@ async def test_one_who_stops_waiting_leaves_its_place() -> None:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0), slots.take():
                     pytest.fail("there was no slot")
+
+
+async def test_one_who_waits_much_neither_delays_nor_displaces_others() -> None:
+    slots, order = WorkSlots(1, 4, "Busy."), list[str]()
+    may_end = asyncio.Event()
+
+    async def work(person: str) -> None:
+        try:
+            async with slots.take(person):
+                order.append(person)
+                await may_end.wait()
+        except Unavailable:
+            order.append(f"{person} refused")
+
+    async with asyncio.TaskGroup() as group:
+        for person in ("greedy", *["greedy"] * 5, "ann", "bob", "ann"):
+            group.create_task(work(person))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        refused = order[1:]
+        may_end.set()
+
+    assert sorted(refused) == ["ann refused", *["greedy refused"] * 3]
+    assert order[-4:] == ["greedy", "ann", "bob", "greedy"]
+
+
+async def test_a_slot_that_comes_with_a_cancellation_goes_on_to_the_next() -> None:
+    slots = WorkSlots(1, 2, "Busy.")
+
+    async def work() -> None:
+        async with slots.take("ann"):
+            return
+
+    async with slots.take("bob"):
+        first, second = asyncio.create_task(work()), asyncio.create_task(work())
+        await asyncio.sleep(0)
+    first.cancel()
+    await second
+
+    async with asyncio.timeout(1), slots.take("ann"):
+        assert first.cancelled()

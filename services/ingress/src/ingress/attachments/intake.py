@@ -122,13 +122,18 @@ class Intake:
         if not files:
             return ()
         with self._messages.holding(principal):
-            return tuple([await self._check_file(name, file) for name, file in zip(names, files, strict=True)])
+            return tuple(
+                [
+                    await self._check_file(principal.limited_as, name, file)
+                    for name, file in zip(names, files, strict=True)
+                ]
+            )
 
-    async def _check_file(self, name: str, file: IncomingFile) -> CheckedFile:
+    async def _check_file(self, person: str, name: str, file: IncomingFile) -> CheckedFile:
         try:
             kind = await asyncio.to_thread(self._decide_kind, name, file)
             # Before the scan: an antivirus may spend gigabytes on a file whose header already says that it is too much.
-            sound = await self._structure.check(kind.form, file.data)
+            sound = await self._structure.check(kind.form, file.data, person)
             data = sound.content or file.data
             self._check_size(kind, data)
             verdict = await self._antivirus.scan(data)

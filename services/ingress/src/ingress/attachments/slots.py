@@ -1,6 +1,7 @@
-"""A few works at once, a few that wait, and a refusal for all beyond."""
+"""A few works at once, a few that wait, shared fairly by the people they are for, and a refusal for all beyond."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -8,22 +9,70 @@ from everturn.errors import Unavailable
 
 
 class WorkSlots:
-    """`at_once` work, `waiting` wait; whoever comes then is told `why`."""
+    """`at_once` work, `waiting` wait, and the others are refused with `why`.
+
+    People take turns: each free slot goes to the next person, not to the next work. Where no place is free, a person
+    with at least two more works waiting than the new one has loses the last of them.
+    """
 
     def __init__(self, at_once: int, waiting: int, why: str) -> None:
-        self._free = asyncio.Semaphore(at_once)
-        self._most = at_once + waiting
-        self._inside = 0
+        self._free = at_once
+        self._most_waiting = waiting
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._why = why
 
     @asynccontextmanager
-    async def take(self) -> AsyncGenerator[None]:
+    async def take(self, person: str = "") -> AsyncGenerator[None]:
         """A slot for as long as the block runs. Raises Unavailable when too many wait."""
-        if self._inside >= self._most:
-            raise Unavailable(self._why)
-        self._inside += 1
+        if self._free > 0:
+            self._free -= 1
+        else:
+            await self._wait(person)
         try:
-            async with self._free:
-                yield
+            yield
         finally:
-            self._inside -= 1
+            self._release()
+
+    async def _wait(self, person: str) -> None:
+        self._make_room(person)
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(person, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._leave(person, turn)
+            elif turn.exception() is None:
+                # The slot came in the same moment.
+                self._release()
+            raise
+
+    def _make_room(self, person: str) -> None:
+        if sum(map(len, self._waiting.values())) < self._most_waiting:
+            return
+        busiest = max(self._waiting, key=lambda each: len(self._waiting[each]), default=person)
+        if len(self._waiting.get(busiest, ())) < len(self._waiting.get(person, ())) + 2:
+            raise Unavailable(self._why)
+        last = self._waiting[busiest][-1]
+        self._leave(busiest, last)
+        if not last.done():
+            last.set_exception(Unavailable(self._why))
+
+    def _release(self) -> None:
+        while self._waiting:
+            person, turns = next(iter(self._waiting.items()))
+            turn = turns.popleft()
+            del self._waiting[person]
+            if turns:
+                self._waiting[person] = turns
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+    def _leave(self, person: str, turn: asyncio.Future[None]) -> None:
+        turns = self._waiting.get(person, deque())
+        if turn in turns:
+            turns.remove(turn)
+        if not turns:
+            self._waiting.pop(person, None)

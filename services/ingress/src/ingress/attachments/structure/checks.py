@@ -27,8 +27,8 @@ _ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 class StructureChecks(Protocol):
     """Looks into files beyond their type."""
 
-    async def check(self, form: Form, data: bytes) -> Sound:
-        """Raises Unsound, and Unavailable when nobody can look now."""
+    async def check(self, form: Form, data: bytes, person: str = "") -> Sound:
+        """Raises Unsound, and Unavailable when nobody can look now. People share the checkers fairly."""
         ...
 
     async def check_ready(self) -> None:
@@ -45,8 +45,8 @@ class CheckerProcesses:
         self._slots = WorkSlots(PROCESSES, WAITING, "Too many files are being looked into.")
         self._idle: list[asyncio.subprocess.Process] = []
 
-    async def check(self, form: Form, data: bytes) -> Sound:
-        async with self._slots.take(), self._process() as process:
+    async def check(self, form: Form, data: bytes, person: str = "") -> Sound:
+        async with self._slots.take(person), self._process() as process:
             head, content = await self._ask(process, form, data)
         if fault := head["fault"]:
             raise Unsound(fault)
