@@ -213,6 +213,11 @@ const SLOW: readonly (readonly [name: string, text: string])[] = [
   ["one run of backticks", "`".repeat(40_000) + "\\("],
   ["formulas that begin", "\\( ".repeat(20_000)],
   ["dollars", "$a ".repeat(20_000)],
+  ["blanks in a line", `a${" ".repeat(29_800)}b`],
+  ["hosts without a scheme", "www.a ".repeat(4_900)],
+  ["addresses without Markdown", "http://a ".repeat(3_300)],
+  ["addresses of mail", "a@b.".repeat(7_400)],
+  ["blanks before a citation", `[[S:1]]${" ".repeat(29_000)}a`],
 ];
 /** Each block on an idle machine takes about a tenth of this. */
 const BLOCK_LIMIT_MS = 2_000;

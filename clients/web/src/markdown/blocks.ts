@@ -32,8 +32,7 @@ export function splitBlocks(text: string): readonly string[] {
   const scan: Scan = { blocks: [], start: 0, fence: null, isList: false, afterBlank: false };
   let at = 0;
   while (at < text.length) {
-    const newline = text.indexOf("\n", at);
-    const end = newline < 0 ? text.length : newline;
+    const end = endOfLine(text, at);
     readLine(scan, text, at, text.slice(at, end));
     at = end + 1;
   }
@@ -93,10 +92,15 @@ const SIGNS: readonly (readonly [sign: RegExp, weight: number])[] = [
   [/`/g, 0.05],
   // The underline of a heading, which is looked for in all that came before it.
   [/^[ \t>]*(?:=+|-+)[ \t]*$/gm, 4],
-  // What stands in a list or a quotation that stands in another one.
-  [/(?<=^[ \t]*)(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))/gm, 0.7],
-  [/(?<=^[ \t]*(?:>|[-*+]|\d{1,9}[.)])[ \t]*)(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))/gm, 3],
+  // Addresses without Markdown: at each of these signs the parser looks for the beginning and the end of one.
+  [/www\./gi, 1],
+  [/:\/\//g, 0.5],
+  [/@/g, 0.3],
 ];
+/** The mark of a list's item or of a quotation: the first one of a line, and one that stands behind another one. */
+const MARKER = /[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))/y;
+const FIRST_MARKER_WEIGHT = 0.7;
+const SECOND_MARKER_WEIGHT = 3;
 
 /** Whether parsing a block would keep the page still for too long; it is shown as it was written then. */
 export function isTooCostly(block: string): boolean {
@@ -104,7 +108,24 @@ export function isTooCostly(block: string): boolean {
   // A fence is one token, whatever stands in it.
   if (isOneFence(block)) return block.length > MAX_FENCE_CHARS;
   if (block.length > MAX_BLOCK_CHARS || TOO_DEEP.test(block)) return true;
-  return SIGNS.reduce((sum, [sign, weight]) => sum + weight * (block.match(sign)?.length ?? 0), 0) > MAX_SIGNS;
+  return SIGNS.reduce((sum, [sign, weight]) => sum + weight * (block.match(sign)?.length ?? 0), weighMarkers(block)) > MAX_SIGNS;
+}
+
+/** Line by line, because a look-behind for the beginning of a line takes a time that grows with the square of its blanks. */
+function weighMarkers(block: string): number {
+  let sum = 0;
+  for (let at = 0; at < block.length; at = endOfLine(block, at) + 1) {
+    MARKER.lastIndex = at;
+    if (!MARKER.test(block)) continue;
+    sum += FIRST_MARKER_WEIGHT;
+    if (MARKER.test(block)) sum += SECOND_MARKER_WEIGHT;
+  }
+  return sum;
+}
+
+function endOfLine(text: string, at: number): number {
+  const newline = text.indexOf("\n", at);
+  return newline < 0 ? text.length : newline;
 }
 
 function isOneFence(block: string): boolean {

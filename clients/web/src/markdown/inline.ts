@@ -6,7 +6,7 @@ const BREAKS = /^(?:\s*<br\s*\/?>)+\s*$/i;
 /** Elements without attributes, which mean something in a sentence and can't do anything. */
 const OPENING = /^<(sub|sup|kbd)>$/i;
 /** A citation of a source that is not known; one that is known has come as a link. */
-const UNKNOWN_CITATION = /[ \t]*\[\[S:[^\]\n]{0,80}\]\]/g;
+const UNKNOWN_CITATION = /(?<![ \t])[ \t]*\[\[S:[^\]\n]{0,80}\]\]/g;
 
 /** A plugin for remark. */
 export function readInline(): (tree: Root) => void {

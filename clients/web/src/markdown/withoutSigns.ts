@@ -1,7 +1,7 @@
 /** A text in Markdown as words alone, for where nothing is laid out: a line of a list, or what a screen reader is told. */
 
 /** Signs of Markdown and citations, which say nothing there. */
-const SIGNS = /\[\[S:[^\]]*\]\]|^#{1,6} |^>+ |[*`]+|^[|:\s-]+$/gm;
+const SIGNS = /\[\[S:[^\]]{0,80}\]\]|^#{1,6} |^>+ |[*`]+|^[|:\s-]+$/gm;
 const LINK = /\[([^\][]*)\]\([^()\s]*\)/g;
 
 /** In one line. */
