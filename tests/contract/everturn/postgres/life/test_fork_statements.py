@@ -8,7 +8,17 @@ from everturn.postgres.life import fork_statements as sql
 from everturn.testing.database_roles import Roles
 
 NOT_COPIED = {
-    "turn": {"attempt", "doorbell_at", "rings", "rung_at", "indexed_at", "index_due_at", "index_tries", "usage"},
+    "turn": {
+        "attempt",
+        "doorbell_at",
+        "rings",
+        "rung_at",
+        "indexed_at",
+        "index_due_at",
+        "index_tries",
+        "leased_s",
+        "usage",
+    },
     "artifact": set(),
     "signal": set(),
 }
