@@ -40,7 +40,9 @@ async def test_the_last_decision_and_the_end_are_one_commit() -> None:
 
     _, close = await commits_of(bench)
 
-    assert [block.type for block in close.blocks] == [BlockType.ROUND_START, BlockType.COMPLETION, BlockType.EXIT]
+    title, *blocks = close.blocks
+    assert title.type == BlockType.STAGE_GATE
+    assert [block.type for block in blocks] == [BlockType.ROUND_START, BlockType.COMPLETION, BlockType.EXIT]
     assert len(close.usage) == 1
 
 

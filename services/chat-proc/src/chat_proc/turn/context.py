@@ -225,7 +225,9 @@ class LeasedTurn:
         if self.is_titled or not title:
             return drafts
         start = 1 if drafts and drafts[0].type is BlockType.TURN_HEADER else 0
-        return (*drafts[:start], draft_gate(self.turn, title, self.now()), *drafts[start:])
+        # The times of a timeline never go back, and the other blocks were drafted before.
+        at = drafts[0].ts if drafts else self.now()
+        return (*drafts[:start], draft_gate(self.turn, title, at), *drafts[start:])
 
     async def _settle_title(self) -> tuple[str, str | None]:
         """What the conversation is called, and the title that is still to be saved or announced; empty and None if this

@@ -35,6 +35,7 @@ def desk() -> MemoryDesk:
         SequentialIds(),
         nothing,
         nothing,
+        nothing,
     )
     snippets = MemorySnippets(platform)
     return MemoryDesk(stage, snippets, snippets)
