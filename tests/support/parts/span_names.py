@@ -30,6 +30,9 @@ CONVENTIONAL = frozenset(
         "http.response.status_code",
         "http.route",
         "server.address",
+        "rpc.method",
+        "rpc.response.status_code",
+        "rpc.system.name",
         "url.path",
         "url.scheme",
     }

@@ -42,5 +42,6 @@ def build_world() -> QueueWorld:
         ids=SequentialIds(),
         expire_lease=nothing,
         give_feedback=nothing,
+        age_lease=nothing,
     )
     return QueueWorld(stage, MemoryQueue(platform), ring_next)
