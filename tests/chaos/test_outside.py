@@ -288,6 +288,7 @@ async def test_what_was_shown_of_a_reply_that_broke_off_is_taken_back(outside: O
     assert await ask(outside) == ("From the provider.", 2)
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("retry_after", "asked"), [("3600", range(1, 2)), ("0", range(5, 60))])
 async def test_without_a_fallback_a_failed_provider_ends_the_turn_in_words_and_the_talk_goes_on(
     outside: Outside, retry_after: str, asked: range
@@ -298,7 +299,8 @@ async def test_without_a_fallback_a_failed_provider_ends_the_turn_in_words_and_t
     sent = await outside.stage.clients[0].send_message("new", "script:plain please")
     watcher = outside.stage.watch(sent.conversation_id)
 
-    failed = await watcher.wait_ended(sent.turn_id)
+    # The provider is asked for a minute, and a busy machine takes its time besides.
+    failed = await watcher.wait_ended(sent.turn_id, limit_s=180)
     tries = len(outside.provider.received)
     outside.provider.forget()
     say(outside, ANSWER)

@@ -45,7 +45,7 @@ class Watcher:
         async with aclosing(self.client.events(self.conversation_id, last_id)) as envelopes:
             async for envelope in envelopes:
                 self._take(envelope)
-                last_id = envelope.id or last_id
+                last_id = _find_place(envelope, last_id)
                 left = None if left is None else left - 1
                 if left == 0 and last_id is not None:
                     break
@@ -89,3 +89,11 @@ class Watcher:
             return turn is not None and any(text.channel == channel for text in turn.texts)
 
         await self.wait_until(shows, limit_s)
+
+
+def _find_place(envelope: Envelope, last_id: str | None) -> str | None:
+    """What the next connection goes on from. A snapshot replaces all that was seen before it; one of no events has no
+    id."""
+    if isinstance(envelope.data, StreamSnapshot):
+        return None if envelope.data.state.cursor == "0-0" else envelope.data.state.cursor
+    return envelope.id or last_id

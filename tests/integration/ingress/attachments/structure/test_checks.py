@@ -25,9 +25,18 @@ async def checks() -> AsyncIterator[CheckerProcesses]:
 
 def children() -> list[int]:
     """Checker processes of this one, which has servers of other tests as well."""
-    tasks = Path("/proc/self/task").iterdir()
-    found = [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    return [child for child in found if CHECKER[-1].encode() in Path(f"/proc/{child}/cmdline").read_bytes()]
+    processes = [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit()]
+    return [process for process in processes if _is_checker(process)]
+
+
+def _is_checker(process: int) -> bool:
+    # /proc/self/task/*/children leaves processes out while others begin or end.
+    folder = Path(f"/proc/{process}")
+    try:
+        parent = folder.joinpath("stat").read_text().rpartition(")")[2].split()[1]
+        return parent == str(os.getpid()) and CHECKER[-1].encode() in folder.joinpath("cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # it has ended since it was listed
 
 
 def environment_of(process: int) -> str:
