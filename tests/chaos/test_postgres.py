@@ -19,6 +19,10 @@ pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytes
 
 PAUSE_S = 10.0
 GONE_MS = 5_000
+OUTAGE_S = 4.0
+"""Longer than a lease, which lasts 3 s here."""
+ATTEMPTS = 3
+"""Workers that may die of a turn before it is given up."""
 ENDED_S = 80.0
 """A pause costs a lease and a takeover; each message said meanwhile is one more round or turn."""
 ONCE = Timings(connect_s=2.0, answer_s=12.0, attempts=1)
@@ -103,3 +107,37 @@ async def test_what_was_accepted_is_answered_whatever_becomes_of_postgres(
     # A lost answer may have been a yes; a yes is never lost.
     assert 2 + answers.count(202) <= said <= 2 + answers.count(202) + answers.count(0) + answers.count(503)
     await chaos.stage.close()
+
+
+async def test_outages_in_a_row_cost_a_turn_no_attempt(chaos: Chaos) -> None:
+    sent = await chaos.stage.clients[0].send_message("new", "script:endless please")
+    watcher = chaos.stage.watch(sent.conversation_id)
+    links = [
+        proxy
+        for (service, server), proxy in chaos.links.between.items()
+        if (service[:6], server) == ("worker", "postgres")
+    ]
+    await watcher.wait_text(sent.turn_id, "answer")
+
+    for _ in range(ATTEMPTS):
+        fence = await load_fence(chaos, sent.conversation_id)
+        for link in links:
+            link.refuse()
+        await asyncio.sleep(OUTAGE_S)
+        for link in links:
+            link.heal()
+        async with asyncio.timeout(ENDED_S):
+            while await load_fence(chaos, sent.conversation_id) == fence:  # noqa: ASYNC110 - another process's row
+                await asyncio.sleep(0.2)
+    await chaos.stage.clients[0].send_signal(sent.conversation_id, "cancel", "", target_turn_id=sent.turn_id)
+
+    turn = await watcher.wait_ended(sent.turn_id)
+    # Given up, it would have failed.
+    assert turn.status == "cancelled"
+    await chaos.stage.check_history(sent.conversation_id, watcher)
+    await chaos.stage.close()
+
+
+async def load_fence(chaos: Chaos, conversation_id: str) -> int:
+    sql = f"SELECT fence FROM conversation WHERE id = '{conversation_id}'"
+    return int(await asyncio.to_thread(chaos.platform.postgres.run_sql, sql, database=DATABASE))

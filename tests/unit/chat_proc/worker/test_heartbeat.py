@@ -18,6 +18,7 @@ class Turn:
         self.fence = fence
         self.lost = False
         self.handing_back = False
+        self.left_behind = False
         self.rung = 0
         self.stalled_s = 0.0
         self.seen: list[int] = []
@@ -280,3 +281,33 @@ async def test_a_stalled_turn_is_given_back_with_its_tasks_in_the_log(heartbeat:
     stalled = next(line for line in logs if "no progress" in line["event"])
     assert stalled["conversation_id"] == ONE
     assert any("test_a_stalled_turn_is_given_back" in task for task in stalled["tasks"])
+
+
+async def test_a_renewal_without_an_answer_is_an_outage_for_the_time_of_a_lease(
+    heartbeat: Heartbeat, leases: Leases, clock: FixedClock
+) -> None:
+    heartbeat.hold(ONE, Turn(), clock.monotonic())
+    assert not heartbeat.saw_outage()
+
+    leases.away = True
+    await heartbeat.beat()
+
+    assert heartbeat.saw_outage()
+    clock.advance(15.1)
+    assert not heartbeat.saw_outage()
+
+
+async def test_a_renewal_that_a_stalled_process_missed_is_no_outage(
+    clock: FixedClock,
+) -> None:
+    class Stalled(Leases):
+        async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int | None]:
+            clock.advance(9.0)
+            raise Unavailable()
+
+    stalled = Heartbeat(Stalled(), clock, lease_s=15.0)
+    stalled.hold(ONE, Turn(), clock.monotonic())
+
+    await stalled.beat()
+
+    assert not stalled.saw_outage()

@@ -37,6 +37,8 @@ class Leases:
         self.better: dict[ConversationId, ConversationId] = {}
         self.extra: list[ConversationId] = []
         self.slots_asked_for: list[SlotKind] = []
+        self.away = False
+        self.released: list[ConversationId] = []
 
     async def try_claim(self, conversation_id: ConversationId) -> Claim | None:
         if self.refuses is not None:
@@ -61,9 +63,15 @@ class Leases:
         return self.extra.pop(0) if self.extra else None
 
     async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int]:
+        if self.away:
+            raise Unavailable()
         return {}
 
     async def release(self, lease: Lease, *, requeue: bool) -> bool:
+        if self.away:
+            raise Unavailable()
+        assert requeue
+        self.released.append(lease.conversation_id)
         return True
 
 
@@ -106,6 +114,7 @@ class Turn:
         self.told.append("ring")
 
     handing_back = False
+    left_behind = False
 
     def stalled_for_s(self) -> float:
         return 0.0
@@ -187,6 +196,7 @@ class Desk:
         self.slots = WatchedSlots(slots, extra=extra)
         self.pace = Pace()
         self.indexer_rung = asyncio.Event()
+        self.heartbeat = Heartbeat(self.leases, self.clock, lease_s=15)
         self.loop = ClaimLoop(
             leases=self.leases,
             claims=self.leases,
@@ -194,7 +204,7 @@ class Desk:
             bounds=lambda: ClaimBounds(3, 4, 8, 8),
             doorbells=self.doorbells,
             bells=self.bells,
-            heartbeat=Heartbeat(self.leases, self.clock, lease_s=15),
+            heartbeat=self.heartbeat,
             runner=self.runner,
             slots=self.slots,
             pace=self.pace,
@@ -300,6 +310,47 @@ async def test_a_turn_that_fails_gives_its_slot_back_and_takes_nobody_down(desk:
 
     await desk.until_running(1)
     await desk.until(lambda: desk.slots.running == 1)
+
+
+@pytest.mark.parametrize("error", [StaleFence(), Unavailable()])
+async def test_a_turn_that_an_outage_interrupts_is_given_back_when_the_database_answers(
+    desk: Desk, error: Exception
+) -> None:
+    await desk.ring(1)
+    await desk.until_running(1)
+    desk.leases.away = True
+    await desk.heartbeat.beat()
+    desk.runner.turns[0].error = error
+    desk.runner.turns[0].ends.set()
+    await desk.until(lambda: desk.slots.running == 0)
+    assert desk.leases.released == []
+
+    desk.leases.away = False
+
+    await desk.until(lambda: desk.leases.released == [conversation(1)])
+    # Its doorbell is rung too, so it runs again.
+    await desk.until_running(1)
+
+
+@pytest.mark.parametrize("left_behind", [True, False])
+async def test_a_lost_turn_is_not_given_back_while_the_database_answers_or_its_work_goes_on(
+    desk: Desk, left_behind: bool
+) -> None:
+    await desk.ring(1)
+    await desk.until_running(1)
+    turn = desk.runner.turns[0]
+    if left_behind:
+        turn.left_behind = True
+        desk.leases.away = True
+        await desk.heartbeat.beat()
+        desk.leases.away = False
+    turn.error = Unavailable()
+    turn.ends.set()
+
+    await desk.ring(2)
+    await desk.until_running(1)
+
+    assert desk.leases.released == []
 
 
 async def test_turns_that_did_not_end_here_tell_nothing_of_how_long_turns_take(desk: Desk) -> None:

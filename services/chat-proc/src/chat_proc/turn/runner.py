@@ -91,6 +91,7 @@ class _Result(Enum):
     OPEN = "open"
     WAITING = "waiting"
     LOST = "lost"
+    CUT_OFF = "cut_off"
 
 
 class StopReason(StrEnum):
@@ -127,6 +128,7 @@ class ClaimedTurn:
         self._numbering: EventNumbering | None = None
         self._activity = TurnActivity(parts.clock.monotonic)
         self._began = False
+        self._left_behind = False
 
     @property
     def fence(self) -> int:
@@ -135,6 +137,10 @@ class ClaimedTurn:
     @property
     def handing_back(self) -> bool:
         return self._handing_back
+
+    @property
+    def left_behind(self) -> bool:
+        return self._left_behind
 
     @property
     def idle_s(self) -> float:
@@ -178,7 +184,8 @@ class ClaimedTurn:
     async def run(self) -> bool:
         """Whether the turn has ended; it has not where its conversation was erased.
 
-        Raises StaleFence when another worker has the lease; then nothing more was written.
+        Raises StaleFence when the lease is lost, and Unavailable when the database did not answer in time. Nothing more
+        is written then, unless work was `left_behind`.
         """
         self._began = True
         self._activity.note_progress()
@@ -193,6 +200,8 @@ class ClaimedTurn:
             if await _clear_erased(self._parts, self._claim.lease):
                 return False
             raise StaleFence(self._claim.lease.conversation_id)
+        if result is _Result.CUT_OFF:
+            raise Unavailable("The database did not answer in time.")
         # An end that can't be told is left to the sweeper, which waits longer each time; our own bell would not wait.
         is_news = told or self._claim.turn_id is not None
         requeue = result in (_Result.OPEN, _Result.WAITING)
@@ -255,11 +264,12 @@ class ClaimedTurn:
                 manifests.close()
 
     async def _run_work(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> "_Result":
-        """Caught here, because a task group would wrap the loss of the lease."""
+        """Errors are caught here, because a task group would wrap them."""
         try:
             ran = await run_until(self._stop.wait(), self._work(turn_id, emitter, manifests))
             # Work that ignores its cancellation may write until the lease has run out, so the lease is not handed back.
-            if self._stop_reason is StopReason.LOST or (isinstance(ran, Stopped) and ran.left_behind):
+            self._left_behind = isinstance(ran, Stopped) and ran.left_behind
+            if self._stop_reason is StopReason.LOST or self._left_behind:
                 raise StaleFence()
             if isinstance(ran, Stopped) or isinstance(ran.value, HandedOver | Parked):
                 await emitter.flush(FLUSH_S)
@@ -267,10 +277,13 @@ class ClaimedTurn:
                 return _Result.WAITING if parked else _Result.OPEN
             await self._announce(turn_id, emitter)
             return _Result.ENDED
-        except StaleFence:
+        except (StaleFence, Unavailable) as error:
             emitter.abandon()
             manifests.abandon()
-            return _Result.LOST
+            if isinstance(error, StaleFence):
+                return _Result.LOST
+            _log.warning("turn_interrupted", error=str(error))
+            return _Result.CUT_OFF
 
     async def _watch(self, emitter: Emitter) -> None:
         await emitter.stale.wait()

@@ -20,6 +20,8 @@ _log = structlog.get_logger(__name__)
 STALL_S = 120.0
 """A turn that makes no progress for so long, with no call open, is stuck. All waits inside a turn are bounded: the
 longest is a database call with all its retries, below 100 s."""
+LATE_S = 1.0
+"""A renewal that fails this long after its limit tells of a stalled process, and nothing of the database."""
 
 
 class HeldTurn(Protocol):
@@ -37,6 +39,11 @@ class HeldTurn(Protocol):
 
     def stalled_for_s(self) -> float:
         """Seconds without progress while no call of a model, a tool or a person is open."""
+        ...
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether work of it ignored its cancellation and still goes on, so that its lease has to run out."""
         ...
 
     def confirm_lease(self, at_s: float) -> None:
@@ -57,8 +64,9 @@ class Heartbeat:
         self._leases = leases
         self._clock = clock
         timing = LeaseTiming(lease_s)
-        self._every_s, self._give_up_s = timing.renew_every_s, timing.give_up_s
+        self._every_s, self._give_up_s, self._lease_s = timing.renew_every_s, timing.give_up_s, lease_s
         self._stall_s = stall_s
+        self._failed_at_s: float | None = None
         self._held: dict[ConversationId, HeldTurn] = {}
         self._confirmed: dict[ConversationId, float] = {}
 
@@ -74,6 +82,13 @@ class Heartbeat:
         conversation again already: that newer turn stays."""
         if self._held.get(conversation_id) is turn:
             del self._held[conversation_id], self._confirmed[conversation_id]
+
+    def saw_outage(self) -> bool:
+        """Whether the database left a renewal unanswered within the time of a lease.
+
+        Turns that fail meanwhile fail for that reason, and not because of anything in them.
+        """
+        return self._failed_at_s is not None and self._clock.monotonic() - self._failed_at_s <= self._lease_s
 
     def ring_inbox(self, conversation_id: ConversationId) -> None:
         """Tell the conversation's turn, if it runs here, that something was said to it."""
@@ -96,11 +111,14 @@ class Heartbeat:
         fences = {conversation_id: turn.fence for conversation_id, turn in self._held.items()}
         if not fences:
             return
+        limit_s = self._patience_s()
         try:
-            async with asyncio.timeout(self._patience_s()):
+            async with asyncio.timeout(limit_s):
                 renewed = await self._leases.renew(fences)
         except (Unavailable, TimeoutError) as error:
             _log.warning("leases_not_renewed", error=str(error))
+            if self._clock.monotonic() - asked_at <= limit_s + LATE_S:
+                self._failed_at_s = self._clock.monotonic()
             self._give_up_unconfirmed()
             return
         for conversation_id, fence in fences.items():

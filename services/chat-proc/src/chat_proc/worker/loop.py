@@ -17,16 +17,23 @@ from chat_proc.worker.heartbeat import Heartbeat, HeldTurn
 from chat_proc.worker.pace import Pace
 from chat_proc.worker.slots import Slots
 from everturn.errors import EverturnError, StaleFence, Unavailable
-from everturn.model.identity import Lane
+from everturn.model.identity import Lane, lane_of
 from everturn.model.ids import ConversationId
-from everturn.model.leases import Claim, ClaimBounds, Deferred, SlotKind
+from everturn.model.leases import Claim, ClaimBounds, Deferred, Lease, SlotKind
 from everturn.ports.clock import Clock
 from everturn.ports.doorbells import Doorbells
 from everturn.ports.event_stream import InboxBells
 from everturn.ports.leases import FairClaims, Leases
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.guarded import guarded, run_guarded
-from everturn.telemetry.metrics import EXTRA_SLOTS_USED, TURNS_CLAIMED, TURNS_DEFERRED, TURNS_TAKEN_OVER
+from everturn.telemetry.metrics import (
+    EXTRA_SLOTS_USED,
+    TURNS_CLAIMED,
+    TURNS_DEFERRED,
+    TURNS_GIVEN_BACK,
+    TURNS_LOST,
+    TURNS_TAKEN_OVER,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -41,6 +48,8 @@ LEND_AFTER_S = 2.0
 """A turn that has sent nothing for this long waits for a program or a model, and its slot is lent."""
 CLAIM_TRIES = 4
 """For one doorbell, when its turn is over a bound and others that wait are claimed by other workers meanwhile."""
+GIVE_BACK_S = 600.0
+"""How long a worker goes on trying to give back a turn that an outage of the database interrupted."""
 SUSPECT_ATTEMPTS = 2
 """Takeovers without progress from which on a turn is suspected to kill its worker."""
 LANE_WEIGHTS = ((Lane.PRIVILEGED, 8), (Lane.PAID, 4), (Lane.REGISTERED, 2), (Lane.ANONYMOUS, 1))
@@ -58,7 +67,10 @@ class RunningTurn(HeldTurn, Protocol):
     """One claim at work."""
 
     async def run(self) -> bool:
-        """Whether its turn has come to an end, and is not left to another worker or another time."""
+        """Whether its turn has come to an end, and is not left to another worker or another time.
+
+        Raises StaleFence when its lease is lost, Unavailable when the database did not answer in time.
+        """
         ...
 
     async def wait_overdue(self) -> None:
@@ -263,13 +275,13 @@ class ClaimLoop:
         self._failpoints.hit("turn.claimed")
         turn = self._runner.hold(claim, asked_at_s)
         self._slots.take()
-        task = tasks.create_task(self._run(claim, turn, asked_at_s), name=f"turn {conversation_id}")
+        task = tasks.create_task(self._run(tasks, claim, turn, asked_at_s), name=f"turn {conversation_id}")
         self._turns[task] = turn
         if self._draining.is_set():
             turn.request_handover()
         task.add_done_callback(self._turns.pop)
 
-    async def _run(self, claim: Claim, turn: RunningTurn, asked_at_s: float) -> None:
+    async def _run(self, tasks: asyncio.TaskGroup, claim: Claim, turn: RunningTurn, asked_at_s: float) -> None:
         conversation_id = claim.lease.conversation_id
         # This task's own context: every line that the turn writes names it.
         bind_contextvars(conversation_id=conversation_id, turn_id=claim.turn_id, tenant=claim.lease.principal.tenant)
@@ -278,15 +290,46 @@ class ClaimLoop:
             # Whatever a turn hangs in, its slot comes back. Its lease has run out by then.
             work = self._run_alone(turn) if claim.attempt >= SUSPECT_ATTEMPTS else self._run_paced(claim, turn)
             # After an unexpected error the lease runs out and another attempt is made, at most three in all.
-            with guarded("turn", passing=(StaleFence,), conversation_id=conversation_id):
+            with guarded("turn", passing=(StaleFence, Unavailable), conversation_id=conversation_id):
                 if isinstance(await run_until(turn.wait_overdue(), work, name=f"work on {conversation_id}"), Stopped):
                     _log.error("A turn that lost its lease did not end.", conversation_id=conversation_id)
-        except StaleFence:
-            _log.warning("turn_lost", conversation_id=conversation_id, fence=claim.lease.fence)
+        except (StaleFence, Unavailable) as error:
+            TURNS_LOST.inc()
+            _log.warning("turn_lost", conversation_id=conversation_id, fence=claim.lease.fence, error=repr(error))
+            if self._heartbeat.saw_outage() and not turn.left_behind:
+                tasks.create_task(self._give_back(claim.lease), name=f"give back {conversation_id}")
         finally:
             self._heartbeat.drop(conversation_id, turn)
             self._slots.give_back()
             self._ring_indexer()
+
+    async def _give_back(self, lease: Lease) -> None:
+        with guarded("turn_give_back", conversation_id=lease.conversation_id):
+            await self._requeue(lease)
+
+    async def _requeue(self, lease: Lease) -> None:
+        """Return a turn that an outage interrupted to the queue, once the database answers.
+
+        If its lease were left to run out instead, the outage would count as a worker that the turn has killed. Sweepers
+        leave expired leases alone for a while after an outage; where another worker holds the turn all the same, the
+        fence refuses this.
+        """
+        give_up_at = asyncio.get_running_loop().time() + GIVE_BACK_S
+        while True:
+            try:
+                if await self._leases.release(lease, requeue=True):
+                    TURNS_GIVEN_BACK.inc()
+                    _log.info("turn_given_back", conversation_id=lease.conversation_id)
+                    await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
+                return
+            except Unavailable as error:
+                # Also when only the bell could not be rung: then the second release finds nothing to do.
+                if self._draining.is_set() or asyncio.get_running_loop().time() > give_up_at:
+                    _log.warning("turn_not_given_back", conversation_id=lease.conversation_id, error=str(error))
+                    return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_S):
+                    await self._draining.wait()
 
     async def _run_paced(self, claim: Claim, turn: RunningTurn) -> None:
         """Only what was done from its beginning to its end tells how long turns take."""
