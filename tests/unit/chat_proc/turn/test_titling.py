@@ -11,7 +11,7 @@ from turn_bench.tools import DemoTool
 from chat_proc.turn.titling import TitleCall, try_read_title
 from everturn.model.block_bodies import CompletionBody, TitleBody
 from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
-from everturn.model.turns import Outcome
+from everturn.model.turns import Outcome, TurnStatus
 from everturn.ports.language_model import ModelFailed, ModelTraits, ModelUsage
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
 from everturn.testing.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel
@@ -117,6 +117,22 @@ async def test_a_title_that_does_not_come_in_time_delays_nothing_and_is_paid_as_
     assert bench.texts(CompletionBody) == ["Done."]
     assert titled.titles.unfinished == 1
     assert costs(bench) == [("small", True)]
+
+
+async def test_a_turn_that_waits_for_a_person_has_its_title_first() -> None:
+    # The model for titles is slower than the round that asks the person.
+    titles = ScriptedModel([[Pause(0.2), Say("Sales in March")]], traits=ModelTraits("small", 1000, False, False))
+    send = DemoTool("demo.send", requires_approval=True)
+    bench = Bench(call("demo.send", {"text": "x"}), answer("Done."), tools=[send], title_model=titles)
+    await bench.say(PROMPT)
+
+    await bench.work()
+
+    assert bench.turn_rows[0].status is TurnStatus.WAITING
+    assert bench.platform.conversations[bench.conversation_id].title == "Sales in March"
+    assert "Sales in March" in [
+        event.data.title for event in await bench.published() if isinstance(event.data, ConvTitle)
+    ]
 
 
 @pytest.mark.parametrize(

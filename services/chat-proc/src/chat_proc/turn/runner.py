@@ -326,8 +326,11 @@ class ClaimedTurn:
         if given_up:
             return await self._parts.loop.close(turn, _given_up())
         turn.emit(ConvStatus(state="running", turn_id=turn.turn_id))
-        async with self._parts.titles.beside(turn):
-            return await self._run_loop(turn, emitter)
+        async with self._parts.titles.beside(turn) as settle_title:
+            left = await self._run_loop(turn, emitter)
+            if isinstance(left, Parked):
+                await settle_title()
+            return left
 
     async def _run_loop(self, turn: LeasedTurn, emitter: Emitter) -> TurnLeft:
         try:

@@ -1,7 +1,7 @@
 """The title of a new conversation: one small model call beside its first turn, which never delays or fails the turn."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Final, Protocol
 
@@ -25,6 +25,8 @@ _log = structlog.get_logger(__name__)
 TITLE_ROLE: Final = "title"
 TITLE_S = 20.0
 """How long a title is waited for."""
+SETTLE_S = 3.0
+"""How long a turn that has to wait for a person waits for its title first: it may be tomorrow when it goes on."""
 MAX_PROMPT_CHARS = 4_000
 """Of the first message; a title says what it begins with."""
 MAX_REPLY_CHARS = 500
@@ -134,16 +136,23 @@ class TitleCalls:
         self._tracing = tracing
 
     @asynccontextmanager
-    async def beside(self, titled: TitledTurn) -> AsyncGenerator[None]:
-        """A title is asked for while the body runs, if the turn is a conversation's first; it ends with the body."""
+    async def beside(self, titled: TitledTurn) -> AsyncGenerator[Callable[[], Awaitable[None]]]:
+        """A title is asked for while the body runs, if the turn is a conversation's first; it ends with the body.
+
+        Gives what waits for the title, for at most SETTLE_S.
+        """
         call = None if titled.is_titled else self._try_build(titled.turn)
         if call is None:
-            yield
+            yield _no_title
             return
         titled.title_call = call
         asking = asyncio.create_task(self._give_title(titled, call))
+
+        async def settle() -> None:
+            await asyncio.wait({asking}, timeout=SETTLE_S)
+
         try:
-            yield
+            yield settle
         finally:
             await end_tasks(asking)
             if asking.done() and not asking.cancelled() and (error := asking.exception()) is not None:
@@ -170,6 +179,10 @@ class TitleCalls:
         )
         about = describe_turn(turn.conversation_id, turn.id)
         return TitleCall(self._model, ModelRequest(messages, MAX_OUTPUT_TOKENS), tracing=self._tracing, turn=about)
+
+
+async def _no_title() -> None:
+    """There is nothing to wait for."""
 
 
 def try_read_title(reply: str) -> str | None:
