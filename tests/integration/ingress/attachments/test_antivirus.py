@@ -1,7 +1,8 @@
 """F17: whatever the antivirus can't or doesn't say is no clean file."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from everturn.errors import Unavailable
 from everturn.model.identity import Principal
 from everturn.testing.sequential_ids import SequentialIds
 from ingress.admission.metrics import IngressMetrics
-from ingress.attachments.antivirus import VERSION_KEPT_S, Clamd, Infected, Unscannable
+from ingress.attachments.antivirus import SCANS_OF_PERSON, VERSION_KEPT_S, WAITING, Clamd, Infected, Unscannable
 from ingress.attachments.intake import CHECKED_AT_ONCE_OF_USER, FileCaps, IncomingFile, Intake
 from ingress.errors import ProblemError
 
@@ -114,11 +115,11 @@ class WatchedClamd(Clamd):
         self.done: list[bytes] = []
         self._missing = expected
 
-    async def scan(self, data: bytes) -> str:
+    async def scan(self, data: bytes, person: str = "") -> str:
         self._missing -= 1
         if self._missing == 0:
             self.all_came.set()
-        verdict = await super().scan(data)
+        verdict = await super().scan(data, person)
         self.done.append(data)
         return verdict
 
@@ -149,6 +150,61 @@ async def test_many_heavy_files_of_one_user_do_not_hold_up_a_small_one_of_anothe
     assert [task.result() for task in heavy] == [200] * CHECKED_AT_ONCE_OF_USER + [429] * 4 * CHECKED_AT_ONCE_OF_USER
     assert other.result()[0].verdict.startswith("clean ClamAV ")
     assert antivirus.done[-1] != small
+
+
+@asynccontextmanager
+async def hold_scans(clamd: ClamdServer, mark: bytes) -> AsyncGenerator["HeldScans"]:
+    """An address of clamd at which scans of files that begin with `mark` last until they are released."""
+    held = HeldScans(clamd, mark)
+    async with await asyncio.start_server(held.serve, "127.0.0.1", 0) as server:
+        held.url = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            yield held
+        finally:
+            held.may_end.set()
+
+
+class HeldScans:
+    """Passes connections on to clamd; as with files that take it long, some answers come late."""
+
+    def __init__(self, clamd: ClamdServer, mark: bytes) -> None:
+        self.url = ""
+        self.begun: asyncio.Queue[None] = asyncio.Queue()
+        self.may_end = asyncio.Event()
+        self._clamd = clamd
+        self._mark = mark
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        command = await reader.readuntil(b"\n")
+        stream = b""
+        if b"INSTREAM" in command:
+            while size := int.from_bytes(head := await reader.readexactly(4)):
+                stream += head + await reader.readexactly(size)
+            stream += head
+        if stream[4:].startswith(self._mark):
+            self.begun.put_nowait(None)
+            await self.may_end.wait()
+        answers, asking = await asyncio.open_unix_connection(self._clamd.socket)
+        asking.write(command + stream)
+        writer.write(await answers.read())
+        for each in (asking, writer):
+            each.close()
+
+
+async def test_a_light_upload_is_scanned_while_a_flooding_person_has_slow_scans(clamd: ClamdServer) -> None:
+    async with hold_scans(clamd, b"slow") as held, asyncio.timeout(60), asyncio.TaskGroup() as group:
+        antivirus = Clamd(held.url)
+        await antivirus.load_verdict()
+        flood = [group.create_task(antivirus.scan(b"slow %d" % n, "ann")) for n in range(WAITING)]
+        for _ in range(SCANS_OF_PERSON):
+            await held.begun.get()
+
+        light = await antivirus.scan(b"a,b\n", "ben")
+
+        assert light.startswith("clean ClamAV ")
+        assert not any(task.done() for task in flood)
+        assert held.begun.empty()
+        held.may_end.set()
 
 
 async def send_heavy(intake: Intake, message: int) -> int:

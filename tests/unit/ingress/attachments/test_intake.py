@@ -25,12 +25,12 @@ class SlowScan(NoScan):
         self.asked = 0
         self.all_asked = asyncio.Event()
 
-    async def scan(self, data: bytes) -> str:
+    async def scan(self, data: bytes, person: str = "") -> str:
         self.asked += 1
         if self.asked == CHECKED_AT_ONCE_OF_USER:
             self.all_asked.set()
         await self.may_end.wait()
-        return await super().scan(data)
+        return await super().scan(data, person)
 
 
 async def test_one_user_keeps_the_checks_from_nobody_else() -> None:

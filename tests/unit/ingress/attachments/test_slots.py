@@ -80,3 +80,37 @@ async def test_a_slot_that_comes_with_a_cancellation_goes_on_to_the_next() -> No
 
     async with asyncio.timeout(1), slots.take("ann"):
         assert first.cancelled()
+
+
+async def test_one_person_never_holds_all_slots() -> None:
+    slots, working = WorkSlots(3, 8, "Busy.", at_once_of_person=2), list[str]()
+    may_end = {name: asyncio.Event() for name in ("greedy", "ann", "bob")}
+
+    async def work(person: str) -> None:
+        async with slots.take(person):
+            working.append(person)
+            await may_end[person].wait()
+        working.remove(person)
+
+    async def settle() -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(4):
+            group.create_task(work("greedy"))
+        await settle()
+        alone = sorted(working)
+        for person in ("ann", "bob"):
+            group.create_task(work(person))
+        await settle()
+        shared = sorted(working)
+        may_end["ann"].set()
+        await settle()
+        after_ann = sorted(working)
+        for event in may_end.values():
+            event.set()
+
+    assert (alone, shared) == (["greedy"] * 2, ["ann", "greedy", "greedy"])
+    assert after_ann == ["bob", "greedy", "greedy"]
+    assert working == []

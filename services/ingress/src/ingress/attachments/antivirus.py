@@ -16,7 +16,9 @@ SCAN_TIMEOUT_S = 20.0
 CHECK_TIMEOUT_S = 2.5
 VERSION_KEPT_S = 60.0
 """A file that newer signatures scanned meanwhile keeps the older version in its verdict, and is scanned again later."""
-SCANS, WAITING = 4, 32
+SCANS, SCANS_OF_PERSON, WAITING = 4, 2, 32
+"""Files that clamd scans at once for this process, those of one person among them, and files that wait. clamd itself
+has one queue for all, so it must have `MaxThreads` for the scans of all processes: then nobody waits there."""
 
 _TOO_DEEP = 120
 """Archives in archives: far more than clamd unpacks (MaxRecursion is 17 unless set)."""
@@ -40,8 +42,11 @@ class Antivirus(Protocol):
     name: str
     why: str
 
-    async def scan(self, data: bytes) -> str:
-        """The verdict of a clean file. Raises Infected, Unscannable, and Unavailable when nobody can say."""
+    async def scan(self, data: bytes, person: str = "") -> str:
+        """The verdict of a clean file. Raises Infected, Unscannable, and Unavailable when nobody can say.
+
+        People share the antivirus fairly.
+        """
         ...
 
     async def load_verdict(self) -> str:
@@ -59,7 +64,7 @@ class NoScan:
     name = NOT_SCANNED
     why = "development mode without CLAMD_URL"
 
-    async def scan(self, data: bytes) -> str:
+    async def scan(self, data: bytes, person: str = "") -> str:
         return NOT_SCANNED
 
     async def load_verdict(self) -> str:
@@ -77,7 +82,7 @@ class RefuseAll:
     def __init__(self, why: str) -> None:
         self.why = why
 
-    async def scan(self, data: bytes) -> str:
+    async def scan(self, data: bytes, person: str = "") -> str:
         raise Unavailable(self.why)
 
     async def load_verdict(self) -> str:
@@ -105,11 +110,13 @@ class Clamd:
         self._address: Address = parse_address(url)
         self._timeout_s = timeout_s
         self._monotonic = monotonic
-        self._slots = WorkSlots(SCANS, WAITING, "Too many files are being scanned.")
+        self._slots = WorkSlots(
+            SCANS, WAITING, "Too many files are being scanned.", at_once_of_person=SCANS_OF_PERSON
+        )
         self._known = _Known("", 0.0)
 
-    async def scan(self, data: bytes) -> str:
-        async with self._slots.take():
+    async def scan(self, data: bytes, person: str = "") -> str:
+        async with self._slots.take(person):
             # First the version, then the scan: a verdict never names newer signatures than those that looked.
             verdict = await self.load_verdict()
             check_reply(await ask(self._address, "INSTREAM", timeout_s=self._timeout_s, stream=data))

@@ -136,7 +136,7 @@ class Intake:
             sound = await self._structure.check(kind.form, file.data, person)
             data = sound.content or file.data
             self._check_size(kind, data)
-            verdict = await self._antivirus.scan(data)
+            verdict = await self._antivirus.scan(data, person)
         except REFUSED as error:
             raise self._refuse(name, file, error) from error
         sha256 = await asyncio.to_thread(_hash, data) if sound.content else file.sha256

@@ -15,7 +15,7 @@ from ingress.attachments.slots import WorkSlots
 from ingress.attachments.structure.limits import WALL_S, Form, Sound, Unsound
 
 CHECKER = (sys.executable, "-I", "-m", "ingress.attachments.structure.checker")
-PROCESSES = 2
+PROCESSES, PROCESSES_OF_PERSON = 2, 1
 WAITING = 32
 """Files that wait for a checker; one message has at most 20, which are looked into one after the other."""
 ANSWER_TIMEOUT_S = WALL_S + 10
@@ -42,7 +42,9 @@ class CheckerProcesses:
     def __init__(self, *, command: tuple[str, ...] = CHECKER, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._command = command
         self._timeout_s = timeout_s
-        self._slots = WorkSlots(PROCESSES, WAITING, "Too many files are being looked into.")
+        self._slots = WorkSlots(
+            PROCESSES, WAITING, "Too many files are being looked into.", at_once_of_person=PROCESSES_OF_PERSON
+        )
         self._idle: list[asyncio.subprocess.Process] = []
 
     async def check(self, form: Form, data: bytes, person: str = "") -> Sound:
