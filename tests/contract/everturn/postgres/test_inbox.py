@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.model.identity import Principal
+from everturn.model.identity import Lane, Principal, Role
 from everturn.ports.inbox import IdempotencyKey, IncomingMessage, KeyBusy, TenantFull
 from everturn.ports.timelines import InboxMoved
 from everturn.postgres.inbox import PostgresInbox
@@ -105,6 +105,37 @@ async def test_of_many_messages_at_once_no_more_wait_than_a_tenant_may(postgres_
     assert sum(isinstance(outcome, TenantFull) for outcome in outcomes) == 19
     assert await roles.superuser.fetchval("SELECT count(*) FROM conversation WHERE tenant = 'flood'") == 5
     await replace(stage, principal=Principal("calm-2", "p", "u")).say()
+
+
+_HOLD_QUEUE = "SELECT pg_advisory_xact_lock(hashtextextended('queue:registered:' || $1, 0))"
+_WAITS_AFTER_WRITING = """
+SELECT EXISTS (
+    SELECT FROM pg_locks waiting JOIN pg_locks held USING (pid)
+     WHERE waiting.locktype = 'advisory' AND NOT waiting.granted
+       AND held.relation = 'turn'::regclass AND held.mode = 'RowExclusiveLock')
+"""
+
+
+async def test_a_large_message_is_written_before_it_holds_the_queue_of_its_tenant(
+    postgres_stage: Stage, roles: Roles
+) -> None:
+    tenant = Principal("large", "p", "u", frozenset({Role.REGISTERED}))
+    stage = replace(postgres_stage, principal=tenant)
+    held = roles.superuser.transaction()
+    await held.start()
+    await roles.superuser.execute(_HOLD_QUEUE, tenant.tenant)
+
+    accepting = asyncio.create_task(stage.say())
+    try:
+        async with asyncio.timeout(60):
+            while not (written := await roles.superuser.fetchval(_WAITS_AFTER_WRITING)) and not accepting.done():
+                pass
+    finally:
+        await held.rollback()
+    receipt = await accepting
+
+    assert written
+    assert receipt.lane is Lane.REGISTERED
 
 
 async def test_a_tenant_beyond_its_share_waits_without_a_doorbell(postgres_stage: Stage, roles: Roles) -> None:

@@ -235,8 +235,6 @@ class PostgresInbox:
     ) -> Receipt:
         """The events that waited for a turn come first in its request."""
         lane = lane_of(principal.roles)
-        if not await transaction.fetchval("SELECT take_place($1, $2, $3)", principal.tenant, lane, self._tenant_max):
-            raise TenantFull(f"{self._tenant_max} turns wait on the lane {lane.value}.")
         _, waited = read_promoted(await transaction.fetch(_TAKE_PARKED, conversation_id, turn_id))
         await transaction.execute(
             _OPEN_TURN,
@@ -250,6 +248,11 @@ class PostgresInbox:
             build_request_json(replace(request, events=(*waited, *request.events))),
         )
         await transaction.execute(_QUEUE, conversation_id)
+        # All accepts of the tenant on this lane wait for who is here, until the commit. So the row, which may have
+        # megabytes, is written before, and counts itself.
+        most = self._tenant_max + 1
+        if not await transaction.fetchval("SELECT take_place($1, $2, $3)", principal.tenant, lane, most):
+            raise TenantFull(f"{self._tenant_max} turns wait on the lane {lane.value}.")
         ring = await transaction.fetchval("SELECT take_doorbell($1, $2)", turn_id, self._share)
         waiting = (await load_positions(transaction, [(principal, conversation_id)])).get(conversation_id)
         position = waiting.position if waiting else None
