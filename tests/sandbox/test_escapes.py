@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import platform
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,27 @@ async def test_what_one_run_holds_of_a_users_counters_is_not_missed_by_another_r
     assert "timers EAGAIN" in first.user_out_tail
     assert other.user_out_tail.split() == ["True", "True", "65536", "-1", "1"], other.report_text
     assert first.receipt.posture.outer_uid != other.receipt.posture.outer_uid
+
+
+async def test_a_program_can_not_watch_which_libraries_other_programs_open(run):
+    program = """
+import asyncio, ctypes, fcntl, os
+libc = ctypes.CDLL(None, use_errno=True)
+watcher = libc.inotify_init1(0)
+for folder in ("/usr/lib", os.path.dirname(asyncio.__file__), OUTPUT_DIR):
+    assert libc.inotify_add_watch(watcher, folder.encode(), 0x20) == -1, folder
+    assert ctypes.get_errno() == 1
+folder = os.open(os.path.dirname(asyncio.__file__), os.O_RDONLY)
+for command in (1026, 1 << 32 | 1026):
+    watched = libc.syscall(NUMBER, folder, ctypes.c_ulong(command), ctypes.c_ulong(0x80000001))
+    print(watched, ctypes.get_errno())
+""".replace("NUMBER", "72" if platform.machine() == "x86_64" else "25")
+
+    result = await run(program)
+
+    assert result.ok, result.report_text
+    if result.receipt.posture.launcher == "bubblewrap":
+        assert result.user_out_tail == "-1 1\n-1 1\n"
 
 
 async def test_writing_to_descriptors_of_the_parent_reaches_nobody(run):

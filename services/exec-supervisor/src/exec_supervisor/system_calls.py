@@ -19,6 +19,8 @@ _UNCOUNTED_MEMORY = ("memfd_create", "memfd_secret", "msgget", "semget", "shmget
 # Contexts of the older asynchronous I/O are counted once for the whole machine (fs.aio-max-nr), whoever holds them.
 _ASYNC_IO = ("io_cancel", "io_destroy", "io_getevents", "io_pgetevents", "io_setup", "io_submit")
 _MESSAGE_QUEUES = ("mq_getsetattr", "mq_notify", "mq_open", "mq_timedreceive", "mq_timedsend", "mq_unlink")
+# Libraries are the same files for all runs: a watch on their folders shows which of them other programs open, and when.
+_WATCHES = ("inotify_add_watch",)
 
 REFUSED: Final = (
     *_OTHER_PROCESSES,
@@ -36,6 +38,7 @@ REFUSED: Final = (
     *_UNCOUNTED_MEMORY,
     *_ASYNC_IO,
     *_MESSAGE_QUEUES,
+    *_WATCHES,
 )
 """What an ordinary program never needs; answered with EPERM."""
 UNKNOWN: Final = ("clone3",)
@@ -54,5 +57,8 @@ user, and with them lose the outputs. libc passes 0 for the calling process."""
 AF_UNIX: Final = 1
 S_IFMT: Final = 0o170000
 DEVICE_TYPES: Final = (0o020000, 0o060000)
+F_NOTIFY: Final = 1026
+"""The command of `fcntl` that watches a folder, as `inotify_add_watch` does. Under bubblewrap alone it reaches folders of
+others: each container has an overlay of its own."""
 TIOCSTI: Final = 0x5412
 TIOCLINUX: Final = 0x541C

@@ -24,8 +24,8 @@ ftruncate lseek pipe pipe2 pread64 preadv preadv2 pwrite64 pwritev pwritev2 read
 sync_file_range syncfs tee write writev
 """
 _WAITING: Final = """
-epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 inotify_add_watch inotify_init
-inotify_init1 inotify_rm_watch poll ppoll pselect6 select signalfd signalfd4 timerfd_create timerfd_gettime
+epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 inotify_init inotify_init1
+inotify_rm_watch poll ppoll pselect6 select signalfd signalfd4 timerfd_create timerfd_gettime
 timerfd_settime
 """
 _MEMORY: Final = """

@@ -9,6 +9,7 @@ import pyseccomp
 from exec_supervisor.system_calls import (
     AF_UNIX,
     DEVICE_TYPES,
+    F_NOTIFY,
     LATER,
     NAMESPACE_FLAGS,
     OWN_PROCESS,
@@ -57,6 +58,7 @@ def build_filter() -> bytes:
     for name, place in (("mknod", 1), ("mknodat", 2)):
         for kind in DEVICE_TYPES:
             _add(rules, refuse, name, pyseccomp.Arg(place, pyseccomp.MASKED_EQ, S_IFMT, kind))
+    _add(rules, refuse, "fcntl", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, 0xFFFFFFFF, F_NOTIFY))
     for request in (TIOCSTI, TIOCLINUX):
         _add(rules, refuse, "ioctl", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, 0xFFFFFFFF, request))
     return _export(rules)
