@@ -1,6 +1,8 @@
 """Judgements of turns: one of the user, any number of machines'."""
 
+import asyncio
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -50,6 +52,34 @@ async def test_a_judgement_is_kept_however_often_its_connection_was_used(
         await book.save(ANN, claim.lease.conversation_id, judge(claim, Reaction.OK, str(n)))
 
     assert await fresh(postgres_stage, claim) == (judge(claim, Reaction.OK, "11"),)
+
+
+_ERASE = """
+SELECT (erase_conversation($1)).stores FROM set_config('app.tenant', $2, true) AS tenant,
+       set_config('app.project', $3, true) AS project, set_config('app.user_id', $4, true) AS person
+"""
+_WAITS = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
+
+
+@pytest.mark.parametrize("origin", ["user", "machine"])
+async def test_a_judgement_that_meets_the_erasure_of_its_conversation_finds_no_turn(
+    book: PostgresFeedback, claim: Claim, roles: Roles, origin: Literal["user", "machine"]
+) -> None:
+    erasing = roles.superuser.transaction()
+    await erasing.start()
+    await roles.superuser.execute(_ERASE, claim.lease.conversation_id, *ANN.owner)
+
+    given = replace(judge(claim, Reaction.OK), origin=origin)
+    saving = asyncio.create_task(book.save(ANN, claim.lease.conversation_id, given))
+    try:
+        async with asyncio.timeout(60):
+            while not await roles.superuser.fetchval(_WAITS) and not saving.done():
+                pass
+    finally:
+        await erasing.commit()
+
+    with pytest.raises(NotFound):
+        await saving
 
 
 async def test_an_empty_judgement_clears_the_one_before(

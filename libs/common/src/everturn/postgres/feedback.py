@@ -1,6 +1,6 @@
 """Feedback in Postgres: one judgement of the user for each turn, some of machines, and what they come to."""
 
-from sqlalchemy import Insert, Update, and_, delete, func, select, text, update
+from sqlalchemy import Insert, Select, Update, and_, delete, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from everturn.errors import Conflict, NotFound
@@ -26,9 +26,8 @@ class PostgresFeedback:
         self._database = database
 
     async def save(self, principal: Principal, conversation_id: ConversationId, feedback: Feedback) -> Feedback:
-        turn = select(turns.c.id).where(turns.c.id == feedback.turn_id, turns.c.conversation_id == conversation_id)
         async with self._database.transaction(principal) as transaction:
-            if await fetch_row(transaction, turn) is None:
+            if await fetch_row(transaction, _build_hold(conversation_id, feedback)) is None:
                 raise NotFound(feedback.turn_id)
             if feedback.origin == "user":
                 await fetch_rows(transaction, _build_touch(conversation_id))
@@ -88,6 +87,16 @@ def _read_judged(row: Row) -> JudgedConversation:
         title=row["title"],
         last_judged_at=row["last_judged_at"],
         totals=_read_totals(row, conversations=1),
+    )
+
+
+def _build_hold(conversation_id: ConversationId, feedback: Feedback) -> Select[tuple[str]]:
+    """The turn. Its conversation can't be erased until the commit, else the judgement would belong to nothing."""
+    return (
+        select(turns.c.id)
+        .join(conversations, conversations.c.id == turns.c.conversation_id)
+        .where(turns.c.id == feedback.turn_id, turns.c.conversation_id == conversation_id)
+        .with_for_update(read=True, key_share=True, of=conversations)
     )
 
 
