@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -94,3 +95,27 @@ def test_lines_of_libraries_name_what_is_bound_and_show_no_secret_of_an_exceptio
     assert line["turn_id"] == "turn_1"
     assert "ValueError" in line["exception"]
     assert "a-configured-secret" not in ran.stderr
+
+
+FULL_FOR_A_WHILE = """
+import logging, resource, structlog
+from everturn.telemetry.logging import configure_logging
+configure_logging("info", "json")
+log, (_, most) = structlog.get_logger(), resource.getrlimit(resource.RLIMIT_FSIZE)
+log.info("before")
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
+log.info("lost")
+logging.getLogger("library").warning("lost too")
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+log.info("after")
+"""
+
+
+def test_a_full_disk_loses_log_lines_and_ends_nothing(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        done = subprocess.run([sys.executable, "-c", FULL_FOR_A_WHILE], stderr=log, check=False, timeout=60)
+
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines() if line]
+    assert done.returncode == 0
+    assert [line["event"] for line in lines] == ["before", "log_lines_lost", "after"]
+    assert lines[1]["lost"] == 2

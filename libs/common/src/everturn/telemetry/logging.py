@@ -1,13 +1,17 @@
 """Structured logs on standard error: JSON for machines, lines for people, secrets never."""
 
+import json
 import logging
+import os
 import re
 import sys
-from typing import Literal
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from everturn.telemetry.metrics import LOG_LINES_LOST
 from everturn.telemetry.redaction import Redactor
 
 _SECRET_KEY = re.compile(r"(?i)password|secret|token$|authorization|api_?key|cookie")
@@ -42,8 +46,45 @@ def build_hiding(redactor: Redactor) -> Processor:
     return hide_secrets
 
 
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+class LogStream:
+    """A file descriptor for log lines. A line that can't be written, as on a full disk, is lost and counted.
+
+    What is logged never ends what logs. The next line that can be written stands behind one that says how many are
+    missing. Writing waits as long as the descriptor does.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lost = 0
+
+    def write(self, text: str) -> int:
+        try:
+            if self._lost:
+                note = {"event": "log_lines_lost", "lost": self._lost, "level": "warning", "timestamp": _now()}
+                # The line before may have been cut off in its middle. A logger would wait here for itself.
+                self._write_all(f"\n{json.dumps(note)}\n".encode())
+                self._lost = 0
+            self._write_all(text.encode(errors="backslashreplace"))
+        except OSError:
+            self._lost += 1
+            LOG_LINES_LOST.inc()
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def _write_all(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+
 def configure_logging(level: str, form: Literal["json", "console"], redactor: Redactor | None = None) -> None:
     """Set up structlog and the standard library's logging for this process; `redactor` knows what is never logged."""
+    stream = LogStream(sys.stderr.fileno())
     renderer = structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer()
     bound: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -57,10 +98,10 @@ def configure_logging(level: str, form: Literal["json", "console"], redactor: Re
     structlog.configure(
         processors=[*bound, *shown],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast(Any, stream)),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *bound],

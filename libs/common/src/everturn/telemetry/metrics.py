@@ -99,6 +99,9 @@ LOOP_ERRORS = Counter(
     "Unexpected errors that a loop of the process logged and survived, by loop. Each one is a defect to look into.",
     ["loop"],
 )
+LOG_LINES_LOST = Counter(
+    "everturn_log_lines_lost", "Log lines that could not be written, as where the disk of the logs is full."
+)
 UNKNOWN_VALUES = Counter(
     "everturn_unknown_values",
     "Values read from rows or wires that this version does not know, by kind. A newer version has written them.",
