@@ -9,6 +9,7 @@ from everturn_client.answers import Answer
 REMEDIES: Final[Mapping[str, str]] = {
     "postgres": "look at the Postgres server, and at DATABASE_URL of the ingress; nothing is lost meanwhile",
     "redis": "look at the Redis server, and at REDIS_URL of the ingress; the database has everything",
+    "postgres disk": "give the Postgres server more disk space; messages are refused until it has some",
     "redis memory": "raise maxmemory of the Redis server; close to it new messages are refused",
     "objects": "look at the file store that OBJECTS_URL names, its keys and its free space",
     "antivirus": "start clamd, or set CLAMD_URL; until then messages with files are refused",

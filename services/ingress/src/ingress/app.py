@@ -129,6 +129,7 @@ class Parts:
     ids: Ids
     metrics: IngressMetrics
     check_database: Callable[[], Awaitable[None]]
+    check_database_disk: Callable[[], Awaitable[None]]
     presences: Presences
     memories: MemoryBook
     finder: SnippetFinder
@@ -230,6 +231,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
 def _build_readiness(parts: Parts) -> Kept[ReadyOut]:
     needed = {
         "postgres": Part(parts.check_database),
+        "postgres disk": Part(parts.check_database_disk, required=False),
         "redis": Part(partial(parts.wires.doorbells.check, limit_s=CHECK_TIMEOUT_S)),
         "redis memory": Part(parts.wire_memory.check, required=False),
         "objects": Part(parts.objects.check, note=parts.objects.kind),

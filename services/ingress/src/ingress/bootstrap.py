@@ -106,6 +106,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             ids=RandomIds(lambda: now_ms(clock)),
             metrics=IngressMetrics(),
             check_database=database.check,
+            check_database_disk=database.check_disk,
             presences=wire.presences,
             memories=load_driver("memories")(database),
             finder=load_driver("finder")(database),

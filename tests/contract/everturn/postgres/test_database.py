@@ -2,13 +2,13 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 import pytest
 
 from everturn.errors import Invalid, Unavailable
-from everturn.postgres.database import Database, LockTimeout, SchemaDiffers, open_database, translated
+from everturn.postgres.database import DISK_FULL_KEPT_S, Database, LockTimeout, SchemaDiffers, open_database, translated
 from everturn.testing.database_roles import Roles
 from everturn.testing.turns.stage import ANN, Stage
 from everturn_local.servers.databases import DatabaseUrls
@@ -41,6 +41,27 @@ async def test_a_connection_that_was_ended_is_unavailable_once_and_then_replaced
             await connection.fetchval("SELECT 1")
 
     await roles.worker.check()
+
+
+_NO_SPACE = "DO $$ BEGIN RAISE disk_full USING MESSAGE = 'could not extend file'; END $$"
+
+
+async def test_a_full_disk_of_the_server_is_remembered_for_a_minute(database: DatabaseUrls) -> None:
+    now_s = 0.0
+    async with asyncpg.create_pool(database.worker, min_size=0, max_size=1) as pool:
+        full = Database(cast(Any, pool), monotonic=lambda: now_s)
+        await full.check_disk()
+
+        with pytest.raises(Unavailable, match="could not extend file"):
+            async with full.transaction(ANN) as transaction:
+                with translated():
+                    await transaction.execute(_NO_SPACE)
+
+        await full.check()
+        with pytest.raises(Unavailable, match="could not extend file"):
+            await full.check_disk()
+        now_s = DISK_FULL_KEPT_S
+        await full.check_disk()
 
 
 async def test_an_exhausted_pool_is_unavailable(database: DatabaseUrls) -> None:

@@ -20,7 +20,16 @@ async def test_the_process_is_alive_ready_and_counts(client: httpx2.AsyncClient)
     assert ready.status_code == 200
     assert ready.json()["status"] == "ready"
     parts = ready.json()["parts"]
-    assert set(parts) == {"postgres", "redis", "redis memory", "objects", "antivirus", "file checks", "loops"}
+    assert set(parts) == {
+        "postgres",
+        "postgres disk",
+        "redis",
+        "redis memory",
+        "objects",
+        "antivirus",
+        "file checks",
+        "loops",
+    }
     assert parts["antivirus"]["detail"] == "not scanned"
     assert ready.json()["workers"] == []
     assert 'ingress_requests_total{method="GET",route="/readyz",status="200"}' in metrics.text

@@ -1,7 +1,8 @@
 """The pool of connections to Postgres: transactions in a principal's name, limits on every wait, our error classes."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any, Literal, Protocol, TypeVar, cast
 
@@ -23,6 +24,8 @@ CLOSE_TIMEOUT_S = 5.0
 CANCEL_GRACE_S = 0.1
 """How long a statement whose caller is cancelled may still come back. Cutting it short costs a connection of its own to
 tell the server, and a wait for that; most statements are done by then."""
+DISK_FULL_KEPT_S = 60.0
+"""How long readiness says that the server's disk was full, after the last statement that failed for it."""
 END_TIMEOUT_S = 5.0
 """How long a cancelled statement may take to end before its connection is closed."""
 
@@ -105,14 +108,17 @@ async def open_database(
 class Database:
     """Hands out connections and transactions. All its errors are ours: Unavailable where a later try may succeed."""
 
-    def __init__(self, pool: _Pool) -> None:
+    def __init__(self, pool: _Pool, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._pool = pool
+        self._monotonic = monotonic
+        self._disk_full: tuple[float, str] | None = None
+        """When a statement last failed for lack of disk space, by the monotonic clock, and what the server said."""
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connection]:
         """A connection without a principal: row-level security hides all rows, only functions work."""
         # A rollback on a connection that has just broken fails, and must not replace the cancellation it cleans up for.
-        with keep_cancellation(), translated():
+        with keep_cancellation(), translated(), self._noting_full_disk():
             async with self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S) as connection:
                 yield _Unhurried(connection)
 
@@ -129,6 +135,24 @@ class Database:
         """Raise Unavailable when the database does not answer."""
         async with self.connection() as connection:
             await connection.fetchval("SELECT 1")
+
+    @contextmanager
+    def _noting_full_disk(self) -> Generator[None]:
+        try:
+            yield
+        except (asyncpg.DiskFullError, Unavailable) as error:
+            full = error.__cause__ if isinstance(error, Unavailable) else error
+            if isinstance(full, asyncpg.DiskFullError):
+                self._disk_full = self._monotonic(), str(full)
+            raise
+
+    async def check_disk(self) -> None:
+        """Raise Unavailable when the server had no disk space for a statement of this process a moment ago.
+
+        Only writing shows it: a full server still answers `check`.
+        """
+        if self._disk_full and self._monotonic() < self._disk_full[0] + DISK_FULL_KEPT_S:
+            raise Unavailable(f"Postgres: {self._disk_full[1]}")
 
 
 class _Unhurried:
