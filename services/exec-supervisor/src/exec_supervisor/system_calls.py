@@ -58,7 +58,7 @@ AF_UNIX: Final = 1
 S_IFMT: Final = 0o170000
 DEVICE_TYPES: Final = (0o020000, 0o060000)
 F_NOTIFY: Final = 1026
-"""The command of `fcntl` that watches a folder, as `inotify_add_watch` does. Under bubblewrap alone it reaches folders of
-others: each container has an overlay of its own."""
+"""The command of `fcntl` that watches a folder, as `inotify_add_watch` does. Refused under bubblewrap only: a
+container has an overlay of its own, whose folders nobody else opens."""
 TIOCSTI: Final = 0x5412
 TIOCLINUX: Final = 0x541C

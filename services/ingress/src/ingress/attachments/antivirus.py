@@ -110,9 +110,7 @@ class Clamd:
         self._address: Address = parse_address(url)
         self._timeout_s = timeout_s
         self._monotonic = monotonic
-        self._slots = WorkSlots(
-            SCANS, WAITING, "Too many files are being scanned.", at_once_of_person=SCANS_OF_PERSON
-        )
+        self._slots = WorkSlots(SCANS, WAITING, "Too many files are being scanned.", at_once_of_person=SCANS_OF_PERSON)
         self._known = _Known("", 0.0)
 
     async def scan(self, data: bytes, person: str = "") -> str:
