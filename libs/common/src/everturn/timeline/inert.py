@@ -52,20 +52,33 @@ ones are in it too: what will be drawn as nothing later is drawn as nothing toda
 BLANKS: Final = "\u2800\U0001d159"
 """Drawn as nothing although Unicode counts them among the symbols: the empty Braille cell, the null note head."""
 _FOLDED_PLANES: Final = 0x20000
-"""No control, format or combining character is above the first two planes, but for those in the last range."""
+"""No character that has to be folded is above the first two planes, but for those in the last range."""
 
 
-def _find_unseen() -> dict[int, None]:
-    """What is drawn as nothing or onto its neighbour: before or within our markup it hides that it is ours."""
-    found = {char for char in range(_FOLDED_PLANES) if unicodedata.category(chr(char)) in ("Cc", "Cf", "Mn", "Me")}
+def _build_folding() -> dict[int, str | None]:
+    """For `str.translate`: as NFKC, where that gives a character of our markup or a blank; what is drawn as nothing or
+    onto its neighbour is left out, because it hides that a line is ours.
+
+    Normalizing itself is too slow for texts of strangers: its time grows with the square of a run of combining
+    characters (0.1 s for 5,000), one character may become eighteen, and no thread of the process runs meanwhile.
+    """
+    folding: dict[int, str | None] = {}
+    for char in map(chr, range(_FOLDED_PLANES)):
+        if unicodedata.category(char) in ("Cc", "Cf", "Mn", "Me") or unicodedata.combining(char):
+            folding[ord(char)] = None
+        elif unicodedata.decomposition(char):
+            folded = unicodedata.normalize("NFKC", char)
+            if folded != char and (folded.isspace() or _ASCII.search(folded)):
+                folding[ord(char)] = folded
     for first, last in IGNORABLE_RANGES:
-        found.update(range(first, last + 1))
-    return dict.fromkeys(found.union(map(ord, BLANKS)) - {ord("\t")})
+        folding.update(dict.fromkeys(range(first, last + 1)))
+    return folding | dict.fromkeys(map(ord, BLANKS)) | {ord("\t"): "\t"}
 
 
-_UNSEEN = _find_unseen()
+_ASCII = re.compile("[!-~]")
+_FOLDING = _build_folding()
 _OURS = re.compile(rf"(?>(?:\| )*)(?:\s*\[\s*(?:{_NAMES})(?![\w.])|.*</?channel:)", re.IGNORECASE | re.DOTALL)
-"""Matched against one line after `_fold`."""
+"""Matched against one line that is folded."""
 _BRACKETED = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT"
 """Names of the control tokens in square brackets that begin or end a message in the templates of Mistral."""
 _TOKEN = re.compile(
@@ -84,8 +97,8 @@ _SPACED_TOKEN = re.compile(
 def make_inert(text: str) -> str:
     """The text with every line that looks like our markup marked, and tokens of chat templates taken apart by a blank.
 
-    Whether a line looks like ours is judged without what is drawn as nothing, and after NFKC; all text but the mark and
-    the blank is as it was.
+    Whether a line looks like ours is judged without what is drawn as nothing, and in the plain form of each character;
+    all text but the mark and the blank is as it was.
     """
     if not _BRACKETS.search(text):
         return text  # all of it begins with one of them, and to look at every line of a long text takes long
@@ -108,7 +121,7 @@ def _is_ours(line: str) -> bool:
     if not _BRACKETS.search(line):
         return False
     if not (line.isascii() and line.isprintable()):
-        line = unicodedata.normalize("NFKC", line.translate(_UNSEEN))
+        line = line.translate(_FOLDING)
     return _OURS.match(line) is not None
 
 
