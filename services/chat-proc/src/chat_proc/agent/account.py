@@ -10,7 +10,8 @@ from everturn.model.blocks import Block
 
 MAX_STEPS = 20
 """Steps that an account names; the others are counted."""
-_FENCE = re.compile(r"\A```[\w+.-]*\s*\n?(.*?)\n?```\Z", re.DOTALL)
+_FENCE = "```"
+_FENCE_START = re.compile(r"```[\w+.-]*+\s*+")
 _OWN_MARKUP = re.compile(r"</?(?:channel:|tool_call|function|invoke)", re.IGNORECASE)
 _OWN_KEYS = re.compile(r'"(?:action|tool_call|tool_id|tool|final_answer)"\s*:')
 _ANSWER_KEYS = ("final_answer", "answer")
@@ -20,8 +21,9 @@ _STATUS_WORDS = {"ok": "done", "error": "failed", "ambiguous": "outcome unknown"
 def read_usable_text(text: str) -> str:
     """What of a reply without channels a person can read; empty where it is markup or JSON of our own forms."""
     text = text.strip()
-    fenced = _FENCE.match(text)
-    inner = fenced.group(1).strip() if fenced else text
+    fence = _FENCE_START.match(text)
+    end = len(text) - len(_FENCE)
+    inner = text[fence.end() : end].strip() if fence and fence.end() <= end and text.endswith(_FENCE) else text
     if inner[:1] in ("{", "["):
         return _read_json(inner, otherwise=text)
     return "" if _OWN_MARKUP.search(text) else text

@@ -59,11 +59,13 @@ class FenceTracker:
             self._line = "ordinary"
             return
         self._head += text
-        cannot_grow_into_fence = not self._fence and _OPENER_BEGINNING.fullmatch(self._head) is None
-        if self._line == "opens" or cannot_grow_into_fence:
+        # Checked before the pattern, which would try every way to divide a long run of blanks.
+        is_long = len(self._head) > _MAX_HEAD_CHARS
+        if self._fence:
+            if is_long:
+                self._decide("ordinary", "")
+        elif self._line == "opens" or is_long or _OPENER_BEGINNING.fullmatch(self._head) is None:
             self._decide_opener()
-        elif len(self._head) > _MAX_HEAD_CHARS:
-            self._decide("ordinary", "")
 
     def _decide_opener(self) -> None:
         """Only a backtick later in the line can still undo an opening fence, so the info after it need not be kept."""

@@ -1,18 +1,31 @@
-"""Finds the files of other turns that a program names by their whole path. Reads text only; nothing is executed."""
+"""Finds the files of other turns that a program names by their whole path. Reads text only; nothing is executed.
 
+Programs and file names come from models and from programs, so that all of this takes bounded work; with many files it
+still belongs in a thread.
+"""
+
+import heapq
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
 from chat_proc.workspace.local import LocalFile
 
 MAX_PLACES = 20
 """Turns whose files are looked up for one program."""
 MAX_LITERALS = 200
+MAX_LITERAL_CHARS = 1024
+"""Behind the turn."""
+MAX_SEARCH_CHARS = 200_000_000
+"""The text, once for each file: about 0.1 s. Of more files than that allows only those count that stand in quotes."""
+MAX_SIMILAR_CHARS = 160
+"""Of a path that is compared with others, from its end."""
+MAX_COMPARED = 10
+"""Paths that one path is compared with in earnest: each takes up to 2 ms, and all others a hundredth of it."""
 _PLACE = re.compile(r"(?:(?<![A-Za-z0-9_-])(conv_[A-Za-z0-9_-]{1,75})/)?(?<![A-Za-z0-9_-])(turn_[A-Za-z0-9_-]{1,75})/")
-_LITERAL = re.compile(
-    r"(?<![A-Za-z0-9_-])((?:conv_[A-Za-z0-9_-]{1,75}/)?turn_[A-Za-z0-9_-]{1,75}/[^\"'\n]{0,1024})(?=[\"'])"
-)
+_QUOTED = re.compile(r"([\"'\n])")
+_MAX_PLACE_CHARS = 1 + 2 * (len("conv_/") + 75)
 _ESCAPE = re.compile(r"\\{1,2}u([0-9a-fA-F]{4})")
 _OPEN = re.compile(r"[{*?\[%\\]")
 """Where a literal stops being a path: a placeholder, a wildcard, an escape."""
@@ -41,7 +54,7 @@ def find_names(texts: Sequence[str]) -> Names:
     if _ESCAPE.search(text):
         text = _unescape(text)
     places = dict.fromkeys((match[1], match[2]) for match in _PLACE.finditer(text))
-    literals = dict.fromkeys(match[1] for match in _LITERAL.finditer(text))
+    literals = dict.fromkeys(_find_literals(text))
     return Names(text, tuple(places)[:MAX_PLACES], tuple(literals)[:MAX_LITERALS])
 
 
@@ -57,8 +70,35 @@ def match_names(names: Names, files: Sequence[LocalFile]) -> Matched:
             folders.add(f"{named}/")
         elif stop is None and named not in paths:
             unknown.append(literal)
-    chosen = [file for file in files if file.path in names.text or file.path.startswith(tuple(folders))]
+    searched = names.text if len(names.text) * len(files) <= MAX_SEARCH_CHARS else frozenset(names.literals)
+    chosen = [file for file in files if file.path in searched or file.path.startswith(tuple(folders))]
     return Matched(tuple(chosen), tuple(unknown))
+
+
+def find_similar(path: str, known: Iterable[str], *, count: int, cutoff: float) -> list[str]:
+    """The paths most like this one, at least to the share `cutoff`, the best first."""
+    matcher = SequenceMatcher(None, "", path[-MAX_SIMILAR_CHARS:])
+
+    def rate(other: str, ratio: str) -> tuple[float, str]:
+        matcher.set_seq1(other[-MAX_SIMILAR_CHARS:])
+        return getattr(matcher, ratio)(), other
+
+    hopeful = heapq.nlargest(MAX_COMPARED, (rate(other, "quick_ratio") for other in known))
+    rated = (rate(other, "ratio") for rating, other in hopeful if rating >= cutoff)
+    return [other for rating, other in heapq.nlargest(count, rated) if rating >= cutoff]
+
+
+def _find_literals(text: str) -> Iterator[str]:
+    """What ends at a quote and begins with a turn's folder."""
+    parts = _QUOTED.split(text)
+    for part, end in zip(parts[::2], parts[1::2], strict=False):
+        if end == "\n":
+            continue
+        first = max(0, len(part) - MAX_LITERAL_CHARS - _MAX_PLACE_CHARS)
+        for place in _PLACE.finditer(part, first):
+            if len(part) - place.end() <= MAX_LITERAL_CHARS:
+                yield part[place.start() :]
+                break
 
 
 def _unescape(text: str) -> str:

@@ -5,7 +5,7 @@ goes to the nearest place after the hunk before it where all of its context is, 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -13,8 +13,12 @@ _HEADER = re.compile(r"@@+(?: -(\d{1,9})(?:,(\d{1,9}))?)?(?: \+\d{1,9}(?:,\d{1,9
 _NO_NEWLINE = "\\"
 _SHOWN_CHARS = 300
 
+MAX_SEARCHED_LINES = 5_000_000
+"""Lines of the file that all hunks together are looked for in, where their headers state no line or a wrong one. About
+a second; 50 such hunks in a file of 100,000 lines."""
+
 RefusalCode = Literal["no_hunks", "invalid_hunk_header", "invalid_hunk_line", "several_files", "hunk_mismatch",
-                      "hunk_out_of_order", "ambiguous_hunk"]  # fmt: skip
+                      "hunk_out_of_order", "ambiguous_hunk", "too_many_searches"]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +99,12 @@ def apply_diff(old: str, patch: str) -> Applied | Refused:
         return hunks
     exact = any(line.text.endswith("\r") for hunk in hunks for line in hunk.lines)
     lines = _split(old)
-    bodies = [_body(line) for line in lines]
+    file = _File([_body(line) for line in lines])
     parts: list[str] = []
     applied: list[AppliedHunk] = []
     cursor = 0
     for number, wanted in enumerate(hunks, start=1):
-        placed = _place(wanted, bodies, cursor, number)
+        placed = _place(wanted, file, cursor, number)
         if isinstance(placed, Refused):
             return placed
         at, hunk = placed
@@ -122,6 +126,7 @@ def _parse(patch: str) -> tuple[_Hunk, ...] | Refused:
     if all(line.endswith("\r") for line in lines):
         lines = [line[:-1] for line in lines]
     hunks: list[_Hunk] = []
+    read: list[_Line] = []
     for index, line in enumerate(lines):
         if line.startswith("@@"):
             header = _HEADER.fullmatch(line)
@@ -129,18 +134,17 @@ def _parse(patch: str) -> tuple[_Hunk, ...] | Refused:
                 message = "A hunk begins with @@ -<line>,<count> +<line>,<count> @@."
                 return Refused("invalid_hunk_header", message, hunk=len(hunks) + 1, actual=line[:_SHOWN_CHARS])
             stated = None if header[1] is None else int(header[1])
+            hunks[-1:] = [replace(hunk, lines=tuple(read)) for hunk in hunks[-1:]]
             hunks.append(_Hunk(stated, header[2] == "0" or stated == 0, ()))
+            read = []
         elif hunks and _begins_file(lines[index : index + 3]):
             return Refused("several_files", "A patch changes one file. Send one call for each file.")
-        elif hunks:
-            read = _read_line(line, hunks[-1])
-            if read is None:
-                message = "A line of a hunk begins with a blank (context), - (removed) or + (added)."
-                return Refused("invalid_hunk_line", message, hunk=len(hunks), actual=line[:_SHOWN_CHARS])
-            hunks[-1] = read
+        elif hunks and not _read_line(line, read):
+            message = "A line of a hunk begins with a blank (context), - (removed) or + (added)."
+            return Refused("invalid_hunk_line", message, hunk=len(hunks), actual=line[:_SHOWN_CHARS])
     if not hunks:
         return Refused("no_hunks", "The diff has no hunk: no line begins with @@.")
-    return tuple(hunks)
+    return (*hunks[:-1], replace(hunks[-1], lines=tuple(read)))
 
 
 def _begins_file(lines: Sequence[str]) -> bool:
@@ -148,50 +152,88 @@ def _begins_file(lines: Sequence[str]) -> bool:
     return len(lines) == len(signs) and all(line.startswith(sign) for line, sign in zip(lines, signs, strict=True))
 
 
-def _read_line(line: str, hunk: _Hunk) -> _Hunk | None:
-    """The hunk with one more line; None when it is none."""
+def _read_line(line: str, read: list[_Line]) -> bool:
+    """Append a line to those of its hunk; False when it is none."""
     if line.startswith(_NO_NEWLINE):
-        last = hunk.lines[-1:]
-        return replace(hunk, lines=(*hunk.lines[:-1], *(replace(each, ends=False) for each in last)))
-    if line in ("", "\r"):
-        return replace(hunk, lines=(*hunk.lines, _Line(" ", line, bare=True)))
-    if line[0] in " -+":
-        return replace(hunk, lines=(*hunk.lines, _Line(line[0], line[1:])))
-    return None
+        read[-1:] = [replace(each, ends=False) for each in read[-1:]]
+    elif line in ("", "\r"):
+        read.append(_Line(" ", line, bare=True))
+    elif line[0] in " -+":
+        read.append(_Line(line[0], line[1:]))
+    else:
+        return False
+    return True
 
 
-def _place(hunk: _Hunk, bodies: Sequence[str], cursor: int, number: int) -> tuple[int, _Hunk] | Refused:
+class _SearchedTooMuch(Exception):
+    """The hunks together were looked for in more lines than is allowed."""
+
+
+@dataclass(slots=True)
+class _File:
+    """The lines of the old text without their endings, and in how many of them hunks were looked for."""
+
+    bodies: Sequence[str]
+    searched_lines: int = 0
+
+    def find(self, old: Sequence[str], first: int, end: int) -> Iterator[int]:
+        """The places from line `first` to before line `end` where all of `old` is, which is not empty.
+
+        By Knuth, Morris and Pratt: the time does not grow with the product of both, however much lines are alike.
+        """
+        self.searched_lines += max(0, end - first)
+        if self.searched_lines > MAX_SEARCHED_LINES:
+            raise _SearchedTooMuch
+        borders = [0] * len(old)
+        matched = 0
+        for index in range(1, len(old)):
+            while matched and old[index] != old[matched]:
+                matched = borders[matched - 1]
+            matched += old[index] == old[matched]
+            borders[index] = matched
+        matched = 0
+        for at in range(first, end):
+            while matched and self.bodies[at] != old[matched]:
+                matched = borders[matched - 1]
+            matched += self.bodies[at] == old[matched]
+            if matched == len(old):
+                yield at - len(old) + 1
+                matched = borders[-1]
+
+
+def _place(hunk: _Hunk, file: _File, cursor: int, number: int) -> tuple[int, _Hunk] | Refused:
     """Where the hunk goes, and the hunk as it goes there: empty lines behind it may be no part of it."""
     end = len(hunk.lines)
     while end and hunk.lines[end - 1].bare:
         end -= 1
     trimmed = replace(hunk, lines=hunk.lines[:end])
     for candidate in (hunk, trimmed) if trimmed != hunk else (hunk,):
-        places = _find_places(candidate, bodies, cursor)
+        try:
+            places = _find_places(candidate, file, cursor)
+        except _SearchedTooMuch:
+            message = (
+                "Too many hunks name no line or a wrong one. State the lines, or change the file in several calls."
+            )
+            return Refused("too_many_searches", message, hunk=number)
         if candidate.stated is None and len(places) > 1:
             message = "The hunk names no line and fits at several places. Give its line or more context."
             return Refused("ambiguous_hunk", message, hunk=number, line=places[0] + 1)
         if places:
             return places[0], candidate
-    if trimmed.old and _find_places(replace(trimmed, stated=1), bodies[:cursor], 0):
+    if trimmed.old and any(True for _ in _File(file.bodies).find(trimmed.old, 0, cursor)):
         message = "The hunk fits only before or inside the hunk before it. Put hunks in the order of the file."
         return Refused("hunk_out_of_order", message, hunk=number)
-    return _tell_mismatch(trimmed, bodies, cursor, number)
+    return _tell_mismatch(trimmed, file.bodies, cursor, number)
 
 
-def _find_places(hunk: _Hunk, bodies: Sequence[str], cursor: int) -> list[int]:
+def _find_places(hunk: _Hunk, file: _File, cursor: int) -> list[int]:
     """The places from `cursor` on where all of the hunk's old lines are: the stated one, else the nearest first."""
-    old, start = hunk.old, hunk.start
+    old, start, bodies = hunk.old, hunk.start, file.bodies
     if not old:
         return [start] if start is not None and cursor <= start <= len(bodies) else []
-    if start is not None and start >= cursor and _fits(old, bodies, start):
+    if start is not None and start >= cursor and list(bodies[start : start + len(old)]) == old:
         return [start]
-    places = [at for at in range(cursor, len(bodies) - len(old) + 1) if bodies[at] == old[0] and _fits(old, bodies, at)]
-    return sorted(places, key=lambda at: abs(at - (start or 0)))
-
-
-def _fits(old: Sequence[str], bodies: Sequence[str], at: int) -> bool:
-    return list(bodies[at : at + len(old)]) == list(old)
+    return sorted(file.find(old, cursor, len(bodies)), key=lambda at: abs(at - (start or 0)))
 
 
 def _tell_mismatch(hunk: _Hunk, bodies: Sequence[str], cursor: int, number: int) -> Refused:
@@ -243,7 +285,7 @@ def _ending_near(parts: Sequence[str], lines: Sequence[str], at: int) -> str:
 def _join(parts: list[str], *, keep_open_end: bool) -> str:
     for index in range(len(parts) - 1):
         if not parts[index].endswith("\n"):
-            parts[index] += _ending_near(parts[:index], parts, index + 1)
+            parts[index] += _ending_near(parts[max(0, index - 1) : index], parts, index + 1)
     text = "".join(parts)
     if keep_open_end and text.endswith("\n"):
         return text.removesuffix("\n").removesuffix("\r")

@@ -20,7 +20,10 @@ MAX_PREFERENCES = 12
 MAX_PREFERENCE_CHARS = 220
 MAX_FILES = 12
 MAX_PARAMS_CHARS = 120
-_FIELD = re.compile(r"[#*\-\s]*(goal|outcome|key facts|refs|retrieval anchors)\s*\**\s*:\s*\**\s*(.*)", re.IGNORECASE)
+_FIELD = re.compile(
+    r"[#*\-\s]*(goal|outcome|key facts|refs|retrieval anchors)\s*+\**+\s*+:\s*+\**+\s*+(.*)", re.IGNORECASE
+)
+"""Possessive, because a run of blanks would be divided between its parts in every way."""
 _FIELD_OF = {
     "key facts": Section.FACTS,
     "refs": Section.REFS,
@@ -118,7 +121,8 @@ def _end_words(end: bodies.ExitBody | None) -> str:
 
 def _read_summary(text: str, told: dict[Section, list[str]]) -> str:
     """Put the lines of a working summary where they belong; returns the outcome."""
-    outcome, present = "", ""
+    outcome: list[str] = []
+    present = ""
     for line in text.splitlines():
         match = _FIELD.fullmatch(line.strip())
         present, words = (match[1].casefold(), match[2]) if match else (present, line.strip("-* \t"))
@@ -127,8 +131,8 @@ def _read_summary(text: str, told: dict[Section, list[str]]) -> str:
         if present in _FIELD_OF:
             told.setdefault(_FIELD_OF[present], []).append(words)
         elif present in ("outcome", ""):
-            outcome = f"{outcome} {words}".strip()
-    return outcome
+            outcome.append(words)
+    return " ".join(outcome).strip()
 
 
 def _tell_files(blocks: Sequence[Block], told: dict[Section, list[str]]) -> None:

@@ -1,14 +1,14 @@
 """Which files a program gets, within the sandbox's limits, and their bytes: what is local in its turn, and what of
 other turns it names by its path."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from chat_proc.workspace.history import WorkspaceHistory
 from chat_proc.workspace.loading import Owner, load_workspace, pulled_file
 from chat_proc.workspace.local import LocalFile, Workspace
-from chat_proc.workspace.naming import Names, find_names, match_names
+from chat_proc.workspace.naming import Matched, Names, find_names, find_similar, match_names
 from chat_proc.workspace.wishes import place_wish
 from everturn.errors import EverturnError, Invalid
 from everturn.model.artifacts import Artifact
@@ -44,7 +44,7 @@ class Inputs:
 
     def describe_unknown(self) -> str:
         """A line for each path that the program names and that is not there, at most ten."""
-        return "\n".join(self.unknown[:SHOWN_LEFT_OUT])
+        return "\n".join(self.unknown)
 
 
 class InputLoader:
@@ -56,14 +56,14 @@ class InputLoader:
 
     async def load(self, context: ToolContext, workspace: Workspace, texts: Sequence[str]) -> Inputs:
         """`texts` are the program and what its contract says. What is named comes first, then the newest."""
-        names = find_names(texts)
+        names = await asyncio.to_thread(find_names, texts)
         elsewhere = await self._load_elsewhere(context, names)
         local = list(workspace.files.values())
-        matched = match_names(names, [*elsewhere, *local])
+        matched = await asyncio.to_thread(match_names, names, [*elsewhere, *local])
         wanted = dict.fromkeys([*matched.files, *reversed(local)])
-        unknown = [path for path in matched.unknown if not path.startswith(f"{context.turn_id}/")]
+        unknown = await asyncio.to_thread(_describe_unknown, matched, context.turn_id, elsewhere)
         files, left_out = await self._load_files(list(wanted))
-        return Inputs(files, left_out, tuple(_tell_unknown(path, elsewhere) for path in unknown))
+        return Inputs(files, left_out, unknown)
 
     async def _load_elsewhere(self, context: ToolContext, names: Names) -> list[LocalFile]:
         """The files of the other turns that are named at all."""
@@ -121,9 +121,15 @@ def _refusal(file: LocalFile, bytes_left: int, count: int) -> str:
     return ""
 
 
+def _describe_unknown(matched: Matched, turn_id: str, elsewhere: Sequence[LocalFile]) -> tuple[str, ...]:
+    """A line for each path of another turn that is not there, at most as many as are shown."""
+    unknown = [path for path in matched.unknown if not path.startswith(f"{turn_id}/")]
+    return tuple(_tell_unknown(path, elsewhere) for path in unknown[:SHOWN_LEFT_OUT])
+
+
 def _tell_unknown(path: str, elsewhere: Sequence[LocalFile]) -> str:
     place = path[: path.index("/", path.index("turn_")) + 1]
-    like = get_close_matches(path, [file.path for file in elsewhere if file.path.startswith(place)], n=1, cutoff=0.7)
+    like = find_similar(path, [file.path for file in elsewhere if file.path.startswith(place)], count=1, cutoff=0.7)
     if like:
         return f"The program names {escape_line(path)}, which is not there. Did you mean {escape_line(like[0])}?"
     return f"The program names {escape_line(path)}, which is not there.{_hint(path)}"

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import asdict, dataclass
-from difflib import get_close_matches
 from importlib.resources import files
 from typing import Any
 
@@ -15,6 +14,7 @@ from chat_proc.workspace.history import WorkspaceHistory
 from chat_proc.workspace.limits import MAX_TEXT_BYTES
 from chat_proc.workspace.loading import Owner, load_own
 from chat_proc.workspace.local import LocalFile, Workspace
+from chat_proc.workspace.naming import find_similar
 from chat_proc.workspace.preview_numbers import has_preview_numbers
 from chat_proc.workspace.result_text import render_result
 from chat_proc.workspace.source_check import find_syntax_problem
@@ -71,7 +71,7 @@ class PatchTool:
         workspace = await load_own(self._history, owner, context.blocks, context.turn_id)
         try:
             destination = _read_target(params.path, context)
-            file = _find_file(workspace, destination)
+            file = await asyncio.to_thread(_find_file, workspace, destination)
             current = await self._load_text(file)
             patched = await asyncio.to_thread(_patch, current, params.patch, file)
             if isinstance(patched, Refused):
@@ -117,7 +117,7 @@ def _find_file(workspace: Workspace, destination: Destination) -> LocalFile:
     if file is not None and file.origin == "own":
         return file
     names = [own.path for own in workspace.own]
-    like = get_close_matches(path, names, n=3, cutoff=0.6)
+    like = find_similar(path, names, count=3, cutoff=0.6)
     hint = f" Did you mean {' or '.join(like)}?" if like else " Write it with react.write, or check it out."
     raise Invalid(f"There is no {path!a} in this turn.{hint}")
 
