@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
 
-import { splitBlocks, withoutOpenTable } from "./blocks";
+import { isTooCostly, splitBlocks, withoutOpenTable } from "./blocks";
 
 test("paragraphs that a blank line parts are blocks of their own", () => {
   expect(splitBlocks("one\nstill one\n\ntwo\n")).toEqual(["one\nstill one\n\n", "two\n"]);
@@ -105,4 +105,29 @@ test.each([
   `| ${"long ".repeat(250)}`,
 ])("what is no table, or one already, is shown at once: %j", (text) => {
   expect(withoutOpenTable(text)).toBe(text);
+});
+
+test.each(["    ```\n", "\t~~~\n", "\u00a0```\n", "~~~\rcode\r~~~\r", "~~~\r\ncode\r\n~~~\r\n"])("%j begins no fence that holds what follows", (opening) => {
+  const blocks = splitBlocks(opening + "*a_ ".repeat(10_000));
+
+  expect(blocks.every((block) => block.length < 100 || isTooCostly(block))).toBe(true);
+});
+
+test("a long fence is shown as code", () => {
+  expect(isTooCostly(`\`\`\`\n${"*a_ ".repeat(10_000)}\n\`\`\`\n`)).toBe(false);
+});
+
+test("long definitions that every block names take no more than their own length", () => {
+  const build = (chars: number) => {
+    const definitions = ["a", "b"].map((label) => `[${label}]: https://example.org/${label.repeat(chars)}\n`);
+    return `${definitions.join("")}\n${"[x][a] [y][b]\n\n".repeat(chars / 8)}`;
+  };
+  const measure = (text: string) => Math.min(...[1, 2, 3].map(() => {
+    const begun = performance.now();
+    splitBlocks(text);
+    return performance.now() - begun;
+  }));
+
+  // Work that grows with the square makes it 16.
+  expect(measure(build(40_000)) / Math.max(1, measure(build(10_000)))).toBeLessThan(10);
 });

@@ -6,6 +6,8 @@
  */
 
 const FENCE = /^\s*(`{3,}(?=[^`]*$)|~{3,})/;
+/** One that begins a block: behind more blanks it is code that ends with its line, or stands in a list. */
+const FIRST_FENCE = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})/;
 const LIST_ITEM = /^(?:[-*+]|\d{1,9}[.)])(?:\s|$)/;
 const HEADING = /^#{1,6}(?:\s|$)/;
 const INDENTED = /^(?: {2,}|\t)/;
@@ -25,8 +27,10 @@ interface Scan {
   afterBlank: boolean;
 }
 
-/** The blocks of `text` in order; together they are the whole text. */
-export function splitBlocks(text: string): readonly string[] {
+/** The blocks of the text in order; together they are all of it, with `\n` at the end of each line. */
+export function splitBlocks(written: string): readonly string[] {
+  // For the parser a line ends at `\r` as well.
+  const text = written.replace(/\r\n?/g, "\n");
   // Footnotes are numbered through the whole text.
   if (FOOTNOTE.test(text)) return [text];
   const scan: Scan = { blocks: [], start: 0, fence: null, isList: false, afterBlank: false };
@@ -129,7 +133,7 @@ function endOfLine(text: string, at: number): number {
 }
 
 function isOneFence(block: string): boolean {
-  const fence = FENCE.exec(block.split("\n", 1)[0] ?? "")?.[1];
+  const fence = FIRST_FENCE.exec(block.split("\n", 1)[0] ?? "")?.[1];
   if (fence === undefined) return false;
   const rest = block.split("\n").slice(1);
   const closing = rest.findIndex((line) => closesFence(line, fence));
@@ -172,9 +176,16 @@ function closesFence(line: string, fence: string): boolean {
 function withDefinitions(text: string, blocks: readonly string[]): readonly string[] {
   const definitions = findDefinitions(text);
   if (definitions.size === 0) return blocks;
-  const whole = blocks.map((block) => (FENCE.exec(block) === null ? withNamed(block, definitions) : block));
-  // Where most blocks name long addresses, one block is less to parse than all of those are.
-  return sumChars(whole) > MAX_GROWTH * text.length + LONG_CHARS ? [text] : whole;
+  const whole: string[] = [];
+  let left = MAX_GROWTH * text.length + LONG_CHARS;
+  for (const block of blocks) {
+    const named = FENCE.exec(block) === null ? withNamed(block, definitions) : block;
+    left -= named.length;
+    // Where most blocks name long addresses, one block is less to parse than all of those are.
+    if (left < 0) return [text];
+    whole.push(named);
+  }
+  return whole;
 }
 
 /** By label as Markdown compares it; of several with one label the first counts. */
@@ -199,8 +210,4 @@ function withNamed(block: string, definitions: ReadonlyMap<string, string>): str
 
 function normalizeLabel(label: string): string {
   return label.trim().replace(/\s+/g, " ").toLowerCase();
-}
-
-function sumChars(blocks: readonly string[]): number {
-  return blocks.reduce((sum, block) => sum + block.length, 0);
 }

@@ -1,7 +1,9 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.model.memory.words import MAX_WORD_CHARS, find_words, fold
+from tests.support.parts.growth import check_linear, repeat
 
 
 def test_case_accents_and_punctuation_do_not_count() -> None:
@@ -12,6 +14,11 @@ def test_scripts_without_blanks_are_cut_in_pairs() -> None:
     assert find_words("数据库 v2", limit=99) == ("数据", "据库", "v2")
     assert find_words("x数据y", limit=99) == ("x", "数据", "y")
     assert find_words("字", limit=99) == ("字",)
+
+
+@pytest.mark.parametrize("unit", ["\u0301\u0323", "\u302e\U0001d165", "\uff9e\u0301", "\ufdfa", "e\u0301"])
+def test_folding_takes_time_in_proportion_to_the_text(unit: str) -> None:
+    check_linear(fold, repeat(unit, before="a"))
 
 
 def test_full_width_and_ligatures_are_plain_letters() -> None:

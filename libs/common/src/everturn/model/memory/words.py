@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 
 MAX_WORD_CHARS = 40
 _WORD = re.compile(r"[^\W_]+")
@@ -26,10 +27,21 @@ def find_words(text: str, *, limit: int) -> tuple[str, ...]:
 
 
 def fold(text: str) -> str:
-    """Case, width and accents taken away."""
+    """Case, width and accents taken away.
+
+    Character by character: normalizing a run of combining characters takes time with its square, and leaving them out
+    is all that is done to them here.
+    """
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFC", "".join(map(_fold_char, text)))
+
+
+@lru_cache(maxsize=4096)
+def _fold_char(char: str) -> str:
     # Twice, because taking a sign apart may bring a capital letter to light, and folding a letter may give two.
-    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
-    return unicodedata.normalize("NFC", "".join(c for c in decomposed if not unicodedata.combining(c)))
+    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", char).casefold())
+    return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 
 def _split(text: str) -> Iterable[str]:
