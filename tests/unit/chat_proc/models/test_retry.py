@@ -6,13 +6,14 @@ from contextlib import aclosing
 
 import pytest
 
-from chat_proc.models.retry import RetryingModel, RetryLimits, RetryTiming
+from chat_proc.models.retry import MAX_PIECE_CHARS, RetryingModel, RetryLimits, RetryTiming
 from everturn.model.llm.prompts import ModelRequest
 from everturn.ports.language_model import (
     ContextLimitExceeded,
     ModelFailed,
     ModelPiece,
     ModelRetry,
+    ModelUsage,
     ReasoningDelta,
     ReplyFinished,
     TextDelta,
@@ -260,3 +261,55 @@ async def test_a_cancellation_that_an_adapter_replaces_is_not_lost_in_a_retry(af
         async with asyncio.timeout(30):
             await calling
     assert model.calls == 1
+
+
+class FullModel:
+    """Has all pieces of its reply at once, and never suspends."""
+
+    traits = ScriptedModel([]).traits
+
+    def __init__(self, *pieces: ModelPiece) -> None:
+        self._pieces = pieces
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        for piece in self._pieces:
+            yield piece
+
+
+@pytest.mark.parametrize("pieces", [[TextDelta("x")] * 20_000, [ReasoningDelta("x")] * 20_000])
+async def test_a_provider_that_is_faster_than_its_reader_lets_other_tasks_go_on(pieces: list[ModelPiece]) -> None:
+    now_s = 0.0
+
+    def clock() -> float:
+        return now_s
+
+    model = RetryingModel(FullModel(*pieces, ReplyFinished("stop", ModelUsage())), timing=RetryTiming(clock=clock))
+    read, longest = 0, 0
+
+    async def beat() -> None:
+        nonlocal longest
+        seen = 0
+        while True:
+            longest, seen = max(longest, read - seen), read
+            await asyncio.sleep(0)
+
+    beating = asyncio.create_task(beat())
+    async for _ in model.generate(build_request()):
+        read += 1
+        now_s += 0.001  # what a reader takes for each
+    beating.cancel()
+
+    assert read == 20_001
+    assert longest <= 20
+
+
+async def test_a_long_piece_is_handed_on_in_parts() -> None:
+    text = "0123456789" * 1_000
+    model = RetryingModel(FullModel(TextDelta(text), ReasoningDelta(text), ReplyFinished("stop", ModelUsage())))
+
+    pieces = [piece async for piece in model.generate(build_request())]
+
+    for kind in (TextDelta, ReasoningDelta):
+        parts = [piece.text for piece in pieces if isinstance(piece, kind)]
+        assert "".join(parts) == text
+        assert max(map(len, parts)) <= MAX_PIECE_CHARS

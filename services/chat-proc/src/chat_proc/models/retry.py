@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -23,6 +23,11 @@ from everturn.ports.language_model import (
 )
 
 _log = structlog.get_logger(__name__)
+
+MAX_PIECE_CHARS = 2_048
+"""A longer piece is handed on in parts: whoever reads a part takes at most about 4 ms for it, whatever stands in it."""
+MAX_HELD_S = 0.005
+"""How long pieces that are there already are handed on before the other turns of the worker and its heartbeat go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +101,18 @@ class RetryingModel:
         """Stream one reply, after as many attempts as the limits allow."""
         began_s = self._timing.clock()
         failed_at_s: float | None = None
+        paused_at_s = began_s
         timeouts = 0
         for attempt in range(1, self._limits.max_attempts + 1):
             try:
                 async with aclosing(self._generate_once(request)) as pieces:
                     while (piece := await _next_of(pieces)) is not None:
-                        yield piece
+                        for part in _cut(piece):
+                            # A provider that is faster than this worker would never let the event loop go.
+                            if self._timing.clock() - paused_at_s > MAX_HELD_S:
+                                await asyncio.sleep(0)
+                                paused_at_s = self._timing.clock()
+                            yield part
                 return
             except ModelFailed as failure:
                 failed_at_s = self._timing.clock() if failed_at_s is None else failed_at_s
@@ -174,6 +185,14 @@ class RetryingModel:
         if reply.chars > limits.max_reply_chars:
             raise ModelFailed(f"The reply is longer than {limits.max_reply_chars} characters.", kind="reply_too_long")
         return piece
+
+
+def _cut(piece: ModelPiece) -> Iterator[ModelPiece]:
+    if not isinstance(piece, TextDelta | ReasoningDelta) or len(piece.text) <= MAX_PIECE_CHARS:
+        yield piece
+        return
+    for at in range(0, len(piece.text), MAX_PIECE_CHARS):
+        yield replace(piece, text=piece.text[at : at + MAX_PIECE_CHARS])
 
 
 async def _next_of(pieces: AsyncGenerator[ModelPiece, None]) -> ModelPiece | None:

@@ -41,10 +41,11 @@ def read_json(text: str) -> JsonValue | JsonRefusal:
     """One value, with or without a code fence around it. Strings may hold raw line breaks; objects no key twice."""
     lead = _FENCE_START.match(text)
     start = lead.end() if lead else 0
-    depth = JsonDepth()
-    depth.advance(text)
-    if depth.deepest > MAX_DEPTH:
-        return JsonRefusal("too_deep", f"more than {MAX_DEPTH} brackets")
+    if text.count("{") + text.count("[") > MAX_DEPTH:
+        depth = JsonDepth()
+        depth.advance(text)
+        if depth.deepest > MAX_DEPTH:
+            return JsonRefusal("too_deep", f"more than {MAX_DEPTH} brackets")
     try:
         value, end = _DECODER.raw_decode(text, start)
     except _Refused as refused:
