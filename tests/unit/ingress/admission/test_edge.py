@@ -114,3 +114,26 @@ async def test_an_answer_tells_how_many_tokens_there_are_now_and_not_now_takes_n
     headers = dict(sent.messages[0]["headers"])
     assert headers[b"a"] == b"b"
     assert headers[b"ratelimit"].startswith(f'"writes";r={left};'.encode())
+
+
+async def test_no_cookie_reaches_what_would_parse_it() -> None:
+    seen: list[Scope] = []
+
+    async def application(given: Scope, _: Receive, send: Send) -> None:
+        seen.append(given)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    kept = (b"accept", b"*/*")
+    sent, _ = await run(application, scope([(b"cookie", b'a="' + b'\\"' * 15_000), kept, (b"cookie", b"b=c")]))
+
+    assert sent.status == 200
+    assert seen[0]["headers"] == [kept]
+
+
+async def test_cookies_count_towards_the_cap_of_headers() -> None:
+    async def application(_: Scope, __: Receive, ___: Send) -> None:
+        raise AssertionError("nothing of it may get here")
+
+    sent, _ = await run(application, scope([(b"cookie", b"a" * (MAX_HEADER_BYTES + 1))]))
+
+    assert sent.status == 431

@@ -1,5 +1,6 @@
 """The index of snippets in Postgres: claims go through a definer function; a turn's snippets are replaced at once."""
 
+import asyncio
 from collections.abc import Sequence
 
 from everturn.model.blocks import Block
@@ -43,6 +44,7 @@ class PostgresSnippetIndex:
     async def save_snippets(
         self, principal: Principal, job: IndexJob, snippets: Sequence[EmbeddedSnippet], *, encoder: str
     ) -> bool:
+        words = await asyncio.to_thread(_join_lexemes, principal, snippets)
         async with self._database.transaction(principal) as transaction:
             # The row lock keeps an erasure of the conversation waiting until the snippets are there to be erased too.
             if await transaction.execute(_MARK, job.turn_id, job.conversation_id) != "UPDATE 1":
@@ -59,11 +61,16 @@ class PostgresSnippetIndex:
                 [each.snippet.target.value for each in snippets],
                 [each.snippet.ref for each in snippets],
                 [storable(each.snippet.text) for each in snippets],
-                [" ".join(build_lexemes(principal, each.snippet)) for each in snippets],
+                words,
                 [build_vector_text(each.vector) for each in snippets],
                 [each.snippet.ts for each in snippets],
             )
         return True
+
+
+def _join_lexemes(principal: Principal, snippets: Sequence[EmbeddedSnippet]) -> list[str]:
+    """As they are stored: about 0.5 ms for each snippet, ten times that for the worst text."""
+    return [" ".join(build_lexemes(principal, each.snippet)) for each in snippets]
 
 
 def _read_job(row: Row) -> IndexJob:
