@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from tests.support.parts.growth import check_linear, repeat
+from parts.growth import check_linear, repeat
 
 from chat_proc.agent.account import read_usable_text
 from chat_proc.channels.citations import cite_text

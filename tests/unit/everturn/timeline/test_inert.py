@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.parts.growth import check_linear, repeat
+from parts.growth import check_linear, repeat
 
 from everturn.model import block_bodies as bodies
 from everturn.model.blocks import BlockDraft, BlockType, chain_blocks

@@ -5,6 +5,7 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from parts.growth import check_linear, repeat
 
 from everturn.model.refs import check_path
 from ingress.attachments.names import MAX_NAME_BYTES, clean_name, name_apart
@@ -78,3 +79,10 @@ def test_joined_emoji_stay_one_picture(name: str) -> None:
 @pytest.mark.parametrize("name", ["re\u200dport.pdf", "\u200d👩.png", "a\u200d👩.png", "👩\u200d.png"])
 def test_other_joiners_are_invisible_and_dropped(name: str) -> None:
     assert "\u200d" not in clean_name(name)
+
+
+@pytest.mark.parametrize("unit", ["\u0301\u0323", "\u200d", "\U0001f600\u200d", " ", "a"])
+def test_a_name_of_any_length_is_cleaned_quickly_and_keeps_its_extension(unit: str) -> None:
+    check_linear(clean_name, repeat(unit, before="a", after=".csv"))
+
+    assert clean_name(f"a{unit * 5_000}.csv").endswith(".csv")

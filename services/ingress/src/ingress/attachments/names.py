@@ -5,6 +5,10 @@ import unicodedata
 from collections.abc import Sequence
 
 MAX_NAME_BYTES = 255
+MAX_READ_CHARS = 512
+"""Of a longer name the middle is left out first: normalizing it would take a time that grows with its square."""
+_MAX_END_CHARS = 24
+"""Of these, from its end: more than an extension has."""
 FALLBACK_NAME = "file"
 
 _DROPPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -18,6 +22,8 @@ _SPACES = re.compile(r"\s+")
 def clean_name(raw: str) -> str:
     """The last part of the path `raw`, in NFC, without invisible characters, 1 to 255 bytes, never `.` or `..`."""
     last = re.split(r"[/\\]", raw)[-1]
+    if len(last) > MAX_READ_CHARS:
+        last = last[: MAX_READ_CHARS - _MAX_END_CHARS] + last[-_MAX_END_CHARS:]
     text = unicodedata.normalize("NFC", last)
     visible = "".join(
         char

@@ -1,9 +1,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from parts.growth import check_linear, repeat
 
 from everturn.model.memory.words import MAX_WORD_CHARS, find_words, fold
-from tests.support.parts.growth import check_linear, repeat
 
 
 def test_case_accents_and_punctuation_do_not_count() -> None:

@@ -13,9 +13,9 @@ JsonFault = Literal[
     "not_json", "two_objects", "text_after_object", "duplicate_key", "not_a_number", "number_too_large", "too_deep"
 ]
 
-_FENCE_START = re.compile(r"\s*+(?:`{3,}+[a-zA-Z]*+)?+\s*+")
-_FENCE_END = re.compile(r"\s*+(?:`{3,}+)?+\s*+")
-"""Possessive: blanks that another part could take as well would be divided in every way."""
+_FENCE_START = re.compile(r"\s*+(?>(?:`{3,}[a-zA-Z]*)?)\s*+")
+_FENCE_END = re.compile(r"\s*+(?>`{3,})?\s*+")
+"""Atomic: blanks that another part could take as well would be divided in every way."""
 MAX_DEPTH = 64
 _LARGEST_INTEGER = 2**63 - 1
 _LONGEST_INTEGER_CHARS = 20
