@@ -101,7 +101,13 @@ async def test_text_and_thinking_stream_apart_and_the_usage_closes_the_reply(
 
 @pytest.mark.parametrize(
     ("at_start", "at_end"),
-    [({}, {}), ({"input_tokens": 2**63}, {"output_tokens": 2**63}), ({"input_tokens": 10}, {"output_tokens": "five"})],
+    [
+        ({}, {}),
+        ({"input_tokens": 2**63}, {"output_tokens": 2**63}),
+        ({"input_tokens": 10}, {"output_tokens": "five"}),
+        ({"input_tokens": 10, "output_tokens": 1}, {"output_tokens": 2**63}),
+        ({"input_tokens": 10, "output_tokens": 1}, {}),
+    ],
 )
 async def test_a_gateway_without_usable_usage_gets_an_estimate(
     provider: WireProvider, model: AnthropicModel, at_start: dict[str, Any], at_end: dict[str, Any]

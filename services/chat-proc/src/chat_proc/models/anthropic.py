@@ -90,8 +90,7 @@ class AnthropicModel:
                     yield piece
         if reply.stop_reason is None:
             raise build_cut_failure(stream.response.headers.get("content-type", ""), has_events=reply.has_events)
-        is_counted = reply.usage.input_tokens and (reply.usage.output_tokens or not reply.chars)
-        usage = price_usage(reply.usage if is_counted else estimate_usage(request, reply.chars), self._traits.name)
+        usage = price_usage(reply.complete_usage(request), self._traits.name)
         yield ReplyFinished(_finish_reason(reply.stop_reason), usage, reply.response_model, reply.response_id)
 
 
@@ -103,6 +102,7 @@ class ReplyReader:
 
     def __init__(self) -> None:
         self.usage = ModelUsage()
+        self.is_output_counted = False
         self.chars = 0
         self.stop_reason: str | None = None
         self.response_model: str | None = None
@@ -124,12 +124,20 @@ class ReplyReader:
                 self.response_model = try_read_word(getattr(message, "model", None))
                 self.response_id = try_read_word(getattr(message, "id", None))
             case sdk.RawMessageDeltaEvent() as closing:
-                self.usage = _read_usage(getattr(closing, "usage", None), self.usage)
+                counts = getattr(closing, "usage", None)
+                self.usage = _read_usage(counts, self.usage)
+                # What the beginning says of the output counts no more than its first token.
+                self.is_output_counted |= bool(try_read_count(getattr(counts, "output_tokens", None)))
                 delta = getattr(closing, "delta", None)
                 self.stop_reason = try_read_word(getattr(delta, "stop_reason", None)) or self.stop_reason
             case _:
                 pass
         return None
+
+    def complete_usage(self, request: ModelRequest) -> ModelUsage:
+        """The provider's counts, or our estimate where one of them is missing or can't be a count."""
+        is_counted = self.usage.input_tokens and (self.is_output_counted or not self.chars)
+        return self.usage if is_counted else estimate_usage(request, self.chars)
 
 
 def render_system(request: ModelRequest) -> list[sdk.TextBlockParam]:
