@@ -14,6 +14,7 @@ RUN = "demo.run"
 CODE = "<channel:code>\nprint(1)\n</channel:code>"
 BROKE_OFF = Fail(ModelFailed("connection reset", retryable=True, partial=True))
 CUT = ("answer_cut",)
+THINKS_TOO_LONG = [Say("<channel:thinking>Hm, "), Finish("length")]
 BAD = "<channel:action>oops</channel:action>"
 
 
@@ -309,6 +310,22 @@ PROVIDERS = (
         "cut",
         "Half of it, and",
         CUT,
+    ),
+    Misbehaviour(
+        "is cut at the token limit in its thinking, for ever",
+        (THINKS_TOO_LONG,) * 4,
+        "output-limit",
+        None,
+        ("cut_by_length",) * 3,
+    ),
+    Misbehaviour(
+        "is cut at the token limit in its thinking after a tool, for ever",
+        (echo(), *(THINKS_TOO_LONG,) * 4),
+        "capped",
+        "I could not finish the answer (the output limit of one reply 3 times in a row). This is what was done:\n\n"
+        "- demo.echo: done",
+        ("cut_by_length",) * 3,
+        (ECHO,),
     ),
     _repaired("is cut at the token limit", [Say(act('{"action": "call_tool"')), Finish("length")], "cut_by_length"),
     Misbehaviour("breaks off and then goes on", ([Say("<channel:thinking>H"), BROKE_OFF], DONE)),

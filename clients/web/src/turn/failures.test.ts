@@ -21,10 +21,15 @@ test("a failure of a kind that this client does not know is said in the server's
   expect(describeFailure(unknown).details).toBe("");
 });
 
-test("a refusal, a content filter and a failure of the server are named as what they are", () => {
-  const kinds = ["model-refused", "content-filtered", "internal-error"];
+test("a refusal, a content filter, an output limit and a failure of the server are named as what they are", () => {
+  const kinds = ["model-refused", "content-filtered", "output-limit", "internal-error"];
 
   const said = kinds.map((kind) => describeFailure({ ...problem, type: `urn:everturn:problem:${kind}`, title: "Kept for details" }).what);
 
-  expect(said).toEqual(["The model declined to answer.", "The model provider’s content filter blocked the answer.", "The server failed while it worked on this answer."]);
+  expect(said).toEqual([
+    "The model declined to answer.",
+    "The model provider’s content filter blocked the answer.",
+    "The model used up its output limit before it answered.",
+    "The server failed while it worked on this answer.",
+  ]);
 });

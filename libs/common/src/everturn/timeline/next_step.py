@@ -103,15 +103,19 @@ def sealed_round(blocks: Sequence[Block]) -> int:
     return max((block.round for block in blocks if block.type in DECISION_TYPES), default=0)
 
 
-def failure_streak(blocks: Sequence[Block]) -> int:
-    """How many of the turn's last rounds, without a break, gave a reply that could not be used."""
+def failure_streak(blocks: Sequence[Block]) -> tuple[str, ...]:
+    """The codes of the turn's last replies that, without a break, could not be used; the last one first."""
     failed = {
-        block.round for block in blocks if isinstance(block.body, RawDecisionBody) and block.body.code != INTERRUPTED
+        block.round: block.body.code
+        for block in blocks
+        if isinstance(block.body, RawDecisionBody) and block.body.code != INTERRUPTED
     }
-    streak, round_number = 0, sealed_round(blocks)
+    codes: list[str] = []
+    round_number = sealed_round(blocks)
     while round_number in failed:
-        streak, round_number = streak + 1, round_number - 1
-    return streak
+        codes.append(failed[round_number])
+        round_number -= 1
+    return tuple(codes)
 
 
 def _pending_calls(blocks: Sequence[Block]) -> tuple[PendingCall, ...]:

@@ -22,9 +22,9 @@ from chat_proc.channels.citations import cite_text, find_used_sids, index_source
 from everturn.model.block_bodies import CompletionBody
 from everturn.model.blocks import BlockType
 from everturn.model.llm.sources import Source
-from everturn.model.problems import problem
+from everturn.model.problems import Problem, problem
 from everturn.model.refs import completion_ref
-from everturn.model.turns import Outcome
+from everturn.model.turns import CutReason, Outcome
 from everturn.ports.language_model import ModelFailed
 
 
@@ -53,9 +53,7 @@ class ClosingCall:
             answer = _find_last_resort(turn, cap)
         if not answer.text.strip() and not generated.stopped:
             writing = _write(turn, place, generated, None)
-            if generated.decision.stopped_by in ("refusal", "content_filter"):
-                return TurnEnd(None, build_refusal_problem(generated.decision.stopped_by), writing)
-            return _no_answer(f"The turn reached {cap}.", writing)
+            return TurnEnd(None, _explain_no_answer(generated.decision.stopped_by, cap), writing)
         if not generated.texts.text("answer"):
             generated.texts.say("answer", 0, answer.shown, marker="answer")
         generated.texts.complete()
@@ -73,7 +71,7 @@ def _end_without_call(turn: OpenTurn, place: RoundPlace, cap: str, why: str) -> 
     """The end of a turn whose closing call failed."""
     answer = _find_last_resort(turn, cap)
     if not answer.text.strip():
-        return _no_answer(f"The turn reached {cap}. {why}")
+        return TurnEnd(None, _explain_no_answer(None, f"{cap}. {why}"))
     body = CompletionBody(text=answer.text)
     number = _count_completions(turn) + 1
     completion = place.draft(BlockType.COMPLETION, completion_ref(place.turn_id, number), body)
@@ -93,9 +91,18 @@ def _write(turn: OpenTurn, place: RoundPlace, generated: Generated, answer: Give
     return write_round(drafts, generated.texts, generated.usage)
 
 
-def _no_answer(detail: str, writing: Writing | None = None) -> TurnEnd:
-    title = "The model gave no answer that could be used"
-    return TurnEnd(None, problem("no-closing-answer", title, 503, detail), writing or Writing())
+def _explain_no_answer(stopped_by: CutReason | None, cap: str) -> Problem:
+    """Why there is no answer; `stopped_by` is what ended the closing reply."""
+    match stopped_by:
+        case "refusal" | "content_filter":
+            return build_refusal_problem(stopped_by)
+        case "length" | "size_limit":
+            title = "The model reached its output limit before it answered"
+            advice = "The closing reply ended at its output limit, too. Ask for less in one message."
+            return problem("output-limit", title, 503, f"The turn reached {cap}. {advice}")
+        case _:
+            title = "The model gave no answer that could be used"
+            return problem("no-closing-answer", title, 503, f"The turn reached {cap}.")
 
 
 def _find_answer(generated: Generated, sources: Mapping[int, Source]) -> GiveAnswer:

@@ -26,6 +26,7 @@ from chat_proc.agent.signals.deferring import (
     try_draft_withdrawn_stop,
 )
 from chat_proc.agent.signals.folding import Folded, fold_signals, is_heard, settle_leftover, through_last_end
+from chat_proc.channels.decision_problems import TOO_LONG_CODES
 from everturn.errors import Conflict
 from everturn.model.ids import TurnId
 from everturn.model.signals import CONTROL_KINDS, Signal, SignalKind
@@ -158,7 +159,9 @@ class AgentLoop:
             return (
                 "the end of the rounds left after a steer" if place.finalize else f"the limit of {place.limit} rounds"
             )
-        if failure_streak(turn.turn_blocks) > self._limits.max_repairs:
+        if len(codes := failure_streak(turn.turn_blocks)) > self._limits.max_repairs:
+            if TOO_LONG_CODES.issuperset(codes):
+                return f"the output limit of one reply {len(codes)} times in a row"
             return "too many replies that could not be used"
         return reached_cap(self._limits, turn.spent)
 

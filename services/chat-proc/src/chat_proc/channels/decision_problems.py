@@ -8,6 +8,9 @@ from chat_proc.channels.fanout.rules import FanoutRules
 from everturn.model.llm.decisions import Action, Problem, ProblemKind, Program
 from everturn.ports.language_model import FinishReason
 
+TOO_LONG_CODES: frozenset[ProblemKind] = frozenset({"cut_by_length", "reply_too_long"})
+"""The reply ended at the provider's limit of tokens or at our limit of characters."""
+
 
 @dataclass(frozen=True, slots=True)
 class DecisionLimits:
