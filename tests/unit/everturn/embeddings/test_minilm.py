@@ -79,6 +79,28 @@ async def test_weights_that_can_not_be_loaded_are_tried_again() -> None:
     assert len(await embedder.embed(["a"])) == 1
 
 
+async def test_a_caller_that_gives_up_leaves_the_loading_to_the_next() -> None:
+    loads: list[Weights] = []
+    begun, loaded = threading.Event(), threading.Event()
+
+    def load() -> Weights:
+        loads.append(Weights())
+        begun.set()
+        assert loaded.wait(timeout=10)
+        return loads[-1]
+
+    embedder = MiniLmEmbedder(load)
+    impatient = asyncio.create_task(embedder.embed(["a"]))
+    await asyncio.to_thread(begun.wait, 10)
+    impatient.cancel()
+    patient = asyncio.create_task(embedder.embed(["b"]))
+    await asyncio.gather(impatient, return_exceptions=True)
+    loaded.set()
+
+    assert len(await patient) == 1
+    assert len(loads) == 1
+
+
 async def test_too_many_texts_at_once_are_refused() -> None:
     with pytest.raises(ValueError, match="most of one call"):
         await MiniLmEmbedder(Weights).embed(["a"] * (MAX_TEXTS + 1))

@@ -1,7 +1,10 @@
 """The search service with an encoder that is out of reach, and over hits that a finder gives."""
 
+import asyncio
 from collections.abc import Collection, Sequence
 from datetime import timedelta
+
+import pytest
 
 from everturn.embeddings.hashed import HashedEmbedder
 from everturn.model.identity import Principal
@@ -23,6 +26,17 @@ class Lost(HashedEmbedder):
 
 class Meaning(HashedEmbedder):
     lexical_only = False
+
+
+class Late(Meaning):
+    """Answers only once `loaded` is set."""
+
+    def __init__(self) -> None:
+        self.loaded = asyncio.Event()
+
+    async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+        await self.loaded.wait()
+        return await super().embed(texts)
 
 
 class Finder:
@@ -61,6 +75,7 @@ def build(
         conversations=titles or Titles(),  # type: ignore[arg-type]
         embedder=embedder,
         clock=clock or FixedClock(),
+        embed_timeout_s=0.05,
     )
 
 
@@ -71,6 +86,34 @@ async def test_without_its_encoder_a_search_compares_words_and_says_so() -> None
 
     assert answer.compared == "words only"
     assert finder.asked[0].vector is None
+
+
+async def test_an_encoder_that_is_still_loading_does_not_hold_up_a_search() -> None:
+    embedder, finder = Late(), Finder()
+    service = build(finder, embedder)
+
+    early = await service.search(ANN, SearchIn(query="x"))
+    embedder.loaded.set()
+    later = await service.search(ANN, SearchIn(query="x"))
+
+    assert (early.compared, later.compared) == ("words only", "meanings and words")
+    assert finder.asked[0].vector is None
+    assert finder.asked[1].vector is not None
+
+
+async def test_later_pages_compare_what_the_first_page_compared() -> None:
+    embedder, finder = Late(), Finder(hits=3)
+    service = build(finder, embedder)
+    by_words = await service.search(ANN, SearchIn(query="x", limit=2))
+
+    embedder.loaded.set()
+    second = await service.search(ANN, SearchIn(query="x", limit=2, cursor=by_words.next_cursor))
+    by_meaning = await service.search(ANN, SearchIn(query="x", limit=2))
+    embedder.loaded.clear()
+
+    assert second.compared == "words only"
+    with pytest.raises(EmbedderUnavailable):
+        await service.search(ANN, SearchIn(query="x", limit=2, cursor=by_meaning.next_cursor))
 
 
 async def test_with_meanings_it_says_so() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, cast
 
 from everturn.ports.memory.embedder import DIMENSIONS, Vector
@@ -27,7 +28,11 @@ def build_embedder() -> "MiniLmEmbedder":
 
 
 class MiniLmEmbedder:
-    """One pass runs at a time; between two passes of a long call, somebody else's short one gets its turn."""
+    """Loads and encodes in a thread of its own, in the order of the calls.
+
+    Between two passes of a long call, a short one of another caller runs. A caller that is cancelled leaves the thread
+    as it is: loading goes on for the next caller, and there is never a second pass beside the first.
+    """
 
     name = NAME
     dimensions = DIMENSIONS
@@ -36,27 +41,27 @@ class MiniLmEmbedder:
     def __init__(self, load: Callable[[], Weights]) -> None:
         self._load = load
         self._loaded: Weights | None = None
-        self._turn = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="minilm")
 
     async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         if not texts:
             return ()
         if len(texts) > MAX_TEXTS:
             raise ValueError(f"{len(texts)} texts; {MAX_TEXTS} is the most of one call")
-        weights = await self._open()
-        tokens = await asyncio.to_thread(weights.tokenize, texts)
+        loop = asyncio.get_running_loop()
+        weights = await loop.run_in_executor(self._thread, self._open)
+        tokens = await loop.run_in_executor(self._thread, weights.tokenize, texts)
         found: dict[int, Vector] = {}
         for batch in weights.batches([len(ids) for ids in tokens]):
-            async with self._turn:
-                vectors = await asyncio.to_thread(weights.encode, [tokens[index] for index in batch])
+            vectors = await loop.run_in_executor(self._thread, weights.encode, [tokens[index] for index in batch])
             found.update(zip(batch, vectors, strict=True))
         return tuple(found[index] for index in range(len(texts)))
 
-    async def _open(self) -> Weights:
-        async with self._turn:
-            if self._loaded is None:
-                self._loaded = await asyncio.to_thread(self._load)
-            return self._loaded
+    def _open(self) -> Weights:
+        """Runs in the thread, which alone sets `_loaded`."""
+        if self._loaded is None:
+            self._loaded = self._load()
+        return self._loaded
 
 
 def _load() -> Weights:

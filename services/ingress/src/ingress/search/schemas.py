@@ -55,7 +55,8 @@ class HitOut(JsonBody):
 
 
 class SearchOut(JsonBody):
-    """The best first. `compared` says whether meanings were compared, or only words."""
+    """The best first. `compared` says whether meanings were compared, or only words: as asked, or because the encoder
+    gave no vector within 3 s, as while it is loaded."""
 
     items: tuple[HitOut, ...]
     compared: Comparison

@@ -16,7 +16,7 @@ AT_ONCE = 2
 WAITING = 8
 """Searches of one user that wait for those."""
 OPEN = 64
-"""Searches of all users that are made or wait: the last one waits for a dozen seconds."""
+"""Searches of all users that are made or wait; each waits for the encoder `service.EMBED_TIMEOUT_S` at most."""
 
 
 class _Share:
