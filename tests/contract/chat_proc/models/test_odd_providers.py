@@ -1,8 +1,11 @@
 """Whatever JSON a provider sends, an adapter gives a reply that can be stored, or raises ModelFailed."""
 
 import asyncio
+import gzip
 import json
-from collections.abc import Callable
+import time
+import zlib
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx2
@@ -11,9 +14,13 @@ from anthropic import AsyncAnthropic
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openai import AsyncOpenAI
+from parts.provider import Answer, WireProvider
 
 from chat_proc.models.anthropic import AnthropicModel
+from chat_proc.models.anthropic import build_model as build_anthropic_model
+from chat_proc.models.bounded_http import MAX_ERROR_BYTES, MAX_EVENT_BYTES, build_event_hooks
 from chat_proc.models.openai import OpenAIModel
+from chat_proc.models.openai import build_model as build_openai_model
 from everturn.ports.language_model import LanguageModel, ModelFailed, ModelTraits, ReasoningDelta, TextDelta
 from everturn.testing.model_contract import build_request, collect_pieces, join_text
 
@@ -33,14 +40,14 @@ Build = Callable[[httpx2.MockTransport], LanguageModel]
 
 
 def build_openai(transport: httpx2.MockTransport) -> LanguageModel:
-    http = httpx2.AsyncClient(transport=transport)
+    http = httpx2.AsyncClient(transport=transport, event_hooks=build_event_hooks())
     return OpenAIModel(
         AsyncOpenAI(api_key="k", base_url="http://model.test/v1", max_retries=0, http_client=http), TRAITS
     )
 
 
 def build_anthropic(transport: httpx2.MockTransport) -> LanguageModel:
-    http = httpx2.AsyncClient(transport=transport)
+    http = httpx2.AsyncClient(transport=transport, event_hooks=build_event_hooks())
     client = AsyncAnthropic(api_key="k", base_url="http://model.test", max_retries=0, http_client=http)
     return AnthropicModel(client, TRAITS)
 
@@ -137,3 +144,121 @@ def test_an_answer_that_is_no_stream_points_to_the_base_url(build: Build, conten
         ask(build, response)
 
     assert not raised.value.retryable
+
+
+class Endless(httpx2.AsyncByteStream):
+    """Sends the same chunk until it is closed; knows how much was taken."""
+
+    def __init__(self, chunk: bytes, *, begin: bytes = b"", limit_bytes: int = 64 * MAX_EVENT_BYTES) -> None:
+        self.taken = 0
+        self._chunk = chunk
+        self._begin = begin
+        self._limit_bytes = limit_bytes
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._begin or self._chunk
+        while self.taken < self._limit_bytes:
+            self.taken += len(self._chunk)
+            yield self._chunk
+
+
+@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@pytest.mark.parametrize("begin", [b"data: {", b": comment", b"data: x\ndata: "])
+def test_an_event_without_an_end_is_given_up_while_it_is_small(build: Build, begin: bytes) -> None:
+    body = Endless(b"x" * 65_536, begin=begin)
+
+    with pytest.raises(ModelFailed, match="without the end of an event"):
+        ask(build, httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=body))
+
+    assert body.taken <= MAX_EVENT_BYTES + 2 * 65_536
+
+
+@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+def test_a_compressed_bomb_is_given_up_and_never_holds_the_event_loop(build: Build) -> None:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    bomb = b"".join([packer.compress(b"x" * 2**20) for _ in range(256)]) + packer.flush()
+    headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
+    longest_s = 0.0
+
+    async def watch() -> None:
+        nonlocal longest_s
+        before_s = time.process_time()
+        while True:
+            await asyncio.sleep(0)
+            now_s = time.process_time()
+            longest_s, before_s = max(longest_s, now_s - before_s), now_s
+
+    async def run() -> None:
+        watching = asyncio.create_task(watch())
+        transport = httpx2.MockTransport(lambda _: httpx2.Response(200, headers=headers, stream=Endless(bomb)))
+        with pytest.raises(ModelFailed, match="without the end of an event"):
+            await collect_pieces(build(transport), build_request())
+        watching.cancel()
+
+    asyncio.run(run())
+
+    assert longest_s < 0.3  # some milliseconds on an idle machine; seconds where a chunk is unpacked at once
+
+
+@pytest.mark.parametrize(
+    ("build", "events"),
+    [
+        (build_openai, build_openai_events("Hello there.", 5, "stop")),
+        (build_anthropic, build_anthropic_events("Hello there.", 5, "end_turn")),
+    ],
+)
+def test_a_reply_that_a_gateway_compressed_is_read(build: Build, events: list[dict[str, Any]]) -> None:
+    packed = gzip.compress(build_stream(*events).content)
+    headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
+
+    async def body() -> AsyncIterator[bytes]:
+        for at in range(0, len(packed), 7):
+            yield packed[at : at + 7]
+
+    assert ask(build, httpx2.Response(200, headers=headers, content=body())) == "Hello there."
+
+
+@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@pytest.mark.parametrize(("encoding", "body"), [("br", b"data: x\n\n"), ("gzip", b"no gzip")])
+def test_a_reply_that_can_not_be_unpacked_fails(build: Build, encoding: str, body: bytes) -> None:
+    headers = {"content-type": "text/event-stream", "content-encoding": encoding}
+
+    with pytest.raises(ModelFailed) as raised:
+        ask(build, httpx2.Response(200, headers=headers, stream=Endless(body, limit_bytes=0)))
+
+    assert raised.value.kind == "invalid_reply"
+
+
+@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+def test_an_error_without_an_end_is_read_in_part_and_keeps_its_status(build: Build) -> None:
+    body = Endless(b"e" * 65_536)
+
+    with pytest.raises(ModelFailed, match="rejected the request") as raised:
+        ask(build, httpx2.Response(400, stream=body))
+
+    assert raised.value.kind == "bad_request"
+    assert body.taken <= MAX_ERROR_BYTES + 65_536
+
+
+@pytest.mark.parametrize(
+    ("build_model", "variable", "path"),
+    [(build_openai_model, "OPENAI_BASE_URL", "/v1"), (build_anthropic_model, "ANTHROPIC_BASE_URL", "")],
+)
+async def test_the_models_that_workers_use_are_bounded(
+    build_model: Callable[[str], Any],
+    variable: str,
+    path: str,
+    provider: WireProvider,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(variable, provider.url + path)
+    monkeypatch.setenv("OPENAI_API_KEY", "test-key")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
+    provider.answer(Answer([b"x" * 2**20] * 6, headers={"Content-Type": "text/event-stream"}))
+    model = build_model("m")
+
+    with pytest.raises(ModelFailed, match="without the end of an event"):
+        await collect_pieces(model, build_request())
+
+    assert provider.received[0].headers["accept-encoding"] == "identity"
+    await model.aclose()

@@ -7,8 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import anthropic.types as sdk
-from anthropic import AnthropicError, APIStatusError, AsyncAnthropic, omit
+from anthropic import AnthropicError, APIStatusError, AsyncAnthropic, DefaultAsyncHttpxClient, omit
 
+from chat_proc.models.bounded_http import build_event_hooks
 from chat_proc.models.cache_points import keep_last_cache_points
 from chat_proc.models.estimate import estimate_usage
 from chat_proc.models.failures import MALFORMED, TRANSPORT, build_cut_failure, build_failure, build_transport_failure
@@ -31,7 +32,7 @@ _IMAGE_MIMES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 def build_model(name: str) -> "AnthropicModel":
     """The model of this name; key and base URL come from the SDK's own environment variables."""
-    client = AsyncAnthropic(max_retries=0)
+    client = AsyncAnthropic(max_retries=0, http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks()))
     traits = build_traits(name, provider="anthropic", unknown_reads_media=True)
     return AnthropicModel(client, replace(traits, server_address=client.base_url.host))
 

@@ -7,7 +7,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import httpx2
-from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI, AsyncStream, OpenAIError, omit
+from openai import (
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    AsyncOpenAI,
+    AsyncStream,
+    DefaultAsyncHttpxClient,
+    OpenAIError,
+    omit,
+)
 from openai.types.chat import (
     ChatCompletionChunk,
     ChatCompletionContentPartParam,
@@ -16,6 +25,7 @@ from openai.types.chat import (
 )
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
 
+from chat_proc.models.bounded_http import build_event_hooks
 from chat_proc.models.estimate import estimate_usage
 from chat_proc.models.failures import MALFORMED, TRANSPORT, build_cut_failure, build_failure, build_transport_failure
 from chat_proc.models.pricing import build_traits, price_usage
@@ -37,7 +47,7 @@ _OFFICIAL_HOST = "api.openai.com"
 
 def build_model(name: str) -> "OpenAIModel":
     """The model of this name; key and base URL come from the SDK's own environment variables."""
-    client = AsyncOpenAI(max_retries=0)
+    client = AsyncOpenAI(max_retries=0, http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks()))
     host = client.base_url.host
     traits = build_traits(name, provider="openai", unknown_reads_media=host == _OFFICIAL_HOST)
     return OpenAIModel(client, replace(traits, server_address=host))
