@@ -304,6 +304,16 @@ async def test_the_owner_gets_an_answer_from_every_route(owned: Owned) -> None:
         assert answer.status_code < 300 or answer.status_code == NEEDS_A_WORKER.get(route), (route, answer.text)
 
 
+async def test_operations_have_short_names_for_generated_clients(client: httpx2.AsyncClient) -> None:
+    document = (await client.get("/openapi.json")).json()
+
+    names = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
+
+    assert "post_message" in names
+    assert len(set(names)) == len(names)
+    assert max(map(len, names)) <= 40
+
+
 async def test_the_document_is_openapi_31_with_problems_and_examples(client: httpx2.AsyncClient) -> None:
     document = (await client.get("/openapi.json")).json()
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match, Route, WebSocketRoute
@@ -157,7 +158,15 @@ def build_app(parts: Parts) -> FastAPI:
 
 def build_routes(*, max_files: int = IngressSettings.model_fields["max_files"].default) -> FastAPI:
     """The routes of the rooms without what serves them, from which the OpenAPI document is made."""
-    app = FastAPI(title=TITLE, version=__version__, redirect_slashes=False, redoc_url=None, docs_url=None)
+    app = FastAPI(
+        title=TITLE,
+        version=__version__,
+        redirect_slashes=False,
+        redoc_url=None,
+        docs_url=None,
+        # Generated clients call their functions so.
+        generate_unique_id_function=_name_operation,
+    )
     routers = (
         feedback.router,
         conversations.router,
@@ -184,6 +193,10 @@ def build_routes(*, max_files: int = IngressSettings.model_fields["max_files"].d
     app.state.routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
     app.openapi = _OpenApi(app, app.openapi, max_files=max_files).build
     return app
+
+
+def _name_operation(route: APIRoute) -> str:
+    return route.name
 
 
 def _add_services(app: FastAPI, parts: Parts) -> None:
