@@ -102,7 +102,7 @@ class EventStream:
         except ValidationError as error:
             raise BadAnswer(f"An event {event.name} can't be read.") from error
         if isinstance(envelope.data, StreamSnapshot):
-            self._cursor = _try_resume_from(envelope.data.state.cursor)
+            self._cursor = envelope.data.state.cursor
         elif envelope.id and not self._advance(envelope.id):
             return None
         # A server that greets and dies in a loop must not be asked faster and faster.
@@ -120,11 +120,6 @@ class EventStream:
             return False
         self._cursor = event_id
         return True
-
-
-def _try_resume_from(cursor: str) -> str | None:
-    """None before the first event: to ask from there is to ask for what is kept, which may be less than there was."""
-    return cursor if (try_parse_cursor(cursor) or ORIGIN) > ORIGIN else None
 
 
 def _now() -> float:

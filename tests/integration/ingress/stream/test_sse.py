@@ -7,7 +7,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from everturn.model.ids import ConversationId
 from everturn.model.turns import TurnUsage
+from everturn.redis.wire import Wire
 from everturn.wire.events import ChatComplete
 
 BASE = "/conversations/default/default"
@@ -64,6 +66,38 @@ async def test_a_snapshot_is_a_place_to_resume_from(chat: Any, follow: Any, work
     assert first.id == again.id == after
 
 
+async def test_a_snapshot_before_the_first_commit_is_a_place_to_resume_from(
+    chat: Any, follow: Any, worker: Any
+) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    await worker.claim(conversation)
+    ids = await worker.say(conversation, "a", "b")
+
+    async with follow(conversation, last_event_id="1-99") as stream:
+        snapshot = await stream.until("stream_snapshot", skip=("ready", "stream_gap"))
+    async with follow(conversation, last_event_id=snapshot.id) as stream:
+        got = [(await stream.until("chat_delta", skip=("ready",))).id for _ in ids]
+
+    assert snapshot.id == snapshot.data.data.state.cursor == "0-0"
+    assert got == ids
+
+
+async def test_a_client_before_the_first_event_gets_a_snapshot_once_events_are_gone(
+    chat: Any, follow: Any, worker: Any, wire: Wire
+) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    await worker.claim(conversation)
+    await worker.say(conversation, "a")
+    committed = await worker.commit(conversation)
+    await wire.event_writer.erase(ConversationId(conversation))
+
+    async with follow(conversation, last_event_id="0-0") as stream:
+        seen = [await stream.next() for _ in range(3)]
+
+    assert [frame.event for frame in seen] == ["ready", "stream_gap", "stream_snapshot"]
+    assert seen[-1].id == committed
+
+
 async def test_the_header_wins_over_the_parameter(chat: Any, follow: Any, worker: Any) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
     await worker.claim(conversation)
@@ -73,7 +107,7 @@ async def test_the_header_wins_over_the_parameter(chat: Any, follow: Any, worker
         assert (await stream.until("chat_delta", skip=("ready",))).id == ids[2]
 
 
-async def test_from_the_oldest_event_kept(chat: Any, follow: Any, worker: Any) -> None:
+async def test_from_the_first_event_on(chat: Any, follow: Any, worker: Any) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
     await worker.claim(conversation)
     ids = await worker.say(conversation, "a", "b")

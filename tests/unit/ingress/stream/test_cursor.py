@@ -195,13 +195,14 @@ def test_an_entry_that_skips_what_the_client_saw_of_a_zombie_asks_for_a_snapshot
     assert client.phase is Phase.LOST
 
 
-def test_from_the_oldest_takes_the_first_entry_whatever_came_before_and_then_minds_the_chain() -> None:
-    client = ClientCursor(ORIGIN, max_bytes=1000, from_oldest=True)
+def test_a_client_before_the_first_event_gets_all_events_or_a_snapshot() -> None:
+    whole, trimmed = (ClientCursor(ORIGIN, max_bytes=1000) for _ in range(2))
 
-    client.feed(batch(at(40), at(41)))
-    client.feed(batch(at(50), at(51)))
+    whole.feed(batch(ORIGIN, at(1), at(2)))
+    trimmed.feed(batch(at(40), at(41)))
 
-    assert client.phase is Phase.LOST
+    assert ids_in(whole.take()) == ["1-1", "1-2"]
+    assert (trimmed.phase, trimmed.loss) == (Phase.LOST, "hole")
 
 
 def test_a_stream_that_lost_what_a_client_needs_asks_for_a_snapshot() -> None:
@@ -270,6 +271,7 @@ class StreamWorld(RuleBasedStateMachine):
         self.position = ORIGIN
         self.client = ClientCursor(None, max_bytes=150)
         self.known: list[EventCursor] = []
+        self.place: EventCursor | None = None
 
     def last(self) -> EventCursor:
         return self.truth[-1] if self.truth else ORIGIN
@@ -321,15 +323,16 @@ class StreamWorld(RuleBasedStateMachine):
             if told.startswith("snapshot"):
                 cursor = _parse(told.removeprefix("snapshot "))
                 self.known = [each for each in self.truth if each <= cursor]
+                self.place = cursor
             else:
-                self.known.append(_parse(told))
+                self.place = _parse(told)
+                self.known.append(self.place)
 
     @rule(resume=st.booleans())
     def reconnect(self, resume: bool) -> None:
-        start = self.known[-1] if resume and self.known else None
-        self.client = ClientCursor(start, max_bytes=150, piece_bytes=40)
-        if start is None:
-            self.known = []
+        if not resume:
+            self.place, self.known = None, []
+        self.client = ClientCursor(self.place, max_bytes=150, piece_bytes=40)
 
     @invariant()
     def what_the_client_knows_has_no_hole(self) -> None:

@@ -56,7 +56,7 @@ export class EventStream {
     this.parts = parts;
     this.listener = listener;
     this.backoff = new Backoff(parts.timings, parts.random);
-    this.cursor = parts.after === undefined ? undefined : tryResumeFrom(parts.after);
+    this.cursor = parts.after;
   }
 
   /** Until `stop` is aborted, or the server refuses. A cut, an end, silence, 429 and 5xx are tried again. */
@@ -120,7 +120,7 @@ export class EventStream {
       this.tell({ connection: "live" });
       return [event];
     }
-    if (event.type === "stream.snapshot") this.cursor = tryResumeFrom(event.data.state.cursor);
+    if (event.type === "stream.snapshot") this.cursor = event.data.state.cursor;
     else if (event.id !== undefined && !this.advance(event.id)) return [];
     // A server that greets and dies in a loop must not be asked faster and faster.
     this.backoff.reset();
@@ -169,11 +169,6 @@ export class EventStream {
   private tell(status: ConnectionStatus): void {
     this.listener.onStatus(status);
   }
-}
-
-/** Undefined before the first event: to ask from there is to ask for what is kept, which may be less than there was. */
-function tryResumeFrom(cursor: string): string | undefined {
-  return isAfter(tryParseCursor(cursor) ?? ORIGIN, ORIGIN) ? cursor : undefined;
 }
 
 /** Asked anew each time: the compiler takes a flag that it has seen for one that stays. */

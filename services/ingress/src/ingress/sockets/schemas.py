@@ -43,7 +43,7 @@ class TargetIn(JsonBody):
 
 
 class SubscribeIn(TargetIn):
-    """A conversation, and the event id to go on after; `0-0` begins with the oldest event kept."""
+    """A conversation, and the event id to continue after; `0-0` is before the first event."""
 
     after: str | None = Field(default=None, max_length=80)
 

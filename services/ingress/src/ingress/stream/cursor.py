@@ -49,15 +49,8 @@ class ClientCursor:
     was read before, to catch up, is bounded by who reads it and makes no client slow.
     """
 
-    def __init__(
-        self,
-        start: EventCursor | None,
-        *,
-        max_bytes: int,
-        from_oldest: bool = False,
-        piece_bytes: int = PIECE_BYTES,
-    ) -> None:
-        """`start` None begins with a snapshot; `from_oldest` takes the first entry whatever came before it."""
+    def __init__(self, start: EventCursor | None, *, max_bytes: int, piece_bytes: int = PIECE_BYTES) -> None:
+        """`start` None begins with a snapshot."""
         self.phase = Phase.LOST if start is None else Phase.BEHIND
         self.taken = start
         """The last id handed out; None before the first."""
@@ -68,7 +61,6 @@ class ClientCursor:
         self.taken_said_at: float | None = None
         """When the oldest event of what was handed out last was made, of those that came while the client was live."""
         self._at = start or EventCursor(0, 0)
-        self._from_oldest = from_oldest
         self._fresh = False
         self._max_bytes = max_bytes
         self._piece_bytes = piece_bytes
@@ -96,7 +88,7 @@ class ClientCursor:
         self._at = cursor
         self._put(frame)
         self._read_bytes = self._waiting_bytes
-        self._fresh, self._from_oldest = True, False
+        self._fresh = True
         self.phase = Phase.BEHIND
 
     def feed(self, batch: Batch) -> None:
@@ -172,7 +164,7 @@ class ClientCursor:
         """Where an entry stands."""
         if batch.last <= self._at:
             return Place.KNOWN
-        if batch.prev == self._at or self._at in batch.ids or self._from_oldest:
+        if batch.prev == self._at or self._at in batch.ids:
             return Place.NEXT
         # Behind a fresh snapshot two more entries fit. One whose `prev` the snapshot covers: nothing was published in
         # between. And one that begins with a rewind: it carries all that is committed, and the rest was never shown.
@@ -197,7 +189,7 @@ class ClientCursor:
                 above = self._above(batch)
                 self._at = batch.last
                 self._put(above, said_at)
-                self._fresh = self._from_oldest = False
+                self._fresh = False
             case Place.BROKEN:
                 self.lose("hole")
 

@@ -70,10 +70,10 @@ class Hub:
             raise unavailable("This server is shutting down.")
         await self.rows.check_owner(principal, conversation_id)
         last = await self.reader.load_last(conversation_id)
-        known = after in (None, ORIGIN) or (last is not None and after <= last)
+        known = after is None or (last is not None and after <= last)
         usable = known or await self._is_usable(principal, conversation_id, after or ORIGIN, last)
         stream = self._streams.get(conversation_id) or self._add(principal, conversation_id, last or ORIGIN)
-        cursor = ClientCursor(after, max_bytes=self._queue_bytes, from_oldest=after == ORIGIN)
+        cursor = ClientCursor(after, max_bytes=self._queue_bytes)
         if not usable:
             cursor.lose("old")
         client = Subscription(stream, cursor, expires_at, after)

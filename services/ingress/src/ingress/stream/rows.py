@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from everturn.model.conversations import ConversationState
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, SignalId
-from everturn.model.leases import ORIGIN, EventCursor
+from everturn.model.leases import EventCursor
 from everturn.ports.clock import Clock, iso
 from everturn.ports.conversations import Conversations
 from everturn.ports.inbox import Inbox
@@ -60,9 +60,8 @@ class StreamRows:
         """The last turns as a frame, from which a client that reconnects can resume."""
         page = await self._turns.load_page(principal, conversation_id, limit=SNAPSHOT_TURNS)
         state = build_state(page, tenant=principal.tenant, project=principal.project)
-        # `0-0` would mean the oldest event kept, which may be younger than this state.
-        cursor = str(page.cursor) if page.cursor != ORIGIN else None
-        frame = self.build_frame(conversation_id, StreamSnapshot(state=state), cursor=cursor)
+        # Also `0-0`, before the first commit: without an id a client would keep that of an event it has lost.
+        frame = self.build_frame(conversation_id, StreamSnapshot(state=state), cursor=str(page.cursor))
         return Snapshot(page.cursor, frame, _is_queued(page))
 
     async def load_status(self, principal: Principal, conversation_id: ConversationId) -> Head:

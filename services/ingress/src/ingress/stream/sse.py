@@ -81,7 +81,7 @@ async def get_events(
     conversation_id: ConversationPath,
     after: Annotated[
         str | None,
-        Query(description="Go on after this event id; `0-0` begins with the oldest event kept.", examples=["3-17"]),
+        Query(description="Continue after this event id; `0-0` is before the first event.", examples=["3-17"]),
     ] = None,
     last_event_id: Annotated[
         str | None,
