@@ -39,6 +39,7 @@ class SmallServer:
     stream_faults: list[int | str] = field(default_factory=list)
     """A status, a number of bytes as `bytes:<n>` after which the connection is cut, or `shutdown`."""
     is_signal: bool = False
+    is_deleted: bool = False
     position: int | None = None
     """Told by the receipt of a message."""
     files: dict[str, bytes] = field(default_factory=dict)
@@ -156,6 +157,8 @@ class SmallServer:
         if request.method == "GET" and request.url.path == BASE:
             self.queries.append(request.url.query)
             return JSONResponse({"items": [view], "next_cursor": None})
+        if self.is_deleted:
+            return build_problem(404)
         if request.method == "DELETE":
             return JSONResponse({"conversation_id": view["conversation_id"], "rows": {"turn": 1}, "objects": 2})
         if request.method in ("POST", "PATCH"):

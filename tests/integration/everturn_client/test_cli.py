@@ -1,6 +1,7 @@
 """Exit codes of the terminal client."""
 
 import os
+import pty
 import subprocess
 import sys
 from importlib.metadata import version
@@ -52,6 +53,21 @@ def test_without_a_command_the_help_is_printed(tmp_path: Path) -> None:
 
     assert (ended.returncode, ended.stderr) == (0, "")
     assert all(name in ended.stdout for name in ("usage: everturn", "chat", "rename", "delete", "--version"))
+
+
+def test_without_a_command_a_terminal_gets_the_prompt(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "EVERTURN_URL": "http://127.0.0.1:9"}
+    command = [sys.executable, "-m", "everturn_client.cli"]
+
+    with subprocess.Popen(command, env=env, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, text=True) as process:
+        os.write(ours, b"/quit\n")
+        _, err = process.communicate(timeout=30)
+    os.close(ours)
+    os.close(theirs)
+
+    assert process.returncode == 0
+    assert "Type a message" in err
 
 
 def test_the_version_is_printed(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -16,7 +17,7 @@ from everturn.timeline.event_fold import is_open
 from everturn.wire.views import TurnView
 from everturn_client.arguments import build_command_prefix, build_parser
 from everturn_client.client import Event, EverturnClient
-from everturn_client.errors import TooMuch, Unreachable
+from everturn_client.errors import ProblemError, TooMuch, Unreachable
 from everturn_client.settings import ClientSettings, load_settings
 from everturn_client.terminal.chat import NEW, Chat, ChatOptions
 from everturn_client.terminal.commands import (
@@ -53,10 +54,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = load_settings()
     parser = build_parser(settings)
     arguments = parser.parse_args(argv)
+    if arguments.command is None and sys.stdin.isatty() and sys.stdout.isatty():
+        arguments = parser.parse_args([*(sys.argv[1:] if argv is None else argv), "chat"])
     screen = Screen(sys.stdout, sys.stderr, colour=settings.colour)
     try:
+        return _run_command(parser, arguments, settings, screen)
+    finally:
+        with suppress(OutputClosed):
+            screen.end_answer()
+
+
+def _run_command(
+    parser: argparse.ArgumentParser, arguments: argparse.Namespace, settings: ClientSettings, screen: Screen
+) -> int:
+    try:
         if arguments.command is None:
-            screen.write([Piece("answer", parser.format_help())])
+            screen.write([Piece("output", parser.format_help())])
             return DONE
         return asyncio.run(_run(arguments, settings, screen))
     except OutputClosed:
@@ -160,7 +173,7 @@ async def _run_chat(
         asks_here=is_prompt or keyboard is not None,
         time_zone=time_zone,
     )
-    conversation = arguments.conversation or (_load_last(memory) if arguments.go_on else NEW)
+    conversation = arguments.conversation or (await _check_last(client, memory) if arguments.go_on else NEW)
     chat = Chat(client, screen, options, conversation_id=conversation, memory=memory)
     if is_prompt:
         if arguments.as_json or arguments.files:
@@ -202,6 +215,21 @@ def _load_last(memory: LastConversations) -> str:
     last = memory.try_load()
     if last is None:
         raise BadUsage("No conversation is remembered for this server and user. Name one with --conversation.")
+    return last
+
+
+async def _check_last(client: EverturnClient, memory: LastConversations) -> str:
+    """The remembered conversation. Raises BadUsage when it has been deleted since."""
+    last = _load_last(memory)
+    try:
+        await client.get_conversation(last)
+    except ProblemError as error:
+        if error.problem.status != 404:
+            raise
+        raise BadUsage(
+            f"Your last conversation, {last}, was deleted. Leave out --continue to start a new one, or choose another "
+            "one with --conversation; everturn list shows them."
+        ) from error
     return last
 
 

@@ -78,7 +78,7 @@ async def test_the_answer_streams_to_standard_output_and_the_rest_beside_it(
         "▸ draw …\n",
         "✓ draw (20 ms)\n",
         f"chart.png (9 bytes)   everturn --url {server.url} download art_chart.png",
-        "2 rounds · 12 ms · 22 tokens",
+        "2 model calls · 12 ms · 22 tokens",
         f"Conversation {conversation_id}. Continue with: "
         f'everturn --url {server.url} chat --conversation {conversation_id} "…"',
     ):
@@ -99,7 +99,7 @@ async def test_a_cut_answer_has_a_line_and_an_exit_code_of_its_own(server: "Smal
 
     assert (code, out) == (4, "Here it is.\n")
     assert "· the model did not answer; trying again in 1.5 s (attempt 2 of 8)\n" in err
-    assert "The answer stops before its end: it reached the length limit of one reply." in err
+    assert "This answer was cut off: it reached the model's length limit." in err
 
 
 async def test_a_compaction_and_the_sources_are_told_beside_the_answer(
@@ -135,8 +135,8 @@ async def test_who_waits_is_told_how_many_turns_come_first_each_time_that_falls(
 
     assert (code, out) == (0, "It is so.\n")
     assert [line for line in err.splitlines() if "waiting" in line] == [
-        "· waiting, 3 turns come first",
-        "· waiting, one turn comes first",
+        "· waiting, 3 answers come first",
+        "· waiting, one answer comes first",
         "· waiting, next in line",
     ]
 
@@ -148,7 +148,7 @@ async def test_a_failed_turn_says_why_and_ends_with_code_1(server: "SmallServer"
     code, _, err = await everturn.run("chat", "Hi")
 
     assert code == 1
-    assert "The turn failed: The model failed." in err
+    assert "The answer failed: The model failed." in err
 
 
 async def test_events_can_be_had_as_json_lines(server: "SmallServer", everturn: "Everturn") -> None:
@@ -182,7 +182,7 @@ async def test_the_first_interrupt_cancels_the_turn_and_the_client_waits_for_its
 
     assert json.loads(signalled) == {"kind": "cancel", "text": ""}
     assert running.returncode == 1
-    assert "The turn was cancelled." in err.decode()
+    assert "This answer was cancelled." in err.decode()
 
 
 async def test_the_second_interrupt_leaves(server: "SmallServer", everturn: "Everturn") -> None:
@@ -200,6 +200,22 @@ async def test_the_second_interrupt_leaves(server: "SmallServer", everturn: "Eve
 
     assert running.returncode == 130
     assert b"Traceback" not in err
+
+
+async def test_that_the_last_conversation_was_deleted_is_said_with_what_to_do(
+    server: "SmallServer", everturn: "Everturn"
+) -> None:
+    server.story.start_turn("Hi")
+    server.story.end_turn(Outcome.COMPLETED)
+    conversation_id = server.story.conversation.id
+    await everturn.run("chat", "Hi")
+    server.is_deleted = True
+
+    code, out, err = await everturn.run("chat", "Again", "--continue")
+
+    assert (code, out) == (2, "")
+    assert f"Your last conversation, {conversation_id}, was deleted. Leave out --continue to start a new one" in err
+    assert len(server.sent("/messages")) == 1
 
 
 async def test_the_last_conversation_can_be_continued(server: "SmallServer", everturn: "Everturn") -> None:

@@ -62,7 +62,7 @@ async def test_a_refused_message_does_not_end_the_prompt(
 
     assert running.returncode == 0
     assert "Refused on purpose (422)." in err
-    assert err.count("while a turn runs it is a followup") == 2
+    assert err.count("while the agent works it is queued") == 2
 
 
 async def test_leaving_while_a_turn_runs_leaves_it_running(
@@ -77,7 +77,7 @@ async def test_leaving_while_a_turn_runs_leaves_it_running(
     _, err = (stream.decode() for stream in await asyncio.wait_for(running.communicate(), 20))
 
     assert running.returncode == 0
-    assert "The turn continues without you" in err
+    assert "The agent continues without you" in err
     assert not server.sent("/signals")
 
 

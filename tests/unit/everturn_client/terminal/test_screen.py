@@ -20,6 +20,26 @@ def test_answers_go_to_standard_output_and_all_else_beside_it() -> None:
     assert (out.getvalue(), err.getvalue()) == ("Hi", "hmno")
 
 
+def test_an_answer_is_laid_out_for_a_terminal_and_stays_as_it_is_in_a_pipe() -> None:
+    shown, piped = Tty(), io.StringIO()
+
+    for out in (shown, piped):
+        screen = Screen(out, io.StringIO(), colour=True)
+        screen.write([Piece("answer", "It is **so**\x1b[2J", begins=True), Piece("answer", ".\n")])
+        screen.say("1 model call")
+
+    assert shown.getvalue() == "It is \x1b[1mso\x1b[0m\\u001b[2J.\n"
+    assert piped.getvalue() == "It is **so**\\u001b[2J.\n"
+
+
+def test_what_is_no_answer_is_no_markdown() -> None:
+    out = Tty()
+
+    Screen(out, io.StringIO(), colour=True).write([Piece("output", "conv_1  *a*\n")])
+
+    assert out.getvalue() == "conv_1  *a*\n"
+
+
 def test_colour_is_only_for_terminals_that_want_it() -> None:
     coloured, plain = Tty(), Tty()
 

@@ -63,7 +63,7 @@ def test_a_turn_is_told_as_it_happens() -> None:
         ("info", "Files:\n"),
         ("info", "  chart.png (9 bytes)   everturn download art_chart.png\n"),
         ("info", "You might ask:\n  In blue?\n"),
-        ("info", "2 rounds · 12 ms · 22 tokens\n"),
+        ("info", "2 model calls · 12 ms · 22 tokens\n"),
     ]
 
 
@@ -202,4 +202,4 @@ def test_a_failure_says_why() -> None:
     story.start_turn("Hi")
     story.end_turn("failed")
 
-    assert ("bad", "The turn failed: The model failed.\n") in print_story(story)
+    assert ("bad", "The answer failed: The model failed.\n") in print_story(story)

@@ -1,5 +1,7 @@
 """What things are called in a terminal."""
 
+from typing import Any
+
 import pytest
 
 from everturn.model.plans import PlanSnapshot
@@ -25,7 +27,7 @@ def test_an_event_is_called_by_its_own_kind() -> None:
         signal_id="s", kind="event", state="applied", text="Sent.", round=2, event=EventView(kind="form", reactive=True)
     )
 
-    assert wording.render_signal(signal) == "· form event applied in round 2: Sent."
+    assert wording.render_signal(signal) == "· form event · Read by the agent: Sent."
 
 
 def test_a_question_says_what_is_asked_and_by_which_commands_it_is_answered() -> None:
@@ -37,7 +39,7 @@ def test_a_question_says_what_is_asked_and_by_which_commands_it_is_answered() ->
 
     lines = [
         '? Allow mail.send? {"text": "a\\nb"} (cut)',
-        "  Expires at 2026-03-02T12:00:00.000Z.",
+        "  Expires at 2026-03-02 12:00 UTC.",
         "  Allow it: everturn answer --conversation conv_1 appr_1 approve",
         "  Deny it:  everturn answer --conversation conv_1 appr_1 deny",
     ]
@@ -75,21 +77,23 @@ def test_a_plan_shows_its_marks() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"error": problem("m", "The model failed.", 502, "Twice.")}, "The turn failed: The model failed. Twice."),
-        ({"outcome": "cancelled"}, "The turn was cancelled."),
+        ({"error": problem("m", "The model failed.", 502, "Twice.")}, "The answer failed: The model failed. Twice."),
+        ({"outcome": "cancelled"}, "This answer was cancelled."),
         ({"outcome": "completed"}, ""),
+        ({"outcome": "stopped"}, "You stopped this answer."),
+        ({"outcome": "capped"}, 'This answer was cut short (limit reached). Send "continue" for the rest.'),
+        ({"outcome": "unknown"}, "This answer ended early."),
         (
             {"outcome": "cut", "cut_reason": "length"},
-            "The answer stops before its end: it reached the length limit of one reply."
-            ' Send "continue" to let the model go on.',
+            "This answer was cut off: it reached the model's length limit. Send \"continue\" for the rest.",
         ),
         (
             {"outcome": "cut", "cut_reason": "refusal"},
-            "The answer stops before its end: the model declined to go on.",
+            "This answer was cut off: the model declined to go on.",
         ),
         (
             {"outcome": "cut", "cut_reason": "of a newer server"},
-            'The answer stops before its end. Send "continue" to let the model go on.',
+            'This answer was cut off. Send "continue" for the rest.',
         ),
     ],
 )
@@ -103,9 +107,9 @@ def test_how_a_turn_ended_is_said(changes: dict[str, object], expected: str) -> 
     ("ahead", "more", "expected"),
     [
         (0, False, "· waiting, next in line"),
-        (1, False, "· waiting, one turn comes first"),
-        (7, False, "· waiting, 7 turns come first"),
-        (100, True, "· waiting, more than 100 turns come first"),
+        (1, False, "· waiting, one answer comes first"),
+        (7, False, "· waiting, 7 answers come first"),
+        (100, True, "· waiting, more than 100 answers come first"),
     ],
 )
 def test_a_place_in_the_queue_is_told_as_what_comes_first(ahead: int, more: bool, expected: str) -> None:
@@ -124,11 +128,11 @@ def test_a_source_is_one_line_whatever_its_title_holds() -> None:
     assert wording.render_sources([cited]) == "Sources:\n  [3] A report  https://a.example/r"
 
 
-def test_counts_name_rounds_time_tokens_and_money() -> None:
+def test_counts_name_model_calls_time_tokens_and_money() -> None:
     usage = TurnUsage(input_tokens=1000, output_tokens=500, cost_usd=0.01)
     turn = TurnView(turn_id="t", ordinal=1, status="completed", text="", rounds=1, elapsed_ms=61_000, usage=usage)
 
-    assert wording.render_counts(turn) == "1 round · 61.0 s · 1,500 tokens · $0.0100"
+    assert wording.render_counts(turn) == "1 model call · 61.0 s · 1,500 tokens · $0.0100"
 
 
 def test_a_signal_and_a_conversation_are_one_line() -> None:
@@ -137,8 +141,28 @@ def test_a_signal_and_a_conversation_are_one_line() -> None:
         conversation_id="conv_1", title="", state="idle", created_at="", last_activity_at="2026-01-02T03:04:05.000Z"
     )
 
-    assert wording.render_signal(signal) == "· steer applied in round 2: Only the north"
+    assert wording.render_signal(signal) == "· Redirect · Read by the agent: Only the north"
     assert wording.render_conversation(conversation) == "conv_1  2026-01-02 03:04  idle     (no title)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "text", "expected"),
+    [
+        ("followup", "accepted", "And the south", "· Queued: And the south"),
+        ("followup", "retracted", "And the south", "· Withdrawn: And the south"),
+        ("steer", "applied", "", ""),
+        ("cancel", "accepted", "", ""),
+        ("approve", "applied", "", ""),
+        ("cancel", "rejected", "", "· cancel · Could not be delivered"),
+    ],
+)
+def test_what_was_said_meanwhile_is_called_as_on_the_page(kind: Any, state: Any, text: str, expected: str) -> None:
+    assert wording.render_signal(SignalView(signal_id="s", kind=kind, state=state, text=text)) == expected
+
+
+def test_a_moment_is_told_to_the_minute() -> None:
+    assert wording.render_time("2026-11-26T22:17:19.550Z") == "2026-11-26 22:17 UTC"
+    assert wording.render_time("soon") == "soon"
 
 
 @pytest.mark.parametrize(

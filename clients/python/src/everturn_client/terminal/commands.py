@@ -24,7 +24,7 @@ async def run_list(client: EverturnClient, screen: Screen, *, limit: int, title:
         page = await client.list_conversations(
             limit=min(left, 100), cursor=cursor, search=title or None, archived=archived
         )
-        screen.write(Piece("answer", render_conversation(item) + "\n") for item in page.items)
+        screen.write(Piece("output", render_conversation(item) + "\n") for item in page.items)
         left -= len(page.items)
         cursor = page.next_cursor
         if not cursor or not page.items:
@@ -38,9 +38,9 @@ async def run_search(
     page = await client.search(query, limit=min(limit, MAX_HITS), conversation_id=conversation_id)
     for hit in page.items:
         title = one_line(hit.title) or "(no title)"
-        screen.write([Piece("answer", f"{hit.conversation_id}  {title}\n  {one_line(hit.snippet)}\n")])
+        screen.write([Piece("output", f"{hit.conversation_id}  {title}\n  {one_line(hit.snippet)}\n")])
     if not page.items:
-        screen.say("No message matches.")
+        screen.say("No matching messages.")
 
 
 async def run_rename(client: EverturnClient, screen: Screen, conversation_id: str, title: str) -> None:
@@ -82,8 +82,9 @@ async def run_fork(
 ) -> None:
     """Copy a conversation; the copy's id goes to standard output."""
     fork = await client.fork_conversation(conversation_id, turn_id=turn_id, title=title)
-    screen.write([Piece("answer", f"{fork.conversation_id}\n")])
-    screen.say(f"It has the first {fork.turns} turns of {fork.forked_from}.", "good")
+    screen.write([Piece("output", f"{fork.conversation_id}\n")])
+    copied = f"{fork.turns} message{'' if fork.turns == 1 else 's'}"
+    screen.say(f"It has the first {copied} of {fork.forked_from}, with their answers.", "good")
 
 
 async def run_export(client: EverturnClient, screen: Screen, conversation_id: str, output: Path) -> None:
@@ -104,12 +105,12 @@ async def run_show(
     for turn in state.turns:
         _show_turn(screen, turn, command, conversation_id)
     if state.next_cursor:
-        screen.say("There are older turns, which this command does not show.")
+        screen.say("There are older messages, which this command does not show.")
 
 
 def _show_turn(screen: Screen, turn: TurnView, command: str, conversation_id: str) -> None:
     screen.say(f"\n[{turn.ordinal}] {turn.turn_id} {turn.status}")
-    screen.write([Piece("answer", f"> {turn.text}\n")])
+    screen.write([Piece("output", f"> {turn.text}\n")])
     for file in turn.attachments:
         screen.say(render_file(file, f"{command} download"))
     printer = TurnPrinter(

@@ -14,7 +14,7 @@ from everturn_client.terminal.screen import Piece, Screen
 from everturn_client.terminal.wording import render_file
 
 HELP = (
-    "Type a message; while a turn runs it is a followup. y and n answer a question. "
+    "Type a message; while the agent works it is queued. y and n answer a question. "
     "Also: /steer TEXT, /cancel, /approve, /deny REASON, /files, /quit."
 )
 
@@ -136,7 +136,7 @@ class Prompt:
             self._next_turn = None
             turn = await self._run_turn(next_id)
             if turn is None:
-                self._chat.say("The turn continues without you. Come back with --continue.")
+                self._chat.say("The agent continues without you. Come back with --continue.")
                 return False
             next_id = self._next_turn or await self._find_promoted(turn)
         return True

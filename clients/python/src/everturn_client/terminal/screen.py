@@ -1,21 +1,29 @@
 """Writing to the terminal: answers to standard output, all else to standard error, colour only where it can be seen."""
 
+import os
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TextIO
 
 from everturn.errors import EverturnError
+from everturn_client.terminal.markdown import MarkdownWriter
 
-Tone = Literal["answer", "thinking", "info", "good", "bad"]
-_CODES: dict[Tone, str] = {"answer": "", "thinking": "2;3", "info": "2", "good": "32", "bad": "31"}
+Tone = Literal["answer", "output", "thinking", "info", "good", "bad"]
+_CODES: dict[Tone, str] = {"answer": "", "output": "", "thinking": "2;3", "info": "2", "good": "32", "bad": "31"}
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some text to write, as it is. Only `answer` goes to standard output."""
+    """Some text to write. Only `answer` and `output` go to standard output.
+
+    An `answer` is Markdown, which a terminal shows laid out and a file gets as it is; `begins` says that it is not the
+    continuation of the one before.
+    """
 
     tone: Tone
     text: str
+    begins: bool = False
 
 
 class OutputClosed(EverturnError):
@@ -29,12 +37,23 @@ class Screen:
         self._out = out
         self._err = err
         self._colour = colour
+        self._markdown = (
+            MarkdownWriter(lambda text: _write(out, text), find_columns=lambda: _find_columns(out), colour=colour)
+            if out.isatty()
+            else None
+        )
 
     def write(self, pieces: Iterable[Piece]) -> None:
         """Write and show at once. Raises OutputClosed."""
         for piece in pieces:
-            stream = self._out if piece.tone == "answer" else self._err
+            stream = self._out if piece.tone in ("answer", "output") else self._err
             text = make_inert(piece.text)
+            if self._markdown and piece.tone == "answer":
+                if piece.begins:
+                    self._markdown.begin()
+                self._markdown.feed(text)
+                continue
+            self.end_answer()
             code = _CODES[piece.tone] if self._colour and stream.isatty() else ""
             _write(stream, f"\x1b[{code}m{text}\x1b[0m" if code else text)
 
@@ -42,9 +61,21 @@ class Screen:
         """One line."""
         self.write([Piece(tone, f"{text}\n")])
 
+    def end_answer(self) -> None:
+        """Show what is held back of an answer until its layout is certain. Raises OutputClosed."""
+        if self._markdown:
+            self._markdown.end()
+
     def write_raw(self, line: bytes) -> None:
         """One line of machine-readable output. Raises OutputClosed."""
         _write(self._out, line.decode() + "\n")
+
+
+def _find_columns(out: TextIO) -> int:
+    try:
+        return os.get_terminal_size(out.fileno()).columns or shutil.get_terminal_size().columns
+    except OSError:
+        return shutil.get_terminal_size().columns
 
 
 def _write(stream: TextIO, text: str) -> None:

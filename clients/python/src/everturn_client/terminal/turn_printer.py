@@ -81,7 +81,8 @@ class TurnPrinter:
         for signal in turn.signals:
             if self._signals.get(signal.signal_id) != signal.state:
                 self._signals[signal.signal_id] = signal.state
-                yield from self._say(render_signal(signal))
+                if line := render_signal(signal):
+                    yield from self._say(line)
         if not is_open(turn) and not self._has_ended:
             self._has_ended = True
             yield from self._render_end(turn)
@@ -98,21 +99,22 @@ class TurnPrinter:
     def _render_texts(self, texts: list[TextView]) -> Iterator[Piece]:
         for text in texts:
             key = (text.round, text.channel, text.instance)
-            news = text.text[len(self._printed.get(key, "")) :]
+            printed = self._printed.get(key, "")
+            news = text.text[len(printed) :]
             is_first = key not in self._printed
             self._printed[key] = text.text
             if text.channel == "canvas":
                 if is_first:
                     yield from self._say(f"✎ writing {text.artifact or 'a file'}")
             elif news and (self._show_thinking or text.channel != "thinking"):
-                yield from self._append(key, _tone_of(text), news)
+                yield from self._append(key, _tone_of(text), news, begins=not printed.strip())
 
-    def _append(self, key: _Key, tone: Tone, news: str) -> Iterator[Piece]:
+    def _append(self, key: _Key, tone: Tone, news: str, *, begins: bool) -> Iterator[Piece]:
         if key != self._line_key:
             yield from self.end_line()
             news = news.lstrip("\n")
         if news:
-            yield Piece(tone, news)
+            yield Piece(tone, news, begins)
             self._line_key = key
             self._line_tone = None if news.endswith("\n") else tone
 

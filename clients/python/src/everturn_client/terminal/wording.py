@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from everturn.model.plans import PlanSnapshot, StepStatus
 from everturn.wire.events import ChatCompaction, ChatPhase
@@ -40,7 +41,8 @@ def render_approval(approval: ApprovalView, answer_command: str = "") -> str:
     explanation = "".join(
         f"  {one_line(line, max_chars=MAX_PARAMS_CHARS)}\n" for line in approval.explanation.splitlines()
     )
-    question = f"? Allow {one_line(approval.tool_id)}? {params}{cut}\n{explanation}  Expires at {approval.expires_at}."
+    expires = f"  Expires at {render_time(approval.expires_at)}."
+    question = f"? Allow {one_line(approval.tool_id)}? {params}{cut}\n{explanation}{expires}"
     if not answer_command:
         return question
     return f"{question}\n{render_answer_commands(approval, answer_command)}"
@@ -52,12 +54,30 @@ def render_answer_commands(approval: ApprovalView, answer_command: str) -> str:
     return f"  Allow it: {allow}\n  Deny it:  {deny}"
 
 
+_SIGNAL_STATES = {
+    "accepted": "Queued",
+    "queued": "Queued for the next answer",
+    "applied": "Read by the agent",
+    "promoted": "Sent as the next message",
+    "expired": "Arrived too late",
+    "rejected": "Could not be delivered",
+    "retracted": "Withdrawn",
+}
+
+
 def render_signal(signal: SignalView) -> str:
-    """One line for what became of a signal."""
-    where = f" in round {signal.round}" if signal.round is not None else ""
-    said = f": {one_line(signal.text)}" if signal.text else ""
-    kind = f"{signal.event.kind} event" if signal.event else signal.kind
-    return f"· {kind} {signal.state}{where}{said}"
+    """One line for what was said while the agent worked, and how far it has come.
+
+    Empty for a stop and an answer to a question, which show themselves, unless they came to nothing.
+    """
+    said = one_line(signal.text)
+    shows_itself = signal.kind in ("cancel", "approve", "deny") or (signal.kind == "steer" and not said)
+    if shows_itself and signal.state not in ("expired", "rejected"):
+        return ""
+    name = f"{signal.event.kind} event" if signal.event else {"followup": "", "steer": "Redirect"}.get(signal.kind)
+    state = _SIGNAL_STATES.get(signal.state, "In a state that this version does not know")
+    head = " · ".join(filter(None, (signal.kind if name is None else name, state)))
+    return f"· {head}: {said}" if said else f"· {head}"
 
 
 def render_file(file: FileView, download_command: str) -> str:
@@ -74,14 +94,14 @@ def render_sources(citations: Sequence[CitationView]) -> str:
 def render_position(ahead: int, *, more: bool) -> str:
     """Where a turn stands that waits for a worker; with `more` there are more than `ahead` before it."""
     if more:
-        return f"· waiting, more than {ahead} turns come first"
+        return f"· waiting, more than {ahead} answers come first"
     match ahead:
         case 0:
             return "· waiting, next in line"
         case 1:
-            return "· waiting, one turn comes first"
+            return "· waiting, one answer comes first"
         case _:
-            return f"· waiting, {ahead} turns come first"
+            return f"· waiting, {ahead} answers come first"
 
 
 def render_compaction(told: ChatCompaction) -> str:
@@ -110,8 +130,9 @@ def render_phase(phase: ChatPhase) -> str:
             return ""
 
 
+_CONTINUE = ' Send "continue" for the rest.'
 _CUT_BECAUSE = {
-    "length": "it reached the length limit of one reply",
+    "length": "it reached the model's length limit",
     "content_filter": "the provider's content filter stopped it",
     "refusal": "the model declined to go on",
     "size_limit": "it reached the size limit of this installation",
@@ -124,8 +145,8 @@ _CUT_BECAUSE = {
 def render_cut(reason: str) -> str:
     """Why an answer stops before its end; a reason that this client does not know is left out."""
     because = f": {_CUT_BECAUSE[reason]}" if reason in _CUT_BECAUSE else ""
-    goes_on = "" if reason in ("content_filter", "refusal") else ' Send "continue" to let the model go on.'
-    return f"The answer stops before its end{because}.{goes_on}"
+    goes_on = "" if reason in ("content_filter", "refusal") else _CONTINUE
+    return f"This answer was cut off{because}.{goes_on}"
 
 
 def render_end(turn: TurnView) -> str:
@@ -133,25 +154,25 @@ def render_end(turn: TurnView) -> str:
     if turn.error:
         title = turn.error.title.rstrip(".")
         detail = f". {turn.error.detail}" if turn.error.detail else "."
-        return f"The turn failed: {title}{detail}"
+        return f"The answer failed: {title}{detail}"
     match turn.outcome:
         case "cancelled":
-            return "The turn was cancelled."
+            return "This answer was cancelled."
         case "stopped":
-            return "The turn was stopped; this is what there was."
+            return "You stopped this answer."
         case "capped":
-            return "The turn reached a limit; this is what there was."
+            return f"This answer was cut short (limit reached).{_CONTINUE}"
         case "cut":
             return render_cut(turn.cut_reason or "")
         case "unknown":
-            return "The turn ended in a way that this version does not know."
+            return "This answer ended early."
         case "completed" | None:
             return ""
 
 
 def render_counts(turn: TurnView) -> str:
-    """Rounds, time and tokens of an ended turn."""
-    parts = [f"{turn.rounds} round{'' if turn.rounds == 1 else 's'}"]
+    """Calls of the model, time and tokens of an ended turn."""
+    parts = [f"{turn.rounds} model call{'' if turn.rounds == 1 else 's'}"]
     if turn.elapsed_ms is not None:
         parts.append(render_duration(turn.elapsed_ms))
     if turn.usage:
@@ -159,6 +180,15 @@ def render_counts(turn: TurnView) -> str:
         if turn.usage.cost_usd:
             parts.append(f"${turn.usage.cost_usd:.4f}")
     return " · ".join(parts)
+
+
+def render_time(ts: str) -> str:
+    """A moment, in UTC, to the minute."""
+    try:
+        moment = datetime.fromisoformat(ts)
+    except ValueError:
+        return one_line(ts)
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def render_conversation(conversation: ConversationView) -> str:

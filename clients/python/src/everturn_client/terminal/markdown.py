@@ -1,0 +1,428 @@
+"""Markdown for a terminal, laid out while it streams: what is printed is never changed, and no character gets lost.
+
+A block, such as a paragraph or an item of a list, is laid out anew with each piece that comes, and the lines that no
+later text of it can change are printed. A table is printed when it is complete, code and formulas line by line.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from io import StringIO
+from itertools import pairwise
+from typing import ClassVar
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.markdown import Heading, Markdown, MarkdownElement, TableElement
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+from rich.theme import Theme
+
+MAX_BLOCK_CHARS = 4_000
+"""What is longer is shown as several blocks, because a block is laid out anew with each piece of it."""
+MAX_TABLE_CHARS = 20_000
+"""A table is laid out once."""
+MIN_GROWTH_CHARS = 16
+"""By so much a block has grown, or by a line, when it is laid out again."""
+_ENDLESS_COLUMNS = 1_000_000
+MAX_HELD_CHARS = 2_000
+"""So far behind the end, a sign that nothing has closed is taken for text."""
+MIN_COLUMNS = 20
+MAX_DEPTH = 18
+"""Of lists and quotations; a list is two levels. What nests deeper is printed as it was written."""
+COLUMNS_PER_LEVEL = 2
+_CODE_THEME = "ansi_dark"
+_STYLES = Theme({"markdown.code": "cyan", "markdown.code_block": "cyan", "markdown.h1": "bold underline"})
+_FENCE = re.compile(r" {0,3}(?P<mark>`{3,}(?=[^`\n]*\n)|~{3,})[ \t]*(?P<language>[\w+#.-]*)[^\n]*\n")
+_FORMULA = re.compile(r"^ {0,3}(?P<mark>\$\$|\\\[)[ \t]*\n", re.MULTILINE)
+# Between single dollar signs there is TeX, or they are prices.
+_INLINE_FORMULA = re.compile(
+    r"\\\(.{0,2000}?\\\)|\\\[.{0,2000}?\\\]|\$\$.{0,2000}?\$\$|\\begin\{(\w+\*?)\}.{0,2000}?\\end\{\1\}"
+    r"|\$(?=[^\s$][^$]{0,500}[\\^_{])[^$]{0,500}[^\s\\$]\$(?!\d)",
+    re.DOTALL,
+)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_CLOSED_BY_LINE = frozenset({"heading_open", "hr"})
+_CLOSED_BY_BLANK = frozenset({"paragraph_open", "table_open", "blockquote_open"})
+_LISTS = frozenset({"bullet_list_open", "ordered_list_open"})
+
+
+def _keep_formula(state: StateInline, silent: bool) -> bool:
+    """A formula is text, whatever stands in it; so is a backslash before a sign that Markdown has no use for."""
+    found = _INLINE_FORMULA.match(state.src, state.pos, state.posMax)
+    kept = found[0] if found else state.src[state.pos : state.pos + 2]
+    if not found and not re.fullmatch(r"\\[()\[\]{},;:!%]", kept):
+        return False
+    if not silent:
+        state.push("text", "", 0).content = kept
+    state.pos += len(kept)
+    return True
+
+
+def _build_parser() -> MarkdownIt:
+    # Without HTML nothing of a text is taken for markup and left out; without definitions no line of it disappears.
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
+    parser.inline.ruler.before("escape", "formula", _keep_formula)
+    return parser
+
+
+_PARSER = _build_parser()
+
+
+class _Heading(Heading):
+    LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}
+
+
+class _Table(TableElement):
+    """A table that wraps words which are wider than their column, instead of cutting them off."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            if isinstance(table, Table):
+                for column in table.columns:
+                    column.overflow = "fold"
+            yield table
+
+
+class _Laid(Markdown):
+    """Tokens that were parsed by our rules, laid out by rich."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "table_open": _Table,
+    }
+
+    def __init__(self, tokens: list[Token]) -> None:
+        super().__init__("", code_theme=_CODE_THEME, hyperlinks=False)
+        self.parsed = tokens
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A block that begins at line `line` of what was parsed. An item of a list is one as well."""
+
+    kind: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    """Lines that are printed as they are until `closing` matches one."""
+
+    closing: re.Pattern[str]
+    syntax: Syntax | None
+
+
+class MarkdownWriter:
+    """Lays out one text after the other, each given in pieces. `write` gets whole lines, with their colours."""
+
+    def __init__(self, write: Callable[[str], None], *, find_columns: Callable[[], int], colour: bool) -> None:
+        self._write = write
+        self._find_columns = find_columns
+        self._colour = colour
+        self._source = ""
+        """From the beginning of the block that is not complete."""
+        self._literal: _Literal | None = None
+        self._shown: list[str] = []
+        """Lines of that block which are printed."""
+        self._settled = ""
+        """What of it was laid out last."""
+        self._columns = 0
+        self._has_shown_any = False
+        self._is_after_blank = False
+
+    def begin(self) -> None:
+        """What comes is a new text."""
+        self.end()
+        self._literal = None
+        self._has_shown_any = False
+
+    def feed(self, text: str) -> None:
+        """Take the next piece."""
+        self._source += text
+        while self._advance():
+            pass
+
+    def end(self) -> None:
+        """Print what is held back: something else is written now, or the text is complete. Open code stays open."""
+        source, self._source = self._source, ""
+        if self._literal:
+            self._print_literal(source, self._literal)
+        elif source.strip():
+            self._print_whole(source)
+        self._is_after_blank = False
+
+    def _advance(self) -> bool:
+        """Print what can be; whether there may be more."""
+        if self._literal:
+            return self._advance_literal(self._literal)
+        blank = len(self._source) - len(self._source.lstrip("\n"))
+        if blank and not self._shown:
+            self._source, self._is_after_blank = self._source[blank:], True
+        if not self._source.strip():
+            return False
+        formula = _FORMULA.search(self._source)
+        if formula and formula.start() == 0:
+            self._begin_literal(formula, _Literal(_closing_formula(formula["mark"]), None))
+            return True
+        fence = _FENCE.match(self._source)
+        if fence:
+            self._begin_literal(fence, _Literal(_closing_fence(fence["mark"]), self._try_syntax(fence["language"])))
+            return True
+        before_formula = formula.start() if formula and not _is_code(self._source[: formula.start()]) else None
+        blocks = _split(self._source[:before_formula])
+        if self._take_complete(blocks):
+            return True
+        if before_formula is not None:
+            self._take(before_formula)
+            return True
+        kind = blocks[0].kind if blocks else ""
+        if _is_closed(kind, self._source):
+            self._take(len(self._source))
+            return False
+        is_table = kind == "table_open" or self._source.lstrip().startswith("|")
+        max_chars = MAX_TABLE_CHARS if is_table else MAX_BLOCK_CHARS
+        if len(self._source) > max_chars:
+            self._take(_find_cut(self._source, max_chars))
+            return True
+        if not is_table:
+            self._print_settled()
+        return False
+
+    def _take_complete(self, blocks: Sequence[_Block]) -> bool:
+        """Print the blocks that others follow, up to code, which is printed line by line."""
+        taken = 0
+        lines = re.split(r"(?<=\n)", self._source)
+        for block, following in pairwise(blocks):
+            if block.kind == "fence" and taken:
+                break
+            size = sum(map(len, lines[taken : following.line]))
+            taken = following.line
+            self._take(size)
+        return taken > 0
+
+    def _take(self, end: int) -> None:
+        """The block is complete."""
+        block, self._source = self._source[:end], self._source[end:]
+        self._print_whole(block)
+        self._is_after_blank = bool(re.search(r"\n[ \t]*\n\s*$", block))
+
+    def _print_settled(self) -> None:
+        """The lines that no later text of the block can change: all but the last of what has no open marks."""
+        settled = _find_settled(self._source)
+        if settled.count("\n") == self._settled.count("\n") and len(settled) < len(self._settled) + MIN_GROWTH_CHARS:
+            return
+        self._settled = settled
+        lines = self._lay_out(settled)[:-1]
+        if lines[: len(self._shown)] == self._shown:
+            self._print_lines(lines[len(self._shown) :])
+            self._shown = lines if len(lines) > len(self._shown) else self._shown
+
+    def _print_whole(self, block: str) -> None:
+        lines = self._lay_out(block)
+        # Where the end of a block changes what its beginning means, all of it is printed again: doubled, but readable.
+        known = len(self._shown) if lines[: len(self._shown)] == self._shown else 0
+        self._print_lines(lines[known:])
+        self._shown, self._settled = [], ""
+
+    def _print_lines(self, lines: Sequence[str]) -> None:
+        if not lines:
+            return
+        if not self._shown and self._is_after_blank and self._has_shown_any:
+            self._write("\n")
+        self._has_shown_any = True
+        self._write("".join(f"{line}\n" for line in lines))
+
+    def _begin_literal(self, opening: re.Match[str], literal: _Literal) -> None:
+        self._source = self._source[opening.end() :]
+        self._print_lines([self._style(opening[0].rstrip("\n"), "dim")])
+        self._literal = literal
+
+    def _advance_literal(self, literal: _Literal) -> bool:
+        end = self._source.find("\n") + 1
+        if not end:
+            return False
+        line, self._source = self._source[:end], self._source[end:]
+        self._print_literal(line, literal)
+        return True
+
+    def _print_literal(self, line: str, literal: _Literal) -> None:
+        if not line:
+            return
+        line = line.rstrip("\n")
+        if literal.closing.fullmatch(line):
+            self._literal = None
+            self._write(f"{self._style(line, 'dim')}\n")
+        elif literal.syntax and line.strip() and "\t" not in line:
+            # Lines with tabs stay plain: the highlighter would make blanks of them.
+            coloured = literal.syntax.highlight(line)
+            coloured.rstrip()
+            self._write("".join(f"{each}\n" for each in self._render(coloured)))
+        else:
+            self._write(f"{line}\n")
+
+    def _try_syntax(self, language: str) -> Syntax | None:
+        return Syntax("", language, theme=_CODE_THEME) if language and self._colour else None
+
+    def _style(self, text: str, style: str) -> str:
+        return self._render(Text(text, style))[0] if text else ""
+
+    def _lay_out(self, block: str) -> list[str]:
+        """The lines of a block, for the width that the terminal had when the block began."""
+        if not self._shown:
+            self._columns = max(MIN_COLUMNS, self._find_columns())
+        tokens = _PARSER.parse(block)
+        deepest = max((token.level for token in tokens), default=0)
+        if deepest > MAX_DEPTH or COLUMNS_PER_LEVEL * deepest > self._columns - MIN_COLUMNS // 2:
+            return block.strip("\n").split("\n")
+        lines = self._render(_Laid(list(_adapt(tokens))), self._columns)
+        shown = [at for at, line in enumerate(lines) if _COLOUR.sub("", line).strip()]
+        return lines[shown[0] : shown[-1] + 1] if shown else []
+
+    def _render(self, shown: Markdown | Text, columns: int = _ENDLESS_COLUMNS) -> list[str]:
+        console = Console(
+            file=StringIO(),
+            force_terminal=True,
+            color_system="standard" if self._colour else None,
+            width=columns,
+            theme=_STYLES,
+            highlight=False,
+            legacy_windows=False,
+        )
+        with console.capture() as captured:
+            console.print(shown, end="" if isinstance(shown, Text) else "\n")
+        return [_without_padding(line) for line in captured.get().split("\n")]
+
+
+def _without_padding(line: str) -> str:
+    """Rich fills lines up with blanks, which would be copied, and wrap in a window that becomes narrower."""
+    return "" if not _COLOUR.sub("", line).strip() else re.sub(r" +((?:\x1b\[0m)*)$", r"\1", line)
+
+
+def _split(source: str) -> list[_Block]:
+    """The blocks of a text, with a list's items for the list."""
+    return list(_find_blocks(_PARSER.parse(source)))
+
+
+def _find_blocks(tokens: Sequence[Token]) -> Iterator[_Block]:
+    for token in tokens:
+        is_item = token.level == 1 and token.type == "list_item_open"
+        if token.map and (is_item or (token.level == 0 and token.type not in _LISTS)):
+            yield _Block(token.type, token.map[0])
+
+
+def _is_closed(kind: str, source: str) -> bool:
+    """Whether nothing that follows can belong to the block."""
+    if kind in _CLOSED_BY_LINE:
+        return source.endswith("\n")
+    return kind in _CLOSED_BY_BLANK and bool(re.search(r"\n[ \t]*\n$", source))
+
+
+def _is_code(source: str) -> bool:
+    """Whether the text ends in code that is not closed."""
+    is_open = False
+    mark = ""
+    for line in source.split("\n"):
+        found = re.match(r"\s*(`{3,}|~{3,})", line)
+        if found and not is_open:
+            is_open, mark = True, found[1]
+        elif found and is_open and found[1].startswith(mark) and line.strip() == found[1]:
+            is_open = False
+    return is_open
+
+
+def _closing_fence(mark: str) -> re.Pattern[str]:
+    return re.compile(rf" {{0,3}}{re.escape(mark[0])}{{{len(mark)},}}[ \t]*")
+
+
+def _closing_formula(mark: str) -> re.Pattern[str]:
+    closing = "$$" if mark == "$$" else "\\]"
+    return re.compile(rf"[ \t]*{re.escape(closing)}[ \t]*")
+
+
+_MARKS = re.compile(r"`+|\\.|\$\$|[*_]+|~~|[\[\]<>]", re.DOTALL)
+_CLOSING = {"\\(": "\\)", "\\[": "\\]", "$$": "$$", "<": ">"}
+
+
+def _find_cut(source: str, max_chars: int) -> int:
+    """Behind the last whole line or word of so many characters."""
+    part = source[:max_chars]
+    return (part.rfind("\n") + 1) or (part.rfind(" ") + 1) or max_chars
+
+
+def _find_settled(source: str) -> str:
+    """Whole words from the beginning of a text, without any mark that a later text could close."""
+    while True:
+        settled = _cut_open_marks(source)
+        settled = settled[: max(settled.rfind(" "), settled.rfind("\n")) + 1]
+        if settled == source:
+            return settled
+        source = settled
+
+
+def _cut_open_marks(source: str) -> str:
+    """The beginning of a text up to the first mark, such as of emphasis, that a later text could close."""
+    opened: list[tuple[str, int]] = []
+    at = 0
+    while found := _MARKS.search(source, at):
+        mark, start, at = found[0], found.start(), found.end()
+        closing = _CLOSING.get(mark) or (mark if mark[0] == "`" else "")
+        if closing:
+            end = source.find(closing, at)
+            if end < 0:
+                opened.append((mark, start))
+                break
+            at = end + len(closing)
+        elif mark == "[":
+            opened.append((mark, start))
+        elif mark == "]":
+            begin = start
+            while opened:
+                inner, begin = opened.pop()
+                if inner == "[":
+                    break
+            # An address may follow.
+            if at == len(source) or source[at] == "(":
+                end = source.find(")", at)
+                if end < 0:
+                    opened.append((mark, begin))
+                    break
+                at = end + 1
+        elif mark[0] in "*_~":
+            if opened and opened[-1][0] == mark:
+                opened.pop()
+            elif at == len(source) or not source[at].isspace():
+                opened.append((mark, start))
+    first = next((start for _, start in opened if len(source) - start <= MAX_HELD_CHARS), len(source))
+    return source[:first]
+
+
+def _adapt(tokens: Sequence[Token]) -> Iterator[Token]:
+    for token in tokens:
+        yield replace(token, children=list(_adapt_inline(token.children))) if token.children else token
+
+
+def _adapt_inline(children: Sequence[Token]) -> Iterator[Token]:
+    """Breaks that were written as HTML, images with their address, and an address that is its own text once."""
+    for at, token in enumerate(children):
+        if token.type == "text" and _BREAK.search(token.content):
+            for number, part in enumerate(_BREAK.split(token.content)):
+                if number:
+                    yield Token("hardbreak", "br", 0)
+                yield Token("text", "", 0, content=part)
+        elif token.type == "image":
+            address = str(token.attrs.get("src", ""))
+            yield Token("text", "", 0, content=f"{token.content} ({address})" if token.content else address)
+        elif token.type in ("link_open", "link_close") and _is_autolink(children, at):
+            continue
+        else:
+            yield token
+
+
+def _is_autolink(children: Sequence[Token], at: int) -> bool:
+    return children[at].markup == "autolink"
