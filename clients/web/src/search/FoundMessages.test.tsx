@@ -56,6 +56,32 @@ test("more of them come by the server's cursor, and the first of those has the f
   expect(screen.getByText("3 messages found.")).toHaveRole("status");
 });
 
+test("the first new message has the focus however late it is drawn", async () => {
+  // The frame after the answer comes before the new messages are drawn, as on a busy machine.
+  vi.stubGlobal("requestAnimationFrame", (draw: FrameRequestCallback) => { draw(0); return 0; });
+  show(({ body }) => ((body as { cursor?: string }).cursor === "c1" ? page([buildHit(3)]) : page([buildHit(1), buildHit(2)], "c1")));
+
+  await userEvent.click(await screen.findByRole("button", { name: "More messages" }));
+
+  await waitFor(() => { expect(screen.getAllByRole("link")[2]).toHaveFocus(); });
+  vi.unstubAllGlobals();
+});
+
+test("the focus stays with a person who writes on while more messages come", async () => {
+  let send: (answer: Answer) => void = () => undefined;
+  const later = new Promise<Answer>((resolve) => { send = resolve; });
+  show(({ body }) => ((body as { cursor?: string }).cursor === "c1" ? later : page([buildHit(1), buildHit(2)], "c1")));
+  const field = document.body.appendChild(document.createElement("input"));
+
+  await userEvent.click(await screen.findByRole("button", { name: "More messages" }));
+  field.focus();
+  send(page([buildHit(3)]));
+
+  expect(await screen.findByText("3 messages found.")).toBeInTheDocument();
+  expect(field).toHaveFocus();
+  field.remove();
+});
+
 test("that nothing says it is told", async () => {
   show(() => page([]));
 

@@ -1,5 +1,5 @@
 /** What was said that has the words of the search: a part of each text, where it was said, and when. */
-import { useId, useRef } from "react";
+import { useEffect, useId, useRef } from "react";
 import type { JSX, MouseEvent } from "react";
 
 import type { SearchHit } from "../api";
@@ -28,11 +28,20 @@ export function FoundMessages({ search, now, onOpen }: FoundMessagesProps): JSX.
   const { hits, isBusy, isLoadingMore, error, hasMore, loadMore, tryAgain } = found;
   const heading = useId();
   const list = useRef<HTMLUListElement>(null);
+  const readsOnAt = useRef<number | null>(null);
   const readOn = async (): Promise<void> => {
+    readsOnAt.current = hits.length;
     await loadMore();
-    // The button may be gone; who reads on does so with the first that is new.
-    requestAnimationFrame(() => { list.current?.children[hits.length]?.querySelector("a")?.focus(); });
   };
+  // The answer may come some frames before it is drawn, so the focus waits for what is drawn. The button may be gone by
+  // then: who reads on does so with the first that is new, unless they write elsewhere meanwhile.
+  useEffect(() => {
+    const at = readsOnAt.current;
+    if (at === null || hits.length <= at) return;
+    readsOnAt.current = null;
+    if (document.activeElement instanceof HTMLInputElement || document.activeElement instanceof HTMLTextAreaElement) return;
+    list.current?.children[at]?.querySelector("a")?.focus();
+  }, [hits]);
   const said = sayFound(found);
   return (
     <section className={styles.found} aria-labelledby={heading} aria-busy={isBusy}>
