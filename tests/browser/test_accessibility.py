@@ -27,6 +27,18 @@ async def test_the_beginning_and_the_list_of_conversations(person: Person) -> No
     assert await find_violations(person.page) == []
 
 
+@pytest.mark.parametrize("width", [390, 1024])
+async def test_the_page_of_the_api_fits_its_window(crowd: Crowd, width: int) -> None:
+    person = await crowd.come(viewport={"width": width, "height": 640})
+
+    await person.page.goto(f"{person.url}docs")
+
+    await expect(person.page.get_by_role("heading", name="Calls")).to_be_visible()
+    assert await person.page.evaluate("document.documentElement.scrollWidth") <= width
+    links = person.page.get_by_role("navigation").get_by_role("link")
+    assert await links.evaluate_all("links => links.every(link => link.scrollWidth <= link.parentElement.clientWidth)")
+
+
 async def test_the_list_as_a_drawer(crowd: Crowd) -> None:
     person = await crowd.come(viewport={"width": 390, "height": 780})
     await person.button("Show conversations").click()

@@ -66,7 +66,10 @@ async def test_escape_leaves_the_editing_of_what_was_added_and_does_not_stop_the
     await person.send("And mind the south.")
 
     await person.button("Edit").click()
-    await person.page.get_by_role("textbox", name="Edit your message").press_sequentially(" Or not.")
+    editor = person.page.get_by_role("textbox", name="Edit your message")
+    await expect(editor).to_be_focused()
+    await person.page.keyboard.type(" Or not.")
+    await expect(editor).to_have_value("And mind the south. Or not.")
     await person.page.keyboard.press("Escape")
 
     await expect(person.page.get_by_role("textbox", name="Edit your message")).to_have_count(0)

@@ -3,24 +3,27 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import type { JSX } from "react";
 
-import type { ContextSegment, RoundContext } from "../api";
+import type { ContextSegment, RoundContext, TurnView } from "../api";
 import { Panel } from "../artifacts/Panel";
 import { useBackend } from "../session/context";
 import { Button } from "../ui/Button";
 import { sayCount, sayError } from "../ui/wording";
-import { CACHE_WORDS, sumByCache } from "./cache";
+import { CACHE_WORDS, findToolNames, sumByCache } from "./cache";
+import type { ToolNames } from "./cache";
 import styles from "./inspector.module.css";
 import { Segment } from "./Segment";
 
 interface InspectorPanelProps {
   conversationId: string;
   turnId: string;
+  turns: readonly TurnView[];
   rounds: number;
   onClose: () => void;
 }
 
-export default function InspectorPanel({ conversationId, turnId, rounds, onClose }: InspectorPanelProps): JSX.Element {
+export default function InspectorPanel({ conversationId, turnId, turns, rounds, onClose }: InspectorPanelProps): JSX.Element {
   const [round, setRound] = useState(rounds);
+  const tools = useMemo(() => findToolNames(turns), [turns]);
   return (
     <Panel title="What the model saw" details={sayCount(rounds, "model call")} onClose={onClose}>
       <label className={styles.round}>
@@ -29,12 +32,12 @@ export default function InspectorPanel({ conversationId, turnId, rounds, onClose
           {Array.from({ length: rounds }, (_, at) => <option key={at + 1} value={at + 1}>{at + 1}</option>)}
         </select>
       </label>
-      <Round key={round} conversationId={conversationId} turnId={turnId} round={round} />
+      <Round key={round} conversationId={conversationId} turnId={turnId} round={round} tools={tools} />
     </Panel>
   );
 }
 
-function Round({ conversationId, turnId, round }: { conversationId: string; turnId: string; round: number }): JSX.Element {
+function Round({ conversationId, turnId, round, tools }: { conversationId: string; turnId: string; round: number; tools: ToolNames }): JSX.Element {
   const backend = useBackend();
   const { data, error, hasNextPage, isFetchingNextPage, fetchNextPage } = useInfiniteQuery({
     queryKey: ["round", conversationId, turnId, round],
@@ -52,7 +55,7 @@ function Round({ conversationId, turnId, round }: { conversationId: string; turn
       <Facts page={first} />
       <CacheBar segments={segments} />
       <ol className={styles.segments} aria-label="Parts of the request">
-        {segments.map((segment) => <li key={segment.index}><Segment segment={segment} turnId={turnId} /></li>)}
+        {segments.map((segment) => <li key={segment.index}><Segment segment={segment} turnId={turnId} tools={tools} /></li>)}
       </ol>
       {hasNextPage && (
         <Button disabled={isFetchingNextPage} onClick={() => fetchNextPage()}>Show more of {sayCount(first.segments_total, "part")}</Button>

@@ -5,10 +5,11 @@ import type { ContextSegment } from "../api";
 import { Disclosure } from "../ui/Disclosure";
 import { sayCount } from "../ui/wording";
 import { CACHE_WORDS, nameSegment } from "./cache";
+import type { ToolNames } from "./cache";
 import styles from "./inspector.module.css";
 
-export function Segment({ segment, turnId }: { segment: ContextSegment; turnId: string }): JSX.Element {
-  const name = nameSegment(segment, turnId);
+export function Segment({ segment, turnId, tools }: { segment: ContextSegment; turnId: string; tools: ToolNames }): JSX.Element {
+  const name = nameSegment(segment, turnId, tools);
   const cache = CACHE_WORDS[segment.cache].name;
   return (
     <Disclosure

@@ -2,7 +2,8 @@
 import { expect, test } from "vitest";
 
 import type { ContextSegment } from "../api";
-import { nameSegment, sumByCache } from "./cache";
+import { buildStep, buildTurn } from "../testing/builders";
+import { findToolNames, nameSegment, sumByCache } from "./cache";
 
 const segment = (changes: Partial<ContextSegment>): ContextSegment => ({
   index: 0,
@@ -22,9 +23,21 @@ test("tokens are summed by what the cache could do, in the order of a request", 
 });
 
 test("a part is called by where it comes from and its ref", () => {
-  expect(nameSegment(segment({ origin: "system" }), "turn_1")).toBe("Instructions");
-  expect(nameSegment(segment({ ref: "ar:turn_1.user.prompt" }), "turn_1")).toBe("Your message");
-  expect(nameSegment(segment({ ref: "ar:turn_0.assistant.completion.2" }), "turn_1")).toBe("Answer.2 (earlier)");
-  expect(nameSegment(segment({ ref: "tc:turn_1.call_3.result" }), "turn_1")).toBe("Tool call call_3.result");
-  expect(nameSegment(segment({ ref: "sk:public.charts" }), "turn_1")).toBe("Entry sk:public.charts");
+  const name = (changes: Partial<ContextSegment>) => nameSegment(segment(changes), "turn_1", new Map());
+
+  expect(name({ origin: "system" })).toBe("Instructions");
+  expect(name({ ref: "ar:turn_1.user.prompt" })).toBe("Your message");
+  expect(name({ ref: "ar:turn_0.assistant.completion.2" })).toBe("Answer.2 (earlier)");
+  expect(name({ ref: "ar:turn_1.react.plan.plan_01a214c2-feca-7eb1-bcdc-d388f95be216" })).toBe("Plan");
+  expect(name({ ref: "sk:public.charts" })).toBe("Entry sk:public.charts");
+});
+
+test("a call and its result are called by their tool", () => {
+  const id = "call_01a214c2-feca-7eb1-bcdc-d388f95be216";
+  const turn = buildTurn({ steps: [buildStep({ step: id, tool_id: "mail.send" })] });
+  const name = (place: string, tools = findToolNames([turn])) => nameSegment(segment({ ref: `tc:turn_1.${id}.${place}` }), "turn_1", tools);
+
+  expect(name("call")).toBe("Call of mail.send");
+  expect(name("result")).toBe("Result of mail.send");
+  expect(name("result", new Map())).toBe("Result of tool call …5be216");
 });

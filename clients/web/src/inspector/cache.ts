@@ -1,5 +1,5 @@
 /** What the parts of a request are called, and what a cache of prefixes could do with them. */
-import type { ContextSegment } from "../api";
+import type { ContextSegment, TurnView } from "../api";
 
 type Cache = ContextSegment["cache"];
 
@@ -41,14 +41,39 @@ const PLACES: readonly (readonly [pattern: RegExp, name: string])[] = [
   [/^round\.(\d+)\.(.+)$/, "Call $1: $2"],
 ];
 
-/** What a part is, in words where they are known: what differs comes first, ids of turns are left out. */
-export function nameSegment(segment: ContextSegment, turnId: string): string {
+const CALL_PLACE = /^(call_[0-9A-Za-z-]+)\.(call|result)$/;
+const ID = / (?:[a-z]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+/** Of an id, as much as tells it from others. */
+const ID_CHARS = 6;
+
+/** The tools of calls by the call's id. */
+export type ToolNames = ReadonlyMap<string, string>;
+
+export function findToolNames(turns: readonly TurnView[]): ToolNames {
+  return new Map(
+    turns.flatMap(({ steps, approvals }) => [
+      ...approvals.map(({ call_id, tool_id }) => [call_id, tool_id] as const),
+      ...steps.flatMap(({ step, tool_id }) => (tool_id === undefined ? [] : [[step, tool_id] as const])),
+    ]),
+  );
+}
+
+/** What a part is, in words where they are known: what differs comes first, ids are left out. */
+export function nameSegment(segment: ContextSegment, turnId: string, tools: ToolNames): string {
   const { origin, ref } = segment;
   if (ref === undefined) return ORIGINS[origin];
   const found = TURN_REF.exec(ref);
   const [, kind = "", turn, place = ""] = found ?? [];
   if (found === null) return `${ORIGINS[origin]} ${ref}`;
   const known = PLACES.find(([pattern]) => pattern.test(place));
-  const name = known === undefined ? `${KINDS[kind] ?? ORIGINS[origin]} ${place}` : place.replace(known[0], known[1]);
+  const name =
+    nameCall(place, tools) ??
+    (known === undefined ? `${KINDS[kind] ?? ORIGINS[origin]} ${place}` : place.replace(known[0], known[1])).replace(ID, "");
   return turn === turnId ? name : `${name} (earlier)`;
+}
+
+function nameCall(place: string, tools: ToolNames): string | undefined {
+  const [, id = "", part] = CALL_PLACE.exec(place) ?? [];
+  if (id === "") return undefined;
+  return `${part === "result" ? "Result" : "Call"} of ${tools.get(id) ?? `tool call …${id.slice(-ID_CHARS)}`}`;
 }

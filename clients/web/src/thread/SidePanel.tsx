@@ -43,7 +43,7 @@ export function SidePanel({ conversationId, turns, children }: SidePanelProps): 
           <ErrorBoundary key={JSON.stringify(target)} instead={(error) => <BrokenPanel error={error} onClose={close} />}>
             <Suspense fallback={<aside className={styles.panelWaiting} aria-busy />}>
               {target.kind === "context" ? (
-                <InspectorPanel conversationId={conversationId} turnId={target.turnId} rounds={target.rounds} onClose={close} />
+                <InspectorPanel conversationId={conversationId} turnId={target.turnId} turns={turns} rounds={target.rounds} onClose={close} />
               ) : (
                 <ArtifactPanel target={target} turns={turns} onClose={close} />
               )}

@@ -85,7 +85,7 @@ def test_a_plan_shows_its_marks() -> None:
         ({"outcome": "unknown"}, "This answer ended early."),
         (
             {"outcome": "cut", "cut_reason": "length"},
-            "This answer was cut off: it reached the model's length limit. Send \"continue\" for the rest.",
+            'This answer was cut off: it reached the model\'s length limit. Send "continue" for the rest.',
         ),
         (
             {"outcome": "cut", "cut_reason": "refusal"},

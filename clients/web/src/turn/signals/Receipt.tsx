@@ -72,6 +72,7 @@ function Editing({ signal, onEnd }: { signal: SignalView; onEnd: () => void }): 
         // The person has just asked to write here.
         // eslint-disable-next-line jsx-a11y/no-autofocus
         autoFocus
+        onFocus={({ target }) => { target.setSelectionRange(target.value.length, target.value.length); }}
         onChange={(event) => { setText(event.target.value); }}
       />
       <div className={styles.receipt}>
