@@ -8,16 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingress.admission.strict_json import LARGE_BYTES, MAX_DEPTH, MAX_TOKENS, BadJson, load_strict, parse_strict
+from ingress.admission.strict_json import (
+    LARGE_BYTES,
+    MAX_DEPTH,
+    MAX_KEY_BYTES,
+    MAX_TOKENS,
+    BadJson,
+    load_strict,
+    parse_strict,
+)
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))
+KEYS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=150)
 VALUES = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**63) + 1, 2**63 - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
     | TEXT,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=20,
 )
 
@@ -111,6 +120,16 @@ def test_large_json_is_read_as_the_standard_library_reads_it(value: object, text
     assert parse_strict(raw) == json.loads(raw)
 
 
+@pytest.mark.parametrize("blanks", ["", " \r\n\t"])
+def test_long_keys_of_large_bodies_are_read_up_to_a_cap(blanks: str) -> None:
+    key = "k" * (MAX_KEY_BYTES - 2)
+    raw = f'{{"{key}"{blanks}: ["{"v" * 300}"], "{"v" * 300}": "{key}{key}"}}'.encode() + PADDING
+
+    assert parse_strict(raw) == json.loads(raw)
+    with pytest.raises(BadJson, match="The key at byte 1 has more than"):
+        parse_strict(raw.replace(b'{"k', b'{"kk'))
+
+
 @pytest.mark.parametrize("pad", range(12))
 def test_escapes_and_characters_that_a_piece_ends_in_stay_whole(pad: int) -> None:
     text = "x" * pad + "\U0001f600" * 30_000
@@ -124,7 +143,7 @@ def test_escapes_and_characters_that_a_piece_ends_in_stay_whole(pad: int) -> Non
         (b'["' + b"a" * 300 + b'", Infinity]', "Infinity is not JSON"),
         (b'[Infinity, "' + b"a" * 300 + b'"]', "Infinity is not JSON"),
         (b'[-"' + b"a" * 300 + b'"]', "-Infinity is not JSON"),
-        (b'{"' + b"a" * 300 + b'": 1}', "Expecting property name"),
+        (b'{"' + b"a" * 300 + b'" 1}', "Expecting property name"),
         (b'["' + b"a" * 300 + b'" "b"]', "Expecting ',' delimiter"),
         (b'["' + b"a" * 300 + b'\\ud800"]', "half of a surrogate pair"),
         (b'["' + b"a" * 300 + b'\\u0000"]', "U+0000"),

@@ -26,10 +26,11 @@ from ingress.admission.json_body import Bundles
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue.fleet import FleetWatch
 from ingress.admission.queue.gate import QueueCaps, WorkGate
+from ingress.admission.work_slots import NoRoom
 from ingress.attachments.antivirus import NoScan
 from ingress.attachments.intake import FileCaps, IncomingFile, Intake
 from ingress.chat.schemas import MessageIn
-from ingress.chat.service import ChatService, Wires, parse_turn_id
+from ingress.chat.service import STORED_AT_ONCE_OF_PERSON, WAITING_TO_BE_STORED, ChatService, Wires, parse_turn_id
 from ingress.chat.submission import Submission
 from ingress.errors import ProblemError
 
@@ -42,14 +43,18 @@ REPLAY = replace(RECEIPT, ring=False, replayed=True)
 class World:
     """All that the service touches, in memory; `outcomes` are what accepting does in turn."""
 
-    def __init__(self, *outcomes: Receipt | Exception, depth: int = 0, wire_down: bool = False) -> None:
+    def __init__(self, *outcomes: Receipt | Exception, depth: int = 0, wire_down: bool = False, cap: int = 10) -> None:
         self.outcomes = list(outcomes)
+        self.storing: list[Principal] = []
+        self.may_store = asyncio.Event()
+        self.may_store.set()
         self.clock = FixedClock()
         self.kept: Receipt | Exception | None = None
         self.store_away = False
         self.sent: list[object] = []
         self.objects: dict[str, bytes] = {}
         self._depth = depth
+        self._cap = cap
         self._wire_down = wire_down
         self.store_silent = False
         self.metrics = metrics = IngressMetrics()
@@ -84,7 +89,7 @@ class World:
             memory=world,
             rooms=MemoryWaitingRooms(monotonic=self.clock.monotonic),
             fleet=FleetWatch(presences, monotonic=self.clock.monotonic),
-            caps=QueueCaps(total=10, unattended=10, tenant=100),
+            caps=QueueCaps(total=self._cap, unattended=self._cap, tenant=10 * self._cap),
             metrics=self.metrics,
             monotonic=self.clock.monotonic,
         )
@@ -92,8 +97,10 @@ class World:
     async def load_now(self) -> datetime:
         return self.clock.now()
 
-    async def accept_message(self, *_: object) -> Receipt:
+    async def accept_message(self, principal: Principal, *_: object) -> Receipt:
         self.clock.advance(2)
+        self.storing.append(principal)
+        await self.may_store.wait()
         outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
         if isinstance(outcome, Exception):
             raise outcome
@@ -303,3 +310,49 @@ async def test_a_tenant_whose_part_filled_meanwhile_is_told_when_to_come_and_lea
     assert refused.value.status_code == 429
     assert int((refused.value.headers or {})["Retry-After"]) >= 1
     assert world.objects == {}
+
+
+async def test_one_persons_flood_of_messages_leaves_room_for_another_person() -> None:
+    world = World(RECEIPT, cap=1000)
+    world.may_store.clear()
+    submission = Submission(MessageIn(text="hello"), ())
+
+    async def send(person: Principal, key: int) -> Receipt:
+        headers = Headers({"idempotency-key": f"k{key}"})
+        return await world.service.accept_message(person, "new", submission, headers)
+
+    you = Principal("t", "p", "you")
+    flood = [asyncio.create_task(send(ME, key)) for key in range(40)]
+    await until(lambda: len(world.storing) == STORED_AT_ONCE_OF_PERSON)
+    other = asyncio.create_task(send(you, 0))
+    await until(lambda: you in world.storing)
+
+    assert world.storing.count(ME) == STORED_AT_ONCE_OF_PERSON
+    world.may_store.set()
+    assert {receipt.turn_id for receipt in await asyncio.gather(other, *flood)} == {RECEIPT.turn_id}
+
+
+async def test_a_message_without_room_to_be_stored_leaves_no_objects() -> None:
+    world = World(RECEIPT, cap=1000)
+    world.may_store.clear()
+    text = Submission(MessageIn(text="hello"), ())
+    waiting = [
+        asyncio.create_task(world.service.accept_message(ME, "new", text, Headers({"idempotency-key": f"k{key}"})))
+        for key in range(STORED_AT_ONCE_OF_PERSON + WAITING_TO_BE_STORED)
+    ]
+    await until(lambda: len(world.storing) == STORED_AT_ONCE_OF_PERSON)
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+    with pytest.raises(NoRoom):
+        await world.accept(CSV)
+
+    assert world.objects == {}
+    world.may_store.set()
+    await asyncio.gather(*waiting)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - the service under test has no event for it
+            await asyncio.sleep(0.001)

@@ -8,8 +8,8 @@ from io import BytesIO
 from typing import Protocol
 
 from everturn.errors import Unavailable
+from ingress.admission.work_slots import WorkSlots
 from ingress.attachments.clamd import Address, ask, parse_address
-from ingress.attachments.slots import WorkSlots
 
 NOT_SCANNED = "not scanned"
 SCAN_TIMEOUT_S = 20.0

@@ -38,6 +38,7 @@ from ingress.admission.metrics import IngressMetrics
 from ingress.admission.paths import load_conversation_id
 from ingress.admission.queue.gate import Admission, WorkGate
 from ingress.admission.twins import Twins, wait_for_twin
+from ingress.admission.work_slots import NoRoom, WorkSlots
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
 from ingress.chat.schemas import MAX_REASON_CHARS, MessageIn, SignalIn
 from ingress.chat.submission import Submission
@@ -57,6 +58,12 @@ class Wires:
     doorbells: Doorbells
     hints: Hints
     inbox_bells: InboxBells
+
+
+STORED_AT_ONCE, STORED_AT_ONCE_OF_PERSON, WAITING_TO_BE_STORED = 12, 3, 256
+"""Messages whose transaction runs at once in this process, those of one person among them, and messages that wait.
+Together fewer than the connections of the pool: a message of megabytes holds its own for as long as it is written, and
+one person's flood of them must leave connections for everybody else."""
 
 
 class ChatService:
@@ -87,6 +94,12 @@ class ChatService:
         self._clock = clock
         self._metrics = metrics
         self._twins = Twins(clock)
+        self._storing = WorkSlots(
+            STORED_AT_ONCE,
+            WAITING_TO_BE_STORED,
+            "Too many messages are being stored.",
+            at_once_of_person=STORED_AT_ONCE_OF_PERSON,
+        )
         self._failpoints = failpoints or Failpoints()
         self._tracing = tracing
 
@@ -117,7 +130,7 @@ class ChatService:
                 trace=self._load_trace(),
             )
             commit = partial(self._inbox.accept_message, principal, message, key)
-            receipt = await self._accept(admission, saved, commit, wait_s=wait_s)
+            receipt = await self._accept(principal, admission, saved, commit, wait_s=wait_s)
             return replace(receipt, file_notices=saved.notices())
 
         return await self._run_admitted(principal, key, store, new_work=True)
@@ -150,7 +163,7 @@ class ChatService:
                 trace=self._load_trace(),
             )
             commit = partial(self._inbox.accept_signal, principal, conversation_id, signal, key)
-            receipt = await self._accept(admission, saved, commit, wait_s=wait_s)
+            receipt = await self._accept(principal, admission, saved, commit, wait_s=wait_s)
             return replace(receipt, file_notices=saved.notices())
 
         return await self._run_admitted(principal, key, store, new_work=event is not None and event.reactive)
@@ -217,10 +230,17 @@ class ChatService:
         return saved
 
     async def _accept(
-        self, admission: Admission, saved: SavedFiles, commit: Callable[[], Awaitable[Receipt]], *, wait_s: float
+        self,
+        principal: Principal,
+        admission: Admission,
+        saved: SavedFiles,
+        commit: Callable[[], Awaitable[Receipt]],
+        *,
+        wait_s: float,
     ) -> Receipt:
         try:
-            receipt = await wait_for_twin(commit, self._clock, wait_s=wait_s)
+            async with self._storing.take(principal.limited_as):
+                receipt = await wait_for_twin(commit, self._clock, wait_s=wait_s)
             opened = receipt.signal_id is None and not receipt.replayed
             admission.settle() if opened else admission.leave()
         except TenantFull as error:
@@ -228,7 +248,7 @@ class ChatService:
             # Together: a store and a wire that are slow must not keep the client waiting one after the other.
             retry_after_s, _ = await asyncio.gather(place, self._intake.discard(saved))
             raise too_many(str(error), retry_after_s=retry_after_s) from error
-        except UploadTooLate:
+        except (UploadTooLate, NoRoom):
             await self._intake.discard(saved)
             raise
         except Unavailable:

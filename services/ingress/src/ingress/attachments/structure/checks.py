@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from everturn.confinement.fork import hide_process
 from everturn.errors import Unavailable
-from ingress.attachments.slots import WorkSlots
+from ingress.admission.work_slots import WorkSlots
 from ingress.attachments.structure.limits import WALL_S, Form, Sound, Unsound
 
 CHECKER = (sys.executable, "-I", "-m", "ingress.attachments.structure.checker")

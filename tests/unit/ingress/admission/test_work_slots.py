@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from everturn.errors import Unavailable
-from ingress.attachments.slots import WorkSlots
+from ingress.admission.work_slots import WorkSlots
 
 
 async def test_beyond_those_who_work_and_wait_everybody_is_refused_until_one_is_done() -> None:

@@ -8,6 +8,10 @@ from contextlib import asynccontextmanager
 from everturn.errors import Unavailable
 
 
+class NoRoom(Unavailable):
+    """Too much of this work waits already."""
+
+
 class WorkSlots:
     """`at_once` work, `waiting` wait, and the others are refused with `why`.
 
@@ -27,7 +31,7 @@ class WorkSlots:
 
     @asynccontextmanager
     async def take(self, person: str = "") -> AsyncGenerator[None]:
-        """A slot for as long as the block runs. Raises Unavailable when too many wait."""
+        """A slot for as long as the block runs. Raises NoRoom when too many wait."""
         if self._free > 0 and self._working[person] < self._most_working:
             self._begin(person)
         else:
@@ -56,11 +60,11 @@ class WorkSlots:
             return
         busiest = max(self._waiting, key=lambda each: len(self._waiting[each]), default=person)
         if len(self._waiting.get(busiest, ())) < len(self._waiting.get(person, ())) + 2:
-            raise Unavailable(self._why)
+            raise NoRoom(self._why)
         last = self._waiting[busiest][-1]
         self._leave(busiest, last)
         if not last.done():
-            last.set_exception(Unavailable(self._why))
+            last.set_exception(NoRoom(self._why))
 
     def _begin(self, person: str) -> None:
         self._free -= 1
