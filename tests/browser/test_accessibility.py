@@ -33,7 +33,7 @@ async def test_the_page_of_the_api_fits_its_window(crowd: Crowd, width: int) -> 
 
     await person.page.goto(f"{person.url}docs")
 
-    await expect(person.page.get_by_role("heading", name="Calls")).to_be_visible()
+    await expect(person.page.get_by_role("navigation").get_by_role("heading", name="Calls")).to_be_visible()
     assert await person.page.evaluate("document.documentElement.scrollWidth") <= width
     links = person.page.get_by_role("navigation").get_by_role("link")
     assert await links.evaluate_all("links => links.every(link => link.scrollWidth <= link.parentElement.clientWidth)")

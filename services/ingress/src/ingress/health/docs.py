@@ -32,7 +32,7 @@ _STYLE: Final = (
     "table{border-collapse:collapse;width:100%;margin:.5rem 0}"
     "th,td{text-align:left;vertical-align:top;border-bottom:1px solid var(--line);padding:.3rem .6rem .3rem 0}"
     "td:first-child{white-space:nowrap}nav ul{padding-left:1.2rem}"
-    "a{overflow-wrap:anywhere}"
+    "a,td{overflow-wrap:anywhere}@media(max-width:40rem){td:first-child{white-space:normal}}"
     ".m{font-weight:bold;text-transform:uppercase}"
 )
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
