@@ -47,7 +47,7 @@ async def test_a_chart_in_light_and_dark_and_what_the_model_saw(crowd: Crowd) ->
 
 
 async def test_a_chart_on_a_phone(crowd: Crowd) -> None:
-    person = await crowd.come(viewport=HAND, color_scheme="light")
+    person = await crowd.come(viewport=HAND, has_touch=True, color_scheme="light")
     await ask_for_a_chart(person)
 
     await take(person, "phone")

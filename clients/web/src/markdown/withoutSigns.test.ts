@@ -11,3 +11,7 @@ test.each([
 ])("%j is said as %j", (text, said) => {
   expect(withoutSigns(text)).toBe(said);
 });
+
+test("bits of HTML that are drawn are not read out", () => {
+  expect(withoutSigns("One<br>two, H<sub>2</sub>O and <kbd>Ctrl</kbd>, but List<String>")).toBe("One two, H2O and Ctrl, but List<String>");
+});

@@ -2,9 +2,12 @@
 
 /** Signs of Markdown and citations, which say nothing there. */
 const SIGNS = /\[\[S:[^\]]{0,80}\]\]|^#{1,6} |^>+ |[*`]+|^[|:\s-]+$/gm;
+/** Bits of HTML that the page draws. */
+const BREAK = /<br\s{0,9}\/?>/gi;
+const ELEMENT = /<\/?(?:sub|sup|kbd)>/gi;
 const LINK = /\[([^\][]*)\]\([^()\s]*\)/g;
 
 /** In one line. */
 export function withoutSigns(text: string): string {
-  return text.replace(SIGNS, "").replace(LINK, "$1").replace(/[\s|]+/g, " ").trim();
+  return text.replace(BREAK, " ").replace(ELEMENT, "").replace(SIGNS, "").replace(LINK, "$1").replace(/[\s|]+/g, " ").trim();
 }
