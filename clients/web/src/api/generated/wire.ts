@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 48521b31027f69b19af2e2ae6877caf6d6554acdc31db7dbe884903fecacbb34
-// Types a9ef7d1734cffa847527a1d3495b27f2b83dd17155b9714c578fc8b130ae53ec
+// Schemas 12d306888585cdd53a21c6afd2aab1ebdd320e074325fdd8b3cda5f28739dd79
+// Types a48e167dae2e8334a37533d0ec2d7ae21fd2213e81f907c709732001bdacee68
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1424,7 +1424,8 @@ export interface components {
         };
         /**
          * SearchOut
-         * @description The best first. `compared` says whether meanings were compared, or only words.
+         * @description The best first. `compared` says whether meanings were compared, or only words: as asked, or because the encoder
+         *     gave no vector within 3 s, as while it is loaded.
          */
         readonly SearchOut: {
             /**
