@@ -25,7 +25,9 @@ async def take(person: Person, name: str) -> None:
 
 async def ask_for_a_chart(person: Person) -> None:
     await person.attach("sales.csv", SALES)
-    await person.send("What is the total revenue by region?")
+    await person.field.fill("What is the total revenue by region?")
+    # On a phone Enter makes a new line.
+    await person.button("Send").click()
     await expect(person.reply.get_by_role("img", name="sales.png").first).to_be_visible()
     await person.finish()
     await person.page.wait_for_function("[...document.images].every(image => image.complete)")
@@ -47,7 +49,7 @@ async def test_a_chart_in_light_and_dark_and_what_the_model_saw(crowd: Crowd) ->
 
 
 async def test_a_chart_on_a_phone(crowd: Crowd) -> None:
-    person = await crowd.come(viewport=HAND, has_touch=True, color_scheme="light")
+    person = await crowd.come(viewport=HAND, has_touch=True, is_mobile=True, color_scheme="light")
     await ask_for_a_chart(person)
 
     await take(person, "phone")
