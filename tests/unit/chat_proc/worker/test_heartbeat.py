@@ -286,15 +286,60 @@ async def test_a_stalled_turn_is_given_back_with_its_tasks_in_the_log(heartbeat:
 async def test_a_renewal_without_an_answer_is_an_outage_for_the_time_of_a_lease(
     heartbeat: Heartbeat, leases: Leases, clock: FixedClock
 ) -> None:
-    heartbeat.hold(ONE, Turn(), clock.monotonic())
-    assert not heartbeat.saw_outage()
+    turn = Turn()
+    heartbeat.hold(ONE, turn, clock.monotonic())
+    assert not heartbeat.saw_outage(ONE, turn)
 
     leases.away = True
     await heartbeat.beat()
 
-    assert heartbeat.saw_outage()
+    assert heartbeat.saw_outage(ONE, turn)
     clock.advance(15.1)
-    assert not heartbeat.saw_outage()
+    assert not heartbeat.saw_outage(ONE, turn)
+
+
+async def test_a_turn_that_an_outage_took_may_wind_up_for_longer_than_a_lease(
+    heartbeat: Heartbeat, leases: Leases, clock: FixedClock
+) -> None:
+    turn, other = Turn(), Turn()
+    heartbeat.hold(ONE, turn, clock.monotonic())
+    clock.advance(13.5)
+    leases.away = True
+    await heartbeat.beat()
+    assert turn.lost
+
+    clock.advance(20.0)
+
+    assert heartbeat.saw_outage(ONE, turn)
+    assert not heartbeat.saw_outage(ONE, other)
+    heartbeat.drop(ONE, turn)
+    assert not heartbeat.saw_outage(ONE, turn)
+
+
+async def test_a_renewal_that_cleans_up_behind_a_hanging_server_is_an_outage_and_not_waited_for(
+    clock: FixedClock,
+) -> None:
+    may_end, cleans_up = asyncio.Event(), asyncio.Event()
+
+    class Hanging(Leases):
+        async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int | None]:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cleans_up.set()
+                await may_end.wait()
+                clock.advance(5.0)
+            raise AssertionError
+
+    hanging, turn = Heartbeat(Hanging(), clock, lease_s=0.6), Turn()
+    hanging.hold(ONE, turn, clock.monotonic())
+
+    async with asyncio.timeout(10):
+        await hanging.beat()
+        await cleans_up.wait()
+
+    assert hanging.saw_outage(ONE, turn)
+    may_end.set()
 
 
 async def test_a_renewal_that_a_stalled_process_missed_is_no_outage(
@@ -306,8 +351,9 @@ async def test_a_renewal_that_a_stalled_process_missed_is_no_outage(
             raise Unavailable()
 
     stalled = Heartbeat(Stalled(), clock, lease_s=15.0)
-    stalled.hold(ONE, Turn(), clock.monotonic())
+    turn = Turn()
+    stalled.hold(ONE, turn, clock.monotonic())
 
     await stalled.beat()
 
-    assert not stalled.saw_outage()
+    assert not stalled.saw_outage(ONE, turn)

@@ -1,11 +1,12 @@
 """Keeps this worker's leases alive, in one statement for all, and tells each turn where its inbox stands."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Protocol
 
 import structlog
 
-from everturn.cancellation import describe_tasks
+from everturn.cancellation import describe_tasks, end_tasks
 from everturn.errors import Unavailable
 from everturn.model.ids import ConversationId
 from everturn.model.leases import LeaseTiming
@@ -69,6 +70,10 @@ class Heartbeat:
         self._failed_at_s: float | None = None
         self._held: dict[ConversationId, HeldTurn] = {}
         self._confirmed: dict[ConversationId, float] = {}
+        self._lost_in_outage: dict[ConversationId, HeldTurn] = {}
+        """Turns that wind up. This may take longer than a lease lasts where the server hangs."""
+        self._renewing: set[asyncio.Task[Mapping[ConversationId, int | None]]] = set()
+        """The renewal that is waited for, and those without an answer that still clean up."""
 
     def hold(self, conversation_id: ConversationId, turn: HeldTurn, asked_at_s: float) -> None:
         """Renew for this turn too. `asked_at_s` is the monotonic time before the lease was asked for: it is never
@@ -82,12 +87,18 @@ class Heartbeat:
         conversation again already: that newer turn stays."""
         if self._held.get(conversation_id) is turn:
             del self._held[conversation_id], self._confirmed[conversation_id]
+        if self._lost_in_outage.get(conversation_id) is turn:
+            del self._lost_in_outage[conversation_id]
 
-    def saw_outage(self) -> bool:
-        """Whether the database left a renewal unanswered within the time of a lease.
+    def saw_outage(self, conversation_id: ConversationId, turn: HeldTurn) -> bool:
+        """Whether the database left a renewal unanswered within the time of a lease before this turn lost its own, or
+        before now. Only until the turn is dropped.
 
         Turns that fail meanwhile fail for that reason, and not because of anything in them.
         """
+        return self._lost_in_outage.get(conversation_id) is turn or self._is_outage()
+
+    def _is_outage(self) -> bool:
         return self._failed_at_s is not None and self._clock.monotonic() - self._failed_at_s <= self._lease_s
 
     def ring_inbox(self, conversation_id: ConversationId) -> None:
@@ -97,12 +108,15 @@ class Heartbeat:
 
     async def run(self) -> None:
         """Renew until cancelled."""
-        while True:
-            await asyncio.sleep(self._patience_s())
-            with guarded("heartbeat_renewal"):
-                await self.beat()
-            # Whatever went wrong: a lease that nobody confirms is given up in time.
-            self._give_up_unconfirmed()
+        try:
+            while True:
+                await asyncio.sleep(self._patience_s())
+                with guarded("heartbeat_renewal"):
+                    await self.beat()
+                # Whatever went wrong: a lease that nobody confirms is given up in time.
+                self._give_up_unconfirmed()
+        finally:
+            await end_tasks(*self._renewing)
 
     async def beat(self) -> None:
         """One renewal of all leases; those that are gone, or too long unconfirmed, are lost."""
@@ -113,8 +127,7 @@ class Heartbeat:
             return
         limit_s = self._patience_s()
         try:
-            async with asyncio.timeout(limit_s):
-                renewed = await self._leases.renew(fences)
+            renewed = await self._renew(fences, limit_s)
         except (Unavailable, TimeoutError) as error:
             _log.warning("leases_not_renewed", error=str(error))
             if self._clock.monotonic() - asked_at <= limit_s + LATE_S:
@@ -135,6 +148,29 @@ class Heartbeat:
                 self.drop(conversation_id, turn)
             else:
                 self._lose(conversation_id, "taken over")
+
+    async def _renew(self, fences: Mapping[ConversationId, int], limit_s: float) -> Mapping[ConversationId, int | None]:
+        """Raises TimeoutError after `limit_s`, and does not wait until the renewal has cleaned up.
+
+        The driver gives a connection whose server hangs 5 s more. Waiting for that would take a hanging server for a
+        stalled process, and leases would be given up too late.
+        """
+        renewing = asyncio.create_task(self._leases.renew(fences), name="lease renewal")
+        self._renewing.add(renewing)
+        renewing.add_done_callback(self._end_renewal)
+        try:
+            await asyncio.wait({renewing}, timeout=limit_s)
+        finally:
+            renewing.cancel()
+        if not renewing.done():
+            raise TimeoutError(f"The database did not answer within {limit_s:.1f} s.")
+        return renewing.result()
+
+    def _end_renewal(self, renewing: asyncio.Task[Mapping[ConversationId, int | None]]) -> None:
+        self._renewing.discard(renewing)
+        if not renewing.cancelled():
+            # Retrieved, so that asyncio does not report an error that nobody waits for any more.
+            renewing.exception()
 
     def _patience_s(self) -> float:
         """The time between two renewals, or less where a lease must be given up before that."""
@@ -166,4 +202,6 @@ class Heartbeat:
         _log.warning("lease_lost", conversation_id=conversation_id, why=why)
         turn = self._held[conversation_id]
         self.drop(conversation_id, turn)
+        if self._is_outage():
+            self._lost_in_outage[conversation_id] = turn
         turn.lose_lease()

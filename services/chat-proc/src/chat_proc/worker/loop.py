@@ -296,7 +296,7 @@ class ClaimLoop:
         except (StaleFence, Unavailable) as error:
             TURNS_LOST.inc()
             _log.warning("turn_lost", conversation_id=conversation_id, fence=claim.lease.fence, error=repr(error))
-            if self._heartbeat.saw_outage() and not turn.left_behind:
+            if self._heartbeat.saw_outage(conversation_id, turn) and not turn.left_behind:
                 tasks.create_task(self._give_back(claim.lease), name=f"give back {conversation_id}")
         finally:
             self._heartbeat.drop(conversation_id, turn)
