@@ -200,6 +200,28 @@ def test_a_compressed_bomb_is_given_up_and_never_holds_the_event_loop(build: Bui
     assert longest_s < 0.3  # some milliseconds on an idle machine; seconds where a chunk is unpacked at once
 
 
+@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@pytest.mark.parametrize("line", [b"a\n", b":\r", b"data\r\n"])
+def test_an_event_of_many_lines_is_given_up_before_the_sdk_has_copied_it_for_each(build: Build, line: bytes) -> None:
+    body = Endless(line * (65_536 // len(line)))
+
+    with pytest.raises(ModelFailed, match="too many lines without the end of an event"):
+        ask(build, httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=body))
+
+    assert body.taken <= 4 * 65_536
+
+
+@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+def test_what_follows_a_compressed_reply_is_not_collected(build: Build) -> None:
+    headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
+    body = Endless(b"x" * 65_536, begin=gzip.compress(b": nothing\n\n"))
+
+    with pytest.raises(ModelFailed):
+        ask(build, httpx2.Response(200, headers=headers, stream=body))
+
+    assert body.taken == 0
+
+
 @pytest.mark.parametrize(
     ("build", "events"),
     [

@@ -1,7 +1,8 @@
 """Bounds what an HTTP reply of a provider may hold, below the SDKs, which read whole events and errors into memory.
 
-An SDK copies an event that does not end again with every chunk, and decodes it on the event loop: 80 MB without an end,
-or a small gzip stream that unpacks to them, once stopped a worker for so long that it lost the leases of all its turns.
+An SDK copies an event that does not end again with every chunk or every line of it, and decodes it on the event loop:
+80 MB without an end, or a small gzip stream that unpacks to them, once stopped a worker for so long that it lost the
+leases of all its turns.
 """
 
 import asyncio
@@ -16,6 +17,9 @@ from everturn.ports.language_model import ModelFailed
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 """Of one event of a stream, or of another successful reply: four times what a whole reply of ASCII may hold."""
+MAX_COPIED_BYTES = 256 * 1024 * 1024
+"""The size of one event times its lines: the SDK of Anthropic copies what it has of an event once for each line. That
+takes some 50 ms. An event of a provider has two or three lines."""
 MAX_ERROR_BYTES = 256 * 1024
 """Of the body of any other status; the rest is not read."""
 MAX_PIECE_BYTES = 64 * 1024
@@ -85,6 +89,9 @@ async def _unpack(body: AsyncIterable[bytes], encoding: str) -> AsyncGenerator[b
                 yield piece
                 # A chunk that unpacks to many pieces must not hold the event loop.
                 await asyncio.sleep(0)
+        if unpacker.eof:
+            # The unpacker would collect all that follows, and copy it with every chunk.
+            return
 
 
 async def _take(pieces: AsyncGenerator[bytes, None], left: int) -> AsyncGenerator[bytes, None]:
@@ -98,17 +105,33 @@ async def _take(pieces: AsyncGenerator[bytes, None], left: int) -> AsyncGenerato
 
 
 async def _check_events(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """All pieces. Raises ModelFailed for more than MAX_EVENT_BYTES without the end of an event."""
-    size, before = 0, b""
+    """All pieces. Raises ModelFailed for an event that is too long or has too many lines."""
+    size, lines, before = 0, 0, b""
     async with aclosing(pieces):
         async for piece in pieces:
             seen = before + piece
-            ends = [at + len(end) for end in _EVENT_ENDS if (at := seen.rfind(end)) >= 0]
-            size = len(seen) - max(ends) if ends else size + len(piece)
-            if size > MAX_EVENT_BYTES:
-                raise ModelFailed(
-                    f"The provider sent more than {MAX_EVENT_BYTES // 1024**2} MB without the end of an event.",
-                    kind="reply_too_long",
-                )
+            ends = [(seen.find(end) + len(end), seen.rfind(end) + len(end)) for end in _EVENT_ENDS if end in seen]
+            rest = seen[len(before) : min(ends)[0]] if ends else piece
+            size, lines = size + len(rest), lines + _count_breaks(rest)
+            _check_event(size, lines)
+            if ends:
+                rest = seen[max(last for _, last in ends) :]
+                size, lines = len(rest), _count_breaks(rest)
+                _check_event(size, lines)
             before = seen[-(_LONGEST_END - 1) :]
             yield piece
+
+
+def _count_breaks(data: bytes) -> int:
+    return data.count(b"\n") + data.count(b"\r")
+
+
+def _check_event(size: int, lines: int) -> None:
+    """`lines` of `size` bytes were read without the end of an event."""
+    if size > MAX_EVENT_BYTES:
+        raise ModelFailed(
+            f"The provider sent more than {MAX_EVENT_BYTES // 1024**2} MB without the end of an event.",
+            kind="reply_too_long",
+        )
+    if size * lines > MAX_COPIED_BYTES:
+        raise ModelFailed("The provider sent too many lines without the end of an event.", kind="reply_too_long")
