@@ -114,3 +114,15 @@ async def test_one_person_never_holds_all_slots() -> None:
     assert (alone, shared) == (["greedy"] * 2, ["ann", "greedy", "greedy"])
     assert after_ann == ["bob", "greedy", "greedy"]
     assert working == []
+
+
+async def test_who_waited_too_long_is_refused_and_takes_no_slot_later() -> None:
+    slots = WorkSlots(1, 8, "Busy.", longest_wait_s=0.02)
+
+    async with slots.take("ann"):
+        with pytest.raises(Unavailable, match="Busy"):
+            async with slots.take("bob"):
+                raise AssertionError("nobody has left")
+
+    async with asyncio.timeout(1), slots.take("carl"):
+        pass

@@ -43,7 +43,14 @@ REPLAY = replace(RECEIPT, ring=False, replayed=True)
 class World:
     """All that the service touches, in memory; `outcomes` are what accepting does in turn."""
 
-    def __init__(self, *outcomes: Receipt | Exception, depth: int = 0, wire_down: bool = False, cap: int = 10) -> None:
+    def __init__(
+        self,
+        *outcomes: Receipt | Exception,
+        depth: int = 0,
+        wire_down: bool = False,
+        cap: int = 10,
+        store_wait_s: float = 30.0,
+    ) -> None:
         self.outcomes = list(outcomes)
         self.storing: list[Principal] = []
         self.may_store = asyncio.Event()
@@ -78,6 +85,7 @@ class World:
             clock=self.clock,
             metrics=metrics,
             event_kinds=frozenset({"form", "alert"}),
+            store_wait_s=store_wait_s,
         )
 
     def _build_gate(self) -> WorkGate:
@@ -350,6 +358,26 @@ async def test_a_message_without_room_to_be_stored_leaves_no_objects() -> None:
     assert world.objects == {}
     world.may_store.set()
     await asyncio.gather(*waiting)
+
+
+async def test_a_message_does_not_wait_for_all_that_a_hanging_database_keeps() -> None:
+    world = World(RECEIPT, cap=1000, store_wait_s=0.05)
+    world.may_store.clear()
+    text = Submission(MessageIn(text="hello"), ())
+    hanging = [
+        asyncio.create_task(world.service.accept_message(ME, "new", text, Headers({"idempotency-key": f"k{key}"})))
+        for key in range(STORED_AT_ONCE_OF_PERSON)
+    ]
+    await until(lambda: len(world.storing) == STORED_AT_ONCE_OF_PERSON)
+
+    async with asyncio.timeout(10):
+        with pytest.raises(NoRoom):
+            await world.accept(CSV)
+
+    assert world.objects == {}
+    world.may_store.set()
+    await asyncio.gather(*hanging)
+    assert await world.accept(CSV)
 
 
 async def until(condition: Callable[[], bool]) -> None:

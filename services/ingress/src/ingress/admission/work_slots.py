@@ -20,8 +20,17 @@ class WorkSlots:
     with at least two more works waiting than the new one has loses the last of them.
     """
 
-    def __init__(self, at_once: int, waiting: int, why: str, *, at_once_of_person: int | None = None) -> None:
+    def __init__(
+        self,
+        at_once: int,
+        waiting: int,
+        why: str,
+        *,
+        at_once_of_person: int | None = None,
+        longest_wait_s: float | None = None,
+    ) -> None:
         self._free = at_once
+        self._longest_wait_s = longest_wait_s
         self._most_waiting = waiting
         self._most_working = at_once if at_once_of_person is None else at_once_of_person
         self._working: Counter[str] = Counter()
@@ -31,7 +40,7 @@ class WorkSlots:
 
     @asynccontextmanager
     async def take(self, person: str = "") -> AsyncGenerator[None]:
-        """A slot for as long as the block runs. Raises NoRoom when too many wait."""
+        """A slot for as long as the block runs. Raises NoRoom when too many wait, or none is free in time."""
         if self._free > 0 and self._working[person] < self._most_working:
             self._begin(person)
         else:
@@ -45,6 +54,13 @@ class WorkSlots:
         self._make_room(person)
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(person, deque()).append(turn)
+        try:
+            async with asyncio.timeout(self._longest_wait_s):
+                await self._wait_for(person, turn)
+        except TimeoutError as error:
+            raise NoRoom(self._why) from error
+
+    async def _wait_for(self, person: str, turn: asyncio.Future[None]) -> None:
         try:
             await turn
         except asyncio.CancelledError:

@@ -64,6 +64,9 @@ STORED_AT_ONCE, STORED_AT_ONCE_OF_PERSON, WAITING_TO_BE_STORED = 12, 3, 256
 """Messages whose transaction runs at once in this process, those of one person among them, and messages that wait.
 Together fewer than the connections of the pool: a message of megabytes holds its own for as long as it is written, and
 one person's flood of them must leave connections for everybody else."""
+STORE_WAIT_S = 10.0
+"""How long a message waits for its transaction to begin: as long as one statement may take. While the database hangs
+each transaction takes seconds to fail, and a message must not wait for all those before it."""
 
 
 class ChatService:
@@ -83,6 +86,7 @@ class ChatService:
         bundles: Bundles,
         failpoints: Failpoints | None = None,
         tracing: Tracing = NO_TRACING,
+        store_wait_s: float = STORE_WAIT_S,
     ) -> None:
         self._inbox = inbox
         self._event_kinds = event_kinds
@@ -99,6 +103,7 @@ class ChatService:
             WAITING_TO_BE_STORED,
             "Too many messages are being stored.",
             at_once_of_person=STORED_AT_ONCE_OF_PERSON,
+            longest_wait_s=store_wait_s,
         )
         self._failpoints = failpoints or Failpoints()
         self._tracing = tracing
