@@ -168,11 +168,12 @@ async def test_a_closing_call_that_wants_a_tool_fails_the_turn() -> None:
 
 
 async def test_a_closing_call_without_a_model_fails_the_turn() -> None:
-    bench = Bench(NONSENSE, [Fail(ModelFailed("down"))], limits=TurnLimits(max_repairs=0))
+    bench = Bench(NONSENSE, [Fail(ModelFailed("It is down."))], limits=TurnLimits(max_repairs=0))
 
     await run(bench)
 
     assert bench.exits[0].error is not None
+    assert bench.exits[0].error.detail == "The turn reached too many replies that could not be used. It is down."
     await check_conversation(bench)
 
 

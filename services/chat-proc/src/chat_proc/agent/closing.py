@@ -53,7 +53,7 @@ class ClosingCall:
             answer = _find_last_resort(turn, cap)
         if not answer.text.strip() and not generated.stopped:
             writing = _write(turn, place, generated, None)
-            return TurnEnd(None, _explain_no_answer(generated.decision.stopped_by, cap), writing)
+            return TurnEnd(None, _explain_no_answer(generated.decision.stopped_by, f"The turn reached {cap}."), writing)
         if not generated.texts.text("answer"):
             generated.texts.say("answer", 0, answer.shown, marker="answer")
         generated.texts.complete()
@@ -71,7 +71,7 @@ def _end_without_call(turn: OpenTurn, place: RoundPlace, cap: str, why: str) -> 
     """The end of a turn whose closing call failed."""
     answer = _find_last_resort(turn, cap)
     if not answer.text.strip():
-        return TurnEnd(None, _explain_no_answer(None, f"{cap}. {why}"))
+        return TurnEnd(None, _explain_no_answer(None, f"The turn reached {cap}. {why}"))
     body = CompletionBody(text=answer.text)
     number = _count_completions(turn) + 1
     completion = place.draft(BlockType.COMPLETION, completion_ref(place.turn_id, number), body)
@@ -91,18 +91,18 @@ def _write(turn: OpenTurn, place: RoundPlace, generated: Generated, answer: Give
     return write_round(drafts, generated.texts, generated.usage)
 
 
-def _explain_no_answer(stopped_by: CutReason | None, cap: str) -> Problem:
-    """Why there is no answer; `stopped_by` is what ended the closing reply."""
+def _explain_no_answer(stopped_by: CutReason | None, reached: str) -> Problem:
+    """Why there is no answer; `stopped_by` is what ended the closing reply, `reached` says what led to it."""
     match stopped_by:
         case "refusal" | "content_filter":
             return build_refusal_problem(stopped_by)
         case "length" | "size_limit":
             title = "The model reached its output limit before it answered"
-            advice = "The closing reply ended at its output limit, too. Ask for less in one message."
-            return problem("output-limit", title, 503, f"The turn reached {cap}. {advice}")
+            advice = "Its closing reply ended at the output limit of one reply. Ask for less in one message."
+            return problem("output-limit", title, 503, f"{reached} {advice}")
         case _:
             title = "The model gave no answer that could be used"
-            return problem("no-closing-answer", title, 503, f"The turn reached {cap}.")
+            return problem("no-closing-answer", title, 503, reached)
 
 
 def _find_answer(generated: Generated, sources: Mapping[int, Source]) -> GiveAnswer:
