@@ -8,9 +8,10 @@ from turn_bench.bench import ANN, Bench, until
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, cut_answer
 
+from chat_proc.turn.patience import Patience
 from chat_proc.turn.runner import MAX_ATTEMPTS, MAX_CLOSINGS
 from chat_proc.worker.heartbeat import STALL_S
-from everturn.errors import StaleFence
+from everturn.errors import StaleFence, Unavailable
 from everturn.model.block_bodies import PromptBody
 from everturn.model.blocks import Block
 from everturn.model.commits import Commit
@@ -185,6 +186,53 @@ async def test_a_conversation_that_is_erased_between_claim_and_load_is_a_normal_
     assert not ended
     assert list(bench.objects.stored) == ["conv_other/kept"]
     assert [(line["event"], line["log_level"]) for line in told] == [("conversation_erased", "info")]
+
+
+class AwayTimelines:
+    """Timelines that can't load a turn."""
+
+    def __init__(self, inner: Timelines) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def load_turn(self, *_: object) -> object:
+        raise Unavailable("Postgres")
+
+
+async def test_a_turn_whose_database_is_away_is_cut_off_and_writes_nothing() -> None:
+    bench = Bench()
+    await bench.say("Hello.")
+    worker = bench.hire()
+    worker.change(timelines=AwayTimelines(worker.timelines), patience=Patience(()))
+    claim = await worker.leases.try_claim(bench.conversation_id)
+    assert claim is not None
+    turn = worker.runner.hold(claim, bench.clock.monotonic())
+
+    with pytest.raises(Unavailable):
+        await turn.run()
+
+    assert not turn.left_behind
+    assert not turn.handing_back
+    assert bench.blocks == []
+
+
+async def test_work_that_fails_as_an_erasure_takes_its_lease_leaves_no_objects() -> None:
+    bench = Bench()
+    await bench.say("Hello.")
+    worker = bench.hire()
+    worker.change(timelines=AwayTimelines(worker.timelines), patience=Patience(()))
+    claim = await worker.leases.try_claim(bench.conversation_id)
+    assert claim is not None
+    bench.objects.stored |= {f"{bench.conversation_id}/late": b"late", "conv_other/kept": b"kept"}
+    del bench.platform.conversations[bench.conversation_id]
+    turn = worker.runner.hold(claim, bench.clock.monotonic())
+
+    turn.lose_lease()
+
+    assert not await turn.run()
+    assert list(bench.objects.stored) == ["conv_other/kept"]
 
 
 async def test_a_drain_after_the_loss_of_the_lease_writes_nothing_either() -> None:

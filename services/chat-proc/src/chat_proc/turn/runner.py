@@ -280,7 +280,8 @@ class ClaimedTurn:
         except (StaleFence, Unavailable) as error:
             emitter.abandon()
             manifests.abandon()
-            if isinstance(error, StaleFence):
+            # What is cancelled may fail in another way; where an erasure took the lease, its objects must still go.
+            if isinstance(error, StaleFence) or self._stop_reason is StopReason.LOST:
                 return _Result.LOST
             _log.warning("turn_interrupted", error=str(error))
             return _Result.CUT_OFF
