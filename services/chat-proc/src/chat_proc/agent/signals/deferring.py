@@ -64,7 +64,8 @@ def shows_deferred_again(turn_blocks: Sequence[Block], end: TurnEnd) -> bool:
 
 
 def is_same_answer(one: str, other: str) -> bool:
-    """Equal but for blanks and case, or to `SIMILARITY` the same characters in the same order."""
+    """Equal but for blanks and case, or to `SIMILARITY` the same characters in the same order. Of longer answers the
+    words are the same to this share, and the first of them in the same order."""
     if says_the_same(one, other):
         return True
     one, other = " ".join(one.split()).casefold(), " ".join(other.split()).casefold()
