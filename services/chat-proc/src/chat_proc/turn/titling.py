@@ -1,4 +1,7 @@
-"""The title of a new conversation: one small model call beside its first turn, which never delays or fails the turn."""
+"""The title of a new conversation: one small model call beside its first turn.
+
+It never fails the turn, and delays it only where the turn waits for a person anyway.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
