@@ -12,6 +12,7 @@ from ingress.admission.strict_json import (
     LARGE_BYTES,
     MAX_DEPTH,
     MAX_KEY_BYTES,
+    MAX_LONG_KEYS_BYTES,
     MAX_TOKENS,
     BadJson,
     load_strict,
@@ -128,6 +129,17 @@ def test_long_keys_of_large_bodies_are_read_up_to_a_cap(blanks: str) -> None:
     assert parse_strict(raw) == json.loads(raw)
     with pytest.raises(BadJson, match="The key at byte 1 has more than"):
         parse_strict(raw.replace(b'{"k', b'{"kk'))
+
+
+@pytest.mark.parametrize("count", [60, 70])
+def test_long_keys_of_a_body_are_bounded_together(count: int) -> None:
+    raw = json.dumps({f"{number:02}{'k' * 1_996}": 1 for number in range(count)}).encode()
+
+    if count * 2_000 <= MAX_LONG_KEYS_BYTES:
+        assert len(parse_strict(raw)) == count
+    else:
+        with pytest.raises(BadJson, match="long keys"):
+            parse_strict(raw)
 
 
 @pytest.mark.parametrize("pad", range(12))
