@@ -4,7 +4,8 @@ import io
 
 import pytest
 
-from everturn_client.terminal.screen import Piece, Screen, make_inert
+from everturn_client.terminal.markdown import make_inert
+from everturn_client.terminal.screen import Piece, Screen
 
 
 class Tty(io.StringIO):
@@ -30,6 +31,27 @@ def test_an_answer_is_laid_out_for_a_terminal_and_stays_as_it_is_in_a_pipe() -> 
 
     assert shown.getvalue() == "It is \x1b[1mso\x1b[0m\\u001b[2J.\n"
     assert piped.getvalue() == "It is **so**\\u001b[2J.\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<http://a.example/%1b%5b2J%07>",
+        "<http://a.example/%e2%80%ae>",
+        "a&#27;[2J &#x9b;2J &#x202e; &#7; &rlm;",
+        "[&#x202e;&#27;](http://a.example/%1b%5b2J) ![&#x202e;](http://a.example/%1b)",
+        "| &#x202e; |\n|---|\n| <http://a.example/%1b> |\n",
+        "# &#x202e; <http://a.example/%9b>\n\n- &#x2066;\n\n> <http://a.example/%c2%9b>",
+    ],
+)
+def test_no_markdown_of_an_answer_becomes_a_control_character(text: str) -> None:
+    shown = Tty()
+    screen = Screen(shown, io.StringIO(), colour=False)
+
+    screen.write([Piece("answer", text, begins=True)])
+    screen.end_answer()
+
+    assert make_inert(shown.getvalue()) == shown.getvalue()
 
 
 def test_what_is_no_answer_is_no_markdown() -> None:

@@ -408,8 +408,12 @@ def _adapt(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _adapt_inline(children: Sequence[Token]) -> Iterator[Token]:
-    """Breaks that were written as HTML, images with their address, and an address that is its own text once."""
-    for at, token in enumerate(children):
+    """Breaks that were written as HTML, images with their address, and an address that is its own text once.
+
+    Reading Markdown decodes entities and addresses, so what was inert before may have a control character again.
+    """
+    for at, child in enumerate(children):
+        token = replace(child, content=make_inert(child.content))
         if token.type == "text" and _BREAK.search(token.content):
             for number, part in enumerate(_BREAK.split(token.content)):
                 if number:
@@ -426,3 +430,15 @@ def _adapt_inline(children: Sequence[Token]) -> Iterator[Token]:
 
 def _is_autolink(children: Sequence[Token], at: int) -> bool:
     return children[at].markup == "autolink"
+
+
+def make_inert(text: str) -> str:
+    """Control characters other than newline and tab, and what turns the direction of text, as visible escapes."""
+    return "".join(char if _is_harmless(char) else f"\\u{ord(char):04x}" for char in text)
+
+
+def _is_harmless(char: str) -> bool:
+    code = ord(char)
+    is_control = code < 0x20 or 0x7F <= code < 0xA0
+    turns_text = 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069
+    return char in "\n\t" or not (is_control or turns_text or 0xD800 <= code <= 0xDFFF)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TextIO
 
 from everturn.errors import EverturnError
-from everturn_client.terminal.markdown import MarkdownWriter
+from everturn_client.terminal.markdown import MarkdownWriter, make_inert
 
 Tone = Literal["answer", "output", "thinking", "info", "good", "bad"]
 _CODES: dict[Tone, str] = {"answer": "", "output": "", "thinking": "2;3", "info": "2", "good": "32", "bad": "31"}
@@ -84,15 +84,3 @@ def _write(stream: TextIO, text: str) -> None:
         stream.flush()
     except BrokenPipeError as error:
         raise OutputClosed from error
-
-
-def make_inert(text: str) -> str:
-    """Control characters other than newline and tab, and what turns the direction of text, as visible escapes."""
-    return "".join(char if _is_harmless(char) else f"\\u{ord(char):04x}" for char in text)
-
-
-def _is_harmless(char: str) -> bool:
-    code = ord(char)
-    is_control = code < 0x20 or 0x7F <= code < 0xA0
-    turns_text = 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069
-    return char in "\n\t" or not (is_control or turns_text or 0xD800 <= code <= 0xDFFF)
