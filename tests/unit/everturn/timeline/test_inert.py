@@ -120,7 +120,9 @@ def test_no_unseen_character_hides_a_header() -> None:
             assert read_back(inert) == line
 
 
-@pytest.mark.parametrize("line", ["\uff3bANNOUNCE\uff3d x", "[\U0001d400NNOUNCE]", "\uff1c/channel:code\uff1e"])
+@pytest.mark.parametrize(
+    "line", ["\uff3bANNOUNCE\uff3d x", "\ufe47ANNOUNCE\ufe48 x", "[\U0001d400NNOUNCE]", "\uff1c/channel:code\uff1e"]
+)
 def test_a_header_in_compatibility_forms_is_marked(line: str) -> None:
     assert make_inert(line) == f"| {line}"
 

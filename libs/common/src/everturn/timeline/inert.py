@@ -39,7 +39,7 @@ _NAMES = "|".join(re.escape(name) for name in (*_SECTIONS, *(kind.value for kind
 _BREAK = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 """All that `str.splitlines` takes for the end of a line."""
 _BREAKS = re.compile(rf"([{_BREAK}])")
-_BRACKETS = re.compile("[\\[<\ufe64\uff1c\uff3b]")
+_BRACKETS = re.compile("[\\[<\ufe47\ufe64\uff1c\uff3b]")
 """What begins our markup, in every form that NFKC folds into it."""
 
 IGNORABLE_RANGES: Final = (
