@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from faults.chaos import Chaos
+from faults.proxy import FaultProxy
 
 from everturn_client.backoff import Timings
 from everturn_client.client import EverturnClient
@@ -109,7 +110,8 @@ async def test_what_was_accepted_is_answered_whatever_becomes_of_postgres(
     await chaos.stage.close()
 
 
-async def test_outages_in_a_row_cost_a_turn_no_attempt(chaos: Chaos) -> None:
+@pytest.mark.parametrize("break_link", [FaultProxy.refuse, FaultProxy.silence])
+async def test_outages_in_a_row_cost_a_turn_no_attempt(chaos: Chaos, break_link: Callable[[FaultProxy], None]) -> None:
     sent = await chaos.stage.clients[0].send_message("new", "script:endless please")
     watcher = chaos.stage.watch(sent.conversation_id)
     links = [
@@ -122,7 +124,7 @@ async def test_outages_in_a_row_cost_a_turn_no_attempt(chaos: Chaos) -> None:
     for _ in range(ATTEMPTS):
         fence = await load_fence(chaos, sent.conversation_id)
         for link in links:
-            link.refuse()
+            break_link(link)
         await asyncio.sleep(OUTAGE_S)
         for link in links:
             link.heal()
