@@ -1,4 +1,4 @@
-# Everturn: the commands. `make` lists them. Recipes need a POSIX shell, Python 3.11 or newer and nothing else.
+# Everturn: commands; run `make` to list them. They need a POSIX shell, Python 3.11 or newer, and nothing else.
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -14,44 +14,44 @@ SOURCES := libs services clients deploy tests migrations bench
 help: ## List the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## Create the environments from the locks; does nothing when they are up to date
+setup: ## Create the environments from the lock files, unless they are up to date
 	@$(SETUP)
 
-run: setup ## Start everything here: PORT=8080 EVERTURN_HOME=.everturn, ANTHROPIC_API_KEY or OPENAI_API_KEY for a model
+run: setup ## Start the whole platform on this machine: PORT=8080 EVERTURN_HOME=.everturn; set ANTHROPIC_API_KEY or OPENAI_API_KEY for a real model
 	@exec $(LOCAL) run
 
-images: setup ## Make our images; does nothing when they are there; ONLY=runs or services makes some; BASE=image stands on another
+images: setup ## Build the container images that are missing; ONLY=runs or services builds only those; BASE=image sets the base image
 	@$(LOCAL) images --base "$(BASE)" --images "$(or $(ONLY),all)"
 
-up: setup ## Start everything as containers and wait until it is ready: PORT=8080 WORKERS=2 BIND=127.0.0.1 S3=1
+up: setup ## Start the platform as containers and wait until it is ready: PORT=8080 WORKERS=2 BIND=127.0.0.1 S3=1
 	@$(LOCAL) up
 
-down: setup ## End these containers; the data stays, unless VOLUMES=1 (asks; YES=1: without)
+down: setup ## Stop and remove the containers; VOLUMES=1 also deletes the data, after a confirmation (YES=1 skips it)
 	@$(LOCAL) down $(if $(VOLUMES),--volumes) $(if $(YES),--yes)
 
-logs: setup ## Show what these containers say; SERVICE=ingress narrows it
+logs: setup ## Follow the logs of the containers; SERVICE=ingress shows only that service
 	@$(LOCAL) logs --services "$(SERVICE)"
 
-test: setup ## Run the tests, in groups side by side; ALL=1 with browser and compose; TESTS=tests/unit ARGS='-k name -x' narrow it
+test: setup ## Run the tests in parallel groups; ALL=1 adds browser and compose; TESTS=tests/unit ARGS='-k name -x' select some
 	@$(if $(strip $(TESTS)$(ARGS)),$(BIN)/pytest -q --durations=10 $(ARGS) $(TESTS),exec $(BIN)/python -P -m everturn_local.suite $(if $(ALL),--all) $(if $(LIMIT_S),--limit-s $(LIMIT_S)) $(if $(MAX_UNSTEADY),--max-unsteady $(MAX_UNSTEADY)))
 
-compose-test: setup ## Start everything as `make up` does, on this machine's engine without any registry, and have a turn; minutes
+compose-test: setup ## Start the platform as `make up` does, but without a registry, and run a turn; takes minutes
 	@$(BIN)/pytest -q --durations=5 $(ARGS) tests/compose
 
-browser: setup ## Use the web client in a real Chromium against the whole platform; CHROMIUM names the program
+browser: setup ## Test the web client in a real Chromium against the whole platform; CHROMIUM is the path of the browser
 	@LONG_TASK_MS=$(or $(LONG_TASK_MS),inf) $(BIN)/pytest -q -s --durations=5 $(ARGS) tests/browser
 
-pictures: setup ## Take the pictures of the README anew, in a real Chromium, into docs/images
+pictures: setup ## Retake the README's screenshots in a real Chromium, into docs/images
 	@$(BIN)/pytest -q $(ARGS) tests/browser/pictures.py
 
-chaos: setup ## Play random schedules of faults beside BUSY=2 busy processes; SEEDS=50 is how many, SEEDS=7,19 plays these again
+chaos: setup ## Inject faults by random schedules beside BUSY=2 busy processes; SEEDS=50 is how many, SEEDS=7,19 repeats these seeds
 	@CHAOS_SEEDS="$(or $(SEEDS),50)" CHAOS_BUSY="$(or $(BUSY),2)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_schedules.py
 
-load: setup ## A thousand streams and two hundred sockets get the same ordered events; a thousand outlive the ingress they are on
+load: setup ## Check that 1,000 streams and 200 sockets get the same ordered events, and that 1,000 streams survive a killed ingress
 	@FOLLOWERS="$(or $(FOLLOWERS),1000/200)" $(BIN)/pytest -q -s $(ARGS) tests/integration/ingress/sockets/test_many_followers.py
 	@RETURNING="$(or $(RETURNING),1000)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_streams.py -k killed_ingress
 
-check: setup ## Lint, format check, types, layers, architecture rules; of the web client too
+check: setup ## Check lint, format, types, import layers and architecture rules, including the web client's
 	@failed=; types=$$(mktemp); web=$$(mktemp); $(BIN)/pyright --warnings >"$$types" 2>&1 & pyright=$$!; \
 	$(LOCAL) web --only check >"$$web" 2>&1 & client=$$!; \
 	trap 'kill $$pyright $$client 2>/dev/null; rm -f "$$types" "$$web"' EXIT; trap 'cat "$$types" "$$web"; exit 130' INT TERM; \
@@ -61,20 +61,20 @@ check: setup ## Lint, format check, types, layers, architecture rules; of the we
 	done; echo "check: pyright"; wait $$pyright || failed="$$failed pyright"; cat "$$types"; \
 	echo "check: web client"; wait $$client || failed="$$failed web-client"; cat "$$web"; [ -z "$$failed" ] || { echo "check failed:$$failed"; exit 1; }
 
-fmt: setup ## Format and mend what can be mended
+fmt: setup ## Format the sources and apply the linter's fixes
 	@$(BIN)/ruff format $(SOURCES)
 	@$(BIN)/ruff check --fix $(SOURCES)
 
-migrate: setup ## Bring the local database up to date
+migrate: setup ## Run the pending migrations on the local database
 	@$(LOCAL) migrate
 
-operate: setup ## Run a command of an operator on what `make run` runs: DO="keys list --tenant default"; without DO it lists them
+operate: setup ## Run an operator command against what `make run` started: DO="keys list --tenant default"; without DO, list the commands
 	@$(LOCAL) operate $(DO)
 
-doctor: setup ## Tell what works on this machine and what to do about the rest
+doctor: setup ## Check what works on this machine and say how to fix the rest
 	@$(LOCAL) doctor
 
-fuzz: setup ## Ask the API what its document allows: EXAMPLES=200 SEED=1 take ten minutes on two busy cores; LIMIT_S=3600 is the end
+fuzz: setup ## Fuzz the API from its OpenAPI document; EXAMPLES=200 SEED=1 takes ten minutes on two busy cores; stops after LIMIT_S=3600
 	@FUZZ_EXAMPLES=$(or $(EXAMPLES),200) FUZZ_SEED=$(or $(SEED),1) FUZZ_LIMIT_S=$(or $(LIMIT_S),3600) FUZZ_PHASES=examples,coverage,fuzzing \
 		$(BIN)/pytest -q -s tests/integration/ingress/test_app.py -k fuzzed
 
@@ -82,10 +82,10 @@ bench: setup ## Run the benchmarks; each prints a ratio and its goal
 	@missed=; for script in bench/*.py; do PYTHONPATH=tests/support $(BIN)/python -P "$$script" || missed="$$missed $$script"; done; \
 	[ -z "$$missed" ] || { echo "goals missed:$$missed"; exit 1; }
 
-lock: ## Resolve the dependencies anew and write both lock files
+lock: ## Resolve the dependencies again and write both lock files
 	@$(SETUP) --lock
 
-clean: ## Delete caches and, after a question (YES=1: without), all local conversations and files
+clean: ## Delete caches and, after a confirmation (YES=1 skips it), all local conversations and files
 	@rm -rf .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build clients/web/dist clients/web/node_modules
 	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 	@[ ! -x $(BIN)/python ] || $(LOCAL) clean $(if $(YES),--yes)
