@@ -18,7 +18,7 @@ def test_a_server_that_has_all_is_fine() -> None:
     assert found == [
         ("postgres", "answers", False),
         ("objects", "s3", False),
-        ("workers", "2 with 8 slots: so many turns run at once", False),
+        ("workers", "2 with 8 slots: up to 8 turns run at once", False),
         ("worker w1", "runs programs in bubblewrap", False),
         ("worker w1", "runs programs in bubblewrap", False),
     ]
@@ -34,7 +34,7 @@ def test_a_part_that_is_away_is_a_problem_with_what_to_do(name: str) -> None:
 def test_no_worker_is_a_problem_and_so_is_not_knowing() -> None:
     none, unknown = read({}, []), read({}, None)
 
-    assert none == [("workers", "none is there: messages are accepted and wait", True)]
+    assert none == [("workers", "none is running: messages are accepted and wait", True)]
     assert unknown[0][2]
 
 

@@ -125,7 +125,7 @@ async def read_body(response: httpx2.Response, *, max_bytes: int = MAX_ANSWER_BY
     async for chunk in response.aiter_bytes():
         body += chunk
         if len(body) > max_bytes:
-            raise TooMuch(f"An answer has more than {max_bytes} bytes.")
+            raise TooMuch(f"The response has more than {max_bytes:,} bytes.")
     return bytes(body)
 
 
@@ -134,11 +134,11 @@ def parse_answer(kind: type[_Answer], body: bytes) -> _Answer:
     try:
         return kind.model_validate_json(body, extra="ignore")
     except ValidationError as error:
-        raise BadAnswer(f"It is no {kind.__name__}.") from error
+        raise BadAnswer(f"It is not a valid {kind.__name__}.") from error
 
 
 def build_problem(response: httpx2.Response, body: bytes) -> ProblemError:
-    """The error an answer tells of, also when it is not in the form of problem details."""
+    """The error of a response, even if its body is not a problem document."""
     told = _read_fields(body)
     status = response.status_code
     problem = Problem(

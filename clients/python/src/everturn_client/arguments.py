@@ -13,17 +13,17 @@ from urllib.parse import urlsplit
 from everturn_client.settings import DEFAULT_URL, ClientSettings
 
 EXIT_CODES = (
-    "Exit codes: 0 fine, 1 the turn or request failed or was cancelled, 2 wrong usage, 3 server unreachable, "
-    "4 the answer stops before its end, 130 interrupted, 141 the reader of the output is gone."
+    "Exit codes: 0 success, 1 the turn or request failed or was cancelled, 2 usage error, 3 server unreachable, "
+    "4 the answer was cut off, 130 interrupted, 141 the reader of the output closed it."
 )
 
 
 def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
     """The parser; its defaults come from the settings."""
-    parser = argparse.ArgumentParser(prog="everturn", description="Talk with Everturn agents.", epilog=EXIT_CODES)
+    parser = argparse.ArgumentParser(prog="everturn", description="Chat with Everturn agents.", epilog=EXIT_CODES)
     parser.add_argument("--version", action="version", version=f"everturn {version('everturn-client')}")
     _add_shared(parser, settings)
-    # After the command they are taken as well; there they have no defaults, which would undo what came before it.
+    # They are also accepted after the command, but without defaults, which would override values given before it.
     shared = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     _add_shared(shared, settings, is_repeated=True)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
@@ -32,109 +32,121 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
     )
 
     _add_signal(
-        commands.add_parser("signal", parents=[shared], help="say something to a running turn, or tell of an event")
+        commands.add_parser("signal", parents=[shared], help="send a signal to a running turn, or an external event")
     )
 
-    answer = commands.add_parser("answer", parents=[shared], help="allow a call that waits for you, or refuse it")
+    answer = commands.add_parser("answer", parents=[shared], help="approve or deny a tool call that waits for you")
     answer.add_argument("approval", metavar="APPROVAL", help="the approval's id (appr_…), which chat and show print")
     answer.add_argument("kind", choices=["approve", "deny"])
-    answer.add_argument("reason", nargs="?", default="", help="what the agent is told with it")
-    answer.add_argument("--conversation", metavar="ID", help="its conversation (the last one you talked with)")
+    answer.add_argument("reason", nargs="?", default="", help="your reason, which the agent sees")
+    answer.add_argument("--conversation", metavar="ID", help="its conversation (default: the last one you used)")
 
     _add_conversations(partial(commands.add_parser, parents=[shared]))
 
-    commands.add_parser("doctor", parents=[shared], help="say what is wrong with a server, and what to do about it")
+    commands.add_parser("doctor", parents=[shared], help="diagnose a server and say how to fix its problems")
 
     download = commands.add_parser("download", parents=[shared], help="download a file")
     download.add_argument("artifact", metavar="ARTIFACT", help="the file's id (art_…)")
-    download.add_argument("-o", "--output", type=Path, default=Path(), help="file or folder to write to (this folder)")
+    download.add_argument(
+        "-o", "--output", type=Path, default=Path(), help="file or folder to write to (default: this folder)"
+    )
 
-    feedback = commands.add_parser("feedback", parents=[shared], help="judge a turn")
+    feedback = commands.add_parser("feedback", parents=[shared], help="rate a turn")
     feedback.add_argument("turn", metavar="TURN", help="the turn's id (turn_…)")
     feedback.add_argument("reaction", choices=["ok", "not_ok", "neutral"])
-    feedback.add_argument("--text", default="", help="what you want to say about it")
-    feedback.add_argument("--conversation", metavar="ID", help="its conversation (the last one you talked with)")
+    feedback.add_argument("--text", default="", help="a comment")
+    feedback.add_argument("--conversation", metavar="ID", help="its conversation (default: the last one you used)")
     return parser
 
 
 def _add_conversations(add_command: Callable[..., argparse.ArgumentParser]) -> None:
     listing = add_command("list", help="list your conversations, the latest first")
-    listing.add_argument("--limit", type=_positive, default=20, help="how many (20)")
-    listing.add_argument("--title", metavar="TEXT", default="", help="only those with this text in their title")
-    listing.add_argument("--archived", action="store_true", help="the archived ones instead of the others")
+    listing.add_argument("--limit", type=_positive, default=20, help="at most this many (default: 20)")
+    listing.add_argument("--title", metavar="TEXT", default="", help="only conversations with this text in their title")
+    listing.add_argument("--archived", action="store_true", help="list archived conversations instead")
 
     search = add_command("search", help="search the messages of your conversations")
     search.add_argument("query", metavar="QUERY", help="what to look for")
-    search.add_argument("--limit", type=_positive, default=10, help="how many, at most 50 (10)")
+    search.add_argument("--limit", type=_positive, default=10, help="at most this many, up to 50 (default: 10)")
     search.add_argument("--conversation", metavar="ID", help="only in this conversation")
 
     show = add_command("show", help="print a conversation")
     show.add_argument("conversation", metavar="ID", help="the conversation's id (conv_…), which list prints")
-    show.add_argument("--json", action="store_true", dest="as_json", help="print the state as JSON")
+    show.add_argument("--json", action="store_true", dest="as_json", help="print the conversation's state as JSON")
 
-    rename = add_command("rename", help="give a conversation another title")
+    rename = add_command("rename", help="rename a conversation")
     rename.add_argument("conversation", metavar="ID", help="the conversation's id")
     rename.add_argument("title", metavar="TITLE", help="its new title")
 
     for name, text in (
-        ("archive", "put conversations into the archive"),
-        ("unarchive", "take conversations out of the archive"),
+        ("archive", "archive conversations"),
+        ("unarchive", "move conversations out of the archive"),
         ("delete", "delete conversations with all their messages and files"),
     ):
         command = add_command(name, help=text)
         command.add_argument("conversations", metavar="ID", nargs="+", help="a conversation's id")
         if name == "delete":
-            command.add_argument("--yes", action="store_true", help="don't ask first")
+            command.add_argument("--yes", action="store_true", help="delete without confirmation")
 
     fork = add_command("fork", help="copy a conversation up to the end of a turn")
     fork.add_argument("conversation", metavar="ID", help="the conversation's id")
-    fork.add_argument("--turn", metavar="TURN", help="the last turn to copy (the last one that has ended)")
-    fork.add_argument("--title", help="the title of the copy (that of the original)")
+    fork.add_argument("--turn", metavar="TURN", help="the last turn to copy (default: the last one that has ended)")
+    fork.add_argument("--title", help="the title of the copy (default: the original's)")
 
-    export = add_command("export", help="save a conversation as JSON Lines with its hashes")
+    export = add_command("export", help="save a conversation as JSON Lines with hashes")
     export.add_argument("conversation", metavar="ID", help="the conversation's id")
-    export.add_argument("-o", "--output", type=Path, default=Path(), help="file or folder to write to (this folder)")
+    export.add_argument(
+        "-o", "--output", type=Path, default=Path(), help="file or folder to write to (default: this folder)"
+    )
 
 
 def _add_chat(chat: argparse.ArgumentParser) -> None:
-    chat.add_argument("text", nargs="?", help="the message; without it you get a prompt, or standard input is sent")
+    chat.add_argument(
+        "text", nargs="?", help="the message; without it, a terminal opens a prompt and other standard input is sent"
+    )
     chat.add_argument("--file", type=Path, action="append", default=[], dest="files", help="attach a file (repeatable)")
     place = chat.add_mutually_exclusive_group()
-    place.add_argument("--conversation", metavar="ID", help="go on with this conversation")
-    place.add_argument("--continue", action="store_true", dest="go_on", help="go on with the last conversation")
+    place.add_argument("--conversation", metavar="ID", help="continue this conversation")
+    place.add_argument("--continue", action="store_true", dest="go_on", help="continue the last conversation")
     chat.add_argument("--json", action="store_true", dest="as_json", help="print the events as JSON lines")
     chat.add_argument("--download", type=Path, metavar="DIR", help="download the turn's files into this folder")
-    chat.add_argument("--no-thinking", action="store_true", help="don't show what the model thinks")
+    chat.add_argument("--no-thinking", action="store_true", help="don't show the model's thinking")
 
 
 def _add_signal(signal: argparse.ArgumentParser) -> None:
     signal.add_argument("kind", choices=["followup", "steer", "cancel", "event"])
-    signal.add_argument("text", nargs="?", default="", help="what is said; a steer without it stops the turn")
-    signal.add_argument("--conversation", metavar="ID", help="the conversation (the last one you talked with)")
+    signal.add_argument("text", nargs="?", default="", help="the text; a steer without text stops the turn")
+    signal.add_argument("--conversation", metavar="ID", help="the conversation (default: the last one you used)")
     signal.add_argument(
         "--file", type=Path, action="append", default=[], dest="files", help="attach a file (repeatable)"
     )
-    signal.add_argument("--turn", metavar="ID", help="only if this turn is the running one")
+    signal.add_argument("--turn", metavar="ID", help="send it only if this turn is running")
     signal.add_argument(
-        "--sort", metavar="NAME", default="alert", help="what sort of event it is: form, wizard, alert (alert)"
+        "--sort", metavar="NAME", default="alert", help="kind of event: form, wizard, alert (default: alert)"
     )
     signal.add_argument(
-        "--payload", metavar="JSON", type=_json_object, default={}, help="what the event carries besides its text"
+        "--payload",
+        metavar="JSON",
+        type=_json_object,
+        default={},
+        help="data of the event besides its text, a JSON object",
     )
     signal.add_argument(
-        "--record-only", action="store_true", help="the event is noted, and the agent need not act on it"
+        "--record-only", action="store_true", help="only record the event; the agent need not act on it"
     )
     signal.add_argument(
-        "--credit", type=int, choices=range(4), default=0, help="rounds that the event adds to the turn (0)"
+        "--credit", type=int, choices=range(4), default=0, help="rounds that the event adds to the turn (default: 0)"
     )
 
 
 def _add_shared(parser: argparse.ArgumentParser, settings: ClientSettings, *, is_repeated: bool = False) -> None:
-    parser.add_argument("--url", type=_server_url, help=f"the server, also by EVERTURN_URL ({settings.url})")
-    parser.add_argument("--token", help="bearer token or API key, also by EVERTURN_TOKEN")
-    parser.add_argument("--user", metavar="NAME", help="who you are, for servers in development mode")
-    parser.add_argument("--tenant", help="(default)")
-    parser.add_argument("--project", help="(default)")
+    parser.add_argument(
+        "--url", type=_server_url, help=f"the server's URL, or set EVERTURN_URL (default: {settings.url})"
+    )
+    parser.add_argument("--token", help="bearer token or API key, or set EVERTURN_TOKEN")
+    parser.add_argument("--user", metavar="NAME", help="your user name, for servers in development mode")
+    parser.add_argument("--tenant", help="your tenant (default: default)")
+    parser.add_argument("--project", help="your project (default: default)")
     if not is_repeated:
         parser.set_defaults(url=settings.url, token=settings.token, tenant="default", project="default")
 
@@ -155,10 +167,10 @@ def _json_object(text: str) -> dict[str, object]:
 
 def _server_url(text: str) -> str:
     if not text.startswith(("http://", "https://")):
-        raise argparse.ArgumentTypeError("a server's URL (also in EVERTURN_URL) begins with http:// or https://")
+        raise argparse.ArgumentTypeError("the server's URL (--url or EVERTURN_URL) must begin with http:// or https://")
     if not _names_a_host(text):
         raise argparse.ArgumentTypeError(
-            f"{text!r} names no host and port, such as http://127.0.0.1:8080 or http://[::1]:8080"
+            f"{text!r} has no valid host and port; use a URL such as http://127.0.0.1:8080 or http://[::1]:8080"
         )
     return text.rstrip("/")
 
@@ -172,7 +184,7 @@ def _names_a_host(url: str) -> bool:
 
 
 def build_command_prefix(program: str, arguments: argparse.Namespace) -> str:
-    """How to call `program` again for the same server and user, also where EVERTURN_URL was set for one call only.
+    """The command that calls `program` for the same server and user, even if EVERTURN_URL was set for one call only.
 
     A token is never repeated.
     """

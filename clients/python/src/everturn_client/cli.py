@@ -46,7 +46,7 @@ MAX_STDIN_CHARS = 1_000_000
 
 
 class BadUsage(EverturnError):
-    """That can't be done with these options."""
+    """The command can't run with these options."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -133,7 +133,7 @@ async def _run(arguments: argparse.Namespace, settings: ClientSettings, screen: 
                 await run_archive(client, screen, arguments.conversations, archived=is_archived)
             case "delete":
                 if not arguments.yes and not sys.stdin.isatty():
-                    raise BadUsage("Nobody can be asked here. Pass --yes to delete without a question.")
+                    raise BadUsage("Standard input is not a terminal. Pass --yes to delete without confirmation.")
                 answers = None if arguments.yes else sys.stdin
                 return DONE if await run_delete(client, screen, arguments.conversations, answers=answers) else FAILED
             case "fork":
@@ -207,14 +207,14 @@ def _discard_output() -> None:
 def _read_text(stdin: TextIO) -> str:
     text = stdin.read(MAX_STDIN_CHARS + 1)
     if len(text) > MAX_STDIN_CHARS:
-        raise TooMuch(f"Standard input has more than {MAX_STDIN_CHARS} characters; attach it as a file.")
+        raise TooMuch(f"Standard input has more than {MAX_STDIN_CHARS:,} characters. Attach it as a file with --file.")
     return text
 
 
 def _load_last(memory: LastConversations) -> str:
     last = memory.try_load()
     if last is None:
-        raise BadUsage("No conversation is remembered for this server and user. Name one with --conversation.")
+        raise BadUsage("No conversation is remembered for this server and user. Choose one with --conversation.")
     return last
 
 
@@ -227,8 +227,8 @@ async def _check_last(client: EverturnClient, memory: LastConversations) -> str:
         if error.problem.status != 404:
             raise
         raise BadUsage(
-            f"Your last conversation, {last}, was deleted. Leave out --continue to start a new one, or choose another "
-            "one with --conversation; everturn list shows them."
+            f"Your last conversation, {last}, was deleted. Leave out --continue to start a new one, or choose "
+            "another with --conversation; `everturn list` lists them."
         ) from error
     return last
 

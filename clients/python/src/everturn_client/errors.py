@@ -11,7 +11,7 @@ class ProblemError(EverturnError):
         self.problem = problem
         self.fields = fields
         self.retry_after_s = retry_after_s
-        # A field's message often is the detail; a reader should meet it once.
+        # A field's message often repeats the detail; show it once.
         detail = "" if any(problem.detail in field for field in fields) else problem.detail
         told = [part.rstrip(".") for part in (problem.title, detail, "; ".join(fields)) if part]
         super().__init__(f"{'. '.join(told)} ({problem.status}).")
@@ -22,11 +22,11 @@ class Unreachable(EverturnError):
 
 
 class BadAnswer(EverturnError):
-    """The server answered something that this client can't read."""
+    """The server sent a response that this client can't read."""
 
 
 class TooMuch(EverturnError):
-    """That is more than this client takes."""
+    """That is more than this client accepts."""
 
 
 class TimedOut(EverturnError):

@@ -64,14 +64,14 @@ class EventStream:
                         yield envelope
             except httpx2.TransportError as error:
                 if isinstance(error, httpx2.PoolTimeout) and not self._has_begun:
-                    raise TooMuch("All connections for streams are taken; close one, or allow more.") from error
+                    raise TooMuch("All stream connections are in use; close one or allow more.") from error
                 failure = error
             except ProblemError as error:
                 if error.problem.status not in _TRANSIENT:
                     raise
                 failure, self._asked_s = error, error.retry_after_s
             if _now() - self._alive_at > self._timings.give_up_s:
-                raise Unreachable(f"Nothing came for {self._timings.give_up_s:.0f} s.") from failure
+                raise Unreachable(f"Nothing was received for {self._timings.give_up_s:.0f} s.") from failure
             await asyncio.sleep(self._backoff.next_delay_s(self._asked_s))
             self._asked_s = None
 
@@ -100,7 +100,7 @@ class EventStream:
         try:
             envelope = parse_envelope(event.data)
         except ValidationError as error:
-            raise BadAnswer(f"An event {event.name} can't be read.") from error
+            raise BadAnswer(f"The event {event.name} can't be read.") from error
         if isinstance(envelope.data, StreamSnapshot):
             self._cursor = envelope.data.state.cursor
         elif envelope.id and not self._advance(envelope.id):
@@ -115,7 +115,7 @@ class EventStream:
     def _advance(self, event_id: str) -> bool:
         cursor = try_parse_cursor(event_id)
         if cursor is None:
-            raise BadAnswer("An event id is not of the form <fence>-<n>.")
+            raise BadAnswer("An event id does not have the form <fence>-<n>.")
         if cursor <= (try_parse_cursor(self._cursor or "") or ORIGIN):
             return False
         self._cursor = event_id

@@ -1,4 +1,4 @@
-"""What a server says of itself and of what it needs, and what to do about what is wrong there."""
+"""What a server reports about itself and its dependencies, and how to fix what is wrong."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ from typing import Final
 from everturn_client.answers import Answer
 
 REMEDIES: Final[Mapping[str, str]] = {
-    "postgres": "look at the Postgres server, and at DATABASE_URL of the ingress; nothing is lost meanwhile",
-    "redis": "look at the Redis server, and at REDIS_URL of the ingress; the database has everything",
-    "postgres disk": "give the Postgres server more disk space; messages are refused until it has some",
-    "redis memory": "raise maxmemory of the Redis server; close to it new messages are refused",
-    "objects": "look at the file store that OBJECTS_URL names, its keys and its free space",
+    "postgres": "check the Postgres server and the ingress's DATABASE_URL; nothing is lost meanwhile",
+    "redis": "check the Redis server and the ingress's REDIS_URL; nothing is lost, the database has everything",
+    "postgres disk": "give the Postgres server more disk space; until then messages are refused",
+    "redis memory": "raise maxmemory of the Redis server; near that limit new messages are refused",
+    "objects": "check the file store that OBJECTS_URL names, its credentials and its free space",
     "antivirus": "start clamd, or set CLAMD_URL; until then messages with files are refused",
-    "file checks": "restart the ingress; its log says why the process that looks into files does not start",
+    "file checks": "restart the ingress; its log says why the process that checks files does not start",
 }
-OTHERWISE: Final = "look at the ingress's log"
+OTHERWISE: Final = "check the ingress's log"
 
 
 class PartState(Answer):
@@ -26,7 +26,7 @@ class PartState(Answer):
 
 
 class BatteryState(Answer):
-    """Attempts to escape from a worker's sandbox that were denied."""
+    """Escape attempts from a worker's sandbox: `held` of `total` were denied."""
 
     held: int
     total: int
@@ -59,7 +59,7 @@ class Finding:
 
 
 def find_facts(state: ServerState) -> list[Finding]:
-    """All that the server told, part by part, and its workers."""
+    """One finding per part of the server, then its workers and their sandboxes."""
     parts = [_find_part(name, part) for name, part in state.parts.items()]
     return [*parts, _find_workers(state.workers), *_find_sandboxes(state.workers or ())]
 
@@ -72,12 +72,12 @@ def _find_part(name: str, part: PartState) -> Finding:
 
 def _find_workers(workers: tuple[WorkerState, ...] | None) -> Finding:
     if workers is None:
-        return Finding("workers", "nobody knows which there are", "see redis: workers tell of themselves there")
+        return Finding("workers", "the list of workers can't be read", "fix redis first; workers register there")
     if not workers:
-        remedy = "start a worker with the same DATABASE_URL and REDIS_URL; its log says why one does not start"
-        return Finding("workers", "none is there: messages are accepted and wait", remedy)
+        remedy = "start a worker with the same DATABASE_URL and REDIS_URL; if it does not start, its log says why"
+        return Finding("workers", "none is running: messages are accepted and wait", remedy)
     slots = sum(worker.slots for worker in workers)
-    return Finding("workers", f"{len(workers)} with {slots} slots: so many turns run at once")
+    return Finding("workers", f"{len(workers)} with {slots} slots: up to {slots} turns run at once")
 
 
 def _find_sandboxes(workers: tuple[WorkerState, ...]) -> list[Finding]:
@@ -87,10 +87,8 @@ def _find_sandboxes(workers: tuple[WorkerState, ...]) -> list[Finding]:
 def _find_sandbox(worker: WorkerState) -> Finding:
     name = f"worker {worker.id}"
     if not worker.sandbox:
-        return Finding(
-            name, "runs no programs; its log says why, as `no_sandbox`, unless EXECUTION_MODE=off wants it so"
-        )
+        return Finding(name, "runs no programs; unless EXECUTION_MODE=off is set, its log says why (`no_sandbox`)")
     if isinstance(worker.battery, BatteryState) and worker.battery.held < worker.battery.total:
-        fact = f"{worker.sandbox} held only {worker.battery.held} of {worker.battery.total} attempts to escape"
-        return Finding(name, fact, "set EXECUTION_MODE to another launcher, or off, and report this")
+        fact = f"{worker.sandbox} denied only {worker.battery.held} of {worker.battery.total} escape attempts"
+        return Finding(name, fact, "set EXECUTION_MODE to another launcher or to off, and report this")
     return Finding(name, f"runs programs in {worker.sandbox}")

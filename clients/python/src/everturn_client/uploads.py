@@ -26,7 +26,7 @@ class Upload:
 def load_uploads(paths: Sequence[Path]) -> tuple[Upload, ...]:
     """Read files. Raises OSError, and TooMuch above 20 files or 64 MiB in total."""
     if len(paths) > MAX_FILES:
-        raise TooMuch(f"A message takes {MAX_FILES} files.")
+        raise TooMuch(f"A message can have at most {MAX_FILES} files.")
     uploads: list[Upload] = []
     left = MAX_UPLOAD_BYTES
     for path in paths:

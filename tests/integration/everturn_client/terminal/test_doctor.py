@@ -65,10 +65,10 @@ async def test_a_server_without_workers_has_one_problem_which_is_told_with_what_
         problems, said = await examine(url)
 
     assert problems == 1
-    assert f"ok       server       {url} answers and says: ready" in said
-    assert "PROBLEM  workers      none is there" in said
+    assert f"ok       server       {url} answers with status ready" in said
+    assert "PROBLEM  workers      none is running" in said
     assert "-> start a worker" in said
-    assert "ok       credential   is taken" in said
+    assert "ok       credential   is accepted" in said
 
 
 async def test_an_unready_server_tells_which_part_is_away() -> None:
@@ -77,7 +77,7 @@ async def test_an_unready_server_tells_which_part_is_away() -> None:
 
     assert problems == 3
     assert "PROBLEM  postgres     down" in said
-    assert "-> look at the Postgres server" in said
+    assert "-> check the Postgres server" in said
 
 
 async def test_a_credential_that_is_refused_is_told_apart() -> None:
@@ -96,7 +96,7 @@ async def test_what_the_server_says_is_told_also_when_the_next_answer_is_none(br
 
     assert problems == 3
     assert "PROBLEM  postgres     down" in said
-    assert "PROBLEM  credential   could not be tried" in said
+    assert "PROBLEM  credential   could not be checked" in said
 
 
 async def break_off() -> AsyncIterator[bytes]:
@@ -109,7 +109,7 @@ async def test_another_server_at_that_address_is_told_as_such() -> None:
         problems, said = await examine(url)
 
     assert problems == 2
-    assert "not as an Everturn ingress does" in said
+    assert "not as an Everturn ingress" in said
 
 
 async def test_nobody_at_that_address_is_for_the_caller_to_tell() -> None:

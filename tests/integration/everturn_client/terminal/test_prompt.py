@@ -62,7 +62,7 @@ async def test_a_refused_message_does_not_end_the_prompt(
 
     assert running.returncode == 0
     assert "Refused on purpose (422)." in err
-    assert err.count("while the agent works it is queued") == 2
+    assert err.count("while the agent is working, it is queued") == 2
 
 
 async def test_leaving_while_a_turn_runs_leaves_it_running(
@@ -120,5 +120,5 @@ async def test_a_question_is_answered_where_it_is_asked(
         {"kind": "approve", "text": "", "approval_id": asked[0]},
         {"kind": "deny", "text": "not him", "approval_id": asked[1]},
     ]
-    assert b"The question still waits for y or n." in rest
+    assert b"The tool call still needs a y or n." in rest
     assert json.loads(message)["text"] == "y"

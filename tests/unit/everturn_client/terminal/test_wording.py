@@ -89,7 +89,7 @@ def test_a_plan_shows_its_marks() -> None:
         ),
         (
             {"outcome": "cut", "cut_reason": "refusal"},
-            "This answer was cut off: the model declined to go on.",
+            "This answer was cut off: the model declined to continue.",
         ),
         (
             {"outcome": "cut", "cut_reason": "of a newer server"},
@@ -119,7 +119,7 @@ def test_a_place_in_the_queue_is_told_as_what_comes_first(ahead: int, more: bool
 def test_a_compaction_that_came_to_nothing_says_so() -> None:
     told = ChatCompaction(status="skipped", reason="nothing_to_save", before_tokens=70_000)
 
-    assert wording.render_compaction(told) == "· older parts stay as they are"
+    assert wording.render_compaction(told) == "· older parts were not summarized"
 
 
 def test_a_source_is_one_line_whatever_its_title_holds() -> None:

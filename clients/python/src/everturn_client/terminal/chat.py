@@ -151,7 +151,7 @@ class Chat:
     async def answer(self, answer: Answer) -> None:
         """Answer the question that waits. Its outcome is printed when the server announces it."""
         if self.asked is None:
-            self.say("No question waits for an answer.")
+            self.say("No tool call is waiting for approval.")
             return
         try:
             await self._client.answer_approval(
@@ -203,7 +203,7 @@ class Chat:
         self.asked = asked
         self._asked_changed.set()
         if asked and self._options.asks_here:
-            self.say(f"Allow {one_line(asked.tool_id)}? Type y to allow it, or n and a reason to deny it.")
+            self.say(f"Allow {one_line(asked.tool_id)}? Type y to allow it, or n with an optional reason to deny it.")
 
     async def _answer_at(self, keyboard: int) -> None:
         """Read answers from a terminal while a question waits. The end of input leaves it to another terminal."""
@@ -216,7 +216,8 @@ class Chat:
             termios.tcflush(keyboard, termios.TCIFLUSH)
             with LineReader(keyboard) as lines:
                 if not await self._take_answers(lines) and self.asked:
-                    self.say(f"The question still waits.\n{render_answer_commands(self.asked, self._answer_command)}")
+                    commands = render_answer_commands(self.asked, self._answer_command)
+                    self.say(f"The tool call still needs approval.\n{commands}")
                     return
 
     async def _take_answers(self, lines: LineReader) -> bool:
@@ -238,7 +239,7 @@ class Chat:
             if answer:
                 await self.answer(answer)
             elif line.strip():
-                self.say("Type y to allow it, or n and a reason to deny it.")
+                self.say("Type y to allow it, or n with an optional reason to deny it.")
         return True
 
     @property
@@ -260,11 +261,11 @@ class Chat:
 
     async def _cancel_at(self, interrupt: asyncio.Event) -> None:
         await interrupt.wait()
-        self.say("Cancelling. Press Ctrl-C again to leave at once.")
+        self.say("Cancelling. Press Ctrl-C again to exit immediately.")
         try:
             await self.cancel()
         except EverturnError as error:
-            self.say(f"It could not be cancelled. {error}")
+            self.say(f"The turn could not be cancelled. {error}")
 
     async def _download(self, turn: TurnView, folder: Path) -> None:
         await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)

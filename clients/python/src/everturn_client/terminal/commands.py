@@ -84,7 +84,7 @@ async def run_fork(
     fork = await client.fork_conversation(conversation_id, turn_id=turn_id, title=title)
     screen.write([Piece("output", f"{fork.conversation_id}\n")])
     copied = f"{fork.turns} message{'' if fork.turns == 1 else 's'}"
-    screen.say(f"It has the first {copied} of {fork.forked_from}, with their answers.", "good")
+    screen.say(f"Copied the first {copied} of {fork.forked_from}, with their answers.", "good")
 
 
 async def run_export(client: EverturnClient, screen: Screen, conversation_id: str, output: Path) -> None:
@@ -105,7 +105,7 @@ async def run_show(
     for turn in state.turns:
         _show_turn(screen, turn, command, conversation_id)
     if state.next_cursor:
-        screen.say("There are older messages, which this command does not show.")
+        screen.say("The conversation has older messages that this command does not show.")
 
 
 def _show_turn(screen: Screen, turn: TurnView, command: str, conversation_id: str) -> None:
@@ -138,7 +138,7 @@ async def run_signal(
     files: Sequence[Path],
     target_turn_id: str | None,
 ) -> None:
-    """Send a signal or an event and say what became of it."""
+    """Send a signal or an event and print its receipt."""
     if isinstance(what, Event):
         accepted = await client.send_event(conversation_id, what, text, files=files, target_turn_id=target_turn_id)
     else:
@@ -157,7 +157,7 @@ async def run_answer(
     kind: Literal["approve", "deny"],
     reason: str,
 ) -> None:
-    """Answer an approval and say what became of it."""
+    """Answer an approval and print its receipt."""
     accepted = await client.answer_approval(conversation_id, approval_id, kind, reason)
     screen.say(f"Answer {accepted.receipt.state} for turn {accepted.turn_id}.", "good")
 
@@ -173,4 +173,4 @@ async def run_feedback(
 ) -> None:
     """Judge a turn."""
     await client.feedback(conversation_id, turn_id, reaction, text)
-    screen.say("Thank you.", "good")
+    screen.say("Feedback saved.", "good")

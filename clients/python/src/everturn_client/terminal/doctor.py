@@ -1,4 +1,4 @@
-"""`everturn doctor`: asks a server, wherever it is, what is wrong with it, and says what to do."""
+"""`everturn doctor`: asks a server for its state and says how to fix its problems."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ NAME_CHARS = 12
 
 async def run_doctor(client: EverturnClient, screen: Screen) -> int:
     """Prints a line for each fact; the number of problems. Raises Unreachable where nothing answers."""
-    # What the server says of itself is told before the next question, which a server that is ill may not answer.
+    # Print the server's own report before the next request, which an unhealthy server may not answer.
     problems = tell(screen, await _look_at_server(client))
     return problems + tell(screen, [await _look_at_credential(client)])
 
@@ -32,9 +32,9 @@ async def _look_at_server(client: EverturnClient) -> list[Finding]:
     try:
         state = parse_answer(ServerState, await client.requests.load_any("/readyz"))
     except BadAnswer:
-        remedy = "check the address; behind a proxy, have it pass /readyz on to the ingress"
-        return [Finding("server", f"{client.base_url} answers, and not as an Everturn ingress does", remedy)]
-    return [Finding("server", f"{client.base_url} answers and says: {state.status}"), *find_facts(state)]
+        remedy = "check the address; a proxy must forward /readyz to the ingress"
+        return [Finding("server", f"{client.base_url} answers, but not as an Everturn ingress", remedy)]
+    return [Finding("server", f"{client.base_url} answers with status {state.status}"), *find_facts(state)]
 
 
 async def _look_at_credential(client: EverturnClient) -> Finding:
@@ -42,11 +42,11 @@ async def _look_at_credential(client: EverturnClient) -> Finding:
         await client.list_conversations(limit=1)
     except ProblemError as error:
         if error.problem.status in (401, 403):
-            return Finding("credential", str(error), "give a token that is good with --token or EVERTURN_TOKEN")
-        return Finding("credential", f"could not be tried: {error}", "see the problems above")
+            return Finding("credential", str(error), "pass a valid token with --token or EVERTURN_TOKEN")
+        return Finding("credential", f"could not be checked: {error}", "see the problems above")
     except (BadAnswer, Unreachable) as error:
-        return Finding("credential", f"could not be tried: {error}", "see the problems above, and the ingress's log")
-    return Finding("credential", "is taken")
+        return Finding("credential", f"could not be checked: {error}", "see the problems above and the ingress's log")
+    return Finding("credential", "is accepted")
 
 
 def _tone(is_bad: bool) -> Tone:

@@ -14,8 +14,8 @@ from everturn_client.terminal.screen import Piece, Screen
 from everturn_client.terminal.wording import render_file
 
 HELP = (
-    "Type a message; while the agent works it is queued. y and n answer a question. "
-    "Also: /steer TEXT, /cancel, /approve, /deny REASON, /files, /quit."
+    "Type a message; while the agent is working, it is queued. Answer a question with y or n. "
+    "Commands: /steer TEXT, /cancel, /approve, /deny REASON, /files, /quit."
 )
 
 
@@ -180,7 +180,7 @@ class Prompt:
                     if accepted.signal_id is None:
                         self._next_turn = accepted.turn_id
                     elif self._chat.asked:
-                        self._chat.say("Your message is queued. The question still waits for y or n.")
+                        self._chat.say("Your message is queued. The tool call still needs a y or n.")
                 case Steer(text=text):
                     await self._client.send_signal(self._chat.conversation_id, "steer", text)
                 case Cancel():

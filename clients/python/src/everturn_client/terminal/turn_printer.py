@@ -88,11 +88,11 @@ class TurnPrinter:
             yield from self._render_end(turn)
 
     def _forget_lost_texts(self, turn: TurnView) -> Iterator[Piece]:
-        """A rewind took texts back, or replaced them: they will be told again."""
+        """A rewind withdrew or replaced texts: they will be sent again."""
         present = {(text.round, text.channel, text.instance): text.text for text in turn.texts}
         lost = [key for key, text in self._printed.items() if not present.get(key, "").startswith(text)]
         if lost:
-            yield from self._say("↺ Another worker took over; what was not saved is written again.")
+            yield from self._say("↺ Another worker took over; unsaved text is written again.")
         for key in lost:
             del self._printed[key]
 

@@ -75,7 +75,7 @@ def render_signal(signal: SignalView) -> str:
     if shows_itself and signal.state not in ("expired", "rejected"):
         return ""
     name = f"{signal.event.kind} event" if signal.event else {"followup": "", "steer": "Redirect"}.get(signal.kind)
-    state = _SIGNAL_STATES.get(signal.state, "In a state that this version does not know")
+    state = _SIGNAL_STATES.get(signal.state, "In a state unknown to this version")
     head = " · ".join(filter(None, (signal.kind if name is None else name, state)))
     return f"· {head}: {said}" if said else f"· {head}"
 
@@ -113,7 +113,7 @@ def render_compaction(told: ChatCompaction) -> str:
             after = "" if told.after_tokens is None else f" → {told.after_tokens:,}"
             return f"✓ summarized older parts ({told.before_tokens:,}{after} tokens)"
         case "skipped":
-            return "· older parts stay as they are"
+            return "· older parts were not summarized"
 
 
 def render_phase(phase: ChatPhase) -> str:
@@ -125,7 +125,7 @@ def render_phase(phase: ChatPhase) -> str:
             count = f" (attempt {phase.attempt} of {phase.max_attempts})" if phase.attempt else ""
             return f"· the model did not answer; trying again in {render_duration(phase.retry_in_ms or 0)}{count}"
         case "model_fallback":
-            return "· the model did not answer; the fallback model is asked now"
+            return "· the model did not answer; switching to the fallback model"
         case "model_replying":
             return ""
 
@@ -134,10 +134,10 @@ _CONTINUE = ' Send "continue" for the rest.'
 _CUT_BECAUSE = {
     "length": "it reached the model's length limit",
     "content_filter": "the provider's content filter stopped it",
-    "refusal": "the model declined to go on",
+    "refusal": "the model declined to continue",
     "size_limit": "it reached the size limit of this installation",
-    "incomplete": "the model ended its reply too early",
-    "provider_error": "the connection to the model broke",
+    "incomplete": "the model stopped too early",
+    "provider_error": "the connection to the model was lost",
     "server_error": "the server failed",
 }
 
