@@ -173,7 +173,7 @@ async def test_a_flood_is_told_when_to_come_and_a_light_tenant_is_let_in_and_ans
 def is_told(answer: httpx2.Response) -> bool:
     """Whether a time was told that is kept; a 503 of a part that did not answer in time keeps no place."""
     if answer.status_code == 503:
-        return "turns are waiting already" in answer.json()["detail"]
+        return "turns are already waiting" in answer.json()["detail"]
     return answer.status_code == 429
 
 

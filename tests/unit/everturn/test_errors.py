@@ -4,8 +4,8 @@ from everturn.errors import EverturnError, NotFound
 
 
 def test_the_docstring_is_the_message_and_the_detail_follows() -> None:
-    assert str(NotFound()) == "There is no such thing for this caller."
-    assert str(NotFound("conv_1")) == "There is no such thing for this caller. conv_1"
+    assert str(NotFound()) == "It does not exist for this caller."
+    assert str(NotFound("conv_1")) == "It does not exist for this caller. conv_1"
     assert NotFound("conv_1").detail == "conv_1"
 
 

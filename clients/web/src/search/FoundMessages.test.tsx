@@ -89,10 +89,10 @@ test("that nothing says it is told", async () => {
 });
 
 test("a refusal is told in its words, and the search can be made again", async () => {
-  const answers = [refuse(422, "10 searches of yours are open already."), page([buildHit(1)])];
+  const answers = [refuse(422, "You already have 10 open searches."), page([buildHit(1)])];
   show(() => answers.shift() ?? page([]));
 
-  expect(await screen.findByRole("alert")).toHaveTextContent("10 searches of yours are open already.");
+  expect(await screen.findByRole("alert")).toHaveTextContent("You already have 10 open searches.");
   await userEvent.click(screen.getByRole("button", { name: "Try again" }));
 
   expect(await screen.findByRole("link")).toBeVisible();

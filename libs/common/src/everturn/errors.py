@@ -11,15 +11,15 @@ class EverturnError(Exception):
 
 
 class NotFound(EverturnError):
-    """There is no such thing for this caller."""
+    """It does not exist for this caller."""
 
 
 class Conflict(EverturnError):
-    """The request contradicts the present state."""
+    """The request conflicts with the current state."""
 
 
 class Invalid(EverturnError):
-    """The input is not acceptable."""
+    """The input is invalid."""
 
 
 class StaleFence(EverturnError):
@@ -27,4 +27,4 @@ class StaleFence(EverturnError):
 
 
 class Unavailable(EverturnError):
-    """A part we depend on does not answer right now."""
+    """A component that we depend on does not respond right now."""

@@ -355,7 +355,7 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     if isinstance(error, ProblemError):
         return problem_response(error)
     refused = cast(HTTPException, error)
-    titles = {404: "There is no such thing", 405: "This method is not allowed here"}
+    titles = {404: "Not found", 405: "This method is not allowed here"}
     title = titles.get(refused.status_code, "The request was refused")
     kind = {404: "not-found", 405: "method-not-allowed"}.get(refused.status_code, "refused")
     headers = {"Allow": find_methods(request)} if refused.status_code == 405 else refused.headers

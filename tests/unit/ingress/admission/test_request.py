@@ -104,7 +104,7 @@ def test_the_media_type_is_read_without_its_parameters() -> None:
 
 
 async def test_bad_json_names_what_it_was_in() -> None:
-    with pytest.raises(ProblemError, match="The part 'message' is not acceptable JSON"):
+    with pytest.raises(ProblemError, match="The part 'message' is not valid JSON"):
         await load_json(b"{", "The part 'message'")
 
 

@@ -22,7 +22,7 @@ class WorkspaceTurn:
 
 
 class Revoked(NotFound):
-    """This file was found to be harmful after it was stored, and was taken away."""
+    """This file was found to be harmful after it was stored, and was removed."""
 
 
 class Artifacts(Protocol):

@@ -26,7 +26,7 @@ class KeyReused(Invalid):
 
 
 class KeyBusy(Conflict):
-    """A request with this Idempotency-Key is still being worked on."""
+    """A request with this Idempotency-Key is still being processed."""
 
 
 UPLOAD_LIMIT = timedelta(minutes=2)
@@ -35,7 +35,7 @@ names waits longer than that, so that no row is ever committed whose object is g
 
 
 class UploadTooLate(Unavailable):
-    """The files of this message were stored too long ago to be taken; send it again."""
+    """The files of this message were stored too long ago to be accepted. Send it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ FULL_TURN = f"This turn already has {MAX_TURN_SIGNALS} signals. Wait for it to e
 
 
 class InboxFull(Conflict):
-    """Too many messages wait for the running turn, or were sent to it."""
+    """Too many messages are waiting for the running turn, or were sent to it."""
 
 
 TENANT_SHARE = 2
@@ -111,7 +111,7 @@ TENANT_QUEUED_MAX = 500
 
 
 class TenantFull(Conflict):
-    """Too many turns of this tenant wait already."""
+    """Too many turns of this tenant are already waiting."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,7 +248,7 @@ def _translate(error: asyncpg.PostgresError) -> EverturnError | asyncpg.Postgres
     if code == "55P03":
         return LockTimeout()
     if code in ("22021", "22P05") or isinstance(error.__cause__, UnicodeEncodeError):
-        return Invalid("A text holds a character that can't be stored, such as U+0000.")
+        return Invalid("A text contains a character that can't be stored, such as U+0000.")
     if code in _OTHER_SCHEMA and not isinstance(error, asyncpg.InvalidCachedStatementError):
         return SchemaDiffers(str(error))
     if code.startswith(_PASSING) or isinstance(error, asyncpg.InvalidCachedStatementError):

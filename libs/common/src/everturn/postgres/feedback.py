@@ -67,7 +67,7 @@ async def _check_room(transaction: Connection, feedback: Feedback) -> None:
     of_machines = select(func.count()).where(table.c.turn_id == feedback.turn_id, table.c.origin == "machine")
     (row,) = await fetch_rows(transaction, of_machines)
     if row["count_1"] >= MAX_MACHINE_JUDGEMENTS:
-        raise Conflict(f"Machines have judged this turn {MAX_MACHINE_JUDGEMENTS} times.")
+        raise Conflict(f"This turn already has {MAX_MACHINE_JUDGEMENTS} entries of machine feedback.")
 
 
 def _read_totals(row: Row, *, conversations: int) -> FeedbackTotals:

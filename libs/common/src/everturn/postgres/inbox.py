@@ -154,7 +154,7 @@ class PostgresInbox:
             await _enter(transaction, conversation_id)
             signal = await _load_signal(transaction, conversation_id, signal_id)
             if signal.state is not SignalState.ACCEPTED:
-                raise Conflict(f"The signal is {signal.state.value} already.")
+                raise Conflict(f"The signal is already {signal.state.value}.")
             _check_no_answer(signal)
             payload = build_payload_json(text, signal.attachments, signal.event)
             await transaction.execute("UPDATE signal SET payload = $2 WHERE id = $1", signal_id, payload)
@@ -167,7 +167,7 @@ class PostgresInbox:
             await _enter(transaction, conversation_id)
             signal = await _load_signal(transaction, conversation_id, signal_id)
             if signal.state not in (SignalState.ACCEPTED, SignalState.RETRACTED):
-                raise Conflict(f"The signal is {signal.state.value} already.")
+                raise Conflict(f"The signal is already {signal.state.value}.")
             _check_no_answer(signal)
             await transaction.execute("UPDATE signal SET state = 'retracted' WHERE id = $1", signal_id)
         return replace(signal, state=SignalState.RETRACTED)
@@ -209,7 +209,7 @@ class PostgresInbox:
             receipt = await self._open_turn(transaction, principal, conversation_id, signal.turn_id, request=request)
         else:
             if await transaction.fetchval(_COUNT_PARKED, conversation_id) >= MAX_OPEN_SIGNALS:
-                raise InboxFull(f"{MAX_OPEN_SIGNALS} wait already.")
+                raise InboxFull(f"{MAX_OPEN_SIGNALS} are already waiting.")
             receipt = Receipt(
                 conversation_id,
                 None,
@@ -252,7 +252,7 @@ class PostgresInbox:
         # megabytes, is written before, and counts itself.
         most = self._tenant_max + 1
         if not await transaction.fetchval("SELECT take_place($1, $2, $3)", principal.tenant, lane, most):
-            raise TenantFull(f"{self._tenant_max} turns wait on the lane {lane.value}.")
+            raise TenantFull(f"{self._tenant_max} turns are waiting on the lane {lane.value}.")
         ring = await transaction.fetchval("SELECT take_doorbell($1, $2)", turn_id, self._share)
         waiting = (await load_positions(transaction, [(principal, conversation_id)])).get(conversation_id)
         position = waiting.position if waiting else None
@@ -266,7 +266,7 @@ def _is_at_rest(conversation: Row) -> bool:
 async def _check_target(transaction: Connection, message: IncomingMessage) -> None:
     target = message.target_turn_id
     if target and not await transaction.fetchval(_IS_OF_CONVERSATION, target, message.conversation_id):
-        raise Conflict(f"{target} is no turn of this conversation.")
+        raise Conflict(f"{target} is not a turn of this conversation.")
 
 
 async def _enter(transaction: Connection, conversation_id: ConversationId) -> Row:
@@ -313,7 +313,7 @@ async def _append_answer(
 ) -> Receipt:
     """An answer is told to the turn as a signal; one that was given before has its signal already."""
     if signal.approval_id is None:
-        raise Conflict("No approval is named.")
+        raise Conflict("approval_id is missing.")
     receipt = await answer_approval(transaction, conversation_id, signal, signal.approval_id)
     if not receipt.replayed:
         await _insert_signal(transaction, principal, receipt, signal, (), inbox_seq=conversation["inbox_seq"])
@@ -353,7 +353,7 @@ async def _check_room(transaction: Connection, turn_id: TurnId, kind: SignalKind
     cancels = kind is SignalKind.CANCEL
     counts = await transaction.fetchrow(_COUNT_SIGNALS, turn_id, cancels) or {"waiting": 0, "sent": 0}
     if counts["waiting"] >= MAX_OPEN_SIGNALS:
-        raise InboxFull(f"{MAX_OPEN_SIGNALS} wait already.")
+        raise InboxFull(f"{MAX_OPEN_SIGNALS} are already waiting.")
     if counts["sent"] >= MAX_TURN_SIGNALS and not cancels:
         raise InboxFull(FULL_TURN)
 

@@ -11,11 +11,11 @@ MAX_CURSOR_CHARS = 1_000
 
 
 class BadCursor(Invalid):
-    """This cursor is none of ours."""
+    """This is not a valid cursor."""
 
 
 class OldCursor(Invalid):
-    """This cursor is too old; begin the list again."""
+    """This cursor is too old. Start the list again."""
 
 
 def build_cursor(kind: str, *parts: str) -> str:

@@ -90,14 +90,16 @@ def try_refuse_headers(scope: Scope) -> ProblemError | None:
     headers = scope["headers"]
     size = len(scope["path"]) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in headers)
     if len(headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
-        return headers_too_large(f"At most {MAX_HEADERS} headers, of {MAX_HEADER_BYTES} bytes with the address.")
+        return headers_too_large(
+            f"A request can have at most {MAX_HEADERS} headers and {MAX_HEADER_BYTES} bytes of URL and headers."
+        )
     if any(name == b"content-type" and len(value) > MAX_CONTENT_TYPE_BYTES for name, value in headers):
         return headers_too_large(f"The Content-Type header has more than {MAX_CONTENT_TYPE_BYTES} bytes.")
     described = [name for name, _ in headers if name in _SINGLE]
     if len(described) > len({*described}):
-        return malformed("Type, coding and length of a body are said once.")
+        return malformed("The headers for the type, encoding and length of the body must not be repeated.")
     if b"transfer-encoding" in described and b"content-length" in described:
-        return malformed("A body has a length or comes in chunks, not both.")
+        return malformed("Send either Content-Length or Transfer-Encoding, not both.")
     return None
 
 

@@ -32,7 +32,7 @@ class Bundles:
         """Raises a 422 problem for a bundle that this server does not have; None names none."""
         if bundle_id is not None and bundle_id not in self._known:
             field = {"field": "body.bundle_id", "message": f"is one of {', '.join(sorted(self._known))}"}
-            raise unprocessable("body.bundle_id names a bundle that this server does not have.", errors=[field])
+            raise unprocessable("body.bundle_id names an unknown bundle.", errors=[field])
 
 
 def is_absent(value: object) -> bool:

@@ -58,7 +58,7 @@ class AdmittedRequest(Request):
         except TimeoutError as error:
             raise too_slow(waits[give_up]) from error
         except ClientDisconnect as error:
-            raise malformed("The client went away before its body was complete.") from error
+            raise malformed("The client disconnected before the body was complete.") from error
 
     def tighten(self, max_body_bytes: int) -> None:
         """Lower the cap of this body, once more is known of it. Raises a 413 problem where its length is above."""
@@ -109,7 +109,7 @@ def check_json_type(request: Request) -> None:
 def check_charset(request: Request) -> None:
     """Refuse JSON that says it is in another charset (415): read as UTF-8 it would be other words."""
     if str(_content_type(request).get_param("charset", "utf-8")).lower() != "utf-8":
-        raise unsupported("JSON is UTF-8.")
+        raise unsupported("JSON must be encoded as UTF-8.")
 
 
 def media_type(request: Request) -> str:
@@ -128,4 +128,4 @@ async def load_json(raw: bytes, what: str) -> Any:
     try:
         return await load_strict(raw)
     except BadJson as error:
-        raise malformed(f"{what} is not acceptable JSON. {error.detail}") from error
+        raise malformed(f"{what} is not valid JSON. {error.detail}") from error

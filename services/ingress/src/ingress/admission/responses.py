@@ -1,4 +1,4 @@
-"""How problems stand in the OpenAPI document."""
+"""How the OpenAPI document describes problems."""
 
 from typing import Any
 
@@ -6,28 +6,28 @@ from everturn.model.problems import Problem
 from ingress.errors import PROBLEM_MIME
 
 _REASONS = {
-    400: "The request can't be read.",
-    401: "The credential is missing or bad.",
-    403: "Not allowed, whoever asks: by the checks of origins, of guests or of development mode.",
-    404: "There is no such thing for this caller; also the answer to what belongs to others.",
-    408: "The body did not come in time.",
-    409: "The request contradicts the present state.",
-    410: "It was there once: a cursor that is too old, or a file that was taken away.",
-    413: "The body, a file or a text is above its cap.",
-    415: "The type of the content is not accepted.",
+    400: "The request is malformed.",
+    401: "The credential is missing or invalid.",
+    403: "Not allowed, regardless of the credential: refused by the checks of origins, guests or development mode.",
+    404: "It does not exist, or belongs to somebody else.",
+    408: "The body was not received in time.",
+    409: "The request conflicts with the current state.",
+    410: "It is no longer available: a cursor that is too old, or a file that was removed.",
+    413: "The body, a file or a text exceeds its limit.",
+    415: "The content type is not accepted.",
     416: "The range lies outside the file.",
-    422: "Readable, but not acceptable; `errors` names the fields.",
-    429: "Too many at once; `Retry-After` says when.",
+    422: "The request is well-formed but invalid; `errors` names the fields.",
+    429: "Too many requests; `Retry-After` says when to retry.",
     431: "The headers are too large.",
-    500: "An error of ours.",
-    502: "The stored file is not what was stored.",
-    503: "Not now; `Retry-After` says when.",
+    500: "An internal error.",
+    502: "The stored file was altered.",
+    503: "Temporarily unavailable; `Retry-After` says when to retry.",
 }
 _ALWAYS = (400, 401, 403, 404, 422, 429, 431, 500, 503)
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI responses for the problems every route can have, and these."""
+    """OpenAPI responses for the problems that every route can return, and for these."""
     return {status: _describe(status) for status in sorted({*_ALWAYS, *statuses})}
 
 

@@ -36,9 +36,9 @@ class OpenSlots:
         """Take a slot, which `give_back` returns. Raises a 429 problem for the user's cap, 503 for the process's."""
         person = principal.limited_as
         if self._open[person] >= self._max_per_user:
-            raise too_many(f"{self._max_per_user} {self._many} are open already.", retry_after_s=RETRY_AFTER_S)
+            raise too_many(f"You already have {self._max_per_user} open {self._many}.", retry_after_s=RETRY_AFTER_S)
         if self.total >= self._max_total or (is_guest(principal) and self._guests >= self._max_guests):
-            raise unavailable(f"This server has no room for another {self._what}.", retry_after_s=RETRY_AFTER_S)
+            raise unavailable(f"This server can't accept another {self._what} right now.", retry_after_s=RETRY_AFTER_S)
         self._open[person] += 1
         self._guests += is_guest(principal)
 

@@ -46,7 +46,7 @@ _parsers = ThreadPoolExecutor(max_workers=PARSERS, thread_name_prefix="json")
 
 
 class BadJson(EverturnError):
-    """The body is not acceptable JSON."""
+    """The body is not valid JSON."""
 
 
 async def load_strict(raw: bytes) -> Any:

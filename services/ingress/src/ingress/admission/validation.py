@@ -11,7 +11,7 @@ MAX_ERRORS = 20
 def problem_of_validation(errors: Sequence[Mapping[str, Any]], root: str | None = None) -> ProblemError:
     """A 422 problem with the first errors, 400 without any body; input values are not repeated."""
     if [(error.get("type"), tuple(error.get("loc", ()))) for error in errors] == [("missing", ("body",))]:
-        return malformed("There is no body.")
+        return malformed("The body is missing.")
     named = [
         {"field": _field(error, root), "message": str(error.get("msg", "invalid"))[:300]}
         for error in errors[:MAX_ERRORS]

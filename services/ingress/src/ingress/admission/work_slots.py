@@ -9,7 +9,7 @@ from everturn.errors import Unavailable
 
 
 class NoRoom(Unavailable):
-    """Too much of this work waits already."""
+    """Too much of this work is already waiting."""
 
 
 class WorkSlots:

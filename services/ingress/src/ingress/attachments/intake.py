@@ -117,7 +117,7 @@ class Intake:
     async def check_files(self, principal: Principal, files: Sequence[IncomingFile]) -> tuple[CheckedFile, ...]:
         """Raises a problem naming the first bad file: 413, 415, 422, or 503 without an antivirus. Stores nothing."""
         if len(files) > self._caps.files:
-            raise too_large(f"A message may have {self._caps.files} files.")
+            raise too_large(f"A message can have at most {self._caps.files} files.")
         names = name_apart([file.filename for file in files])
         if not files:
             return ()

@@ -81,7 +81,7 @@ class _Collector:
 
     def _begin(self) -> None:
         if len(self._parts) >= self._max_parts:
-            raise too_large(f"A message may have {self._max_parts - 1} files.")
+            raise too_large(f"A message can have at most {self._max_parts - 1} files.")
         self._parts.append(_Part())
 
     def _header_field(self, data: bytes, start: int, end: int) -> None:

@@ -20,9 +20,9 @@ def check_local_request(headers: Headers) -> None:
     """
     own = f"http://{check_own_host(headers)}"
     if any(origin != own for origin in headers.getlist("origin")):
-        raise forbidden("Development mode takes no requests from other origins.")
+        raise forbidden("Development mode accepts no requests from other origins.")
     if any(site not in _OWN_SITES for site in headers.getlist("sec-fetch-site")):
-        raise forbidden("Development mode takes no cross-site requests.")
+        raise forbidden("Development mode accepts no cross-site requests.")
     if any(name in _FORWARDING or name.startswith("x-forwarded-") for name in headers):
         raise forbidden("Development mode does not work behind a proxy.")
 
@@ -41,7 +41,7 @@ def load_dev_user(headers: Headers) -> str:
     if not names:
         return DEV_USER
     if len(names) > 1 or not is_user_name(names[0]):
-        raise malformed("The header X-Dev-User must hold one user name.")
+        raise malformed("The header X-Dev-User must contain one user name.")
     return names[0]
 
 

@@ -95,7 +95,7 @@ class AuthGate:
         if caller.expires_at is not None and caller.expires_at <= self._clock.now().timestamp():
             raise unauthorized("The credential has expired.")
         if caller.proof.kind == "guest" and not self._ways.guests.takes(caller.principal):
-            raise unauthorized("This server takes no guests any more.")
+            raise unauthorized("This server no longer accepts guests.")
         await self._ways.standing.check(caller)
 
     def admit_guest(self, headers: Headers, *, tenant: str, project: str, address: str = "") -> GuestPass:
@@ -127,10 +127,10 @@ class AuthGate:
 
     async def _verify(self, token: str) -> Claims:
         if self._verifier is None:
-            raise unauthorized("This server verifies no tokens.")
+            raise unauthorized("This server does not accept tokens.")
         claims = await self._verifier.verify(token)
         if claims.user_id.startswith(GUEST_PREFIX):
-            raise unauthorized("The token's subject can't name a user.")
+            raise unauthorized("The token's subject is not a valid user name.")
         return claims
 
     def _check_local(self, headers: Headers) -> None:

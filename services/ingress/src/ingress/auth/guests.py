@@ -60,7 +60,7 @@ class Guests:
     def check_open(self, tenant: str, project: str) -> None:
         """Raises 403 where nobody comes in as a guest, 404 for other scopes."""
         if not self._scopes:
-            raise forbidden("This server takes no guests.")
+            raise forbidden("This server does not accept guests.")
         if (tenant, project) not in self._scopes:
             raise absent()
 
@@ -78,7 +78,7 @@ class Guests:
         """The guest with this token. Raises 401, also where guests were let in once and are not any more."""
         record = self._seals.try_read(GUEST_TOKEN, token)
         if record is None or (record["tenant"], record["project"]) not in self._scopes:
-            raise unauthorized("The guest token is not acceptable.")
+            raise unauthorized("The guest token is invalid.")
         if record["until"] <= self._clock.now().timestamp():
             raise unauthorized("The guest token has expired.")
         return read_record(record)
@@ -91,7 +91,9 @@ class Guests:
         """One address, which may be as many guests as it likes, does not use up all places."""
         draw = self._addresses.draw(address, self._of_address)
         if not draw.taken:
-            raise too_many("Too many guests came from this address.", retry_after_s=max(1, math.ceil(draw.wait_s)))
+            raise too_many(
+                "Too many guests were created from this address.", retry_after_s=max(1, math.ceil(draw.wait_s))
+            )
 
     def _count(self) -> None:
         began, made = self._window
@@ -99,5 +101,7 @@ class Guests:
         if made == 0 or now - began >= WINDOW_S:
             began, made = now, 0
         if made >= self._per_minute:
-            raise too_many("Too many guests came at once.", retry_after_s=max(1, int(began + WINDOW_S - now) + 1))
+            raise too_many(
+                "Too many guests were created at once.", retry_after_s=max(1, int(began + WINDOW_S - now) + 1)
+            )
         self._window = (began, made + 1)

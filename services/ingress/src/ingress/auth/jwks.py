@@ -89,7 +89,7 @@ class JwksKeys:
         if self._monotonic() - self._fetched_at >= STALE_S:
             raise unavailable("The issuer's keys can't be fetched.")
         if key is None:
-            raise unauthorized("The token names no key of the issuer.")
+            raise unauthorized("The token's key is not one of the issuer's keys.")
         return str(key.key_type), key.key
 
     def _find(self, kid: str | None) -> jwt.PyJWK | None:
@@ -145,5 +145,5 @@ def _read_kid(token: str) -> str | None:
     except (jwt.PyJWTError, ValueError) as error:
         raise unauthorized("The token can't be read.") from error
     if kid is not None and (not isinstance(kid, str) or len(kid) > MAX_KID_CHARS):
-        raise unauthorized("The token names no key of the issuer.")
+        raise unauthorized("The token's key is not one of the issuer's keys.")
     return kid

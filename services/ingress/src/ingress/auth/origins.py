@@ -37,4 +37,4 @@ class Origins:
         if self.try_foreign(headers) is not None:
             raise forbidden("This origin may not use this server.")
         if not headers.getlist("origin") and "cross-site" in headers.getlist("sec-fetch-site"):
-            raise forbidden("Requests from the pages of other sites are not taken.")
+            raise forbidden("Requests from pages of other sites are not accepted.")

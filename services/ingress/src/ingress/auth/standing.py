@@ -13,7 +13,7 @@ from ingress.errors import unauthorized
 
 MAX_AGE_S = 15.0
 """How old an answer may be, counted from when it was asked for: a revocation acts everywhere within this."""
-_BAD_KEY = "The API key is not acceptable."
+_BAD_KEY = "The API key is invalid."
 
 
 class Standing:

@@ -41,7 +41,7 @@ class Tickets:
         """The caller a ticket speaks for. Raises 401 for one that is forged, changed, old, or for another stream."""
         value = self._seals.try_read("evt_", text)
         if value is None:
-            raise unauthorized("The ticket is not acceptable.")
+            raise unauthorized("The ticket is invalid.")
         if value["expires"] <= self._clock.now().timestamp():
             raise unauthorized("The ticket has expired.")
         if (value["tenant"], value["project"], value["conversation"]) != (tenant, project, conversation_id):

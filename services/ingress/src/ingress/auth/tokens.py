@@ -113,7 +113,7 @@ class TokenVerifier:
         except jwt.ExpiredSignatureError as error:
             raise unauthorized("The token has expired.") from error
         except (jwt.PyJWTError, ValueError, TypeError) as error:
-            raise unauthorized("The token is not acceptable.") from error
+            raise unauthorized("The token is invalid.") from error
         claims = read_claims(payload)
         if not self._unscoped and (claims.tenants is None or claims.projects is None):
             raise unauthorized("The token must have the claims `tenant` and `project`.")
@@ -143,12 +143,12 @@ def read_claims(payload: dict[str, Any]) -> Claims:
     """Read the claims of a verified payload. Raises a 401 problem for a subject that can't name a user."""
     subject, expires = payload.get("sub"), payload.get("exp")
     if not isinstance(subject, str) or not is_user_name(subject):
-        raise unauthorized("The token's subject can't name a user.")
+        raise unauthorized("The token's subject is not a valid user name.")
     if not isinstance(expires, int | float) or abs(expires) > MAX_TIME_S:
-        raise unauthorized("The token does not expire.")
+        raise unauthorized("The token has no expiry time.")
     issued = payload.get("iat")
     if isinstance(issued, int | float) and abs(issued) > MAX_TIME_S:
-        raise unauthorized("The token's time of issue is no time.")
+        raise unauthorized("The token's time of issue is not a valid time.")
     return Claims(
         user_id=subject,
         roles=_read_roles(payload.get("roles")),

@@ -148,7 +148,7 @@ class ChatService:
         if form.kind == "followup":
             _check_content(form.text, submission.files)
         if form.kind == "cancel" and submission.files:
-            raise unprocessable("A cancel takes no files.")
+            raise unprocessable("A cancel can't have files.")
         approval_id = _read_approval(submission)
         event = self._read_event(form)
         target = parse_turn_id(form.target_turn_id)
@@ -213,11 +213,11 @@ class ChatService:
     def _read_event(self, form: SignalIn) -> ExternalEvent | None:
         """Raises a 422 naming the field, or a 413, unless there is an event exactly when the kind says so."""
         if (form.event is None) is (form.kind == "event"):
-            raise _bad_field("event", "is there for signals of kind `event`, and only for them.")
+            raise _bad_field("event", "is required for signals of kind `event`, and not allowed for others.")
         if form.event is None:
             return None
         if form.event.kind not in self._event_kinds:
-            raise _bad_field("event.kind", f"is one of {', '.join(sorted(self._event_kinds))}.")
+            raise _bad_field("event.kind", f"must be one of {', '.join(sorted(self._event_kinds))}.")
         if len(json.dumps(form.event.payload, ensure_ascii=False).encode(errors="surrogatepass")) > MAX_PAYLOAD_BYTES:
             raise too_large(f"body.event.payload has more than {MAX_PAYLOAD_BYTES} bytes as JSON.")
         event = form.event
@@ -330,7 +330,7 @@ def chat_service(request: Request) -> ChatService:
 def parse_turn_id(text: str | None) -> TurnId | None:
     """A target that is no id can't be the open turn (422)."""
     if text is not None and not is_id(text, "turn"):
-        raise unprocessable("target_turn_id is no turn id.")
+        raise unprocessable("target_turn_id is not a turn id.")
     return TurnId(text) if text is not None else None
 
 
@@ -339,13 +339,15 @@ def _read_approval(submission: Submission[SignalIn]) -> ApprovalId | None:
     form = submission.form
     answers = SignalKind(form.kind) in ANSWER_KINDS
     if (form.approval_id is not None) is not answers:
-        raise _bad_field("approval_id", "is there for signals of kind `approve` and `deny`, and only for them.")
+        raise _bad_field(
+            "approval_id", "is required for signals of kind `approve` and `deny`, and not allowed for others."
+        )
     if form.approval_id is None:
         return None
     if submission.files:
-        raise unprocessable("An answer takes no files.")
+        raise unprocessable("An answer to an approval can't have files.")
     if len(form.text) > MAX_REASON_CHARS:
-        raise _bad_field("text", f"of an answer has at most {MAX_REASON_CHARS} characters.")
+        raise _bad_field("text", f"of an answer to an approval can have at most {MAX_REASON_CHARS} characters.")
     if not is_id(form.approval_id, "appr"):
         raise NotFound(form.approval_id)
     return ApprovalId(form.approval_id)

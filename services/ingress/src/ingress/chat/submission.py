@@ -68,7 +68,7 @@ def _check(fields: Any, files: tuple[IncomingFile, ...], form: type[Form], caps:
     except ValidationError as error:
         raise problem_of_validation(error.errors(include_url=False, include_input=False), "body") from error
     if len(checked.attachments) + len(files) > caps.files:
-        raise too_large(f"A message may have {caps.files} files.")
+        raise too_large(f"A message can have at most {caps.files} files.")
     check_text(checked.text, caps)
     return Submission(checked, (*files, *_decode_files(checked.attachments)))
 
@@ -90,7 +90,7 @@ async def _load_json_body(request: AdmittedRequest, caps: SubmissionCaps) -> Any
         return await request.json()
     except ProblemError as error:
         if error.status_code == 413:
-            text = f"A JSON body may have {caps.json_bytes} bytes; send larger files as multipart/form-data."
+            text = f"A JSON body can have at most {caps.json_bytes} bytes. Send larger files as multipart/form-data."
             raise too_large(text) from error
         raise
 
@@ -116,5 +116,7 @@ def _decode_file(index: int, attachment: AttachmentIn) -> IncomingFile:
         data = b"".join(decoded)
     except (binascii.Error, ValueError) as error:
         field = f"body.attachments.{index}.data_base64"
-        raise unprocessable(f"{field} is not base64.", errors=[{"field": field, "message": "not base64"}]) from error
+        raise unprocessable(
+            f"{field} is not valid base64.", errors=[{"field": field, "message": "not base64"}]
+        ) from error
     return IncomingFile(attachment.filename, read_declared(attachment.mime), data, f"body.attachments.{index}")

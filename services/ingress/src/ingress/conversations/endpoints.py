@@ -66,7 +66,7 @@ async def patch_conversation(
 ) -> ConversationView:
     """Rename a conversation, or put it into the archive or back."""
     if body.title is None and body.archived is None:
-        raise unprocessable("Name a title or archived.")
+        raise unprocessable("Set title or archived.")
     saved = await service.save(me, conversation_id, title=body.title, archived=body.archived)
     return build_conversation_view(saved)
 

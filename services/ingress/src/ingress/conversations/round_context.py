@@ -89,7 +89,7 @@ class RoundContexts:
         await self._turns.load_ordinal(principal, conversation_id, turn_id)
         manifest = await self._try_manifest(conversation_id, turn_id, number)
         if manifest is None:
-            raise absent("Nothing is kept of the input of this round.")
+            raise absent("The input of this round is not stored.")
         before = await self._try_manifest(conversation_id, turn_id, number - 1) if number > 1 else None
         states = judge_cache(manifest.segments, before.segments if before else None)
         wanted = manifest.segments[start : start + limit]

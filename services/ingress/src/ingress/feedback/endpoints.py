@@ -48,5 +48,5 @@ async def summarize_feedback(
 ) -> SummaryOut:
     """Satisfaction and counts: of the caller's own turns, for an admin of the whole project."""
     if since and until and since >= until:
-        raise unprocessable("query.from comes before query.to.")
+        raise unprocessable("query.from must be before query.to.")
     return await service.summarize(me, since=since, until=until, scope=scope)

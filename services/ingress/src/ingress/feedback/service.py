@@ -43,7 +43,7 @@ class FeedbackService:
     ) -> Feedback:
         """Save one judgement, as of now unless it says an earlier time."""
         if body.origin == "machine" and not principal.roles & MACHINES:
-            raise forbidden("Feedback of origin machine needs the role privileged or admin.")
+            raise forbidden("Feedback with origin machine requires the role privileged or admin.")
         given = Feedback(
             turn_id=turn_id,
             origin=body.origin,
@@ -98,7 +98,7 @@ def _check_scope(principal: Principal, asked: Scope | None) -> Literal["own", "p
     if Role.ADMIN in principal.roles:
         return asked or "project"
     if asked == "project":
-        raise forbidden("Reports of the whole project are for admins.")
+        raise forbidden("Reports of the whole project require the role admin.")
     return "own"
 
 

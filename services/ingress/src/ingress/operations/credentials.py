@@ -83,13 +83,13 @@ def _add_user_arguments(parser: argparse.ArgumentParser) -> None:
 async def create_key(admin: CredentialAdmin, arguments: argparse.Namespace, write: Write) -> int:
     """Make a key and show it. Raises Invalid for names that can't be."""
     if not (is_scope_name(arguments.tenant) and is_scope_name(arguments.project)):
-        raise Invalid("A tenant or project has 1 to 64 letters, digits, `.`, `_` and `-`.")
+        raise Invalid("A tenant or project must have 1 to 64 letters, digits, `.`, `_` and `-`.")
     if not is_user_name(arguments.user):
-        raise Invalid("A user's name has 1 to 128 letters, digits and `._@+|=~-`.")
+        raise Invalid("A user's name must have 1 to 128 letters, digits and `._@+|=~-`.")
     if len(arguments.label) > MAX_LABEL_CHARS or not arguments.label.isprintable():
-        raise Invalid(f"A label has at most {MAX_LABEL_CHARS} printable characters.")
+        raise Invalid(f"A label can have at most {MAX_LABEL_CHARS} printable characters.")
     if arguments.days is not None and not 0 < arguments.days <= 36_500:
-        raise Invalid("--days is more than 0 and at most 36500.")
+        raise Invalid("--days must be more than 0 and at most 36500.")
     text, made = build_key_text()
     created = datetime.now(UTC)
     roles = frozenset(map(Role, arguments.role)) | {Role.REGISTERED}
@@ -132,10 +132,10 @@ async def revoke_key(admin: CredentialAdmin, arguments: argparse.Namespace, writ
 async def revoke_user(admin: CredentialAdmin, arguments: argparse.Namespace, write: Write) -> int:
     """Tokens, keys, guest tokens and tickets from before this moment are refused; a new login is not."""
     if not is_user_name(arguments.user):
-        raise Invalid("A user's name has 1 to 128 letters, digits and `._@+|=~-`.")
+        raise Invalid("A user's name must have 1 to 128 letters, digits and `._@+|=~-`.")
     for name in (arguments.tenant, arguments.project):
         if name != ANY and not is_scope_name(name):
-            raise Invalid("A tenant or project has 1 to 64 letters, digits, `.`, `_` and `-`.")
+            raise Invalid("A tenant or project must have 1 to 64 letters, digits, `.`, `_` and `-`.")
     moment = await admin.save_cutoff(arguments.user, tenant=arguments.tenant, project=arguments.project)
     write(f"Credentials of {arguments.user} from before {iso(moment)} are refused.\n")
     return 0

@@ -67,7 +67,7 @@ def _read_rn(text: object) -> Rn:
     """Raises a 422 problem that names the field."""
     try:
         if not isinstance(text, str):
-            raise Invalid("It must be a text.")
+            raise Invalid("It must be a string.")
         return parse_rn(text)
     except Invalid as error:
         raise unprocessable("The rn can't be read.", errors=[{"field": "rn", "message": error.detail}]) from error

@@ -32,7 +32,7 @@ class SearchShares:
 
     def __init__(self) -> None:
         self._shares: dict[str, _Share] = {}
-        self._open = OpenSlots(max_total=OPEN, max_per_user=AT_ONCE + WAITING, what="search", many="searches of yours")
+        self._open = OpenSlots(max_total=OPEN, max_per_user=AT_ONCE + WAITING, what="search", many="searches")
 
     @asynccontextmanager
     async def take(self, principal: Principal) -> AsyncGenerator[None]:

@@ -85,7 +85,7 @@ def check_no_bytes(value: object, place: str = "body") -> None:
     """Refuse attachments anywhere but in `files` (422)."""
     match value:
         case bytes():
-            raise unprocessable(f"{place} is binary; only files[].data may be.")
+            raise unprocessable(f"{place} is binary; only files[].data may be binary.")
         case dict():
             for key, item in cast(dict[str, object], value).items():
                 check_no_bytes(item, f"{place}.{key[:60]}")

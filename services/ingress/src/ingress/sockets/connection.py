@@ -278,7 +278,7 @@ class Connection:
         except TimeoutError as error:
             self._metrics.socket_refusals.labels(reason="stuck").inc()
             self._line.abort()
-            raise ConnectionAbortedError("The client takes nothing.") from error
+            raise ConnectionAbortedError("The client reads no data.") from error
 
     async def close(self, code: int, reason: str, *, last: Iterable[str] = ()) -> None:
         """Send what is last, and end; a client that does not read is cut off."""

@@ -167,7 +167,7 @@ def _parse_event(rest: str, attachments: int) -> list[object]:
     data = _parse_data(rest)
     parts = cast(list[object], data) if isinstance(data, list) else []
     if not parts or not isinstance(parts[0], str):
-        raise _BadData("An event is a list that begins with its name.")
+        raise _BadData("An event must be a list that begins with its name.")
     _check_placeholders(parts, attachments)
     return parts
 
@@ -183,7 +183,7 @@ def _check_placeholders(data: list[object], attachments: int) -> None:
     """Each attachment stands at exactly one place; else one upload could be copied a thousand times."""
     numbers = sorted(_find_placeholders(data))
     if numbers != list(range(attachments)):
-        raise _BadData("The placeholders do not fit the attachments.")
+        raise _BadData("The placeholders do not match the attachments.")
 
 
 def _find_placeholders(value: object) -> list[int]:

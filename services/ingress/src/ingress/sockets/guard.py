@@ -168,7 +168,7 @@ class SocketGuard:
 
     def _judge_other(self, frame: str) -> Verdict:
         if len(frame) > MAX_JOIN_CHARS:
-            return Close(1009, "Too large for what is no call.", "oversized")
+            return Close(1009, "Too large for a packet that is not a call.", "oversized")
         if not self._take_token():
             return self._count_refusal(None)
         try:
@@ -181,7 +181,7 @@ class SocketGuard:
             case Pong():
                 return Pass()
             case Leave():
-                return Close(1000, "The client left.", "left")
+                return Close(1000, "The client disconnected.", "left")
             case Join() | BadJoin():
                 return self._judge_join(packet)
             case Call() | BadCall():
@@ -191,9 +191,9 @@ class SocketGuard:
 
     def _judge_join(self, join: Join | BadJoin) -> Verdict:
         if join.namespace != "/":
-            return RefuseJoin(join.namespace, absent("There is only the namespace /."))
+            return RefuseJoin(join.namespace, absent("The only namespace is /."))
         if self.phase is not Phase.NEW:
-            return Close(1008, "Connected already.", "malformed")
+            return Close(1008, "Already connected.", "malformed")
         if isinstance(join, BadJoin):
             return RefuseJoin(join.namespace, malformed(join.why))
         self.phase = Phase.JOINING
@@ -213,15 +213,17 @@ class SocketGuard:
             self._skipping = opening.attachments
             return self._count_refusal(opening.ack)
         if self.open_calls >= MAX_OPEN_CALLS:
-            return self.refuse(opening, too_many(f"{MAX_OPEN_CALLS} calls are open already.", retry_after_s=1))
+            return self.refuse(opening, too_many(f"{MAX_OPEN_CALLS} calls are already open.", retry_after_s=1))
         if self.open_bytes >= LARGE_BYTES:
             return self.refuse(opening, too_many("A large message is being checked.", retry_after_s=1))
         if opening.name is not None and opening.name not in self._caps.calls:
             return self.refuse(opening, absent("There is no such event."))
         if opening.attachments > self._caps.files:
-            return self.refuse(opening, too_large(f"A message may have {self._caps.files} files."))
+            return self.refuse(opening, too_large(f"A message can have at most {self._caps.files} files."))
         if size > self._caps.text_bytes:
-            text = f"What is not binary has more than {self._caps.text_bytes} bytes; send files as binary attachments."
+            text = (
+                f"The text of the event has more than {self._caps.text_bytes} bytes. Send files as binary attachments."
+            )
             return self.refuse(opening, too_large(text))
         return None
 

@@ -156,7 +156,7 @@ class SocketServer:
         if scope["type"] != "websocket" or query.get("transport") != ["websocket"]:
             return malformed('Socket.IO is served over WebSocket only; set transports: ["websocket"].')
         if query.get("EIO") != ["4"] or "sid" in query or "j" in query:
-            return malformed("Socket.IO clients of version 3 or later are served.")
+            return malformed("Use a Socket.IO client of version 3 or later.")
         if self._draining:
             return unavailable("This server is shutting down.")
         joining = [session.address for session in self._open if not session.connection.joined]
@@ -298,7 +298,7 @@ class SocketServer:
         if caller is None:
             raise unauthorized("The socket has not joined.")
         if len(payload) != 1 or not isinstance(payload[0], dict):
-            raise unprocessable("A call has one object as payload.")
+            raise unprocessable("A call must have one object as its payload.")
         fields = cast(Payload, payload[0])
         match name:
             case "conv_subscribe":
@@ -329,7 +329,7 @@ class SocketServer:
             for session in [*self._open]:
                 with guarded("socket_deadline"):
                     if session.connection.is_late(loop.time()):
-                        session.end(session.connection.close(POLICY, "The message did not come in time."))
+                        session.end(session.connection.close(POLICY, "The message was not received in time."))
             now = self._parts.clock.now().timestamp()
             for session in [*self._sessions.values()]:
                 with guarded("socket_credential"):

@@ -48,7 +48,7 @@ class Subscriptions:
             raise absent()
         async with self._changing:
             if conversation_id not in self._open and len(self._open) >= MAX_SUBSCRIPTIONS:
-                raise too_many(f"{MAX_SUBSCRIPTIONS} conversations are followed already.", retry_after_s=1)
+                raise too_many(f"This socket already follows {MAX_SUBSCRIPTIONS} conversations.", retry_after_s=1)
             client = await self._hub.open(caller.principal, conversation_id, start, caller.expires_at)
             await self._stop(conversation_id)
             self._start(conversation_id, client)

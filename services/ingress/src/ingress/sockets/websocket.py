@@ -73,7 +73,7 @@ class BoundedWebSocket(WSProtocol):
         try:
             self._take(event)
         except FrameTooLargeError:
-            self._give_up(1009, f"A message may have {self.buffer.max_length} bytes.")
+            self._give_up(1009, f"A message can have at most {self.buffer.max_length} bytes.")
             return
         if self.queue.qsize() >= MAX_WAITING_FRAMES:
             self._give_up(1008, "Too many frames at once.")

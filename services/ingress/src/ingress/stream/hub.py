@@ -93,7 +93,7 @@ class Hub:
             return True
         # A Redis that was restarted, or whose replica took over, may have lost events that were given out already.
         if after.fence > max(rows, last or ORIGIN).fence + FUTURE_FENCES:
-            raise malformed("The cursor lies in the future.")
+            raise malformed("The cursor is ahead of the stream.")
         return False
 
     def close(self, client: Subscription) -> None:

@@ -114,5 +114,5 @@ def read_cursor(text: str | None) -> EventCursor | None:
         return None
     cursor = try_parse_cursor(text)
     if cursor is None:
-        raise malformed("A cursor is an event id, such as 3-17, or 0-0.")
+        raise malformed("A cursor must be an event id, such as 3-17, or 0-0.")
     return cursor

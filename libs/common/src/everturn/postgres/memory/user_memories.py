@@ -78,7 +78,7 @@ class PostgresUserMemories:
             if await transaction.fetchval(_ERASED_SINCE, turn_id, [memory.id, instead_of, EVERYTHING]):
                 raise ForgottenByOwner()
             if await transaction.fetchval(_OTHERS, memory.id) >= MAX_MEMORIES:
-                raise Conflict(f"There are {MAX_MEMORIES} memories, and no room for more.")
+                raise Conflict(f"There are {MAX_MEMORIES} memories already, which is the limit.")
             # A worker that was paused wakes up with what it wanted to write before: the newer one stays.
             await transaction.execute(
                 _SAVE,

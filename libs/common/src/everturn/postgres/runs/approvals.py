@@ -95,9 +95,9 @@ async def answer_approval(
             present = await transaction.fetchval("SELECT state FROM signal WHERE id = $1", first)
             return replace(receipt, signal_id=first, state=SignalState(present), ring=False, replayed=True)
         case "late":
-            raise Conflict("The time for this approval is up.")
+            raise Conflict("This approval has expired.")
         case _:
-            raise Conflict(f"This approval is {row['present_state']} already.")
+            raise Conflict(f"This approval is already {row['present_state']}.")
 
 
 def _read_approval(row: Row) -> Approval:

@@ -44,7 +44,7 @@ class MemoryUserMemories:
         if turn_id is not None and self._begun.get(turn_id, 0) <= last:
             raise ForgottenByOwner()
         if len(kept.keys() - {memory.id}) >= MAX_MEMORIES:
-            raise Conflict(f"There are {MAX_MEMORIES} memories, and no room for more.")
+            raise Conflict(f"There are {MAX_MEMORIES} memories already, which is the limit.")
         if memory.id in kept:
             if kept[memory.id][0].updated_at > memory.updated_at:
                 return

@@ -84,7 +84,7 @@ def answer_approval(
     if row.approval.state is not ApprovalState.PENDING:
         raise Conflict(f"This approval is {row.approval.state.value} already.")
     if row.expires_at <= platform.clock.now():
-        raise Conflict("The time for this approval is up.")
+        raise Conflict("This approval has expired.")
     row.approval = replace(row.approval, state=_ANSWERS[signal.kind], signal_id=signal.signal_id, reason=signal.text)
     return replace(receipt, ring=wake_turn(platform, conversation_id))
 

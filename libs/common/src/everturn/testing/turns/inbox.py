@@ -125,7 +125,7 @@ class MemoryInbox:
     def _check_target(self, row: ConversationRow, message: IncomingMessage) -> None:
         own = [turn.turn.id for turn in self._platform.turns_of(row.id)]
         if message.target_turn_id is not None and message.target_turn_id not in own:
-            raise Conflict(f"{message.target_turn_id} is no turn of this conversation.")
+            raise Conflict(f"{message.target_turn_id} is not a turn of this conversation.")
 
     def _open_turn_of_message(self, row: ConversationRow, principal: Principal, message: IncomingMessage) -> Receipt:
         attachments = build_attachments(message.uploads, UploadPlace(principal, row.id, message.turn_id))
@@ -150,7 +150,7 @@ class MemoryInbox:
             request = TurnRequest("", (), row.bundle_id, (event,), incoming.trace)
             return self._open_turn(row, principal, incoming.turn_id, request)
         if len(self._parked(row)) >= MAX_OPEN_SIGNALS:
-            raise InboxFull(f"{MAX_OPEN_SIGNALS} wait already.")
+            raise InboxFull(f"{MAX_OPEN_SIGNALS} are already waiting.")
         row.artifacts.extend(attachments)
         self._insert(row, None, incoming, attachments)
         lane = lane_of(principal.roles)
@@ -187,7 +187,7 @@ class MemoryInbox:
     def _check_tenant(self, tenant: str, lane: Lane) -> None:
         rows = [row for row in self._platform.turns.values() if (row.principal.tenant, row.lane) == (tenant, lane)]
         if sum(row.turn.status is TurnStatus.QUEUED for row in rows) >= self._tenant_max:
-            raise TenantFull(f"{self._tenant_max} turns wait on the lane {lane.value}.")
+            raise TenantFull(f"{self._tenant_max} turns are waiting on the lane {lane.value}.")
 
     def _append_signal(self, row: ConversationRow, principal: Principal, incoming: IncomingSignal) -> Receipt:
         turn = self._platform.open_turn(row.id)
@@ -239,7 +239,7 @@ class MemoryInbox:
         alike = [signal for signal in signals if (signal.kind is SignalKind.CANCEL) is (kind is SignalKind.CANCEL)]
         waiting = [signal for signal in alike if signal.state is SignalState.ACCEPTED]
         if len(waiting) >= MAX_OPEN_SIGNALS:
-            raise InboxFull(f"{MAX_OPEN_SIGNALS} wait already.")
+            raise InboxFull(f"{MAX_OPEN_SIGNALS} are already waiting.")
         if len(alike) >= MAX_TURN_SIGNALS and kind is not SignalKind.CANCEL:
             raise InboxFull(FULL_TURN)
 

@@ -87,14 +87,14 @@ class BoundedProtocol(H11Protocol):
         if len(self.connections) > self._caps.connections:
             self._refused = True
             self._metrics.refusals.labels(reason="connections", role="none").inc()
-            self._end(problem("unavailable", "The service can't do this right now", 503, "Too many are connected."))
+            self._end(problem("unavailable", "The service is temporarily unavailable", 503, "Too many connections."))
             return
         self._host = self.client[0] if self.client else ""
         if self._caps.addresses.is_full(self._host):
             self._refused = True
             self._metrics.refusals.labels(reason="address_connections", role="none").inc()
-            text = f"This address has {self._caps.addresses.max_per_address} connections without a known user."
-            self._end(problem("too-many", "Too many at once", 429, text))
+            text = f"This address already has {self._caps.addresses.max_per_address} unauthenticated connections."
+            self._end(problem("too-many", "Too many requests", 429, text))
             return
         self._count()
         self._arm()
@@ -204,7 +204,7 @@ class BoundedProtocol(H11Protocol):
         self._metrics.refusals.labels(reason="slow_headers", role="none").inc()
         if self._heard and self.conn.our_state is h11.IDLE:
             text = f"The headers were not complete after {self._caps.headers_s:g} s."
-            self._end(problem("too-slow", "The request did not come in time", 408, text))
+            self._end(problem("too-slow", "The request was not received in time", 408, text))
         else:
             self.transport.close()
 
@@ -226,8 +226,8 @@ class BoundedProtocol(H11Protocol):
 
 def _refuse_unreadable(error: BaseException | None) -> ProblemError:
     if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
-        return headers_too_large("What comes before the body is too large.")
-    return malformed("This is no HTTP/1.1 request.")
+        return headers_too_large("The request line and headers are too large.")
+    return malformed("This is not an HTTP/1.1 request.")
 
 
 def bind_protocol(caps: ConnectionCaps, metrics: IngressMetrics) -> Any:

@@ -52,7 +52,7 @@ class CredentialGuard:
         if not draw.taken:
             self._metrics.refusals.labels(reason="credentials", role="none").inc()
             wait_s = max(1, math.ceil(draw.wait_s))
-            raise too_many("Too many bad credentials came from this address.", retry_after_s=wait_s)
+            raise too_many("Too many invalid credentials were sent from this address.", retry_after_s=wait_s)
 
     def _is_known(self, digest: bytes) -> bool:
         return self._known.get(digest, -math.inf) > self._monotonic()

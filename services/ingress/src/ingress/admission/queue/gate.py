@@ -97,7 +97,7 @@ class WorkGate:
                 return await self._enter(principal, visitor)
             await self._doorbells.check(limit_s=CHECK_LIMIT_S)
         except (Unavailable, TimeoutError) as error:
-            raise self._refused(principal, "wire", unavailable("The queue does not answer.")) from error
+            raise self._refused(principal, "wire", unavailable("The queue does not respond.")) from error
         return Admission(None, principal, visitor)
 
     async def keep_tenant_place(self, admission: "Admission") -> int:
@@ -152,13 +152,13 @@ class WorkGate:
         if _is_crowded(own):
             entry = await self._rooms.enter(_room_of(principal), visitor, own)
             if not entry.admitted:
-                text = f"{own.depth} turns of this tenant are waiting already."
+                text = f"{own.depth} turns of this tenant are already waiting."
                 problem = too_many(text, retry_after_s=_whole(entry.wait_s))
                 return _Refusal("tenant", problem, entry, ALL, total)
         entry = await self._rooms.enter(ALL, visitor, total)
         if entry.admitted:
             return None
-        text = f"{view.depth.waiting} turns are waiting already{'' if fleet.slots else ', and no worker is there'}."
+        text = f"{view.depth.waiting} turns are already waiting{'' if fleet.slots else ', and no worker is running'}."
         problem = unavailable(text, retry_after_s=_whole(entry.wait_s))
         return _Refusal("queue" if fleet.slots else "unattended", problem, entry, _room_of(principal), own)
 
