@@ -54,7 +54,7 @@ async def test_that_the_server_does_not_answer_is_said_until_it_does(person: Per
 
     link.refuse()
     await person.offer("script:plain again")
-    await expect(alert).to_have_text("The server does not answer.")
+    await expect(alert).to_have_text("The server is not responding.")
     link.heal()
 
     await expect(alert).to_have_count(0)

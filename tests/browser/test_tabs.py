@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 TABS = 8
 PLACES = 4
-WAITS = "Too many windows of this browser are live."
+WAITS = "Too many windows of this browser are connected."
 # Playwright shows all tabs at once; this is what a browser does with those behind the one that is looked at.
 LOOK = """is_looked_at => {
     const state = is_looked_at ? "visible" : "hidden";

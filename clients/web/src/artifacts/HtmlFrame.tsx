@@ -26,7 +26,7 @@ function OnePage({ html }: { html: string }): JSX.Element {
       {isRunning ? <Frame html={html} /> : (
         <div className={styles.start}>
           <Button look="primary" onClick={() => { setRunning(true); }}><Play aria-hidden /> Run this page</Button>
-          <p>It runs its own scripts, without network access. “Source” shows what it is made of.</p>
+          <p>It runs its own scripts, without network access. “Source” shows its code.</p>
         </div>
       )}
     </div>

@@ -72,11 +72,11 @@ test("what was refused stays in the field, with the reason", async () => {
   expect(screen.getByLabelText("Your message")).toHaveValue("hello");
 });
 
-test("that the server does not answer is said until it does, and the text is kept", async () => {
+test("an unresponsive server is reported until it responds, and the text is kept", async () => {
   const queries = lose();
 
   await userEvent.type(screen.getByLabelText("Your message"), "hello{Enter}");
-  expect(await screen.findByRole("alert")).toHaveTextContent("The server does not answer.");
+  expect(await screen.findByRole("alert")).toHaveTextContent("The server is not responding.");
   await queries.query({ queryKey: ["list"], queryFn: () => Promise.resolve([]) });
 
   await waitFor(() => { expect(screen.queryByRole("alert")).toBeNull(); });

@@ -34,11 +34,11 @@ function BusyButtons({ canSend, isStopping, onSteer, onStop }: ComposerButtonsPr
     <>
       {canSend && (
         <>
-          <Button type="submit" className={styles.compact} title="The agent reads it with its next step"><Plus aria-hidden /> <span>Queue</span></Button>
+          <Button type="submit" className={styles.compact} title="The agent reads it before its next step"><Plus aria-hidden /> <span>Queue</span></Button>
           <Button onClick={onSteer} className={styles.compact} title="The agent drops what it is doing and follows this"><CornerUpRight aria-hidden /> <span>Redirect</span></Button>
         </>
       )}
-      <Button look="primary" onClick={onStop} title={isStopping ? "Cancel at once, whatever it is doing" : "Stop and keep what is there"}>
+      <Button look="primary" onClick={onStop} title={isStopping ? "Cancel immediately" : "Stop and keep the answer so far"}>
         <Square aria-hidden /> {isStopping ? "Cancel now" : "Stop"}
       </Button>
     </>

@@ -92,7 +92,7 @@ export async function checkType(file: File, limits: MessageLimits): Promise<stri
 /** Why the server would refuse a text for its length; empty where it would not. */
 export function checkLength(text: string, limits: MessageLimits | null): string {
   if (limits === null || text.length <= limits.text_chars || Array.from(text).length <= limits.text_chars) return "";
-  return `The message is too long: up to ${limits.text_chars.toLocaleString("en")} characters fit. Attach the text as a file instead.`;
+  return `The message is too long: it can have up to ${limits.text_chars.toLocaleString("en")} characters. Attach the text as a file instead.`;
 }
 
 /** Which of the files that were sent the server has refused, and why. It names each by its place in the message. */

@@ -37,7 +37,7 @@ export function ConversationList({ selected, onSelect, onChanged }: Conversation
         <span className="visually-hidden">Search conversations</span>
         <input type="search" dir="auto" placeholder="Search" value={typed} maxLength={MAX_SEARCH_CHARS} onChange={(event) => { setTyped(event.target.value); }} />
       </label>
-      <div className={styles.filters} role="group" aria-label="Which conversations">
+      <div className={styles.filters} role="group" aria-label="Filter conversations">
         <Button look="quiet" aria-pressed={!isArchived} onClick={() => { setArchived(false); }}>Chats</Button>
         <Button look="quiet" aria-pressed={isArchived} onClick={() => { setArchived(true); }}>Archived</Button>
       </div>

@@ -4,10 +4,10 @@ import type { ContextSegment, TurnView } from "../api";
 type Cache = ContextSegment["cache"];
 
 export const CACHE_WORDS: Readonly<Record<Cache, { name: string; why: string }>> = {
-  read: { name: "Read from the cache", why: "The call before began with the same parts, up to a cache point." },
-  write: { name: "Written to the cache", why: "New up to the last cache point of this request, so that the next call can read it." },
+  read: { name: "Read from the cache", why: "The previous call began with the same parts, up to a cache point." },
+  write: { name: "Written to the cache", why: "It is new and lies before the last cache point of this request, so the next call can read it." },
   none: { name: "Not cached", why: "It comes after the last cache point and is rebuilt for each call." },
-  unknown: { name: "Maybe cached", why: "The first call for a message has no earlier one to compare with." },
+  unknown: { name: "Possibly cached", why: "The first call for a message has no earlier one to compare with." },
 };
 
 const ORDER: readonly Cache[] = ["read", "write", "unknown", "none"];

@@ -12,7 +12,7 @@ import styles from "./SignIn.module.css";
 
 const EXPIRED = "Your token is no longer accepted: it has expired or was revoked. Sign in again.";
 const REFUSED = "This token or key was not accepted. It may be mistyped, expired or revoked.";
-const IMPOSSIBLE = "This doesn’t look like a token or key: those have no spaces and only plain characters.";
+const IMPOSSIBLE = "This doesn’t look like a token or key: they contain only plain characters and no spaces.";
 
 interface SignInProps {
   backend: EverturnClient;

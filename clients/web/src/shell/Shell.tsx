@@ -63,7 +63,7 @@ export function Shell({ conversationId, turnId, onSelect }: ShellProps): JSX.Ele
         <ConversationList selected={conversationId} onSelect={select} onChanged={refreshAll} />
         <Bottom />
       </div>
-      {isOpen && <button type="button" className={styles.scrim} aria-label="Close the list" onClick={close} />}
+      {isOpen && <button type="button" className={styles.scrim} aria-label="Hide the conversation list" onClick={close} />}
       <main ref={main} tabIndex={-1} className={styles.main} inert={isOpen}>
         <div className={styles.toggle}>
           <IconButton label="Show conversations" icon={<Menu aria-hidden />} aria-expanded={isOpen} onClick={open} />

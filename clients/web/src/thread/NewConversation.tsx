@@ -21,7 +21,7 @@ export function NewConversation({ onBegun }: NewConversationProps): JSX.Element 
     <div className={styles.screen}>
       <div className={styles.welcome}>
         <h1>What would you like to work on?</h1>
-        <p>Ask a question, attach files, or have code written and run. Every step is shown and can be read back.</p>
+        <p>Ask a question, attach files, or have code written and run. You can inspect every step, now and later.</p>
       </div>
       <Composer conversationId="new" isBusy={false} isStopping={false} onAccepted={onAccepted} onStop={doNothing} />
     </div>

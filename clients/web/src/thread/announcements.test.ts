@@ -16,7 +16,7 @@ test("words that arrive are not told one by one", () => {
 test("a step is told when it begins and when it ends", () => {
   const begun = { ...running, steps: [buildStep({ status: "started" })] };
 
-  expect(tellChange(running, begun)).toBe("analyse_table runs.");
+  expect(tellChange(running, begun)).toBe("analyse_table is running.");
   expect(tellChange(begun, { ...begun, steps: [buildStep({ status: "error" })] })).toBe("analyse_table failed.");
 });
 

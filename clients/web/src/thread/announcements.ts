@@ -14,7 +14,7 @@ const MAX_READ_CHARS = 4 * MAX_ANSWER_CHARS;
 export function tellChange(before: TurnView | undefined, after: TurnView | undefined): string {
   // What was there when the page opened is no news.
   if (after === undefined || before === undefined) return "";
-  if (before.turn_id !== after.turn_id) return isOpen(after) ? "The agent starts working." : "";
+  if (before.turn_id !== after.turn_id) return isOpen(after) ? "The agent started working." : "";
   if (isOpen(before) && !isOpen(after)) return tellEnd(after);
   const asked = after.approvals.find((approval) => approval.state === "pending");
   if (asked !== undefined && !before.approvals.some((approval) => approval.approval_id === asked.approval_id)) {
@@ -41,5 +41,5 @@ function tellSteps(before: TurnView, after: TurnView): string {
 
 function sayStatus(step: StepView): string {
   if (step.error === "cancelled") return "was cancelled";
-  return lookUp({ started: "runs", completed: "is done", error: "failed" }, step.status, "changed");
+  return lookUp({ started: "is running", completed: "finished", error: "failed" }, step.status, "changed");
 }

@@ -4,7 +4,7 @@ import type { CompactionNotice, ConversationSnapshot, PhaseNotice } from "../api
 import { sayDuration, sayError } from "../ui/wording";
 
 const NOT_THERE = "Conversation not found. It was deleted, or you don’t have access to it.";
-const DELETED = "This conversation was deleted. You are looking at what was loaded before.";
+const DELETED = "This conversation was deleted. The page shows what was loaded before.";
 
 /** Empty as long as all is well; nobody needs to be told that it works. */
 export function describeConnection(live: ConversationSnapshot): string {
@@ -14,7 +14,7 @@ export function describeConnection(live: ConversationSnapshot): string {
     case "live":
       return "";
     case "waiting":
-      return "Too many windows of this browser are live. This one continues when another is closed or hidden.";
+      return "Too many windows of this browser are connected. This one continues when another is closed or hidden.";
     case "reconnecting":
       return state === null ? "Reconnecting…" : "Connection lost. Reconnecting… Nothing is lost.";
     case "offline":

@@ -52,7 +52,7 @@ test("a turn that is nowhere, and one that could not be read, are told of", asyn
   unmount();
 
   render(<Shown turnId="turn_9" loadBackTo={lost} />);
-  expect(await screen.findByText(/Couldn’t open the message: The server does not answer\. Select it again\./)).toBeVisible();
+  expect(await screen.findByText(/Couldn’t open the message: The server is not responding\. Select it again\./)).toBeVisible();
 });
 
 test("without a wish the end is shown", () => {

@@ -68,7 +68,7 @@ function describeCut(reason: CutReason): string {
     case "server_error":
       return "This answer was cut off: the server failed.";
     case "provider_error":
-      return "This answer was cut off: the connection to the model broke.";
+      return "This answer was cut off: the connection to the model was lost.";
     default:
       return "This answer was cut off before its end.";
   }

@@ -151,7 +151,7 @@ test.each([
   ["content_filter", /content filter/, 0],
   ["refusal", /declined/, 0],
   ["incomplete", /the model stopped too early/, 1],
-  ["provider_error", /the connection to the model broke/, 1],
+  ["provider_error", /the connection to the model was lost/, 1],
   ["server_error", /the server failed/, 1],
   ["newer" as "length", /before its end/, 1],
 ] as const)("an answer that was cut off says why: %s", (cut_reason, words, buttons) => {

@@ -30,6 +30,6 @@ test("a refusal, a content filter, an output limit and a failure of the server a
     "The model declined to answer.",
     "The model provider’s content filter blocked the answer.",
     "The model used up its output limit before it answered.",
-    "The server failed while it worked on this answer.",
+    "The server failed while working on this answer.",
   ]);
 });

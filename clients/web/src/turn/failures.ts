@@ -16,11 +16,11 @@ const KNOWN: Readonly<Record<string, Pick<Failure, "what" | "advice">>> = {
   "model-failed": { what: "The model didn’t answer.", advice: "Try again in a moment." },
   "model-refused": { what: "The model declined to answer.", advice: "Change your message and try again." },
   "content-filtered": { what: "The model provider’s content filter blocked the answer.", advice: "Change your message and try again." },
-  "internal-error": { what: "The server failed while it worked on this answer.", advice: "Try again. If it fails again, tell your administrator." },
+  "internal-error": { what: "The server failed while working on this answer.", advice: "Try again. If it fails again, tell your administrator." },
   "context-limit": { what: "This conversation is too long for the model.", advice: "Start a new conversation." },
-  "no-closing-answer": { what: "The model gave no usable answer.", advice: "Try again, or put the question differently." },
+  "no-closing-answer": { what: "The model gave no usable answer.", advice: "Try again, or rephrase the question." },
   "output-limit": { what: "The model used up its output limit before it answered.", advice: "Ask for less in one message, or split the question." },
-  "attachment-unreadable": { what: "An attachment couldn’t be read.", advice: "Try again, or attach the file once more." },
+  "attachment-unreadable": { what: "An attachment couldn’t be read.", advice: "Try again, or attach the file again." },
   "turn-given-up": { what: "The server could not finish this answer.", advice: "Try again." },
 };
 

@@ -8,7 +8,7 @@ export const QueuePlaceContext = createContext<QueuePlace | null>(null);
 
 export function describePlace(place: QueuePlace | null): string {
   if (place === null) return "Waiting to start…";
-  if (place.hasMore) return `Waiting: more than ${place.ahead} others are ahead.`;
+  if (place.hasMore) return `Waiting: more than ${place.ahead} messages are ahead.`;
   if (place.ahead === 0) return "Waiting: next in line.";
-  return place.ahead === 1 ? "Waiting: one other is ahead." : `Waiting: ${place.ahead} others are ahead.`;
+  return place.ahead === 1 ? "Waiting: one message is ahead." : `Waiting: ${place.ahead} messages are ahead.`;
 }

@@ -135,8 +135,8 @@ async def test_who_waits_is_told_how_many_turns_come_first_each_time_that_falls(
 
     assert (code, out) == (0, "It is so.\n")
     assert [line for line in err.splitlines() if "waiting" in line] == [
-        "· waiting, 3 answers come first",
-        "· waiting, one answer comes first",
+        "· waiting, 3 messages are ahead",
+        "· waiting, one message is ahead",
         "· waiting, next in line",
     ]
 

@@ -107,9 +107,9 @@ def test_how_a_turn_ended_is_said(changes: dict[str, object], expected: str) -> 
     ("ahead", "more", "expected"),
     [
         (0, False, "· waiting, next in line"),
-        (1, False, "· waiting, one answer comes first"),
-        (7, False, "· waiting, 7 answers come first"),
-        (100, True, "· waiting, more than 100 answers come first"),
+        (1, False, "· waiting, one message is ahead"),
+        (7, False, "· waiting, 7 messages are ahead"),
+        (100, True, "· waiting, more than 100 messages are ahead"),
     ],
 )
 def test_a_place_in_the_queue_is_told_as_what_comes_first(ahead: int, more: bool, expected: str) -> None:

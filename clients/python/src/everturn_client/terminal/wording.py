@@ -94,14 +94,14 @@ def render_sources(citations: Sequence[CitationView]) -> str:
 def render_position(ahead: int, *, more: bool) -> str:
     """Where a turn stands that waits for a worker; with `more` there are more than `ahead` before it."""
     if more:
-        return f"· waiting, more than {ahead} answers come first"
+        return f"· waiting, more than {ahead} messages are ahead"
     match ahead:
         case 0:
             return "· waiting, next in line"
         case 1:
-            return "· waiting, one answer comes first"
+            return "· waiting, one message is ahead"
         case _:
-            return f"· waiting, {ahead} answers come first"
+            return f"· waiting, {ahead} messages are ahead"
 
 
 def render_compaction(told: ChatCompaction) -> str:

@@ -31,7 +31,7 @@ export class ProblemError extends Error {
 /** No answer came: the network is cut, or the server is away. */
 export class Unreachable extends Error {
   constructor(cause?: unknown) {
-    super("The server does not answer.", { cause });
+    super("The server is not responding.", { cause });
     this.name = "Unreachable";
   }
 }
@@ -39,7 +39,7 @@ export class Unreachable extends Error {
 /** An answer that this client can't read. */
 export class BadAnswer extends Error {
   constructor(what: string, cause?: unknown) {
-    super(`The server's answer can't be read: ${what}.`, { cause });
+    super(`The server's response can't be read: ${what}.`, { cause });
     this.name = "BadAnswer";
   }
 }
@@ -55,7 +55,7 @@ function sayProblem(problem: ProblemDetails): string {
 /** The problem that an answer is; one from something between us and the server has its status only. */
 export function buildProblem(status: number, text: string, retryAfter: string | null): ProblemError {
   const found = tryReadProblem(text);
-  const told = { type: "about:blank", title: `The server answered with status ${status}`, detail: "" };
+  const told = { type: "about:blank", title: `The server responded with status ${status}`, detail: "" };
   return new ProblemError(found ?? { ...told, status }, tryReadDelay(retryAfter));
 }
 

@@ -36,7 +36,7 @@ const STATES: Readonly<Record<SignalView["state"], string>> = {
   expired: "Arrived too late",
   rejected: "Could not be delivered",
   retracted: "Withdrawn",
-  unknown: "In a state that this version does not know",
+  unknown: "In a state unknown to this version",
 };
 
 /** One line: what it is, where its words don't tell, and how far it has come. */
