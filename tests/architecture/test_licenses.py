@@ -69,7 +69,7 @@ BUNDLED = """\
 | Last Resort HE font | OFL-1.1 | `matplotlib` | image of the executor |
 | Bitstream Vera and other fonts | as in the folder `reportlab/fonts` | `reportlab` | image of the executor |
 
-ClamAV, Postgres and Redis are not in our images: an operator gets them from where they are published.
+ClamAV, Postgres and Redis are not part of our images: operators get them from their publishers.
 """
 FONTS = (
     r"DejaVu|LastResortHE-|STIX|cm(b|ex|mi|r|ss|sy|tt|ti)10\."
@@ -142,9 +142,10 @@ def render_page() -> str:
     )
     text = (
         "# Third-party notices\n"
-        "Made from the locks and the packages' own metadata; a test keeps it so, and refuses licences outside a list "
-        "(`tests/architecture/test_licenses.py`).\nVersions are in the locks. The full texts: for the page in "
-        "`/assets/licenses.txt` of a running ingress; for Python in the `.dist-info` folders of the images.\n\n"
+        "Generated from the lock files and the packages' metadata. A test keeps it up to date and rejects licences "
+        "that are not on its list (`tests/architecture/test_licenses.py`).\nVersions are in the lock files. The full "
+        "licence texts are in `/assets/licenses.txt` of a running ingress for the page, and in the `.dist-info` "
+        "folders of the images for Python.\n\n"
     )
     for title, rows in lists:
         text += f"## {title}\n| package | licence |\n|---|---|\n"

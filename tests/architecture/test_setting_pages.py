@@ -27,7 +27,7 @@ PAGE = REPOSITORY / "docs" / "configuration.md"
 GROUPS = (
     SettingGroup("ingress and worker", CommonSettings),
     SettingGroup("ingress", IngressSettings, reader="ingress"),
-    SettingGroup("commands of an operator; the serving process needs none of it", MigrationSettings, reader="commands"),
+    SettingGroup("operator commands; the serving process needs none of these", MigrationSettings, reader="commands"),
     SettingGroup("worker", WorkerSettings, reader="worker"),
     SettingGroup("broker", BrokerSettings, reader="broker"),
     SettingGroup("`make run`", LocalSettings, reader="make run"),

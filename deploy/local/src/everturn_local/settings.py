@@ -29,18 +29,18 @@ class LocalSettings(BaseSettings):
 
     everturn_home: Path = Field(default=REPOSITORY / ".everturn", description="Folder that holds all state.")
     everturn_cache: Path = Field(
-        default=Path("~/.cache/everturn"), description="Folder for downloads of `make images`; may be deleted."
+        default=Path("~/.cache/everturn"), description="Folder for the downloads of `make images`; you may delete it."
     )
     mode: Literal["development", "production"] = Field(
         default="development",
         validation_alias="EVERTURN_MODE",
-        description="What the services of `make run` run in; production needs the settings that say who may come in.",
+        description="Mode of the services of `make run`; production needs the settings for authentication.",
     )
     everturn_web: Literal["build", "off"] = Field(
-        default="build", description="build makes the page anew when its sources changed; off starts without one."
+        default="build", description="build rebuilds the page when its sources have changed; off starts without a page."
     )
     host: str = Field(default="127.0.0.1", description="Address the ingress listens on.")
-    objects_url: str = Field(default="", description="Where files are kept; empty for a folder of the home.")
+    objects_url: str = Field(default="", description="Where files are kept; empty for a folder in EVERTURN_HOME.")
     port: int = Field(default=8080, ge=0, le=65_535, description="Port of the first ingress; 0 picks a free one.")
 
 
@@ -52,20 +52,27 @@ class ComposeSettings(BaseSettings):
     home: Path = Field(
         default=REPOSITORY / "deploy",
         validation_alias="COMPOSE_HOME",
-        description="Folder that gets the secrets, everturn.env and config/everturn.toml.",
+        description="Folder for the secrets, everturn.env and config/everturn.toml.",
     )
     project: str = Field(
         default="everturn",
         pattern=r"^[a-z0-9][a-z0-9_-]{0,40}$",
         validation_alias="COMPOSE_PROJECT_NAME",
-        description="What containers, volumes and networks are named after.",
+        description="Name prefix of containers, volumes and networks.",
     )
-    bind: str = Field(default="127.0.0.1", validation_alias="BIND", description="Address that the page is reached at.")
+    bind: str = Field(default="127.0.0.1", validation_alias="BIND", description="Address on which the page is served.")
     port: int = Field(default=8080, ge=1, le=65_535, validation_alias="PORT", description="Its port.")
-    workers: int = Field(default=2, ge=1, le=100, validation_alias="WORKERS", description="How many workers run.")
-    s3: bool = Field(default=False, validation_alias="S3", description="Keeps files in an S3 server beside the others.")
+    workers: int = Field(default=2, ge=1, le=100, validation_alias="WORKERS", description="Number of workers.")
+    s3: bool = Field(
+        default=False,
+        validation_alias="S3",
+        description="1 keeps files in an S3 server that runs as another container.",
+    )
     limit_s: float = Field(
-        default=600.0, gt=0, validation_alias="UP_LIMIT_S", description="Seconds until it has to be ready."
+        default=600.0,
+        gt=0,
+        validation_alias="UP_LIMIT_S",
+        description="Seconds within which the platform must be ready.",
     )
 
 

@@ -58,33 +58,39 @@ class SettingLine:
 
 LIBRARY_VARIABLES: Final = (
     LibraryVariable("ANTHROPIC_API_KEY", "worker", "Key of Anthropic's models.", Secrecy.VALUE),
-    LibraryVariable("ANTHROPIC_AUTH_TOKEN", "worker", "Token that is sent instead of that key.", Secrecy.VALUE),
-    LibraryVariable("ANTHROPIC_BASE_URL", "worker", "Another server that speaks Anthropic's protocol."),
+    LibraryVariable(
+        "ANTHROPIC_AUTH_TOKEN", "worker", "Token that is sent instead of ANTHROPIC_API_KEY.", Secrecy.VALUE
+    ),
+    LibraryVariable("ANTHROPIC_BASE_URL", "worker", "Another server with an Anthropic-compatible API."),
     LibraryVariable(
         "OPENAI_API_KEY",
         "worker, and ingress with EMBEDDER=openai:<model>",
-        "Key of OpenAI's models; any text where another server asks for none.",
+        "Key of OpenAI's models; any text if another server needs no key.",
         Secrecy.VALUE,
     ),
-    LibraryVariable("OPENAI_BASE_URL", "as OPENAI_API_KEY", "Another server that speaks OpenAI's protocol."),
-    LibraryVariable("AWS_ACCESS_KEY_ID", "ingress, worker", "Name of the key of the bucket in OBJECTS_URL."),
-    LibraryVariable("AWS_SECRET_ACCESS_KEY", "ingress, worker", "That key.", Secrecy.VALUE),
+    LibraryVariable("OPENAI_BASE_URL", "as OPENAI_API_KEY", "Another server with an OpenAI-compatible API."),
+    LibraryVariable("AWS_ACCESS_KEY_ID", "ingress, worker", "Access key id for the bucket in OBJECTS_URL."),
+    LibraryVariable(
+        "AWS_SECRET_ACCESS_KEY", "ingress, worker", "Secret access key for the bucket in OBJECTS_URL.", Secrecy.VALUE
+    ),
 )
 BEGINNING: Final = (
     "# Configuration",
-    "Made from the code; a test keeps it so, and `.env.example` too. What is set together, and why, stands in the",
-    "[how-tos](how-to/README.md); how to run an installation in the [operator guide](operate.md).",
+    "This page and `.env.example` are generated from the code; a test keeps them up to date. The",
+    "[how-to guides](how-to/README.md) explain which settings belong together, and the [operator guide](operate.md)",
+    "explains how to run an installation.",
     "",
-    "Every process reads its environment once, when it starts. A wrong value ends the start with one line for each",
-    "wrong variable, which never shows the value. Variables that nobody knows are not looked at. `make run` also reads",
-    "the file `.env` beside the Makefile, for what the environment does not say, and hands both on to what it starts.",
+    "Every process reads its environment once, when it starts. If values are invalid, the process does not start, and",
+    "prints one line per invalid variable, without its value. Unknown variables are ignored. `make run` also reads",
+    "the file `.env` beside the Makefile for variables that are not in the environment, and passes both on to the",
+    "processes that it starts.",
     "",
-    "What differs by model role, bundle or tool stands in the file that `EVERTURN_CONFIG` names",
-    "([more](how-to/configure.md)). Supervisors and executors read nothing: who starts them tells them all.",
+    "Settings that differ by model role, bundle or tool are in the file that `EVERTURN_CONFIG` names",
+    "([more](how-to/configure.md)). Supervisors and executors read no settings: their parent process passes them in.",
     "",
-    "A variable that several processes read stands once, unless its default differs. `secret` says what of it nobody",
-    "should see. The worker takes these values, and those of all variables whose names end in KEY, TOKEN, SECRET or",
-    "PASSWORD, out of its logs and of results of tools.",
+    "A variable that several processes read is listed once, unless its default differs. `secret` says which part of it",
+    "must stay secret. The worker removes these values, and those of all variables whose names end in KEY, TOKEN,",
+    "SECRET or PASSWORD, from its logs and from tool results.",
 )
 
 
@@ -95,7 +101,7 @@ def list_settings(group: SettingGroup, checkout: Path) -> list[SettingLine]:
 
 def render_env_example(groups: Sequence[SettingGroup], checkout: Path) -> str:
     """The text of `.env.example`: each setting with description and default, those of libraries last."""
-    lines = ["# Every setting, with its default. Made from the code; a test keeps it so.", ""]
+    lines = ["# Every setting, with its default. Generated from the code; a test keeps it up to date.", ""]
     for group, own in _sort_out(groups, checkout):
         lines.append(f"# --- {group.title} ---")
         for line in own:

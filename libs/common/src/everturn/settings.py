@@ -43,7 +43,7 @@ class CommonSettings(BaseSettings):
     mode: Literal["development", "production"] = Field(
         default="production",
         validation_alias="EVERTURN_MODE",
-        description="development trusts this machine's user without a token, and listens on loopback only.",
+        description="development accepts this machine's user without a token, and listens on loopback only.",
     )
     database_url: Annotated[str, Secrecy.PASSWORD] = Field(
         validation_alias="DATABASE_URL", description="postgresql://role:password@host:port/name of this service's role."
@@ -54,22 +54,22 @@ class CommonSettings(BaseSettings):
     objects_url: str = Field(
         validation_alias="OBJECTS_URL",
         description="Where files are kept: file:///folder, or s3://bucket/prefix?endpoint=...&region=..., "
-        "whose keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or what else the AWS SDK finds.",
+        "with credentials from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or other sources of the AWS SDK.",
     )
     secrets_dir: Path | None = Field(
         default=None,
         validation_alias=SECRETS_DIR,
-        description="Folder of secrets: each file holds the setting that it is named after, such as DATABASE_URL; an "
-        "empty file sets nothing, and what the environment says goes first.",
+        description="Folder of secrets: each file contains the setting that it is named after, such as DATABASE_URL. "
+        "An empty file sets nothing. Environment variables take precedence.",
     )
     ready_fd: int | None = Field(
         default=None,
         ge=0,
         validation_alias="READY_FD",
-        description="File descriptor that gets a JSON line at start.",
+        description="File descriptor to which the process writes a JSON line when it has started.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", validation_alias="LOG_LEVEL", description="Least severe log lines that are written."
+        default="info", validation_alias="LOG_LEVEL", description="Lowest level of log lines that are written."
     )
     log_format: Literal["json", "console"] = Field(
         default="json", validation_alias="LOG_FORMAT", description="json for machines, console for people."
@@ -78,8 +78,8 @@ class CommonSettings(BaseSettings):
         default="",
         pattern=r"^(|https?://[^\s]+)$",
         validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT",
-        description="OpenTelemetry collector that gets traces over OTLP/HTTP, such as http://collector:4318; empty is "
-        "none. The SDK's other OTEL_ variables, for headers, sampling and queue, hold as well.",
+        description="OpenTelemetry collector that receives traces over OTLP/HTTP, such as http://collector:4318; empty "
+        "disables tracing. The SDK's other OTEL_ variables, for headers, sampling and queue, apply as well.",
     )
     failpoint: str = Field(
         default="",
@@ -89,7 +89,7 @@ class CommonSettings(BaseSettings):
     clock_steps: str = Field(
         default="",
         validation_alias="CLOCK_STEPS",
-        description="For tests in development mode: seconds that the clock is wrong by, from which of its readings on: "
+        description="For tests in development mode: seconds added to the clock, and the reading from which on: "
         "3600@1,-3600@40.",
     )
 

@@ -35,15 +35,18 @@ class ExecutionSettings(BaseSettings):
     execution_mode: Literal["auto", "containers", "bubblewrap", "off"] = Field(
         default="auto",
         validation_alias="EXECUTION_MODE",
-        description="How generated programs run; auto is containers where the broker answers, else bubblewrap.",
+        description="How generated programs run; auto uses containers if the broker responds, otherwise bubblewrap.",
     )
     broker_url: str = Field(
         default="",
         validation_alias="BROKER_URL",
-        description="Who starts containers for programs: unix:///path or tls://host:port; empty is nobody.",
+        description="Address of the broker that starts containers for programs: unix:///path or tls://host:port; empty "
+        "for none.",
     )
     broker_ca: Path | None = Field(
-        default=None, validation_alias="BROKER_CA", description="With tls://: PEM file of who vouches for the broker."
+        default=None,
+        validation_alias="BROKER_CA",
+        description="With tls://: PEM file of the authority that signed the broker's certificate.",
     )
     broker_client_cert: Path | None = Field(
         default=None,
@@ -51,37 +54,43 @@ class ExecutionSettings(BaseSettings):
         description="With tls://: PEM file of this worker's certificate.",
     )
     broker_client_key: Annotated[Path | None, Secrecy.FILE] = Field(
-        default=None, validation_alias="BROKER_CLIENT_KEY", description="With tls://: PEM file of that one's key."
+        default=None,
+        validation_alias="BROKER_CLIENT_KEY",
+        description="With tls://: PEM file of the key of that certificate.",
     )
     sandbox_python: Path | None = Field(
         default=None,
         validation_alias="SANDBOX_PYTHON",
-        description="Python of the environment programs run in under bubblewrap; empty offers no bubblewrap.",
+        description="Python interpreter of the environment for programs under bubblewrap; empty disables bubblewrap.",
     )
     sandbox_uids: str = Field(
         default="20000-20999",
         validation_alias="SANDBOX_UIDS",
-        description="Under bubblewrap as root: users of programs, each run another one; first-last, without accounts.",
+        description="Under bubblewrap as root: user ids for programs, one per run, as first-last; they must have no "
+        "accounts.",
     )
     execution_profiles: str = Field(
         default="",
         validation_alias="EXECUTION_PROFILES",
-        description="What a program may use, by name: JSON, or the path of a JSON file; `default` is always there.",
+        description="Named profiles of what a program may use: JSON, or the path of a JSON file; `default` always "
+        "exists.",
     )
     code_profiles: str = Field(
         default="",
         validation_alias="CODE_PROFILES",
-        description="Profiles the code tool offers, with commas, first the one of calls that name none; empty is all.",
+        description="Profiles that the code tool offers, separated by commas; the first applies to calls that name "
+        "none. Empty offers all.",
     )
     execution_gate: Literal["off", "battery"] = Field(
         default="off",
         validation_alias="EXECUTION_GATE",
-        description="battery offers the code tool only where every attempt of the escape battery is denied at start.",
+        description="battery offers the code tool only if every attempt of the escape battery is denied at start.",
     )
     battery_report: Path | None = Field(
         default=None,
         validation_alias="BATTERY_REPORT",
-        description="With EXECUTION_GATE=battery: file that keeps its result for a day; empty tries at every start.",
+        description="With EXECUTION_GATE=battery: file that caches its result for a day; empty runs the battery at "
+        "every start.",
     )
 
     @field_validator("sandbox_uids")
@@ -96,32 +105,36 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
     """Everything that can be set about one worker process."""
 
     worker_slots: int = Field(
-        default=4, ge=1, le=256, validation_alias="WORKER_SLOTS", description="Turns one worker runs at once."
+        default=4, ge=1, le=256, validation_alias="WORKER_SLOTS", description="Turns that one worker runs at once."
     )
     worker_extra_slots: int | None = Field(
         default=None,
         ge=0,
         le=256,
         validation_alias="WORKER_EXTRA_SLOTS",
-        description="Turns one worker runs beyond WORKER_SLOTS: for users that have none running, and while other turns"
-        " wait for a program or a silent model. As many as WORKER_SLOTS when empty.",
+        description="Turns that one worker runs beyond WORKER_SLOTS: for users who have none running, and while other "
+        "turns wait for a program or a silent model. Empty: as many as WORKER_SLOTS.",
     )
     user_running_max: int = Field(
         default=3,
         ge=1,
         le=10_000,
         validation_alias="USER_RUNNING_MAX",
-        description="Running turns of one user in all workers while turns of others wait.",
+        description="Maximum number of running turns of one user on all workers while turns of others wait.",
     )
     tenant_running_share: float = Field(
         default=0.5,
         gt=0,
         le=1,
         validation_alias="TENANT_RUNNING_SHARE",
-        description="Part of the slots of all workers that one tenant may hold while turns of other tenants wait.",
+        description="Fraction of all workers' slots that one tenant may hold while turns of other tenants wait.",
     )
     lease_s: float = Field(
-        default=15.0, ge=1, le=120, validation_alias="LEASE_S", description="Seconds a lease lasts unless renewed."
+        default=15.0,
+        ge=1,
+        le=120,
+        validation_alias="LEASE_S",
+        description="Seconds that a lease lasts unless it is renewed.",
     )
     drain_timeout_s: float = Field(
         default=30.0, ge=10, validation_alias="DRAIN_TIMEOUT_S", description="Seconds from SIGTERM to exit."
@@ -135,23 +148,26 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         ge=0,
         le=65_535,
         validation_alias="METRICS_PORT",
-        description="Port of this worker's /metrics, /livez and /readyz; 0 is none. Each of a machine needs its own.",
+        description="Port of this worker's /metrics, /livez and /readyz; 0 disables them. Workers on one machine need "
+        "different ports.",
     )
     metrics_host: str = Field(
         default="127.0.0.1",
         validation_alias="METRICS_HOST",
-        description="Where that port listens; its pages ask for no credential, so only Prometheus should reach it.",
+        description="Address on which METRICS_PORT listens. Its pages need no credential, so only Prometheus should "
+        "reach it.",
     )
 
     model: str = Field(
         default="",
         validation_alias="EVERTURN_MODEL",
-        description="anthropic:<name>, openai:<name> or offline; empty chooses by which key is set.",
+        description="anthropic:<name>, openai:<name> or offline; empty chooses by the API key that is set.",
     )
     fallback_model: str = Field(
         default="",
         validation_alias="EVERTURN_FALLBACK_MODEL",
-        description="Answers when the model has failed after all retries; same forms; empty is none.",
+        description="Model to use when the model has failed after all retries, in the format of EVERTURN_MODEL; empty "
+        "for none.",
     )
     config: Path | None = Field(
         default=None,
@@ -165,19 +181,19 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
     agent_version: Literal["v3", "v2"] = Field(
         default="v3",
         validation_alias="AI_REACT_AGENT_VERSION",
-        description="v2 takes exactly one thinking channel and one action a round.",
+        description="v2 accepts exactly one thinking channel and one action per round.",
     )
     multi_action: Literal["off", "safe_fanout"] = Field(
         default="off",
         validation_alias="AI_REACT_AGENT_MULTI_ACTION",
-        description="safe_fanout takes several actions a round that don't depend on each other; v3 only.",
+        description="safe_fanout accepts several independent actions per round; v3 only.",
     )
     max_iterations: int = Field(
         default=15,
         ge=1,
         le=MAX_ROUNDS,
         validation_alias="AI_REACT_MAX_ITERATIONS",
-        description="Rounds of a turn, where the configuration file says nothing else.",
+        description="Maximum number of rounds of a turn, unless the configuration file sets another.",
     )
     turn_wall_time_s: float = Field(
         default=1800.0,
@@ -190,13 +206,16 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         gt=0,
         le=2_592_000.0,
         validation_alias="APPROVAL_TIMEOUT_S",
-        description="Seconds a person has to answer whether a tool may be called. At most 30 days.",
+        description="Seconds that a person has to answer an approval. At most 30 days.",
     )
     turn_tokens: int = Field(
-        default=2_000_000, ge=1, validation_alias="TURN_TOKENS", description="Tokens a turn may use, input and output."
+        default=2_000_000,
+        ge=1,
+        validation_alias="TURN_TOKENS",
+        description="Input and output tokens that a turn may use.",
     )
     turn_cost_usd: float = Field(
-        default=10.0, gt=0, validation_alias="TURN_COST_USD", description="US dollars a turn may cost."
+        default=10.0, gt=0, validation_alias="TURN_COST_USD", description="US dollars that a turn may cost."
     )
     max_output_tokens: int = Field(
         default=8192, ge=256, validation_alias="MAX_OUTPUT_TOKENS", description="Tokens of one model reply."
@@ -206,39 +225,39 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         default=300.0,
         ge=0,
         validation_alias="CACHE_TTL_SECONDS",
-        description="Pause in a conversation after which older turns are shown short; 0 shows them as they are.",
+        description="Pause in a conversation after which the model sees older turns shortened; 0 never shortens them.",
     )
     retention_days: int = Field(
         default=0,
         ge=0,
         le=36_500,
         validation_alias="RETENTION_DAYS",
-        description="Days without activity after which a conversation is erased; 0 keeps it for ever. "
-        "Set it for `migrate` too: the database refuses to let younger ones go.",
+        description="Days without activity after which a conversation is erased; 0 keeps it forever. Set it for "
+        "`migrate` too: the database refuses to erase younger ones.",
     )
     orphans: Literal["keep", "delete"] = Field(
         default="delete",
         validation_alias="ORPHANS",
-        description="What becomes of stored objects that no row names; keep leaves them to `sweep-objects`.",
+        description="What to do with stored objects that no row names; keep leaves them to `sweep-objects`.",
     )
     orphans_after_s: float = Field(
         default=300.0,
         ge=1,
         le=86_400,
         validation_alias="ORPHANS_AFTER_S",
-        description="Seconds between the two passes over the store that must find an object without a row before it "
-        "goes; less than 300 only in development mode.",
+        description="Seconds between the two passes over the store that must both find an object without a row before "
+        "it is deleted; less than 300 only in development mode.",
     )
     web_fetch: Literal["off", "ask", "seen", "open"] = Field(
         default="seen",
         validation_alias="WEB_FETCH",
-        description="Which public pages are read without asking a person: none (ask), those that the conversation has "
-        "seen (seen), or all (open); off offers no web_fetch.",
+        description="Which public pages are read without approval: none (ask), those that the conversation has seen "
+        "(seen), or all (open); off disables web_fetch.",
     )
     web_fetch_allowed_hosts: str = Field(
         default="",
         validation_alias="WEB_FETCH_ALLOWED_HOSTS",
-        description="Hosts whose pages are read without asking, whatever the address carries to them: names or *.name, "
+        description="Hosts whose pages are read without approval, whatever the address contains: names or *.name, "
         "separated by commas.",
     )
     web_fetch_denied_hosts: str = Field(
@@ -249,31 +268,32 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
     web_tools_in_programs: bool = Field(
         default=False,
         validation_alias="WEB_TOOLS_IN_PROGRAMS",
-        description="Whether generated programs may call web_search, and web_fetch for addresses that need no person.",
+        description="Whether generated programs may call web_search, and web_fetch for addresses that need no "
+        "approval.",
     )
     brave_api_key: SecretStr = Field(
-        default=SecretStr(""), validation_alias="BRAVE_API_KEY", description="Offers web search by Brave."
+        default=SecretStr(""), validation_alias="BRAVE_API_KEY", description="Enables web search with Brave."
     )
     tavily_api_key: SecretStr = Field(
-        default=SecretStr(""), validation_alias="TAVILY_API_KEY", description="Offers web search by Tavily."
+        default=SecretStr(""), validation_alias="TAVILY_API_KEY", description="Enables web search with Tavily."
     )
     context_max_tokens: int = Field(
         default=80_000,
         ge=MIN_CONTEXT_TOKENS,
         validation_alias="CONTEXT_MAX_TOKENS",
-        description="Tokens of one request; longer conversations are summarized. Never above what the model takes.",
+        description="Tokens of one request; longer conversations are summarized. Never above the model's own limit.",
     )
 
     embedder: str = Field(
         default="auto",
         validation_alias="EMBEDDER",
-        description="What memory search compares meanings with: auto, minilm, openai:<model> or hashed (words only).",
+        description="Encoder for memory search: auto, minilm, openai:<model> or hashed (words only).",
     )
 
     user_memory: Literal["off", "on"] = Field(
         default="off",
         validation_alias="USER_MEMORY",
-        description="on offers tools that remember things about a user for good, across conversations.",
+        description="on offers tools that remember facts about a user permanently, across conversations.",
     )
 
     @property

@@ -16,7 +16,7 @@ class BrokerSettings(BaseSettings):
     model_config = BY_ALIAS
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", validation_alias="LOG_LEVEL", description="Least severe log lines that are written."
+        default="info", validation_alias="LOG_LEVEL", description="Lowest level of log lines that are written."
     )
     log_format: Literal["json", "console"] = Field(
         default="json", validation_alias="LOG_FORMAT", description="json for machines, console for people."
@@ -24,18 +24,21 @@ class BrokerSettings(BaseSettings):
     socket: Path = Field(
         default=Path("/run/everturn/broker.sock"),
         validation_alias="BROKER_SOCKET",
-        description="Unix socket on which workers are served; its folder must be one that only the operator writes to.",
+        description="Unix socket on which the broker serves workers; only the operator may be able to write to its "
+        "folder.",
     )
     socket_group: str = Field(
         default="",
         validation_alias="BROKER_SOCKET_GROUP",
-        description="Group, by name or number, that may connect beside the broker's own user; empty is its own group.",
+        description="Group, by name or number, that may connect besides the broker's own user; empty for the broker's "
+        "own group.",
     )
     tcp: str = Field(
         default="",
         pattern=r"^(|(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):\d{1,5})$",
         validation_alias="BROKER_TCP",
-        description="host:port on which workers of other machines are served, with mutual TLS only; empty is none.",
+        description="host:port on which the broker serves workers on other machines, with mutual TLS only; empty for "
+        "none.",
     )
     tls_cert: Path | None = Field(
         default=None, validation_alias="BROKER_TLS_CERT", description="The broker's certificate chain in PEM."
@@ -46,35 +49,36 @@ class BrokerSettings(BaseSettings):
     tls_client_ca: Path | None = Field(
         default=None,
         validation_alias="BROKER_TLS_CLIENT_CA",
-        description="PEM file of the authority whose client certificates may connect; it signs for nothing else.",
+        description="PEM file of the authority whose client certificates may connect; it must sign for nothing else.",
     )
     docker_host: str = Field(
         default="unix:///var/run/docker.sock",
         validation_alias="DOCKER_HOST",
-        description="The container engine: unix:///path or, on a network of its own, tcp://host:port.",
+        description="Address of the container engine: unix:///path or, on a separate network, tcp://host:port.",
     )
     profiles: str = Field(
         default="",
         validation_alias="EXECUTION_PROFILES",
-        description="What a program may use, by name: JSON, or the path of a JSON file; `default` is always there.",
+        description="Named profiles of what a program may use: JSON, or the path of a JSON file; `default` always "
+        "exists.",
     )
     max_pairs: int = Field(
         default=16,
         ge=1,
         le=1000,
         validation_alias="BROKER_MAX_PAIRS",
-        description="Pairs of containers at once, the warm ones among them.",
+        description="Pairs of containers at once, including warm ones.",
     )
     uids: str = Field(
         default="21000-22999",
         validation_alias="BROKER_UIDS",
-        description="Users of executors, each pair another one: first-last; no account and no other broker has them.",
+        description="User ids for executors, one per pair, as first-last; no account and no other broker may use them.",
     )
     metrics: str = Field(
         default="",
         pattern=r"^(|(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):\d{1,5})$",
         validation_alias="BROKER_METRICS",
-        description="host:port of the Prometheus page; empty is none.",
+        description="host:port of the Prometheus page; empty for none.",
     )
 
     @field_validator("docker_host", mode="before")

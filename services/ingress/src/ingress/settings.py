@@ -34,66 +34,70 @@ class LimitSettings(CommonSettings):
         default="",
         max_length=500,
         validation_alias="RATE_LIMITS_WRITES",
-        description="Calls that change something, by role: registered=60/min,paid=off with the units s, min and h; "
-        "off limits nobody; roles not named keep their limits, of which development mode has none.",
+        description="Write calls allowed per role: registered=60/min,paid=off, with the units s, min and h; off means "
+        "no limit. Other roles keep their defaults; development mode has no limits by default.",
     )
     rate_limits_reads: str = Field(
         default="",
         max_length=500,
         validation_alias="RATE_LIMITS_READS",
-        description="Calls that only read, by role, written as RATE_LIMITS_WRITES.",
+        description="Read calls allowed per role, in the format of RATE_LIMITS_WRITES.",
     )
     bad_credentials: str = Field(
         default="300/min",
         max_length=40,
         validation_alias="BAD_CREDENTIALS",
-        description="Bad credentials that one address may send, as 300/min; off does not limit them.",
+        description="Invalid credentials that one address may send, such as 300/min; off means no limit.",
     )
     queue_max: int = Field(
-        default=1000, ge=1, validation_alias="QUEUE_MAX", description="Waiting turns above which new ones get a 503."
+        default=1000,
+        ge=1,
+        validation_alias="QUEUE_MAX",
+        description="Number of waiting turns above which new ones get a 503.",
     )
     queue_max_unattended: int = Field(
         default=200,
         ge=1,
         validation_alias="QUEUE_MAX_UNATTENDED",
-        description="As QUEUE_MAX, while no worker is there.",
+        description="Like QUEUE_MAX, while no worker is running.",
     )
     tenant_queued_max: int = Field(
         default=500,
         ge=1,
         validation_alias="TENANT_QUEUED_MAX",
-        description="Waiting turns of one tenant on one lane above which new ones get a 429.",
+        description="Number of waiting turns of one tenant on one lane above which new ones get a 429.",
     )
     bodies_max_bytes: int = Field(
         default=512_000_000,
         ge=1024,
         validation_alias="BODIES_MAX_BYTES",
-        description="Bytes of bodies that this process holds at once; above it 503.",
+        description="Bytes of request bodies that this process holds at once; above it, requests get a 503.",
     )
     bodies_max_bytes_per_user: int = Field(
         default=128_000_000,
         ge=1024,
         validation_alias="BODIES_MAX_BYTES_PER_USER",
-        description="As BODIES_MAX_BYTES, of one user; above it 429.",
+        description="Like BODIES_MAX_BYTES, for one user; above it, requests get a 429.",
     )
     connections_max: int = Field(
         default=10_000,
         ge=1,
         validation_alias="CONNECTIONS_MAX",
-        description="Open connections of this process; above it 503.",
+        description="Open connections of this process; above it, new ones get a 503.",
     )
     connections_per_address: int = Field(
         default=2000,
         ge=1,
         validation_alias="CONNECTIONS_PER_ADDRESS",
-        description="Connections of one address, except those that serve an authenticated request; above it 429.",
+        description="Connections from one address, except those serving an authenticated request; above it, new ones "
+        "get a 429.",
     )
     trusted_proxies: str = Field(
         default="",
         max_length=2000,
         validation_alias="TRUSTED_PROXIES",
         description="Addresses or networks of proxies, separated by commas: their connections are not counted by "
-        "address, and their X-Forwarded-For says who the client is.",
+        "address, and their X-Forwarded-For identifies the client.",
     )
     headers_timeout_s: float = Field(
         default=15.0,
@@ -107,38 +111,42 @@ class LimitSettings(CommonSettings):
         gt=0,
         le=600,
         validation_alias="SEND_TIMEOUT_S",
-        description="Seconds after which a client that takes nothing of its answer is cut off.",
+        description="Seconds after which a client that does not read its response is disconnected.",
     )
     downloads_max: int = Field(
         default=500,
         ge=1,
         validation_alias="DOWNLOADS_MAX",
-        description="Files and exports that this process sends at once; above it 503.",
+        description="Files and exports that this process sends at once; above it, requests get a 503.",
     )
     downloads_max_per_user: int = Field(
         default=16,
         ge=1,
         validation_alias="DOWNLOADS_MAX_PER_USER",
-        description="As DOWNLOADS_MAX, to one user; above it 429.",
+        description="Like DOWNLOADS_MAX, for one user; above it, requests get a 429.",
     )
     streams_max: int = Field(
         default=5000, ge=1, validation_alias="STREAMS_MAX", description="Open event streams of this process."
     )
     streams_max_per_user: int = Field(
-        default=32, ge=1, validation_alias="STREAMS_MAX_PER_USER", description="Open event streams of one user here."
+        default=32,
+        ge=1,
+        validation_alias="STREAMS_MAX_PER_USER",
+        description="Open event streams of one user in this process.",
     )
     socket_events_per_s: float = Field(
         default=20.0,
         gt=0,
         validation_alias="SOCKET_EVENTS_PER_S",
-        description="Events that one Socket.IO client may send in a second, and three times as many at once.",
+        description="Events per second that one Socket.IO client may send, with bursts of three times as many.",
     )
 
     sockets_joining_per_address: int = Field(
         default=200,
         ge=1,
         validation_alias="SOCKETS_JOINING_PER_ADDRESS",
-        description="Sockets of one address that have not said who they are; 500 behind a proxy, which is one address.",
+        description="Sockets from one address that have not authenticated yet; use 500 behind a proxy, which is one "
+        "address.",
     )
 
     @field_validator("trusted_proxies")
@@ -176,20 +184,21 @@ class IngressSettings(LimitSettings):
         ge=1,
         le=300,
         validation_alias="DRAIN_TIMEOUT_S",
-        description="Seconds that open requests get at shutdown.",
+        description="Seconds that open requests have to finish at shutdown.",
     )
 
     message_max_bytes: int = Field(
         default=25_000_000,
         ge=1024,
         validation_alias="MESSAGE_MAX_BYTES",
-        description="Bytes of a message with its files.",
+        description="Bytes of a message including its files.",
     )
     json_max_bytes: int = Field(
         default=8_000_000,
         ge=1024,
         validation_alias="JSON_MAX_BYTES",
-        description="Bytes of a message as JSON, files in base64 included; larger ones come as multipart/form-data.",
+        description="Bytes of a message sent as JSON, including files in base64; send larger ones as "
+        "multipart/form-data.",
     )
     message_max_text_chars: int = Field(
         default=1_000_000,
@@ -210,7 +219,11 @@ class IngressSettings(LimitSettings):
         default=20, ge=1, le=100, validation_alias="MESSAGE_MAX_FILES", description="Files of one message."
     )
     upload_limit_s: float = Field(
-        default=120, gt=0, le=120, validation_alias="UPLOAD_LIMIT_S", description="Seconds to store a message's files."
+        default=120,
+        gt=0,
+        le=120,
+        validation_alias="UPLOAD_LIMIT_S",
+        description="Seconds allowed to store a message's files.",
     )
 
     web_dist: Path | None = Field(
@@ -221,26 +234,27 @@ class IngressSettings(LimitSettings):
     files_redirect: bool = Field(
         default=False,
         validation_alias="FILES_REDIRECT",
-        description="1 sends clients to the bucket for files, by URLs that are good for a minute; S3 only, unchecked.",
+        description="1 redirects clients to the bucket for files, with URLs that are valid for a minute; S3 only. The "
+        "server does not verify the contents of these files.",
     )
 
     config_file: Path | None = Field(
         default=None,
         validation_alias="EVERTURN_CONFIG",
-        description="The TOML file of the workers (docs/how-to/configure.md); clients may name its bundles.",
+        description="TOML file of the workers (docs/how-to/configure.md); clients may name its bundles.",
     )
     event_kinds: str = Field(
         default="form,wizard,alert",
         pattern=r"^[a-z][a-z0-9_]{0,39}(,[a-z][a-z0-9_]{0,39})*$",
         validation_alias="EVENT_KINDS",
-        description="Kinds of external events that are taken, separated by commas.",
+        description="Accepted kinds of external events, separated by commas.",
     )
 
     stream_queue_bytes: int = Field(
         default=131_072,
         ge=1024,
         validation_alias="STREAM_QUEUE_BYTES",
-        description="Bytes that wait for one slow client.",
+        description="Bytes buffered for one slow client.",
     )
     heartbeat_s: float = Field(
         default=10.0,
@@ -252,7 +266,7 @@ class IngressSettings(LimitSettings):
     embedder: str = Field(
         default="auto",
         validation_alias="EMBEDDER",
-        description="What memory search compares meanings with: auto, minilm, openai:<model> or hashed (words only).",
+        description="Encoder for memory search: auto, minilm, openai:<model> or hashed (words only).",
     )
 
     clamd_url: str | None = Field(
@@ -271,10 +285,10 @@ class IngressSettings(LimitSettings):
     auth_algorithms: str = Field(
         default="RS256,ES256,EdDSA",
         validation_alias="AUTH_ALGORITHMS",
-        description="Accepted signature algorithms; HS256 where only AUTH_SECRET is set.",
+        description="Accepted signature algorithms; HS256 if only AUTH_SECRET is set.",
     )
     auth_jwks_url: str | None = Field(
-        default=None, validation_alias="AUTH_JWKS_URL", description="Where the keys of the issuer are."
+        default=None, validation_alias="AUTH_JWKS_URL", description="URL of the issuer's key set."
     )
     auth_public_key: str | None = Field(
         default=None,
@@ -296,30 +310,32 @@ class IngressSettings(LimitSettings):
     signing_secret: SecretStr | None = Field(
         default=None,
         validation_alias="SIGNING_SECRET",
-        description="Signs stream tickets and guests; the same on all nodes. In development each start makes its own.",
+        description="Signs stream tickets and guest tokens; must be the same on all nodes. In development, each start "
+        "generates one.",
     )
     allowed_origins: str = Field(
         default="",
         validation_alias="ALLOWED_ORIGINS",
-        description="Web pages of other origins that may use this server, separated by commas: https://chat.example",
+        description="Other origins whose web pages may use this server, separated by commas: https://chat.example",
     )
     anonymous: bool = Field(
-        default=False, validation_alias="ANONYMOUS", description="1 lets people without an account in, as guests."
+        default=False, validation_alias="ANONYMOUS", description="1 accepts people without an account, as guests."
     )
     anonymous_scopes: str = Field(
         default="default/default",
         pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+/[A-Za-z0-9._-]+)*$",
         validation_alias="ANONYMOUS_SCOPES",
-        description="Where guests come in: tenant/project, separated by commas.",
+        description="Where guests are accepted: tenant/project, separated by commas.",
     )
     guests_per_minute: int = Field(
-        default=60, ge=1, validation_alias="GUESTS_PER_MINUTE", description="New guests that one process lets in."
+        default=60, ge=1, validation_alias="GUESTS_PER_MINUTE", description="New guests that one process accepts."
     )
     guests_per_minute_of_address: int = Field(
         default=20,
         ge=1,
         validation_alias="GUESTS_PER_MINUTE_OF_ADDRESS",
-        description="As GUESTS_PER_MINUTE, from one address; set the same behind a proxy, which is one address.",
+        description="Like GUESTS_PER_MINUTE, from one address; set both to the same value behind a proxy, which is one "
+        "address.",
     )
     reauthorize_s: float = Field(
         default=60.0,
@@ -409,7 +425,7 @@ class OperatorSettings(BaseSettings):
 
     database_owner_url: SecretStr = Field(
         validation_alias="DATABASE_OWNER_URL",
-        description="postgresql://role:password@host:port/name of the migrating role, for commands of an operator.",
+        description="postgresql://role:password@host:port/name of the migrating role, for operator commands.",
     )
 
 

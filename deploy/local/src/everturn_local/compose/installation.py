@@ -13,20 +13,20 @@ from everturn_local.settings import WARM_PROFILES, ComposeSettings
 USUAL_ENGINE: Final = "unix:///var/run/docker.sock"
 STORE_URL: Final = "s3://everturn/objects?endpoint=http://s3:9000&region=us-east-1"
 FIRST_SETTINGS: Final = """\
-# Settings of ingress and workers, one a line; .env.example lists them all. `make up` takes over what changed.
-# Secrets don't belong here: they are the files of the folder secrets.
+# Settings of ingress and workers, one per line; .env.example lists them all. `make up` applies changes.
+# Don't put secrets here: they are files in the folder `secrets`.
 
-# Tokens of this issuer for this audience come in; docs/how-to/let-people-in.md tells what else does.
+# Tokens of this issuer for this audience are accepted; docs/how-to/let-people-in.md describes other credentials.
 AUTH_ISSUER=everturn
 AUTH_AUDIENCE=everturn
 
-# 1 lets people without an account in, as guests. Set it to 0 before strangers can reach the address.
+# 1 accepts people without an account, as guests. Set it to 0 before strangers can reach the address.
 ANONYMOUS=1
 """
 FIRST_CONFIG: Final = """\
-# Models by role, limits by bundle, and tools of your own: docs/how-to/configure.md. Ingress and workers read this file
-# as /etc/everturn/everturn.toml; other files of this folder, such as modules of tools, are beside it.
-# `make up` replaces the containers when a file of this folder has changed.
+# Models by role, limits by bundle, and your own tools: docs/how-to/configure.md. Ingress and workers read this file
+# as /etc/everturn/everturn.toml; other files in this folder, such as tool modules, are next to it.
+# `make up` recreates the containers when a file in this folder has changed.
 """
 
 

@@ -31,14 +31,14 @@ QUESTIONS: Final = (
     Question(
         "Is it up?",
         (
-            ("Processes that Prometheus reaches, by job.", "sum by (job) (up)"),
-            ("Workers that run turns; none means that messages wait.", "count(everturn_worker_slots)"),
+            ("Processes that Prometheus can reach, by job.", "sum by (job) (up)"),
+            ("Running workers; without any, messages wait.", "count(everturn_worker_slots)"),
             (
-                "Times the live wire was lost by an ingress, in an hour.",
+                "Times that an ingress lost the live wire, per hour.",
                 "sum by (kind) (increase(ingress_wire_losses_total[1h]))",
             ),
             (
-                "Leases lost and turns taken over in an hour: workers die, or the database is slow.",
+                "Leases lost and turns taken over, per hour: workers die, or the database is slow.",
                 "sum(increase(everturn_leases_lost_total[1h])) + sum(increase(everturn_turns_taken_over_total[1h]))",
             ),
         ),
@@ -47,11 +47,11 @@ QUESTIONS: Final = (
         "Is it slow?",
         (
             (
-                "Seconds from a message to the first text that a person sees, of the slowest 5 %.",
+                "Seconds from a message to the first text that a person sees (95th percentile).",
                 "histogram_quantile(0.95, sum by (le) (rate(everturn_turn_first_token_seconds_bucket[5m])))",
             ),
             (
-                "Of these, seconds in the queue, by lane.",
+                "Seconds of that spent in the queue, by lane.",
                 "histogram_quantile(0.95, sum by (le, lane) (rate(everturn_turn_queue_seconds_bucket[5m])))",
             ),
             (
@@ -68,7 +68,7 @@ QUESTIONS: Final = (
                 "histogram_quantile(0.99, sum by (le) (rate(ingress_stream_lag_seconds_bucket[5m])))",
             ),
             (
-                "Part of the input tokens that came from the provider's cache, by model; breaks make it small.",
+                "Fraction of the input tokens read from the provider's cache, by model; prompt breaks lower it.",
                 'sum by (model) (rate(everturn_cached_tokens_total{kind="read"}[1h]))'
                 ' / sum by (model) (rate(everturn_tokens_total{kind="input"}[1h]))',
             ),
@@ -78,21 +78,21 @@ QUESTIONS: Final = (
         "Is it failing?",
         (
             (
-                "Part of the turns that failed.",
+                "Fraction of turns that failed.",
                 'sum(rate(everturn_turns_ended_total{outcome="failed"}[15m]))'
                 " / sum(rate(everturn_turns_ended_total[15m]))",
             ),
             (
-                "Model calls that broke off, a second.",
+                "Failed model calls per second.",
                 "sum by (model, kind) (rate(everturn_model_calls_failed_total[15m]))",
             ),
             (
-                "Part of the calls of each tool that failed.",
+                "Fraction of failed calls, by tool.",
                 'sum by (tool_id) (rate(everturn_tool_calls_total{outcome="error"}[15m]))'
                 " / sum by (tool_id) (rate(everturn_tool_calls_total[15m]))",
             ),
             (
-                "Requests that nobody expected to fail, a second.",
+                "Requests that failed with an internal error, per second.",
                 'sum by (route) (rate(ingress_requests_total{status="500"}[5m]))',
             ),
         ),
@@ -100,13 +100,13 @@ QUESTIONS: Final = (
     Question(
         "Is it full?",
         (
-            ("Turns that wait, by lane.", "max by (lane) (everturn_queued_turns)"),
-            ("Part of the workers' slots that is taken.", "sum(everturn_worker_turns) / sum(everturn_worker_slots)"),
-            ("Requests refused, by reason, a second.", "sum by (reason) (rate(ingress_refusals_total[5m]))"),
+            ("Waiting turns, by lane.", "max by (lane) (everturn_queued_turns)"),
+            ("Fraction of the workers' slots in use.", "sum(everturn_worker_turns) / sum(everturn_worker_slots)"),
+            ("Refused requests per second, by reason.", "sum by (reason) (rate(ingress_refusals_total[5m]))"),
             ("Open event streams of each ingress.", "ingress_streams"),
-            ("US dollars an hour, by model.", "sum by (model) (rate(everturn_cost_usd_total[1h])) * 3600"),
+            ("US dollars per hour, by model.", "sum by (model) (rate(everturn_cost_usd_total[1h])) * 3600"),
             (
-                "Model calls that no price is known for: they are missing in the cost.",
+                "Model calls without a known price, which the cost does not include.",
                 "sum by (model) (increase(everturn_unpriced_model_calls_total[1d]))",
             ),
         ),
@@ -136,11 +136,12 @@ def render_metric_page(groups: Sequence[tuple[str, Sequence[MetricLine]]], label
     """Markdown. A group is who serves these metrics and where, and the metrics; `labels` have a meaning each."""
     lines = [
         "# Metrics",
-        "Made from the code; a test keeps it so. How they are reached: `docs/how-to/watch-an-installation.md`.",
-        "No label is an id or a text that people write: models and tools are those that the operator configured.",
+        "Generated from the code; a test keeps it up to date. How to scrape them: "
+        "`docs/how-to/watch-an-installation.md`.",
+        "No label is an id or user-written text: models and tools are those that the operator configured.",
         "",
     ]
-    lines += ["## Labels", "A label means the same at every metric that has it.", ""]
+    lines += ["## Labels", "A label has the same meaning in every metric that uses it.", ""]
     lines += ["| label | meaning |", "|---|---|"]
     lines += [f"| `{label}` | {meaning} |" for label, meaning in sorted(labels.items())]
     lines.append("")
@@ -150,7 +151,7 @@ def render_metric_page(groups: Sequence[tuple[str, Sequence[MetricLine]]], label
             shown = ", ".join(f"`{label}`" for label in metric.labels)
             lines.append(f"| `{metric.name}` | {metric.kind} | {shown} | {metric.meaning} |")
         lines.append("")
-    lines += ["## What operators ask"]
+    lines += ["## Questions that operators ask"]
     for question in QUESTIONS:
         lines += ["", f"### {question.title}"]
         for meaning, query in question.answers:

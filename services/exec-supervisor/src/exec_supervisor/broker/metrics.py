@@ -16,19 +16,28 @@ class BrokerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._pairs = Gauge("everturn_broker_pairs", "Pairs by state.", ["state"], registry=registry)
         self.starts = Counter(
-            "everturn_broker_starts", "Pairs handed out, by kind: warm or cold.", ["kind"], registry=registry
+            "everturn_broker_starts", "Pairs provided, by kind: warm or cold.", ["kind"], registry=registry
         )
         self.boot_s = Histogram(
-            "everturn_broker_boot_seconds", "From the first call to the handshake.", buckets=_SECONDS, registry=registry
+            "everturn_broker_boot_seconds",
+            "From the first engine call to the handshake.",
+            buckets=_SECONDS,
+            registry=registry,
         )
         self.wait_s = Histogram(
-            "everturn_broker_slot_wait_seconds", "Waiting for room for a pair.", buckets=_SECONDS, registry=registry
+            "everturn_broker_slot_wait_seconds",
+            "How long a request waited for room for a pair.",
+            buckets=_SECONDS,
+            registry=registry,
         )
         self.failures = Counter(
-            "everturn_broker_failures", "Pairs that could not be had, by reason.", ["reason"], registry=registry
+            "everturn_broker_failures", "Pairs that could not be provided, by reason.", ["reason"], registry=registry
         )
         self.warm_lost = Counter(
-            "everturn_broker_warm_lost", "Warm pairs that were ended unused, by reason.", ["reason"], registry=registry
+            "everturn_broker_warm_lost",
+            "Warm pairs that were stopped unused, by reason.",
+            ["reason"],
+            registry=registry,
         )
         self.reaped = Counter(
             "everturn_broker_reaped",

@@ -23,9 +23,7 @@ class IngressMetrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self.unhandled = Counter(
-            "ingress_unhandled_errors_total", "Errors that nobody expected.", registry=self.registry
-        )
+        self.unhandled = Counter("ingress_unhandled_errors_total", "Unexpected errors.", registry=self.registry)
         self.refusals = Counter(
             "ingress_refusals_total",
             "Requests not admitted, by reason and role.",
@@ -49,7 +47,7 @@ class IngressMetrics:
         )
         self.part_ready = Gauge(
             "ingress_part_ready",
-            "1 where a part that this ingress needs answers, else 0, by part; looked at for each reader of this page.",
+            "1 if a part that this ingress needs responds, otherwise 0, by part; checked at each scrape.",
             ["part"],
             registry=self.registry,
         )
@@ -62,7 +60,8 @@ class IngressMetrics:
         self.streams = Gauge("ingress_streams", "Open event streams.", registry=self.registry)
         self.stream_lag = Histogram(
             "ingress_stream_lag_seconds",
-            "From an event's making in the worker to its being taken by a client's connection; clocks of both count.",
+            "From the creation of an event in the worker to its delivery to a client's connection; depends on both "
+            "clocks.",
             buckets=_SECONDS,
             registry=self.registry,
         )
@@ -71,7 +70,7 @@ class IngressMetrics:
         )
         self.wire_losses = Counter(
             "ingress_wire_losses_total",
-            "Times the live wire was lost, by kind: events or hints.",
+            "Times that the live wire was lost, by kind: events or hints.",
             ["kind"],
             registry=self.registry,
         )
@@ -79,13 +78,13 @@ class IngressMetrics:
     def _add_queue(self) -> None:
         self.queued = Gauge(
             "everturn_queued_turns",
-            "Turns that wait, by lane; the same at every ingress.",
+            "Waiting turns, by lane; the same at every ingress.",
             ["lane"],
             registry=self.registry,
         )
         self.oldest_queued = Gauge(
             "everturn_queued_turns_oldest_seconds",
-            "How long the oldest turn that waits has been waiting, by lane; the same at every ingress.",
+            "How long the oldest waiting turn has been waiting, by lane; the same at every ingress.",
             ["lane"],
             registry=self.registry,
         )
@@ -93,18 +92,16 @@ class IngressMetrics:
     def _add_clients(self) -> None:
         self.stuck = Counter(
             "ingress_stuck_clients_total",
-            "Connections cut because nothing of an answer was taken.",
+            "Connections closed because the client did not read its response.",
             registry=self.registry,
         )
 
     def _add_sockets(self) -> None:
         self.sockets = Gauge("ingress_sockets", "Open sockets.", registry=self.registry)
         self.socket_calls = Counter(
-            "ingress_socket_calls_total", "Calls that came over sockets, by kind.", ["kind"], registry=self.registry
+            "ingress_socket_calls_total", "Calls received over sockets, by kind.", ["kind"], registry=self.registry
         )
-        self.socket_events = Counter(
-            "ingress_socket_events_total", "Events that were sent over sockets.", registry=self.registry
-        )
+        self.socket_events = Counter("ingress_socket_events_total", "Events sent over sockets.", registry=self.registry)
         self.socket_refusals = Counter(
             "ingress_socket_refusals_total",
             "Handshakes, calls and sockets refused, by reason.",

@@ -13,18 +13,18 @@ class MigrationSettings(OperatorSettings):
     admin_url: SecretStr | None = Field(
         default=None,
         validation_alias="DATABASE_ADMIN_URL",
-        description="postgresql://... of a superuser: with it `migrate` makes the roles and the database where they "
-        "are missing, and gives the roles the passwords of their addresses.",
+        description="postgresql://... of a superuser: `migrate` uses it to create missing roles and the database, and "
+        "to set the roles' passwords to those in their addresses.",
     )
     ingress_url: SecretStr | None = Field(
         default=None,
         validation_alias="DATABASE_INGRESS_URL",
-        description="With DATABASE_ADMIN_URL: the address that the ingress has as DATABASE_URL.",
+        description="With DATABASE_ADMIN_URL: the ingress's DATABASE_URL.",
     )
     worker_url: SecretStr | None = Field(
         default=None,
         validation_alias="DATABASE_WORKER_URL",
-        description="With DATABASE_ADMIN_URL: the address that workers have as DATABASE_URL.",
+        description="With DATABASE_ADMIN_URL: the workers' DATABASE_URL.",
     )
 
 
