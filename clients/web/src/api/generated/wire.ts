@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 12d306888585cdd53a21c6afd2aab1ebdd320e074325fdd8b3cda5f28739dd79
-// Types a48e167dae2e8334a37533d0ec2d7ae21fd2213e81f907c709732001bdacee68
+// Schemas e168d82605dfced835672fbd55d3b1352fc06a80ddf0d9cf15b2996707c6da43
+// Types bef652096a7b412b6e62359f7b20df55c7d3dafe1dc3f636480a99a84393a9c3
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -22,11 +22,11 @@ export interface components {
              * @description Where the events of the conversation are streamed.
              */
             readonly events_url: string;
-            /** @description What became of it. */
+            /** @description How far it has been processed. */
             readonly receipt: components["schemas"]["ReceiptOut"];
             /**
              * Signal Id
-             * @description The id of what was said to the turn while it ran.
+             * @description The signal's id.
              */
             readonly signal_id?: string;
             /**
@@ -102,7 +102,7 @@ export interface components {
         readonly BatteryOut: {
             /**
              * At
-             * @description When it was, in seconds since 1970.
+             * @description The time, in seconds since 1970.
              */
             readonly at: number;
             /**
@@ -175,7 +175,7 @@ export interface components {
             readonly turn_id: string;
             /**
              * Type
-             * @description What type it has.
+             * @description Its type.
              */
             readonly type: string;
         };
@@ -232,7 +232,7 @@ export interface components {
         };
         /**
          * ConversationList
-         * @description One page, newest activity first; `next_cursor` goes on, null at the end.
+         * @description One page, newest activity first; `next_cursor` gets the next one and is null at the end.
          */
         readonly ConversationList: {
             /**
@@ -259,7 +259,7 @@ export interface components {
             readonly archived: boolean;
             /**
              * Bundle Id
-             * @description The agent that answers; the server's own without it.
+             * @description The agent that answers; without it, the server's default.
              */
             readonly bundle_id?: string;
             /**
@@ -279,17 +279,17 @@ export interface components {
             readonly last_activity_at: string;
             /**
              * Position
-             * @description How many turns come first.
+             * @description How many turns are ahead.
              */
             readonly position?: number;
             /**
              * Position More
-             * @description Whether more than `position` turns come first.
+             * @description Whether more than `position` turns are ahead.
              */
             readonly position_more?: boolean;
             /**
              * State
-             * @description In which state it is.
+             * @description Its state.
              * @enum {string}
              */
             readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";
@@ -370,7 +370,7 @@ export interface components {
             readonly ok: number;
             /**
              * Unrated
-             * @description How many have no judgement.
+             * @description How many have no feedback.
              * @example 0
              */
             readonly unrated: number;
@@ -418,7 +418,7 @@ export interface components {
         };
         /**
          * EventIn
-         * @description What a signal of kind `event` tells besides its text; `kind` is one of those this server takes.
+         * @description What a signal of kind `event` carries besides its text; `kind` is one that this server accepts.
          *
          *     A reactive event wakes the agent; another one is only recorded. `payload` has at most 16 KB as JSON.
          *     `iteration_credit` are the rounds that a reactive event adds to the turn.
@@ -432,7 +432,7 @@ export interface components {
             readonly iteration_credit?: number;
             /**
              * Kind
-             * @description What kind it is.
+             * @description Its kind.
              * @example form
              */
             readonly kind: string;
@@ -476,14 +476,14 @@ export interface components {
             readonly confidence?: number | null;
             /**
              * Origin
-             * @description Who judged: a person or a machine.
+             * @description Whether the feedback came from a person or a machine.
              * @default user
              * @enum {string}
              */
             readonly origin?: "user" | "machine";
             /**
              * Reaction
-             * @description The judgement.
+             * @description The rating.
              * @example ok
              */
             readonly reaction: ("ok" | "not_ok" | "neutral") | null;
@@ -502,15 +502,15 @@ export interface components {
         };
         /**
          * FeedbackOut
-         * @description The feedback as it stands now.
+         * @description The current feedback.
          */
         readonly FeedbackOut: {
             /**
              * Cleared
-             * @description Whether the judgement was taken back.
+             * @description Whether the feedback was removed.
              */
             readonly cleared: boolean;
-            /** @description What was said about the turn. */
+            /** @description Feedback on the turn. */
             readonly feedback: components["schemas"]["FeedbackView"];
             /**
              * Turn Id
@@ -558,7 +558,7 @@ export interface components {
             readonly cursor?: string | null;
             /**
              * Limit
-             * @description How many at most.
+             * @description The maximum number.
              * @default 20
              */
             readonly limit?: number;
@@ -780,7 +780,7 @@ export interface components {
         readonly HealthOut: {
             /**
              * Status
-             * @description In which state it is.
+             * @description Its state.
              */
             readonly status: string;
         };
@@ -812,7 +812,7 @@ export interface components {
             readonly snippet: string;
             /**
              * Target
-             * @description What kind of text it is.
+             * @description The kind of text.
              * @enum {string}
              */
             readonly target: "user" | "assistant" | "summary" | "notes" | "attachment";
@@ -839,12 +839,12 @@ export interface components {
         readonly IndexEntry: {
             /**
              * Hint
-             * @description A few words on what it holds.
+             * @description A short description of its content.
              */
             readonly hint: string;
             /**
              * Kind
-             * @description What kind it is.
+             * @description Its kind.
              */
             readonly kind: string;
             /**
@@ -865,7 +865,7 @@ export interface components {
             readonly call_ref?: string;
             /**
              * Hint
-             * @description A few words on what it holds.
+             * @description A short description of its content.
              */
             readonly hint: string;
             /**
@@ -875,7 +875,7 @@ export interface components {
             readonly result_ref?: string;
             /**
              * Status
-             * @description In which state it is.
+             * @description Its state.
              */
             readonly status?: string;
             /**
@@ -891,12 +891,12 @@ export interface components {
         readonly IndexedFile: {
             /**
              * Hint
-             * @description A few words on what it holds.
+             * @description A short description of its content.
              */
             readonly hint: string;
             /**
              * Kind
-             * @description What kind it is.
+             * @description Its kind.
              */
             readonly kind: string;
             /**
@@ -937,19 +937,19 @@ export interface components {
             readonly conversation_id: string;
             /**
              * Last Judged At
-             * @description When it was last judged, in ISO 8601 and UTC.
+             * @description When feedback was last given, in ISO 8601 and UTC.
              */
             readonly last_judged_at: string;
-            /** @description Judgements by machines. */
+            /** @description Feedback from machines. */
             readonly machine: components["schemas"]["CountsOut"];
             /**
              * Machine Confidence
-             * @description The mean confidence of machines, from 0 to 1.
+             * @description The mean confidence of machine feedback, from 0 to 1.
              */
             readonly machine_confidence?: number;
             /**
              * Satisfaction
-             * @description The share of good judgements among the good and bad ones; absent without any.
+             * @description The share of good ratings among the good and bad ones; absent without any.
              */
             readonly satisfaction?: number;
             /**
@@ -962,7 +962,7 @@ export interface components {
              * @description How many turns were counted.
              */
             readonly turns: number;
-            /** @description Judgements by people. */
+            /** @description Feedback from people. */
             readonly user: components["schemas"]["CountsOut"];
             /**
              * User Id
@@ -972,7 +972,7 @@ export interface components {
         };
         /**
          * MemoryList
-         * @description One page, the last changed first; `next_cursor` goes on, null at the end.
+         * @description One page, the last changed first; `next_cursor` gets the next one and is null at the end.
          */
         readonly MemoryList: {
             /**
@@ -994,7 +994,7 @@ export interface components {
         readonly MemoryOut: {
             /**
              * Confidence
-             * @description How sure the judgement or memory is, from 0 to 1.
+             * @description The confidence of the feedback or memory, from 0 to 1.
              * @example 0.8
              */
             readonly confidence: number;
@@ -1006,7 +1006,7 @@ export interface components {
             readonly created_at: string;
             /**
              * Labels
-             * @description Words that it is filed under.
+             * @description The labels that it is filed under.
              * @example [
              *       "preference"
              *     ]
@@ -1136,12 +1136,12 @@ export interface components {
         readonly PartOut: {
             /**
              * Detail
-             * @description What is wrong; empty when nothing is.
+             * @description What is wrong; empty if nothing is.
              */
             readonly detail: string;
             /**
              * Ok
-             * @description Whether it answers.
+             * @description Whether it responds.
              */
             readonly ok: boolean;
         };
@@ -1183,7 +1183,7 @@ export interface components {
         };
         /**
          * PeriodOut
-         * @description One page, the last judged first; `next_cursor` goes on, null at the end.
+         * @description One page, the latest feedback first; `next_cursor` gets the next one and is null at the end.
          */
         readonly PeriodOut: {
             /**
@@ -1268,57 +1268,57 @@ export interface components {
         readonly ReadyOut: {
             /**
              * Parts
-             * @description Each part that the server needs, by name.
+             * @description Each component that the server needs, by name.
              */
             readonly parts: {
                 readonly [key: string]: components["schemas"]["PartOut"];
             };
             /**
              * Status
-             * @description In which state it is.
+             * @description Its state.
              * @enum {string}
              */
             readonly status: "ready" | "degraded" | "unready";
             /**
              * Workers
-             * @description The workers that are there.
+             * @description The live workers.
              */
             readonly workers?: readonly components["schemas"]["WorkerOut"][];
         };
         /**
          * ReceiptOut
-         * @description Where the message stands: queued as a turn or for the next one, or as a signal in one of a signal's states.
+         * @description The state of the message: queued as a turn or for the next one, or one of the states of a signal.
          *
-         *     A new turn has its `position`: how many turns are taken before it, as it was then; with `position_more` more than
-         *     that. `file_notices` has a sentence for each file that was stored otherwise than it was sent, for example without
-         *     the video behind a picture.
+         *     A new turn has its `position`: how many turns were ahead of it at that time; with `position_more`, more than that.
+         *     `file_notices` has a sentence for each file that was changed before it was stored, for example by removing the
+         *     video behind a picture.
          */
         readonly ReceiptOut: {
             /**
              * File Notices
-             * @description A sentence for each file that was stored otherwise than it was sent.
+             * @description A sentence for each file that was changed before it was stored.
              */
             readonly file_notices?: readonly string[];
             /**
              * Position
-             * @description How many turns come first.
+             * @description How many turns are ahead.
              */
             readonly position?: number;
             /**
              * Position More
-             * @description Whether more than `position` turns come first.
+             * @description Whether more than `position` turns are ahead.
              */
             readonly position_more?: boolean;
             /**
              * State
-             * @description In which state it is.
+             * @description Its state.
              * @enum {string}
              */
             readonly state: "accepted" | "queued" | "applied" | "promoted" | "expired" | "rejected" | "retracted" | "unknown";
         };
         /**
          * RoundContextOut
-         * @description The request of one round; `tokens` are estimates. `next_cursor` goes on with its parts, null at the end.
+         * @description The request of one round; `tokens` are estimates. `next_cursor` gets more parts and is null at the end.
          */
         readonly RoundContextOut: {
             /**
@@ -1363,7 +1363,7 @@ export interface components {
             readonly sent_at: string;
             /**
              * Tokens
-             * @description How many tokens it has, by estimate.
+             * @description The estimated number of tokens.
              */
             readonly tokens: number;
             /**
@@ -1413,7 +1413,7 @@ export interface components {
             readonly query: string;
             /**
              * Targets
-             * @description Which kinds of texts to search; all without it.
+             * @description The kinds of texts to search; all if absent.
              */
             readonly targets?: readonly ("user" | "assistant" | "summary" | "notes" | "attachment")[] | null;
             /**
@@ -1472,7 +1472,7 @@ export interface components {
             readonly chars: number;
             /**
              * Form
-             * @description In which form the blocks are shown: whole, shortened or summarized.
+             * @description The form in which the blocks are shown: whole, shortened or summarized.
              */
             readonly form?: string;
             /**
@@ -1487,7 +1487,7 @@ export interface components {
             readonly note?: string;
             /**
              * Origin
-             * @description What the segment is made of.
+             * @description What the segment consists of.
              * @enum {string}
              */
             readonly origin: "system" | "block" | "media" | "tail";
@@ -1508,7 +1508,7 @@ export interface components {
             readonly text?: string;
             /**
              * Tokens
-             * @description How many tokens it has, by estimate.
+             * @description The estimated number of tokens.
              */
             readonly tokens: number;
         };
@@ -1522,7 +1522,7 @@ export interface components {
              * @description The conversation's id.
              */
             readonly conversation_id: string;
-            /** @description What was said to the turn while it ran. */
+            /** @description The signal. */
             readonly signal: components["schemas"]["SignalView"];
             /**
              * Turn Id
@@ -1703,7 +1703,7 @@ export interface components {
             readonly round: number;
             /**
              * Status
-             * @description In which state it is.
+             * @description Its state.
              * @enum {string}
              */
             readonly status: "started" | "completed" | "error";
@@ -1777,16 +1777,16 @@ export interface components {
              * @description How many conversations were counted.
              */
             readonly conversations: number;
-            /** @description Judgements by machines. */
+            /** @description Feedback from machines. */
             readonly machine: components["schemas"]["CountsOut"];
             /**
              * Machine Confidence
-             * @description The mean confidence of machines, from 0 to 1.
+             * @description The mean confidence of machine feedback, from 0 to 1.
              */
             readonly machine_confidence?: number;
             /**
              * Satisfaction
-             * @description The share of good judgements among the good and bad ones; absent without any.
+             * @description The share of good ratings among the good and bad ones; absent without any.
              */
             readonly satisfaction?: number;
             /**
@@ -1800,12 +1800,12 @@ export interface components {
              * @description How many turns were counted.
              */
             readonly turns: number;
-            /** @description Judgements by people. */
+            /** @description Feedback from people. */
             readonly user: components["schemas"]["CountsOut"];
         };
         /**
          * TextView
-         * @description Streamed text. One per (round, channel, instance); `marker` tells a client where it belongs.
+         * @description Streamed text. One per (round, channel, instance); `marker` says where the client shows it.
          */
         readonly TextView: {
             /** Artifact */
@@ -1906,12 +1906,12 @@ export interface components {
             readonly ended_at?: string;
             /**
              * Events
-             * @description Events that happened outside, as the turn saw them.
+             * @description External events, as the turn saw them.
              */
             readonly events: readonly components["schemas"]["IndexEntry"][];
             /**
              * Messages
-             * @description What was said in the turn.
+             * @description The messages of the turn.
              */
             readonly messages: readonly components["schemas"]["IndexEntry"][];
             /**
@@ -1992,7 +1992,7 @@ export interface components {
             readonly sources_used: readonly number[];
             /**
              * Tokens
-             * @description How many tokens it has, by estimate.
+             * @description The estimated number of tokens.
              */
             readonly tokens: number;
             /**
@@ -2018,7 +2018,7 @@ export interface components {
             readonly answer?: string;
             /**
              * Approvals
-             * @description Questions whether tools may be called, oldest first.
+             * @description Approvals of tool calls, oldest first.
              */
             readonly approvals: readonly components["schemas"]["ApprovalView"][];
             /**
@@ -2051,7 +2051,7 @@ export interface components {
             readonly error?: components["schemas"]["Problem"];
             /**
              * Feedback
-             * @description What was said about the turn.
+             * @description Feedback on the turn.
              */
             readonly feedback: readonly components["schemas"]["FeedbackView"][];
             /**
@@ -2082,12 +2082,12 @@ export interface components {
             readonly plans: readonly components["schemas"]["PlanSnapshot"][];
             /**
              * Position
-             * @description How many turns come first.
+             * @description How many turns are ahead.
              */
             readonly position?: number;
             /**
              * Position More
-             * @description Whether more than `position` turns come first.
+             * @description Whether more than `position` turns are ahead.
              */
             readonly position_more?: boolean;
             /**
@@ -2102,7 +2102,7 @@ export interface components {
             readonly sealed_round: number;
             /**
              * Signals
-             * @description What was said to the turn while it ran, with what became of it.
+             * @description Signals that were sent to the turn, with their states.
              */
             readonly signals: readonly components["schemas"]["SignalView"][];
             /**
@@ -2112,7 +2112,7 @@ export interface components {
             readonly sources_used: readonly number[];
             /**
              * Status
-             * @description In which state it is.
+             * @description Its state.
              * @enum {string}
              */
             readonly status: "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "unknown";
@@ -2255,7 +2255,7 @@ export interface components {
         readonly WorkerOut: {
             /**
              * Battery
-             * @description What the attempts to escape from the sandbox have shown.
+             * @description The result of the escape battery on the sandbox.
              */
             readonly battery: components["schemas"]["BatteryOut"] | "not run";
             /**
@@ -2590,12 +2590,12 @@ export interface components {
         };
         /**
          * ChatPhase
-         * @description What a turn waits for while nothing else can be shown. It holds until the turn's next event of another type.
+         * @description What a turn waits for while nothing else can be shown. It applies until the turn's next event of another type.
          *
-         *     `model_waiting`: the model has been silent for `waited_ms`; told again every few seconds. `model_retrying`: a call
+         *     `model_waiting`: the model has been silent for `waited_ms`; repeated every few seconds. `model_retrying`: a call
          *     failed because of `reason` and is repeated in `retry_in_ms`; `attempt` of `max_attempts` is the next one.
          *     `model_fallback`: the fallback model is called instead. `model_replying`: the model writes something that is not
-         *     shown yet. Nothing keeps it: a snapshot does not have it.
+         *     shown yet. It is not stored, so a snapshot does not contain it.
          */
         readonly ChatPhase: {
             /** Attempt */
@@ -2824,10 +2824,10 @@ export interface components {
         };
         /**
          * ChatTool
-         * @description A tool that is running tells of its work. Nothing keeps it: who comes later sees the call's step only.
+         * @description A running tool reports its progress. It is not stored: clients that connect later see only the call's step.
          *
-         *     `kind` is `progress` (`text` is what goes on now), `message` (`text` is for the person), or `data` (`data` is for a
-         *     client that knows the tool).
+         *     `kind` is `progress` (`text` says what is happening now), `message` (`text` is for the person), or `data` (`data` is
+         *     for a client that knows the tool).
          */
         readonly ChatTool: {
             /** Call Id */

@@ -142,12 +142,12 @@ class ChatCompaction(EventData):
 
 
 class ChatPhase(EventData):
-    """What a turn waits for while nothing else can be shown. It holds until the turn's next event of another type.
+    """What a turn waits for while nothing else can be shown. It applies until the turn's next event of another type.
 
-    `model_waiting`: the model has been silent for `waited_ms`; told again every few seconds. `model_retrying`: a call
+    `model_waiting`: the model has been silent for `waited_ms`; repeated every few seconds. `model_retrying`: a call
     failed because of `reason` and is repeated in `retry_in_ms`; `attempt` of `max_attempts` is the next one.
     `model_fallback`: the fallback model is called instead. `model_replying`: the model writes something that is not
-    shown yet. Nothing keeps it: a snapshot does not have it.
+    shown yet. It is not stored, so a snapshot does not contain it.
     """
 
     type: Literal["chat.phase"] = "chat.phase"
@@ -163,10 +163,10 @@ class ChatPhase(EventData):
 
 
 class ChatTool(EventData):
-    """A tool that is running tells of its work. Nothing keeps it: who comes later sees the call's step only.
+    """A running tool reports its progress. It is not stored: clients that connect later see only the call's step.
 
-    `kind` is `progress` (`text` is what goes on now), `message` (`text` is for the person), or `data` (`data` is for a
-    client that knows the tool).
+    `kind` is `progress` (`text` says what is happening now), `message` (`text` is for the person), or `data` (`data` is
+    for a client that knows the tool).
     """
 
     type: Literal["chat.tool"] = "chat.tool"

@@ -59,7 +59,7 @@ class FileView(View):
 
 
 class TextView(View):
-    """Streamed text. One per (round, channel, instance); `marker` tells a client where it belongs."""
+    """Streamed text. One per (round, channel, instance); `marker` says where the client shows it."""
 
     round: int
     channel: str

@@ -49,7 +49,7 @@ class MessageIn(JsonBody):
 
 
 class EventIn(JsonBody):
-    """What a signal of kind `event` tells besides its text; `kind` is one of those this server takes.
+    """What a signal of kind `event` carries besides its text; `kind` is one that this server accepts.
 
     A reactive event wakes the agent; another one is only recorded. `payload` has at most 16 KB as JSON.
     `iteration_credit` are the rounds that a reactive event adds to the turn.
@@ -84,11 +84,11 @@ class SignalPatch(JsonBody):
 
 
 class ReceiptOut(JsonBody):
-    """Where the message stands: queued as a turn or for the next one, or as a signal in one of a signal's states.
+    """The state of the message: queued as a turn or for the next one, or one of the states of a signal.
 
-    A new turn has its `position`: how many turns are taken before it, as it was then; with `position_more` more than
-    that. `file_notices` has a sentence for each file that was stored otherwise than it was sent, for example without
-    the video behind a picture.
+    A new turn has its `position`: how many turns were ahead of it at that time; with `position_more`, more than that.
+    `file_notices` has a sentence for each file that was changed before it was stored, for example by removing the
+    video behind a picture.
     """
 
     state: SignalState

@@ -51,7 +51,7 @@ class SegmentOut(BaseModel):
 
 
 class RoundContextOut(BaseModel):
-    """The request of one round; `tokens` are estimates. `next_cursor` goes on with its parts, null at the end."""
+    """The request of one round; `tokens` are estimates. `next_cursor` gets more parts and is null at the end."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -44,7 +44,7 @@ class TurnOut(TurnView):
 
 
 class ConversationList(JsonBody):
-    """One page, newest activity first; `next_cursor` goes on, null at the end."""
+    """One page, newest activity first; `next_cursor` gets the next one and is null at the end."""
 
     items: tuple[ConversationView, ...]
     next_cursor: str | None

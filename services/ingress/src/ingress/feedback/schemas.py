@@ -56,7 +56,7 @@ class FeedbackIn(JsonBody):
 
 
 class FeedbackOut(BaseModel):
-    """The feedback as it stands now."""
+    """The current feedback."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -117,7 +117,7 @@ class JudgedOut(TotalsOut):
 
 
 class PeriodOut(Out):
-    """One page, the last judged first; `next_cursor` goes on, null at the end."""
+    """One page, the latest feedback first; `next_cursor` gets the next one and is null at the end."""
 
     scope: Scope
     items: tuple[JudgedOut, ...]

@@ -21,7 +21,7 @@ class MemoryOut(JsonBody):
 
 
 class MemoryList(JsonBody):
-    """One page, the last changed first; `next_cursor` goes on, null at the end."""
+    """One page, the last changed first; `next_cursor` gets the next one and is null at the end."""
 
     items: tuple[MemoryOut, ...]
     next_cursor: str | None = Field(examples=[None])
