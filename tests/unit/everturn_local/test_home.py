@@ -37,7 +37,7 @@ def test_a_folder_that_holds_other_files_is_neither_used_nor_closed(tmp_path: Pa
     (tmp_path / "letter.txt").write_text("mine")
     tmp_path.chmod(0o755)
 
-    with pytest.raises(HomeUnusableError, match="holds other files"):
+    with pytest.raises(HomeUnusableError, match="contains other files"):
         save_home(tmp_path)
 
     assert tmp_path.stat().st_mode & 0o777 == 0o755

@@ -99,7 +99,7 @@ def run_clean(settings: LocalSettings, *, yes: bool) -> int:
     if not left:
         print(f"deleted {home.root}")
         return 0
-    print(f"deleted what was Everturn's in {home.root} and could be deleted; these stay:", file=sys.stderr)
+    print(f"deleted Everturn's files in {home.root}; these could not be deleted or belong to others:", file=sys.stderr)
     for name in left[:MAX_TOLD]:
         print(f"  {name}", file=sys.stderr)
     if len(left) > MAX_TOLD:

@@ -52,14 +52,14 @@ def inspect_escapes(environment: Mapping[str, str]) -> list[Finding]:
     try:
         return [build_finding(found) for found in run_escapes(environment)]
     except BatteryFailed as failure:
-        return [Finding("escapes", f"the battery failed: {failure}", "report this with the output of the command")]
+        return [Finding("escapes", f"the battery failed: {failure}", "report this with the command's output")]
 
 
 def build_finding(found: Escapes) -> Finding:
     if found.unavailable:
-        hint = f" (to have it: {found.remedy})" if found.remedy else ""
+        hint = f" (to install it: {found.remedy})" if found.remedy else ""
         return Finding("escapes", f"{found.launcher}: not tried. {found.unavailable}{hint}")
-    remedy = "" if found.held == found.total else "set EXECUTION_MODE to another launcher, or off, and report this"
+    remedy = "" if found.held == found.total else "set EXECUTION_MODE to another launcher or to off, and report this"
     return Finding("escapes", f"{found.launcher}: {found.held} of {found.total} held", remedy, found.rows)
 
 
@@ -105,7 +105,7 @@ def inspect_sandbox(settings: LocalSettings) -> Finding:
     """Really enters a sandbox: some systems have the program but forbid what it needs."""
     program = shutil.which("bwrap")
     if program is None:
-        return Finding("sandbox", "bubblewrap is absent, run_code is not offered", "apt-get install bubblewrap")
+        return Finding("sandbox", "bubblewrap is not installed; run_code is not offered", "apt-get install bubblewrap")
     done = subprocess.run([program, *SANDBOX_PROBE], capture_output=True, text=True, timeout=PROBE_LIMIT_S, check=False)
     if done.returncode == 0:
         return Finding("sandbox", f"bubblewrap works ({program})")
@@ -140,9 +140,9 @@ def inspect_disk(settings: LocalSettings) -> Finding:
 
 def inspect_port(settings: LocalSettings) -> Finding:
     if _is_running(settings):
-        return Finding("port", f"{settings.port}; a run uses this home right now")
+        return Finding("port", f"{settings.port}; a running platform uses this home")
     free = settings.port == 0 or is_port_free(settings.port, settings.host)
-    return Finding("port", f"{settings.port} is {'free' if free else 'taken'}", "" if free else "PORT=8090 make run")
+    return Finding("port", f"{settings.port} is {'free' if free else 'in use'}", "" if free else "PORT=8090 make run")
 
 
 def inspect_home(settings: LocalSettings) -> Finding:
@@ -161,7 +161,9 @@ def inspect_objects(settings: LocalSettings) -> Finding:
         store = open_objects(settings.objects_url)
         asyncio.run(store.check())
     except EverturnError as error:
-        return Finding("objects", str(error), "set OBJECTS_URL and its keys as docs/how-to/keep-files-in-s3.md tells")
+        return Finding(
+            "objects", str(error), "set OBJECTS_URL and its keys as described in docs/how-to/keep-files-in-s3.md"
+        )
     return Finding("objects", f"{store.kind} at {settings.objects_url}")
 
 

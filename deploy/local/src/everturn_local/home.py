@@ -22,7 +22,7 @@ class HomeInUseError(EverturnError):
 
 
 class HomeUnusableError(EverturnError):
-    """EVERTURN_HOME can't hold our state."""
+    """EVERTURN_HOME can't be used."""
 
 
 class HomeDamagedError(EverturnError):
@@ -117,7 +117,7 @@ def save_home(root: Path) -> Home:
         raise HomeUnusableError(f"{home.root}: {error.strerror}. Set EVERTURN_HOME to another folder.") from error
     if not is_ours:
         # Closing somebody's home folder, or /tmp, to everybody else would break what others keep there.
-        raise HomeUnusableError(f"{home.root} holds other files. Set EVERTURN_HOME to a new or an empty folder.")
+        raise HomeUnusableError(f"{home.root} contains other files. Set EVERTURN_HOME to a new or an empty folder.")
     if is_root():
         os.chown(home.root, 0, SERVER_UID)
         home.root.chmod(0o710)
@@ -146,7 +146,9 @@ def save_signing_secret(home: Home) -> str:
             _save_private(file, secrets.token_hex(SIGNING_BYTES))
         return file.read_text().strip()
     except (OSError, ValueError) as error:
-        raise HomeDamagedError(f"{file} can't be read ({error}). Remove it: guests and tickets end with it.") from error
+        raise HomeDamagedError(
+            f"{file} can't be read ({error}). Remove it; this invalidates guest tokens and tickets."
+        ) from error
 
 
 def _save_private(file: Path, text: str) -> None:
@@ -166,7 +168,7 @@ def load_secrets(home: Home) -> Secrets:
     except (OSError, ValueError, TypeError) as error:
         raise HomeDamagedError(
             f"{home.secrets_file} can't be read ({error}). The databases need the passwords in it; "
-            "restore it, or start anew with `make clean`, which deletes all conversations."
+            "restore it, or start over with `make clean`, which deletes all conversations."
         ) from error
 
 

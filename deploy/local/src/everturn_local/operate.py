@@ -21,7 +21,7 @@ BAD_USAGE: Final = 2
 
 
 class NotRunning(EverturnError):
-    """The platform does not run."""
+    """The platform is not running."""
 
 
 def run_operate(settings: LocalSettings, arguments: Sequence[str], *, environment: Mapping[str, str]) -> int:
@@ -31,7 +31,7 @@ def run_operate(settings: LocalSettings, arguments: Sequence[str], *, environmen
     argv = [*spec.argv, "--called-as", "make operate", *(arguments or ["--help"])]
     status = subprocess.run(argv, env=dict(spec.env), check=False).returncode
     if status == BAD_USAGE or not arguments:
-        print(f"Commands go into DO, for example: {EXAMPLE}", file=sys.stderr)
+        print(f"Pass a command in DO, for example: {EXAMPLE}", file=sys.stderr)
     return status
 
 
@@ -67,4 +67,6 @@ def _check_runs(home: Home) -> None:
         check_unused(home)
     except HomeInUseError:
         return
-    raise NotRunning(f"Nothing uses {home.root}. Start it with `make run`, or set EVERTURN_HOME to the one that runs.")
+    raise NotRunning(
+        f"Nothing is running in {home.root}. Start it with `make run`, or set EVERTURN_HOME to the running one."
+    )

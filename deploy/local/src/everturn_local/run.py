@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 
 class PortInUse(EverturnError):
-    """The port is taken by another program."""
+    """The port is in use by another program."""
 
 
 async def run_platform(settings: LocalSettings) -> int:

@@ -65,7 +65,7 @@ def test_a_worker_that_ended_before_does_not_stand_in_for_one_that_has_not_start
 ):
     shown: list[str] = []
 
-    with pytest.raises(NotReady, match=r"0 of 1 workers' containers are well\."):
+    with pytest.raises(NotReady, match=r"0 of 1 worker containers are healthy\."):
         wait_started(serve_one_worker(serve), Engine(state), shown.append)
 
     (worker,) = shown

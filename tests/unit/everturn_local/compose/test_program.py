@@ -50,7 +50,7 @@ def test_a_failure_is_told_with_what_the_program_said(tmp_path: Path):
 
     with pytest.raises(ComposeFailed, match="broken file"):
         compose.ask("ps")
-    with pytest.raises(ComposeFailed, match="`up` ended with 3"):
+    with pytest.raises(ComposeFailed, match="`up` exited with 3"):
         compose.run("up", limit_s=30)
     assert compose.follow("logs") == 3
 
@@ -58,5 +58,5 @@ def test_a_failure_is_told_with_what_the_program_said(tmp_path: Path):
 def test_what_takes_too_long_is_ended(tmp_path: Path):
     compose = build_compose(write_program(tmp_path, "compose", "exec sleep 60"))
 
-    with pytest.raises(ComposeFailed, match="not done"):
+    with pytest.raises(ComposeFailed, match="did not finish"):
         compose.run("up", limit_s=0.2)

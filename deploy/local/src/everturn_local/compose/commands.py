@@ -26,7 +26,7 @@ Report = Callable[[str], None]
 
 
 class PortTaken(EverturnError):
-    """The port is taken by another program."""
+    """The port is in use by another program."""
 
 
 class NotReady(EverturnError):
@@ -79,7 +79,7 @@ def wait_started(settings: ComposeSettings, engine: Containers, report: Report) 
         show_unwell(engine, settings.project, report)
         raise NotReady(f"{found.missing} `make logs` shows more.")
     for failing in found.failing:
-        report(f"goes on without {failing}")
+        report(f"running without {failing}")
     report(f"ready: {url}")
 
 
@@ -92,8 +92,8 @@ def _look(settings: ComposeSettings, url: str, engine: Containers) -> Readiness:
     try:
         well = count_well(engine.load_containers(f"{PROJECT_LABEL}={settings.project}"), WORKERS)
     except NoEngineError as error:
-        return Readiness(f"The engine can't be asked for the workers: {error}.", found.failing)
-    missing = f"{well} of {settings.workers} workers' containers are well." if well < settings.workers else ""
+        return Readiness(f"The workers' containers can't be listed: {error}.", found.failing)
+    missing = f"{well} of {settings.workers} worker containers are healthy." if well < settings.workers else ""
     return Readiness(missing, found.failing)
 
 

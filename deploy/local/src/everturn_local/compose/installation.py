@@ -31,7 +31,7 @@ FIRST_CONFIG: Final = """\
 
 
 class NoSocket(EverturnError):
-    """The broker is given the engine's socket, and there is none."""
+    """The broker needs the engine's socket, but there is none."""
 
 
 @dataclass(frozen=True, slots=True)

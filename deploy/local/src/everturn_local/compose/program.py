@@ -40,9 +40,9 @@ class Compose:
         try:
             code = subprocess.run(self.build_command(*words), env=self.env, timeout=limit_s, check=False).returncode
         except subprocess.TimeoutExpired as error:
-            raise ComposeFailed(f"`{words[0]}` was not done after {limit_s:g} s.") from error
+            raise ComposeFailed(f"`{words[0]}` did not finish within {limit_s:g} s.") from error
         if code != 0:
-            raise ComposeFailed(f"`{words[0]}` ended with {code}; what it said stands above.")
+            raise ComposeFailed(f"`{words[0]}` exited with {code}; see its output above.")
 
     def follow(self, *words: str) -> int:
         """Its exit code, after as long as it likes; Ctrl-C ends it."""

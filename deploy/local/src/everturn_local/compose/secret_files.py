@@ -35,7 +35,7 @@ LAST: Final = "signing-secret"
 
 
 class SecretsUnusable(EverturnError):
-    """The secrets of the installation can't be kept."""
+    """The secrets of the installation can't be stored."""
 
 
 def save_secrets(folder: Path, given: Mapping[str, str]) -> None:
@@ -64,7 +64,7 @@ def check_whole(folder: Path, names: Iterable[str]) -> None:
     lost = sorted(name for name in names if not (folder / name).exists())
     if lost and (folder / LAST).exists():
         raise SecretsUnusable(
-            f"{', '.join(lost)} is missing in {folder}. Put the file back; or begin anew without the data: "
+            f"{', '.join(lost)} is missing in {folder}. Restore the file, or start over without the data: "
             "make down VOLUMES=1, and delete the folder."
         )
 
