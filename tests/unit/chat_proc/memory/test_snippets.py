@@ -42,6 +42,23 @@ def test_prompts_signals_answers_summaries_and_anchors_are_found_under_their_ref
     assert {each.ts for each in found} == {NOW}
 
 
+def test_an_answer_that_was_deferred_and_given_again_is_found_once() -> None:
+    built = timeline()
+    built.answer("North leads.")
+    built.say("followup", "sig_1", "And the south?")
+    built.start_round()
+    built.answer("North  leads.", 2)
+    built.start_round()
+    built.answer("North leads, the south is last.", 3)
+
+    found = [each for each in build_snippets(built.blocks, {}) if each.target is SnippetTarget.ASSISTANT]
+
+    assert [(each.ref, each.text) for each in found] == [
+        (refs.completion_ref(TURN, 2), "North  leads."),
+        (refs.completion_ref(TURN, 3), "North leads, the south is last."),
+    ]
+
+
 def test_retrieval_anchors_of_a_summary_are_its_anchors() -> None:
     assert read_anchors(SUMMARY) == 'Zephyr, "north leads"\nAcme Corp'
     assert read_anchors("Goal: none") == ""

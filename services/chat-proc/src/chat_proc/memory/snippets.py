@@ -1,7 +1,7 @@
 """What of a turn is to be found later: its blocks, and the texts of its attached files, as snippets."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 
 from chat_proc.memory.chunks import cut_chunks
 from everturn.model.artifacts import Artifact
@@ -16,6 +16,7 @@ from everturn.model.block_bodies import (
 )
 from everturn.model.blocks import Block
 from everturn.model.memory.snippets import Snippet, SnippetTarget
+from everturn.timeline.turn_view import says_the_same
 
 MAX_SNIPPETS = 128
 """Of one turn, the most telling first: summaries and anchors, then what was said, then files."""
@@ -36,7 +37,7 @@ _RANKS = (
 
 def build_snippets(blocks: Sequence[Block], texts: Mapping[str, str]) -> list[Snippet]:
     """The snippets of one turn. `texts` holds what could be read of attached files, by ref."""
-    found = [snippet for block in blocks for snippet in _build_of_block(block, texts)]
+    found = [snippet for block in _leave_out_repeated(blocks) for snippet in _build_of_block(block, texts)]
     return list(islice(sorted(found, key=lambda snippet: _RANKS.index(snippet.target)), MAX_SNIPPETS))
 
 
@@ -55,6 +56,13 @@ def read_anchors(summary: str) -> str:
     found = [value.strip() for label, colon, value in (line.partition(":") for line in lines)
              if colon and label.strip(" *").lower() in _ANCHORS_LABELS]  # fmt: skip
     return "\n".join(found)[:MAX_ANCHOR_CHARS]
+
+
+def _leave_out_repeated(blocks: Sequence[Block]) -> Iterator[Block]:
+    """All blocks but answers that were deferred and then given again: clients show equal answers once, the last one."""
+    answers = [(block.ref, block.body.text) for block in blocks if isinstance(block.body, CompletionBody)]
+    repeated = {ref for (ref, text), (_, later) in pairwise(answers) if says_the_same(text, later)}
+    return (block for block in blocks if block.ref not in repeated)
 
 
 def _build_of_block(block: Block, texts: Mapping[str, str]) -> Iterator[Snippet]:
