@@ -2,11 +2,14 @@
 -- security would keep the planner from the indexes; every part names tenant, project and user.
 -- Vectors are compared with all of the person's, one by one, up to p_exact rows; above that the graph is asked, and if it
 -- gives too few, all are compared after all: so as many rows come as there are. Words that more than 50 of the
--- person's snippets have say nothing and are passed over: no more than 51 rows of one word are ever looked at, and
--- gin_fuzzy_search_limit keeps the index from listing all the others.
--- The two orders are joined by reciprocal rank (k = 60), and what is recent is lifted by up to a quarter, of which half
--- is gone after a week.
-CREATE FUNCTION search_snippets(
+-- person's snippets have say nothing: no more than 51 rows of one word are ever looked at, and gin_fuzzy_search_limit
+-- keeps the index from listing all the others. Beside a vector such words are passed over; without one they count a
+-- hundredth, so that they find something where a question has no others, and together never outweigh one rarer word.
+-- The words of one conversation of up to 1,000 rows are read from its rows instead, because the index would leave out
+-- rows of this conversation for those of others.
+-- Two orders are joined by reciprocal rank (k = 60); without a vector the fit of the words (inverse document frequency)
+-- is the score. What is recent is lifted by up to a quarter, of which half is gone after a week.
+CREATE OR REPLACE FUNCTION search_snippets(
     p_tenant text, p_project text, p_user_id text, p_conversation text, p_except_turn text, p_targets text[],
     p_since timestamptz, p_until timestamptz, p_words text[], p_weights double precision[], p_encoder text,
     p_vector vector, p_limit integer, p_per_conversation integer, p_now timestamptz, p_exact integer
@@ -17,11 +20,15 @@ SET enable_seqscan = off SET gin_fuzzy_search_limit = 500 AS $$
 #variable_conflict use_column
 DECLARE
     c_common constant integer := 50;
+    c_common_weight constant double precision := 0.01;
+    c_scanned_rows constant integer := 1000;
     c_k constant integer := 60;
     v_depth constant integer := GREATEST(100, 3 * p_limit);
     v_rows integer;
+    v_scans boolean;
     v_near bigint[];
     v_worded bigint[];
+    v_fits double precision[];
 BEGIN
     SELECT count(*) INTO v_rows FROM (
         SELECT FROM snippet s
@@ -47,9 +54,12 @@ BEGIN
           FROM (SELECT mine.id, mine.distance FROM mine ORDER BY mine.distance, mine.id DESC LIMIT v_depth) AS b;
     END IF;
 
-    WITH hit AS MATERIALIZED (
+    v_scans := p_conversation IS NOT NULL AND v_rows <= LEAST(p_exact, c_scanned_rows);
+    WITH wanted AS (
+        SELECT * FROM unnest(p_words, p_weights) AS w (word, weight)
+    ), hit AS MATERIALIZED (
         SELECT w.word, w.weight, h.id
-          FROM unnest(p_words, p_weights) AS w (word, weight)
+          FROM wanted w
          CROSS JOIN LATERAL (
             -- OFFSET 0 keeps the filters out: nothing but the index of words answers the inner query.
             SELECT g.id FROM (SELECT s.* FROM snippet s WHERE s.words @> ARRAY[w.word] OFFSET 0) AS g
@@ -58,21 +68,39 @@ BEGIN
                AND g.turn_id IS DISTINCT FROM p_except_turn AND g.target = ANY (p_targets)
                AND g.ts >= p_since AND g.ts < p_until
              LIMIT c_common + 1) AS h
+         WHERE NOT v_scans
+        UNION ALL
+        SELECT w.word, w.weight, s.id
+          FROM snippet s
+         CROSS JOIN LATERAL unnest(s.words) AS x (word)
+          JOIN wanted w ON w.word = x.word
+         WHERE v_scans
+           AND s.tenant = p_tenant AND s.project = p_project AND s.user_id = p_user_id
+           AND s.conversation_id = p_conversation
+           AND s.turn_id IS DISTINCT FROM p_except_turn AND s.target = ANY (p_targets)
+           AND s.ts >= p_since AND s.ts < p_until
     ), spread AS (
         SELECT hit.word, count(*) AS rows FROM hit GROUP BY hit.word
+    ), worth AS (
+        SELECT s.word,
+               ln(1 + (GREATEST(v_rows, s.rows) - s.rows + 0.5::double precision) / (s.rows + 0.5))
+               * CASE WHEN s.rows > c_common THEN c_common_weight ELSE 1 END AS idf
+          FROM spread s WHERE s.rows <= c_common OR p_vector IS NULL
     )
-    SELECT array_agg(b.id ORDER BY b.fit DESC, b.id DESC) INTO v_worded
-      FROM (SELECT hit.id, sum(hit.weight * ln(1 + v_rows::double precision / spread.rows)) AS fit
-              FROM hit JOIN spread ON spread.word = hit.word
-             WHERE spread.rows <= c_common OR p_vector IS NULL
+    SELECT array_agg(b.id ORDER BY b.fit DESC, b.id DESC), array_agg(b.fit ORDER BY b.fit DESC, b.id DESC)
+      INTO v_worded, v_fits
+      FROM (SELECT hit.id, sum(hit.weight * worth.idf) AS fit
+              FROM hit JOIN worth ON worth.word = hit.word
              GROUP BY hit.id ORDER BY fit DESC, hit.id DESC LIMIT v_depth) AS b;
 
     RETURN QUERY
     WITH placed AS (
-        SELECT p.id, sum(1.0::double precision / (c_k + p.place)) AS fit
-          FROM (SELECT * FROM unnest(v_near) WITH ORDINALITY AS n (id, place)
+        SELECT p.id, sum(p.fit) AS fit
+          FROM (SELECT n.id, 1.0::double precision / (c_k + n.place) AS fit
+                  FROM unnest(v_near) WITH ORDINALITY AS n (id, place)
                 UNION ALL
-                SELECT * FROM unnest(v_worded) WITH ORDINALITY AS n (id, place)) AS p
+                SELECT n.id, CASE WHEN p_vector IS NULL THEN n.fit ELSE 1.0::double precision / (c_k + n.place) END
+                  FROM unnest(v_worded, v_fits) WITH ORDINALITY AS n (id, fit, place)) AS p
          GROUP BY p.id
     ), lifted AS (
         SELECT s.*, placed.fit * (1 + 0.25 * 0.5 ^ GREATEST(0, extract(epoch FROM p_now - s.ts) / 604800)) AS fit

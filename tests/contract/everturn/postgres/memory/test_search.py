@@ -63,6 +63,19 @@ async def test_words_that_everybody_uses_all_the_time_are_passed_over(desk: Memo
     assert found[0].text == "the usual zebra"
 
 
+async def test_a_search_in_one_conversation_finds_all_of_it_whatever_other_conversations_say(
+    desk: MemoryDesk, roles: Roles
+) -> None:
+    await fill(roles, desk.stage.principal, 5_000)
+    job = await desk.remember(*((said(f"usual {n}"), None) for n in range(8)))
+    # What an index has not sorted in yet is read whole.
+    await roles.superuser.fetchval("SELECT gin_clean_pending_list('snippet_words')")
+
+    found = await desk.ask(asking(job, "usual"))
+
+    assert sorted(found) == [f"usual {n}" for n in range(8)]
+
+
 @pytest.mark.parametrize("role", ["ingress", "worker"])
 async def test_only_the_worker_takes_turns_to_index_and_nobody_may_ask_the_graph(role: str, roles: Roles) -> None:
     rights = {

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from zlib import crc32
 
+import pytest
+
 from everturn.model.block_bodies import CompletionBody, PromptBody, SummaryBody, ThinkingBody
 from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.model.identity import Principal
@@ -197,6 +199,25 @@ class MemorySearchContract:
 
         assert await desk.ask(asking(job, "kiwi")) == ["kiwi b", "kiwi a"]
         assert await desk.ask(asking(other, "plum")) == ["plum b", "plum a"]
+
+    @pytest.mark.parametrize("count", [40, 60])
+    async def test_the_rare_word_of_a_question_leads_before_all_of_its_common_ones(
+        self, desk: MemoryDesk, count: int
+    ) -> None:
+        job = await desk.remember(
+            (said("a zebra", ts="2025-11-01T12:00:00.000Z"), None),
+            *((said(f"what did we say about the report {n}"), None) for n in range(count)),
+        )
+
+        found = await desk.ask(asking(job, "what did we say about the zebra report"))
+
+        assert found[0] == "a zebra"
+        assert len(found) == 10
+
+    async def test_a_question_of_common_words_alone_finds_texts(self, desk: MemoryDesk) -> None:
+        job = await desk.remember(*((said(f"about the report {n}"), None) for n in range(60)))
+
+        assert len(await desk.ask(asking(job, "about the"))) == 10
 
     async def test_the_excepted_turn_is_not_found(self, desk: MemoryDesk) -> None:
         job = await desk.remember((said("lemon one"), point(1.0)))

@@ -17,6 +17,7 @@ from everturn.ports.memory.search import (
     CatalogQuery,
     CatalogTurn,
     FoundSnippet,
+    QueryVector,
     Scope,
     SnippetQuery,
 )
@@ -35,6 +36,8 @@ SAID = frozenset(
     }
 )
 RANK_K = 60
+COMMON_ROWS = 50
+COMMON_WEIGHT = 0.01
 HALF_LIFE_S = 7 * 24 * 3600
 
 
@@ -93,10 +96,13 @@ class MemorySnippets:
 
     async def find_snippets(self, principal: Principal, query: SnippetQuery) -> tuple[FoundSnippet, ...]:
         rows = [row for row in self._rows if same_owner(row.principal, principal) and _fits(row, query)]
-        placed: dict[int, float] = {}
-        for order in (_order_by_vector(rows, query), _order_by_words(rows, query.text)):
-            for place, index in enumerate(order, start=1):
-                placed[index] = placed.get(index, 0.0) + 1 / (RANK_K + place)
+        placed = _fit_words(rows, query.text)
+        if query.vector is not None:
+            by_words = sorted(placed, key=lambda index: (-placed[index], -index))
+            placed = {}
+            for order in (_order_by_vector(rows, query.vector), by_words):
+                for place, index in enumerate(order, start=1):
+                    placed[index] = placed.get(index, 0.0) + 1 / (RANK_K + place)
         scored = sorted(((_lift(rows[i], fit, query.now), i) for i, fit in placed.items()), reverse=True)
         found: list[FoundSnippet] = []
         for score, index in scored:
@@ -154,10 +160,7 @@ def _in_scope(conversation_id: ConversationId, turn_id: TurnId, scope: Scope) ->
     return scope.conversation_id in (None, conversation_id) and turn_id != scope.except_turn
 
 
-def _order_by_vector(rows: Sequence[SnippetRow], query: SnippetQuery) -> list[int]:
-    if query.vector is None:
-        return []
-    asked = query.vector
+def _order_by_vector(rows: Sequence[SnippetRow], asked: QueryVector) -> list[int]:
     likeness = {
         index: sum(a * b for a, b in zip(row.embedded.vector, asked.vector, strict=True))
         for index, row in enumerate(rows)
@@ -166,15 +169,17 @@ def _order_by_vector(rows: Sequence[SnippetRow], query: SnippetQuery) -> list[in
     return sorted(likeness, key=lambda index: (-likeness[index], -index))
 
 
-def _order_by_words(rows: Sequence[SnippetRow], text: str) -> list[int]:
+def _fit_words(rows: Sequence[SnippetRow], text: str) -> dict[int, float]:
     fits: dict[int, float] = {}
     for word in find_words(text, limit=16):
         for weight, texts in ((1.0, [f"{row.snippet.anchors}\n{row.snippet.text}" for row in rows]),
                               (3.0, [row.snippet.anchors for row in rows])):  # fmt: skip
             having = [index for index, text in enumerate(texts) if word in find_words(text, limit=250)]
+            idf = math.log(1 + (len(rows) - len(having) + 0.5) / (len(having) + 0.5))
+            worth = idf * (COMMON_WEIGHT if len(having) > COMMON_ROWS else 1.0)
             for index in having:
-                fits[index] = fits.get(index, 0.0) + weight * math.log(1 + len(rows) / len(having))
-    return sorted(fits, key=lambda index: (-fits[index], -index))
+                fits[index] = fits.get(index, 0.0) + weight * worth
+    return fits
 
 
 def _lift(row: SnippetRow, fit: float, now: datetime) -> float:
