@@ -5,6 +5,8 @@ import re
 from typing import Any
 
 import pytest
+from browsing.crowd import Crowd
+from browsing.looks import SIZES, Width, find_violations
 from browsing.person import Person
 from browsing.seeds import repeat_turn
 from playwright.async_api import Locator, expect
@@ -64,3 +66,28 @@ async def test_more_messages_are_read_by_a_button_and_a_link_opens_another_tab(p
         await last.click(modifiers=["ControlOrMeta"])
     other = Person(await opened.value, person.page.url, person.alarms)
     await expect(turn(other, MANY)).to_be_in_viewport()
+
+
+@pytest.mark.parametrize("look", ["desktop", "phone"])
+async def test_a_search_in_the_open_chat_finds_its_messages_only_and_opens_them(crowd: Crowd, look: Width) -> None:
+    person = await crowd.come(viewport=SIZES[look])
+    await person.send("script:plain, a cormorant at home")
+    await person.finish()
+    await person.show_list()
+    await person.button("New conversation").click()
+    for words in ("a cormorant abroad", "nothing"):
+        await person.send(f"script:plain, {words}")
+        await person.finish()
+    await person.wait_for_index("cormorant", 2)
+    await person.show_list()
+    await expect(await person.search("cormorant")).to_have_count(2)
+
+    await person.button("This chat").press("Enter")
+
+    hits = person.page.get_by_role("region", name="In this chat").get_by_role("link")
+    await expect(hits).to_have_count(1)
+    await expect(hits).to_contain_text("abroad")
+    assert await find_violations(person.page, widths=(look,)) == []
+    await hits.press("Enter")
+    await expect(turn(person, 1)).to_be_focused()
+    await expect(turn(person, 1).get_by_role("group", name="You said")).to_be_in_viewport()

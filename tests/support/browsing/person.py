@@ -79,6 +79,11 @@ class Person:
         assert found is not None
         return found[0]
 
+    async def show_list(self) -> None:
+        """Opens the list of conversations where it is a drawer."""
+        if await self.button("Show conversations").is_visible():
+            await self.button("Show conversations").click()
+
     async def search(self, words: str) -> Locator:
         """Writes into the search of the list. Returns what it finds in messages."""
         await self.page.get_by_role("searchbox", name="Search conversations").fill(words)

@@ -27,19 +27,56 @@ const COMPONENTS = { Footer: ListEnd };
 export function ConversationList({ selected, onSelect, onChanged }: ConversationListProps): JSX.Element {
   const [typed, setTyped] = useState("");
   const [isArchived, setArchived] = useState(false);
+  /** Whether nothing but the conversation that is open is searched. */
+  const [wantsOpen, setWantsOpen] = useState(false);
   const search = useDelayed(typed.trim(), TYPING_MS);
-  const { conversations, isLoading, error, hasMore, loadMore } = useConversationList(search, isArchived);
   const now = useNow();
+  const isSearching = typed.trim() !== "";
+  const searchedId = isSearching && wantsOpen ? selected : null;
+  const type = (text: string): void => {
+    setTyped(text);
+    // The choice belongs to one search.
+    if (text.trim() === "") setWantsOpen(false);
+  };
   return (
     <nav className={styles.list} aria-label="Conversations">
       <label className={styles.search}>
         <Search aria-hidden />
         <span className="visually-hidden">Search conversations</span>
-        <input type="search" dir="auto" placeholder="Search" value={typed} maxLength={MAX_SEARCH_CHARS} onChange={(event) => { setTyped(event.target.value); }} />
+        <input type="search" dir="auto" placeholder="Search" value={typed} maxLength={MAX_SEARCH_CHARS} onChange={(event) => { type(event.target.value); }} />
       </label>
+      {isSearching && selected !== null && (
+        <div className={styles.filters} role="group" aria-label="Where to search">
+          <Button look="quiet" aria-pressed={!wantsOpen} onClick={() => { setWantsOpen(false); }}>All chats</Button>
+          <Button look="quiet" aria-pressed={wantsOpen} onClick={() => { setWantsOpen(true); }}>This chat</Button>
+        </div>
+      )}
+      {searchedId === null
+        ? <Conversations {...{ search, selected, now, isArchived, onArchived: setArchived, onSelect, onChanged }} />
+        : search !== "" && (
+          <div className={styles.inOpen}>
+            <FoundMessages key={searchedId} search={search} conversationId={searchedId} now={now} onOpen={onSelect} />
+          </div>
+        )}
+    </nav>
+  );
+}
+
+interface ConversationsProps extends ConversationListProps {
+  search: string;
+  now: number;
+  isArchived: boolean;
+  onArchived: (isArchived: boolean) => void;
+}
+
+/** All conversations, or those that a search finds, with the messages that it finds below. */
+function Conversations({ search, selected, now, isArchived, onArchived, onSelect, onChanged }: ConversationsProps): JSX.Element {
+  const { conversations, isLoading, error, hasMore, loadMore } = useConversationList(search, isArchived);
+  return (
+    <>
       <div className={styles.filters} role="group" aria-label="Filter conversations">
-        <Button look="quiet" aria-pressed={!isArchived} onClick={() => { setArchived(false); }}>Chats</Button>
-        <Button look="quiet" aria-pressed={isArchived} onClick={() => { setArchived(true); }}>Archived</Button>
+        <Button look="quiet" aria-pressed={!isArchived} onClick={() => { onArchived(false); }}>Chats</Button>
+        <Button look="quiet" aria-pressed={isArchived} onClick={() => { onArchived(true); }}>Archived</Button>
       </div>
       {error !== null && <p role="alert" className={styles.problem}>{sayError(error)}</p>}
       {!isLoading && error === null && conversations.length === 0 && <p className={styles.empty}>{sayEmpty(search, isArchived)}</p>}
@@ -64,7 +101,7 @@ export function ConversationList({ selected, onSelect, onChanged }: Conversation
         )}
       />
       {hasMore && search === "" && <p className="visually-hidden">Scroll down for more.</p>}
-    </nav>
+    </>
   );
 }
 
@@ -83,7 +120,7 @@ function ListEnd({ context }: { context?: ListContext | undefined }): JSX.Elemen
   return (
     <>
       {hasMore && <Button look="quiet" className={styles.more} onClick={loadMore}>More titles</Button>}
-      <FoundMessages search={search} now={now} onOpen={onOpen} />
+      <FoundMessages search={search} conversationId={null} now={now} onOpen={onOpen} />
     </>
   );
 }

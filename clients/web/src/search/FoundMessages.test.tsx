@@ -28,8 +28,8 @@ function page(items: readonly SearchHit[], cursor?: string): Answer {
   return { status: 200, body: { items, compared: "words only", next_cursor: cursor ?? null } };
 }
 
-function show(answer: (asked: Asked) => Answer | Promise<Answer>, search = "harbour"): Page {
-  return renderInPage(<FoundMessages search={search} now={NOW} onOpen={onOpen} />, answer);
+function show(answer: (asked: Asked) => Answer | Promise<Answer>, conversationId: string | null = null): Page {
+  return renderInPage(<FoundMessages search="harbour" conversationId={conversationId} now={NOW} onOpen={onOpen} />, answer);
 }
 
 test("a message that says it is told with its conversation and when, and opens at its turn", async () => {
@@ -43,6 +43,18 @@ test("a message that says it is told with its conversation and when, and opens a
   expect(hit).toHaveAttribute("href", "#/conv_1?turn=turn_1");
   expect(onOpen).toHaveBeenCalledExactlyOnceWith("conv_1", "turn_1");
   expect(asked).toMatchObject([{ method: "POST", path: "/search", body: { query: "harbour", compare: "words only" } }]);
+  expect(asked[0]?.body).not.toHaveProperty("conversation_id");
+});
+
+test("in one conversation only its messages are searched, also on the next page", async () => {
+  const { asked } = show(({ body }) => ((body as { cursor?: string }).cursor === "c1" ? page([buildHit(2)]) : page([buildHit(1)], "c1")), "conv_1");
+
+  expect(await screen.findByRole("link")).toHaveTextContent(/^The harbour number 1\.Answer · 2 h$/);
+  expect(screen.getByRole("region", { name: "In this chat" })).toBeVisible();
+  await userEvent.click(screen.getByRole("button", { name: "More messages" }));
+
+  await waitFor(() => { expect(screen.getAllByRole("link")).toHaveLength(2); });
+  expect(asked).toMatchObject([{ body: { conversation_id: "conv_1" } }, { body: { conversation_id: "conv_1", cursor: "c1" } }]);
 });
 
 test("more of them come by the server's cursor, and the first of those has the focus", async () => {

@@ -17,14 +17,16 @@ export type OpenTurn = (conversationId: string, turnId: string) => void;
 
 interface FoundMessagesProps {
   search: string;
+  /** The only conversation that is searched; null for all. */
+  conversationId: string | null;
   now: number;
   onOpen: OpenTurn;
 }
 
 const WHO: Readonly<Record<SearchHit["target"], string>> = { user: "You", assistant: "Answer", attachment: "File", summary: "Summary", notes: "Note" };
 
-export function FoundMessages({ search, now, onOpen }: FoundMessagesProps): JSX.Element {
-  const found = useMessageSearch(search);
+export function FoundMessages({ search, conversationId, now, onOpen }: FoundMessagesProps): JSX.Element {
+  const found = useMessageSearch(search, conversationId);
   const { hits, isBusy, isLoadingMore, error, hasMore, loadMore, tryAgain } = found;
   const heading = useId();
   const list = useRef<HTMLUListElement>(null);
@@ -45,20 +47,25 @@ export function FoundMessages({ search, now, onOpen }: FoundMessagesProps): JSX.
   const said = sayFound(found);
   return (
     <section className={styles.found} aria-labelledby={heading} aria-busy={isBusy}>
-      <h2 id={heading} className={styles.heading}>In messages</h2>
+      <h2 id={heading} className={styles.heading}>{conversationId === null ? "In messages" : "In this chat"}</h2>
       <p role="status" className={hits.length > 0 && !isBusy ? "visually-hidden" : styles.said}>{said}</p>
       {error === null ? null : (
         <p role="alert" className={styles.problem}>{sayError(error)} <Button look="quiet" onClick={tryAgain}>Try again</Button></p>
       )}
       <ul ref={list} className={styles.hits}>
-        {hits.map((hit) => <li key={`${hit.conversation_id} ${hit.ref}`}><Hit {...{ hit, search, now, onOpen }} /></li>)}
+        {hits.map((hit) => <li key={`${hit.conversation_id} ${hit.ref}`}><Hit {...{ hit, search, now, onOpen }} hasTitle={conversationId === null} /></li>)}
       </ul>
       {hasMore && error === null && <Button look="quiet" disabled={isLoadingMore} onClick={readOn}>More messages</Button>}
     </section>
   );
 }
 
-function Hit({ hit, search, now, onOpen }: FoundMessagesProps & { hit: SearchHit }): JSX.Element {
+interface HitProps extends Pick<FoundMessagesProps, "search" | "now" | "onOpen"> {
+  hit: SearchHit;
+  hasTitle: boolean;
+}
+
+function Hit({ hit, hasTitle, search, now, onOpen }: HitProps): JSX.Element {
   const { scope } = useSession();
   const { conversation_id: conversationId, turn_id: turnId, ts } = hit;
   const open = (event: MouseEvent): void => {
@@ -69,7 +76,7 @@ function Hit({ hit, search, now, onOpen }: FoundMessagesProps & { hit: SearchHit
   };
   return (
     <a className={styles.hit} href={writeRoute({ scope, conversationId, turnId })} onClick={open}>
-      <span className={styles.title} dir="auto">{nameOf(hit)}</span>
+      {hasTitle && <span className={styles.title} dir="auto">{nameOf(hit)}</span>}
       <span className={styles.snippet} dir="auto">
         {cutSnippet(hit.snippet, search).map(({ text, isHit }, at) => (isHit ? <mark key={at}>{text}</mark> : text))}
       </span>

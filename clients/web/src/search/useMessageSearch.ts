@@ -20,14 +20,20 @@ const PAGE_HITS = 10;
 /** Working summaries and notes are the agent's own: no screen shows them where they were found. */
 const TARGETS = ["user", "assistant", "attachment"] as const;
 
-/** `search` has something in it that is no blank. A request that is not wanted any more is given up. */
-export function useMessageSearch(search: string): FoundTexts {
+/**
+ * `search` has something in it that is no blank; `conversationId` is null for all conversations. A request that is not
+ * wanted any more is given up.
+ */
+export function useMessageSearch(search: string, conversationId: string | null): FoundTexts {
   const backend = useBackend();
   const { data, error, isPending, isPlaceholderData, isFetchingNextPage, hasNextPage, fetchNextPage, refetch } = useInfiniteQuery({
-    queryKey: ["messages", search],
+    queryKey: ["messages", search, conversationId],
     // Who types wants what says it; what is only about the same would be there whatever is typed.
-    queryFn: ({ pageParam: cursor, signal }) =>
-      backend.searchTexts({ query: search, limit: PAGE_HITS, targets: TARGETS, compare: "words only", ...(cursor === undefined ? {} : { cursor }) }, signal),
+    queryFn: ({ pageParam: cursor, signal }) => {
+      const place = conversationId === null ? {} : { conversation_id: conversationId };
+      const page = cursor === undefined ? {} : { cursor };
+      return backend.searchTexts({ query: search, limit: PAGE_HITS, targets: TARGETS, compare: "words only", ...place, ...page }, signal);
+    },
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (page: SearchHits) => page.next_cursor,
     placeholderData: (before) => before,

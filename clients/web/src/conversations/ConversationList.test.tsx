@@ -1,0 +1,67 @@
+import { screen, waitFor } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { beforeEach, expect, test, vi } from "vitest";
+
+import { renderInPage } from "../testing/harness";
+import type { Asked, Page } from "../testing/harness";
+import { ConversationList } from "./ConversationList";
+
+const HIT = { conversation_id: "conv_1", turn_id: "turn_1", title: "Ports", target: "assistant", ref: "ar:1", snippet: "The harbour.", ts: "2026-03-01T10:00:00Z", score: 1 };
+const onSelect = vi.fn();
+
+beforeEach(() => {
+  vi.stubGlobal("ResizeObserver", class { observe(): void { /* no sizes here */ } unobserve(): void { /* nor here */ } disconnect(): void { /* nor here */ } });
+});
+
+function show(selected: string | null): Page {
+  return renderInPage(<ConversationList selected={selected} onSelect={onSelect} onChanged={vi.fn()} />, ({ path }) => (
+    { status: 200, body: path === "/search" ? { items: [HIT], compared: "words only", next_cursor: null } : { items: [], next_cursor: null } }
+  ));
+}
+
+function findPlaces(asked: readonly Asked[]): unknown[] {
+  return asked.filter(({ path }) => path === "/search").map(({ body }) => (body as { conversation_id?: string }).conversation_id);
+}
+
+test("a search can be narrowed to the open chat with the keyboard, and its hits open there", async () => {
+  const { asked } = show("conv_1");
+  expect(screen.queryByRole("group", { name: "Where to search" })).toBeNull();
+
+  await userEvent.type(screen.getByRole("searchbox", { name: "Search conversations" }), "harbour");
+  expect(screen.getByRole("group", { name: "Where to search" })).toBeVisible();
+  expect(screen.getByRole("button", { name: "All chats", pressed: true })).toBeVisible();
+  await waitFor(() => { expect(findPlaces(asked)).toEqual([undefined]); });
+  await userEvent.tab();
+  await userEvent.tab();
+  expect(screen.getByRole("button", { name: "This chat", pressed: false })).toHaveFocus();
+  await userEvent.keyboard(" ");
+
+  expect(await screen.findByRole("region", { name: "In this chat" })).toBeVisible();
+  await waitFor(() => { expect(findPlaces(asked)).toEqual([undefined, "conv_1"]); });
+  expect(screen.queryByText("No matching titles.")).toBeNull();
+  await userEvent.click(await screen.findByRole("link", { name: /harbour/ }));
+  expect(onSelect).toHaveBeenCalledExactlyOnceWith("conv_1", "turn_1");
+});
+
+test("the next search is one of all chats again, and the same one stays as it is while more is typed", async () => {
+  show("conv_1");
+  const field = screen.getByRole("searchbox");
+  await userEvent.type(field, "har");
+  await userEvent.click(screen.getByRole("button", { name: "This chat" }));
+
+  await userEvent.type(field, "bour");
+  expect(screen.getByRole("button", { name: "This chat", pressed: true })).toBeVisible();
+  await userEvent.clear(field);
+  await userEvent.type(field, "quay");
+
+  expect(screen.getByRole("button", { name: "All chats", pressed: true })).toBeVisible();
+});
+
+test("where no chat is open there is nothing to choose", async () => {
+  const { asked } = show(null);
+
+  await userEvent.type(screen.getByRole("searchbox"), "harbour");
+
+  await waitFor(() => { expect(findPlaces(asked)).toEqual([undefined]); });
+  expect(screen.queryByRole("group", { name: "Where to search" })).toBeNull();
+});
