@@ -3,17 +3,22 @@
 import asyncio
 import os
 import sys
+from io import BytesIO
 from typing import Any
 
 import pytest
+from browsing.looks import show
 from browsing.person import Person
 from browsing.seeds import repeat_turn
 from playwright.async_api import expect
+from pypdf import PdfReader
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 TURNS = 1_000
 MAX_ROWS = 100
+PRINTED_TURNS = 150
+"""More than the page loads at first."""
 WATCHED_STEPS = 120
 STEP_PX = 900
 DRAWN = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 0)))"
@@ -62,3 +67,31 @@ async def test_only_a_few_of_2000_messages_are_in_the_page_and_none_of_them_make
     sys.stdout.write(f"\n{seen['rows']} turns at a time; the longest tasks over 50 ms: {longest}\n")
     assert 0 < seen["rows"] * 2 <= MAX_ROWS
     assert max(seen["tasks"], default=0) <= LIMIT_MS
+
+
+async def test_all_loaded_messages_are_printed_dark_on_white_and_nothing_that_is_clicked(
+    person: Person, stage: Any
+) -> None:
+    await person.send("script:rich NUMBER please")
+    await person.finish()
+    conversation_id = await person.read_conversation_id()
+    await asyncio.to_thread(repeat_turn, stage.platform, conversation_id, count=PRINTED_TURNS)
+    await person.page.reload()
+    await expect(person.turns.last).to_have_attribute("aria-label", f"Message {PRINTED_TURNS}")
+    await show(person.page, "desktop", "dark")
+    drawn = await person.turns.count()
+
+    pages = PdfReader(BytesIO(await person.page.pdf())).pages
+
+    text = "\n".join(page.extract_text() for page in pages)
+    printed = [number for number in range(1, PRINTED_TURNS + 1) if f"Part 2 of the report {number}\n" in text]
+    assert len(printed) > 2 * drawn
+    assert printed == list(range(PRINTED_TURNS + 1 - len(printed), PRINTED_TURNS + 1))
+    assert text.index("Earlier messages are not printed") < text.index("Part 1 of the report")
+    for word in ("Jump to latest", "Send", "Search", "New"):
+        assert f"{word}\n" not in text
+    # The composer, the list and the buttons are back.
+    await expect(person.button("Send")).to_be_visible()
+    await person.page.emulate_media(media="print")
+    assert await person.page.evaluate("getComputedStyle(document.body).color") == "rgb(35, 33, 29)"
+    await person.page.emulate_media(media="screen")

@@ -1,7 +1,8 @@
 /** A text in Markdown. While it grows, only its last block is parsed anew. */
-import { memo, useDeferredValue, useMemo, useState } from "react";
+import { memo, use, useDeferredValue, useMemo, useState } from "react";
 import type { JSX } from "react";
 
+import { PaperContext } from "../ui/printing";
 import { isTooCostly, splitBlocks, withoutOpenTable } from "./blocks";
 import styles from "./Markdown.module.css";
 import { OrPlain, Plain } from "./OrPlain";
@@ -17,8 +18,9 @@ interface MarkdownProps {
 
 export const Markdown = memo(function Markdown({ text, isGrowing = false }: MarkdownProps): JSX.Element {
   const shown = useDeferredValue(text);
+  const isOnPaper = use(PaperContext);
   // What was parsed before, and scrolls back into view, keeps its height.
-  const [isQuick] = useState(() => text.length <= LONG_CHARS || splitBlocks(text).every((block) => isKept(block) || isTooCostly(block)));
+  const [isQuick] = useState(() => isOnPaper || text.length <= LONG_CHARS || splitBlocks(text).every((block) => isKept(block) || isTooCostly(block)));
   const isParsed = useDeferredValue(true, isQuick);
   if (isParsed) return <Parsed text={shown} isGrowing={isGrowing} />;
   return <div className={styles.markdown} data-markdown><Plain text={text} /></div>;

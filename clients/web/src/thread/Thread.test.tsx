@@ -18,7 +18,12 @@ const actions = {
 };
 
 test("all messages that are loaded are printed, and that there are earlier ones is said", () => {
-  const turns = Array.from({ length: 40 }, (_, at) => buildTurn({ turn_id: `turn_${at}`, ordinal: at + 1, texts: [buildText({ text: `Answer ${at}.` })] }));
+  const turns = Array.from({ length: 40 }, (_, at) => buildTurn({
+    turn_id: `turn_${at}`,
+    ordinal: at + 1,
+    text: at === 1 ? `${"line\n".repeat(50)}the end of a long question` : "A question.",
+    texts: [buildText({ text: at === 2 ? `${"Many words. ".repeat(2_000)}\n\nThe **end** of a long answer.` : `Answer ${at}.` })],
+  }));
   vi.stubGlobal("ResizeObserver", class { observe(): void { /* no sizes here */ } unobserve(): void { /* nor here */ } disconnect(): void { /* nor here */ } });
   const { container } = renderInPage(
     <TurnActionsContext value={actions}>
@@ -30,6 +35,8 @@ test("all messages that are loaded are printed, and that there are earlier ones 
   act(() => { window.dispatchEvent(new Event("beforeprint")); });
   expect(container).toHaveTextContent("Answer 0.");
   expect(container).toHaveTextContent("Answer 39.");
+  expect(container).toHaveTextContent("the end of a long question");
+  expect(container).toHaveTextContent("The end of a long answer.");
   expect(screen.getByText(/Earlier messages are not printed/)).toBeInTheDocument();
   act(() => { window.dispatchEvent(new Event("afterprint")); });
 

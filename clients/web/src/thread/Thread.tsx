@@ -11,6 +11,7 @@ import { PersonMessage } from "../turn/PersonMessage";
 import turnStyles from "../turn/turn.module.css";
 import { TurnRow } from "../turn/TurnRow";
 import { Button } from "../ui/Button";
+import { PaperContext } from "../ui/printing";
 import type { Pending } from "./pending";
 import styles from "./thread.module.css";
 import { useFollowing } from "./useFollowing";
@@ -73,10 +74,12 @@ export function Thread({ turns, pending, hasOlder, olderProblem, loadOlder, sent
 /** What is printed: all messages that are loaded, and not only those near the view. */
 function Printed({ rows, hasOlder }: { rows: readonly Row[]; hasOlder: boolean }): JSX.Element {
   return (
-    <div className={styles.printed} aria-hidden>
-      {hasOlder && <p className={styles.older}>Earlier messages are not printed: scroll up to load them first.</p>}
-      {rows.map((row) => <RowView key={row.kind === "turn" ? row.turn.turn_id : row.pending.key} row={row} isLast={false} opened={undefined} />)}
-    </div>
+    <PaperContext value>
+      <div className={styles.printed} aria-hidden>
+        {hasOlder && <p className={styles.older}>Earlier messages are not printed: scroll up to load them first.</p>}
+        {rows.map((row) => <RowView key={row.kind === "turn" ? row.turn.turn_id : row.pending.key} row={row} isLast={false} opened={undefined} />)}
+      </div>
+    </PaperContext>
   );
 }
 

@@ -1,5 +1,5 @@
 /** What the person said, as it was written; long texts open on demand. */
-import { useState } from "react";
+import { use, useState } from "react";
 import type { JSX } from "react";
 
 import type { FileView } from "../api";
@@ -7,6 +7,7 @@ import { FileCard } from "../files/FileCard";
 import { FileImage } from "../files/FileImage";
 import { kindOf } from "../files/kinds";
 import { Button } from "../ui/Button";
+import { PaperContext } from "../ui/printing";
 import styles from "./turn.module.css";
 
 const LONG_CHARS = 2_000;
@@ -18,7 +19,8 @@ interface PersonMessageProps {
 }
 
 export function PersonMessage({ text, files }: PersonMessageProps): JSX.Element | null {
-  const [isWhole, setWhole] = useState(false);
+  const isOnPaper = use(PaperContext);
+  const [isWhole, setWhole] = useState(isOnPaper);
   if (text === "" && files.length === 0) return null;
   const isLong = text.length > LONG_CHARS || text.split("\n", LONG_LINES + 1).length > LONG_LINES;
   return (
