@@ -19,6 +19,8 @@ const HOSTILE = [
   "[data](data:text/html,<script>window.hacked=1</script>)",
   "<iframe src='https://example.org'></iframe>",
   "<a href='https://example.org' onclick='window.hacked = 1'>a</a>",
+  "<details open ontoggle='window.hacked = 1'>\n\nx\n\n</details>",
+  "<details>\n<summary><img src=x onerror='window.hacked = 1'></summary>\n\n<iframe src='https://example.org'></iframe>\n\n</details>",
   "[ref]: javascript:window.hacked=1\n\n[ref]",
   "| a |\n| - |\n| <svg onload='window.hacked=1'> |",
   "```html\n<script>window.hacked = 1</script>\n```",
@@ -169,6 +171,47 @@ test("line breaks and small letters in HTML are drawn, in tables too, and nothin
   expect(container.textContent).toContain("<sub onclick=x>no</sub>, <b>no</b>, <sub>open");
 });
 
+const FOLDED = "Before.\n\n<details>\n<summary>The <b>whole</b> `list`</summary>\n\n- **one**\n- <script>window.hacked = 1</script>\n\n<details open>\n\nInner *words*.\n\n</details>\n</details>\n\nAfter.";
+
+test("details fold their text away under their summary", async () => {
+  const { container } = render(<Markdown text={FOLDED} />);
+  const [outer, inner] = screen.getAllByRole("group");
+
+  expect(outer).not.toHaveAttribute("open");
+  expect(outer?.querySelector("summary")).toHaveTextContent(/^The whole list$/);
+  await userEvent.click(screen.getByText("The whole list"));
+  expect(outer).toHaveAttribute("open");
+  expect(screen.getByText("one").tagName).toBe("STRONG");
+  expect(inner).toHaveAttribute("open");
+  expect(inner?.querySelector("summary")).toHaveTextContent(/^Details$/);
+  expect(inner).toHaveTextContent("Inner words.");
+  expect(container.querySelector("script")).toBeNull();
+  expect(screen.getByText("After.").parentElement).toBe(screen.getByText("Before.").parentElement);
+});
+
+test("details that grow are folded from their first line on, and stay as the person has them", async () => {
+  const { rerender } = render(<Markdown text={"<details>\n<summary>Mo"} isGrowing />);
+  const details = screen.getByRole("group");
+  await userEvent.click(screen.getByText("Mo"));
+
+  rerender(<Markdown text={"<details>\n<summary>More</summary>\n\nfirst\n\nsec"} isGrowing />);
+  rerender(<Markdown text={"<details>\n<summary>More</summary>\n\nfirst\n\nsecond\n\n</details>\n\nAfter."} />);
+
+  expect(await screen.findByText("After.")).toBeVisible();
+  expect(screen.getByRole("group")).toBe(details);
+  expect(details).toHaveAttribute("open");
+  expect(details).not.toHaveTextContent("After.");
+  expect(screen.getByText("second").tagName).toBe("P");
+});
+
+test("details that are never closed, or stand too deep, stay text", () => {
+  const { container } = render(<Markdown text={`<details>\n\nopen\n\n${"<details>\n".repeat(200)}deep\n${"</details>\n".repeat(200)}`} />);
+
+  expect(container.querySelectorAll("details")).toHaveLength(4);
+  expect(container).toHaveTextContent(/^<details>\s*open/);
+  expect(container).toHaveTextContent("deep");
+});
+
 test("a citation of a source that is not known is not shown", () => {
   const { container } = render(<Markdown text={"It grew [[S:1]], and nobody knows why [[S:2,3]]. `[[S:4]]`"} />);
 
@@ -217,6 +260,7 @@ const SLOW: readonly (readonly [name: string, text: string])[] = [
   ["hosts without a scheme", "www.a ".repeat(4_900)],
   ["addresses without Markdown", "http://a ".repeat(3_300)],
   ["addresses of mail", "a@b.".repeat(7_400)],
+  ["details in details", "<details>\n".repeat(10_000) + "</details>\n".repeat(10_000)],
   ["blanks before a citation", `[[S:1]]${" ".repeat(29_000)}a`],
 ];
 /** Each block on an idle machine takes about a tenth of this. */

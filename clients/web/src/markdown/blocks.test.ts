@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
 
-import { isTooCostly, splitBlocks, withoutOpenTable } from "./blocks";
+import { isTooCostly, readDetails, splitBlocks, withoutOpenTable } from "./blocks";
 
 test("paragraphs that a blank line parts are blocks of their own", () => {
   expect(splitBlocks("one\nstill one\n\ntwo\n")).toEqual(["one\nstill one\n\n", "two\n"]);
@@ -130,4 +130,66 @@ test("long definitions that every block names take no more than their own length
 
   // Work that grows with the square makes it 16.
   expect(measure(build(40_000)) / Math.max(1, measure(build(10_000)))).toBeLessThan(10);
+});
+
+const FOLDED = "before\n<details>\n<summary>More</summary>\n\n- a\n\n```\n</details>\n\n```\n\n<details open><summary>Inner</summary>\n\ninner\n</details>\n\n</details>\nafter\n\nlast";
+
+test("details are one block with all that is in them, code and other details too", () => {
+  const blocks = splitBlocks(FOLDED);
+
+  expect(blocks.join("")).toBe(FOLDED);
+  expect(blocks.map((block) => block.slice(0, 9))).toEqual(["before\n", "<details>", "after\n\n", "last"]);
+  expect(readDetails(blocks[1] ?? "")).toEqual({
+    summary: "More",
+    body: "- a\n\n```\n</details>\n\n```\n\n<details open><summary>Inner</summary>\n\ninner\n</details>\n\n\n",
+    isOpen: false,
+  });
+});
+
+test("details that grow are one block to the end, and change no block before them", () => {
+  for (let end = 1; end < FOLDED.length; end += 1) {
+    const before = splitBlocks(FOLDED.slice(0, end), true);
+    const after = splitBlocks(FOLDED.slice(0, end + 1), true);
+    expect(after.slice(0, before.length - 1)).toEqual(before.slice(0, -1));
+  }
+  expect(splitBlocks("<details>\n\none\n\ntwo", true)).toHaveLength(1);
+});
+
+test.each(["<details>\n\none\n\ntwo", "<details onclick=x>\n\none\n\n</details>", "    <details>\n\none\n\n    </details>", "`<details>`\n\none\n\n</details>", "<details> is a tag.\n\n</details>", "<details>\n  ```\n</details>\n  ```\n\nafter"])("what is not closed, or no more than details, is split as any text: %j", (text) => {
+  const blocks = splitBlocks(text);
+
+  expect(blocks.length).toBeGreaterThan(1);
+  expect(blocks.map((block) => readDetails(block))).toEqual(blocks.map(() => null));
+});
+
+test("a summary that is not closed is text of a closed block, and the summary so far of one that grows", () => {
+  expect(readDetails("<details>\n<summary>More\n\nwords\n</details>")).toEqual({ summary: "", body: "<summary>More\n\nwords\n", isOpen: false });
+  expect(readDetails("<details><summary>Mo", true)).toEqual({ summary: "Mo", body: "", isOpen: false });
+});
+
+test("details in details that grow end where they end", () => {
+  const text = "<details>\n\n<details>\n\ninner\n</details>\n\nouter\n\n<details id=x>no</details>\n\nouter too";
+  const body = readDetails(text, true)?.body ?? "";
+
+  expect(splitBlocks(body, true)).toEqual(["<details>\n\ninner\n</details>\n\n", "outer\n\n", "<details id=x>no</details>\n\n", "outer too"]);
+});
+
+test("a link in details finds its address outside of them", () => {
+  const [folded] = splitBlocks("<details>\n\nsee [this][1]\n\n</details>\n\n[1]: https://example.org\n");
+
+  expect(readDetails(folded ?? "")?.body).toContain("[1]: https://example.org");
+});
+
+test.each(["<details>\n", "<details>\n</details>\n"])("many details take a time that grows with their number: %j", (sign) => {
+  const measure = (count: number) => {
+    const text = sign.repeat(count);
+    return Math.min(...[1, 2, 3].map(() => {
+      const begun = performance.now();
+      for (const isGrowing of [false, true]) splitBlocks(text, isGrowing);
+      return performance.now() - begun;
+    }));
+  };
+
+  // Work that grows with the square makes it 256.
+  expect(measure(64_000) / Math.max(1, measure(4_000))).toBeLessThan(130);
 });

@@ -14,6 +14,14 @@ const INDENTED = /^(?: {2,}|\t)/;
 const FOOTNOTE = /^ {0,3}\[\^[^\]\n]+\]:/m;
 const DEFINITION = /^ {0,3}\[([^\]\n^][^\]\n]*)\]:[ \t]*\S.*$/gm;
 const LABEL = /\[([^[\]]{1,999})\]/g;
+/** Without other attributes, and no word of a sentence; one that is indented further is code, or deep in a list. */
+const DETAILS = /^ {0,3}<details( open)?>[ \t]*(?=<summary>|\n|$)/i;
+const ANY_DETAILS = /^ {0,3}<details/i;
+const DETAILS_END = /<\/details>[ \t]*$/i;
+const SUMMARY = /^\s*<summary>(.*?)<\/summary>/is;
+const GROWING_SUMMARY = /^\s*<summary>(.*?)(?:<\/summary>|$)/is;
+/** A longer summary is no summary. */
+const MAX_SUMMARY_CHARS = 500;
 /** From here on a list is cut between two items of its first level. */
 const LONG_CHARS = 8_000;
 /** By how much definitions that several blocks name may make the text longer. */
@@ -25,23 +33,82 @@ interface Scan {
   fence: string | null;
   isList: boolean;
   afterBlank: boolean;
+  afterDetails: boolean;
 }
 
-/** The blocks of the text in order; together they are all of it, with `\n` at the end of each line. */
-export function splitBlocks(written: string): readonly string[] {
+/**
+ * The blocks of the text in order; together they are all of it, with `\n` at the end of each line. `<details>` is a
+ * block up to its end, and up to the end of a text that still grows where that has not come yet.
+ */
+export function splitBlocks(written: string, isGrowing = false): readonly string[] {
   // For the parser a line ends at `\r` as well.
   const text = written.replace(/\r\n?/g, "\n");
   // Footnotes are numbered through the whole text.
   if (FOOTNOTE.test(text)) return [text];
-  const scan: Scan = { blocks: [], start: 0, fence: null, isList: false, afterBlank: false };
+  const scan: Scan = { blocks: [], start: 0, fence: null, isList: false, afterBlank: false, afterDetails: false };
+  const details = findDetails(text, isGrowing);
   let at = 0;
   while (at < text.length) {
+    const detailsEnd = details.get(at);
+    if (detailsEnd !== undefined) {
+      cut(scan, text, at);
+      at = detailsEnd + 1;
+      scan.isList = false;
+      scan.afterDetails = true;
+      continue;
+    }
     const end = endOfLine(text, at);
     readLine(scan, text, at, text.slice(at, end));
     at = end + 1;
   }
   if (scan.start < text.length) scan.blocks.push(text.slice(scan.start));
   return withDefinitions(text, scan.blocks);
+}
+
+/** Where each `<details>` outside of code begins and ends. One that is not closed stays text, unless it may be yet. */
+function findDetails(text: string, isGrowing: boolean): ReadonlyMap<number, number> {
+  const found = new Map<number, number>();
+  if (!/<details/i.test(text)) return found;
+  const open: { at: number; isRead: boolean }[] = [];
+  let fence: string | null = null;
+  let next = 0;
+  for (let at = 0; at < text.length; at = next) {
+    const end = endOfLine(text, at);
+    const line = text.slice(at, end);
+    next = end + 1;
+    if (fence !== null) {
+      if (closesFence(line, fence)) fence = null;
+      continue;
+    }
+    fence = FENCE.exec(line)?.[1] ?? null;
+    if (ANY_DETAILS.test(line)) open.push({ at, isRead: DETAILS.test(line) });
+    const begun = DETAILS_END.test(line) ? open.pop() : undefined;
+    if (begun?.isRead === true) found.set(begun.at, end);
+  }
+  if (isGrowing) for (const begun of open) if (begun.isRead) found.set(begun.at, text.length);
+  return found;
+}
+
+export interface Details {
+  /** Empty where it has none. */
+  readonly summary: string;
+  readonly body: string;
+  readonly isOpen: boolean;
+}
+
+/** What stands in a block that is `<details>`; null for any other block. */
+export function readDetails(block: string, isGrowing = false): Details | null {
+  const opening = DETAILS.exec(block);
+  if (opening === null) return null;
+  const end = findDetails(block, false).get(0);
+  if (end === undefined && !isGrowing) return null;
+  const inner = block.slice(opening[0].length, end);
+  const [head, summary = ""] = (end === undefined ? GROWING_SUMMARY : SUMMARY).exec(inner) ?? [""];
+  if (summary.length > MAX_SUMMARY_CHARS) return null;
+  const text = inner.slice(head.length).replace(/^\n+/, "");
+  // Behind its end come the definitions that it names.
+  const body = end === undefined ? text : text.replace(DETAILS_END, "") + block.slice(end);
+  return { summary, body, isOpen: opening[1] !== undefined };
 }
 
 /** A header that no other line follows yet may be a long sentence as well, which is not held back for ever. */
@@ -149,9 +216,9 @@ function readLine(scan: Scan, text: string, at: number, line: string): void {
     scan.afterBlank = true;
     return;
   }
-  if (beginsBlock(scan, line, at - scan.start)) cut(scan, text, at);
+  if (scan.afterDetails || beginsBlock(scan, line, at - scan.start)) cut(scan, text, at);
   if (at === scan.start) scan.isList = LIST_ITEM.test(line);
-  scan.afterBlank = false;
+  scan.afterBlank = scan.afterDetails = false;
   scan.fence = FENCE.exec(line)?.[1] ?? null;
 }
 

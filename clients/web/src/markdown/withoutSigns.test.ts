@@ -12,6 +12,10 @@ test.each([
   expect(withoutSigns(text)).toBe(said);
 });
 
+test("tags of what is folded away are not read out", () => {
+  expect(withoutSigns("<details>\n<summary>More</summary>\n\nwords\n</details>")).toBe("More words");
+});
+
 test("bits of HTML that are drawn are not read out", () => {
   expect(withoutSigns("One<br>two, H<sub>2</sub>O and <kbd>Ctrl</kbd>, but List<String>")).toBe("One two, H2O and Ctrl, but List<String>");
 });

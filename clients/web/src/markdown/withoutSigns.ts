@@ -4,7 +4,7 @@
 const SIGNS = /\[\[S:[^\]]{0,80}\]\]|^#{1,6} |^>+ |[*`]+|^[|:\s-]+$/gm;
 /** Bits of HTML that the page draws. */
 const BREAK = /<br\s{0,9}\/?>/gi;
-const ELEMENT = /<\/?(?:sub|sup|kbd)>/gi;
+const ELEMENT = /<details open>|<\/?(?:sub|sup|kbd|details|summary)>/gi;
 const LINK = /\[([^\][]*)\]\([^()\s]*\)/g;
 
 /** In one line. */
