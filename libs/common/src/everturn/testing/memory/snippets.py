@@ -98,8 +98,9 @@ class MemorySnippets:
         rows = [row for row in self._rows if same_owner(row.principal, principal) and _fits(row, query)]
         placed = _fit_words(rows, query.text)
         if query.vector is not None:
-            by_words = sorted(placed, key=lambda index: (-placed[index], -index))
-            placed = {}
+            fits = placed
+            by_words = sorted(fits, key=lambda index: (-fits[index], -index))
+            placed = dict[int, float]()
             for order in (_order_by_vector(rows, query.vector), by_words):
                 for place, index in enumerate(order, start=1):
                     placed[index] = placed.get(index, 0.0) + 1 / (RANK_K + place)
