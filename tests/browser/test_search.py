@@ -71,16 +71,17 @@ async def test_more_messages_are_read_by_a_button_and_a_link_opens_another_tab(p
 @pytest.mark.parametrize("look", ["desktop", "phone"])
 async def test_a_search_in_the_open_chat_finds_its_messages_only_and_opens_them(crowd: Crowd, look: Width) -> None:
     person = await crowd.come(viewport=SIZES[look])
-    await person.send("script:plain, a cormorant at home")
+    word = f"cormorant{look}"
+    await person.send(f"script:plain, a {word} at home")
     await person.finish()
     await person.show_list()
     await person.button("New conversation").click()
-    for words in ("a cormorant abroad", "nothing"):
+    for words in (f"a {word} abroad", "nothing"):
         await person.send(f"script:plain, {words}")
         await person.finish()
-    await person.wait_for_index("cormorant", 2)
+    await person.wait_for_index(word, 2)
     await person.show_list()
-    await expect(await person.search("cormorant")).to_have_count(2)
+    await expect(await person.search(word)).to_have_count(2)
 
     await person.button("This chat").press("Enter")
 
