@@ -101,6 +101,20 @@ async def test_a_turn_that_goes_on_with_what_was_added_and_a_file_that_is_refuse
     await person.finish()
 
 
+async def test_what_an_answer_folds_away_opens_by_its_summary(person: Person) -> None:
+    await person.send("script:fold please")
+    await expect(person.reply.get_by_text("After.")).to_be_visible()
+    await person.finish()
+    first = person.reply.get_by_text("first")
+    await expect(first).to_be_hidden()
+
+    await person.reply.locator("summary", has_text="The whole list").press("Enter")
+
+    await expect(first).to_be_visible()
+    await expect(person.reply.get_by_role("figure", name="Code, python")).to_contain_text("print('</details>')")
+    assert await find_violations(person.page) == []
+
+
 async def test_a_plan_sources_and_suggestions(person: Person, stage: Any) -> None:
     await person.send("script:plan please")
     await person.finish()

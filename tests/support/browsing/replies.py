@@ -10,6 +10,10 @@ LONG_ANSWER = (
     "eighteen nineteen twenty and so on until this answer has become long enough to be read, left, reloaded and come "
     "back to in its middle."
 )
+FOLDED_ANSWER = (
+    "Before.\n\n<details>\n<summary>The <b>whole</b> list</summary>\n\n- **first** of all\n- second\n\n"
+    "```python\nprint('</details>')\n```\n\n</details>\n\nAfter."
+)
 HURT = "window.hurt=1"
 HOSTILE_ANSWER = (
     f'Before <img src=x onerror="{HURT}"> <script>{HURT}</script> [link](javascript:{HURT}) '
@@ -147,6 +151,7 @@ def build_scripts(hostile_page: str) -> str:
             slowly(answer(LONG_ANSWER, notes="✓ [2]\n… [3]")),
         ),
         build_script("script:rich", answer(RICH_ANSWER, thinking="All that Markdown has, for NUMBER.")),
+        build_script("script:fold", slowly(answer(FOLDED_ANSWER))),
         build_script("script:cite", answer("Sales grew by a third [[S:1]], and nobody knows why [[S:2]].")),
         build_script(
             "total revenue by region",
