@@ -313,7 +313,7 @@ async def test_a_doctor_elsewhere_says_what_is_wrong_with_the_platform(stage: An
     assert "runs programs in bubblewrap" in well[1]
     assert ill[0] == 1
     assert "PROBLEM  redis" in ill[1]
-    assert "-> look at the Redis server" in ill[1]
+    assert "-> check the Redis server" in ill[1]
 
 
 async def ask_doctor(url: str) -> tuple[int, str]:

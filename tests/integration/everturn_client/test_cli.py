@@ -45,7 +45,7 @@ def test_too_much_on_standard_input_is_refused(tmp_path: Path) -> None:
     ended = run("chat", state=tmp_path, stdin="x" * 1_000_001)
 
     assert ended.returncode == 2
-    assert "attach it as a file" in ended.stderr
+    assert "Attach it as a file" in ended.stderr
 
 
 def test_without_a_command_the_help_is_printed(tmp_path: Path) -> None:

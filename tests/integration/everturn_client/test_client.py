@@ -204,7 +204,7 @@ async def test_streams_never_take_the_connections_of_calls_and_one_too_many_is_t
         await anext(first)
         await anext(second)
 
-        with pytest.raises(TooMuch, match="streams"):
+        with pytest.raises(TooMuch, match="stream connections"):
             await anext(client.events(conversation_id))
         read = await client.get_conversation(conversation_id)
         await first.aclose()

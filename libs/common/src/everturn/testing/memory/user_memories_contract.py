@@ -111,7 +111,7 @@ class UserMemoriesContract:
         for n in range(MAX_MEMORIES):
             await memories.save(owner, remembered(f"fact {n}"), None)
 
-        with pytest.raises(Conflict, match="no room"):
+        with pytest.raises(Conflict, match="the limit"):
             await memories.save(owner, remembered("one more"), None)
         await memories.save(owner, remembered("fact 1", pinned=True), None)
 
