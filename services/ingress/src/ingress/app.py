@@ -233,6 +233,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
         what="download",
         many="downloads",
     )
+    app.state.reads = turns.build_read_slots()
     app.state.streams = _build_streams(parts)
     app.state.hub = app.state.streams.hub
     app.state.sockets = _build_sockets(app, parts)

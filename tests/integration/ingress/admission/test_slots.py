@@ -11,10 +11,13 @@ import httpx2
 import pytest
 from parts.waiting import wait_until
 
+from ingress.conversations.turns import READS_OF_PERSON
+
 BASE = "/conversations/default/default"
 LIMIT_S = 30
 ROWS = b"name,sum\n" * 600_000
 """More than the kernels of both ends keep."""
+LONG = "x" * 990_000
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +76,24 @@ async def test_downloads_and_exports_of_a_user_have_slots_that_come_back_when_cl
 
     await wait_until(lambda: read_status(bounded, file) == 200)
     await wait_until(lambda: read_status(bounded, export) == 200)
+
+
+async def test_answers_with_turns_have_slots_until_their_clients_have_taken_them(
+    bounded: Any, silent: Callable[[Any, str], socket.socket], refused: Callable[..., Any]
+) -> None:
+    with httpx2.Client(base_url=bounded.url, timeout=LIMIT_S) as http:
+        sent = http.post(f"{BASE}/new/messages", json={"text": LONG}).json()
+        for _ in range(6):
+            http.post(f"{BASE}/{sent['conversation_id']}/messages", json={"text": LONG}).raise_for_status()
+    turn = f"{BASE}/{sent['conversation_id']}/turns/{sent['turn_id']}"
+
+    clients = [silent(bounded, turn) for _ in range(READS_OF_PERSON)]
+
+    refused(httpx2.get(f"{bounded.url}{turn}", timeout=LIMIT_S), 429)
+    assert httpx2.get(f"{bounded.url}{turn}", headers={"X-Dev-User": "ben"}, timeout=LIMIT_S).status_code == 404
+    for client in clients:
+        client.close()
+    await wait_until(lambda: read_status(bounded, turn) == 200)
 
 
 async def test_who_takes_nothing_of_an_answer_is_cut_off_and_counted(

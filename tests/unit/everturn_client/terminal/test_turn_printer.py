@@ -142,7 +142,7 @@ def test_text_that_a_dead_worker_lost_is_announced_and_told_again() -> None:
     assert printed[:5] == [
         ("answer", "I belie"),
         ("answer", "\n"),
-        ("info", "↺ Another worker took over; unsaved text is written again.\n"),
+        ("info", "↺ Text that was not saved is written again.\n"),
         ("answer", "Hello."),
         ("answer", "\n"),
     ]

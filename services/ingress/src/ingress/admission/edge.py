@@ -16,6 +16,8 @@ from ingress.errors import ProblemError, headers_too_large, malformed, problem_r
 
 MAX_HEADER_BYTES = 32_768
 MAX_HEADERS = 100
+PIECE_BYTES = 65_536
+"""Of a body that is sent at once."""
 MAX_CONTENT_TYPE_BYTES = 300
 """Room for a boundary and a charset. The parser of its parameters takes time with the square of their length: 32 kB of
 `;` after a quotation mark cost 0.9 s on the event loop."""
@@ -143,6 +145,13 @@ class _Watch:
             route, status = self.route(), str(self.status)
             self._metrics.requests.labels(method=name_method(self._scope), route=route, status=status).inc()
             self._metrics.seconds.labels(route=route).observe(self._monotonic() - self._start)
+        body: bytes = message.get("body", b"")
+        for at in range(0, len(body) - PIECE_BYTES, PIECE_BYTES):
+            # The server waits between pieces until the client has taken what was sent. A large body in one piece would
+            # stand in the server's buffer, while whoever counts what is being sent believes that it is gone.
+            await self._send({**message, "body": body[at : at + PIECE_BYTES], "more_body": True})
+        if len(body) > PIECE_BYTES:
+            message = {**message, "body": body[(len(body) - 1) // PIECE_BYTES * PIECE_BYTES :]}
         await self._send(message)
 
     async def _settle(self, message: Message) -> None:

@@ -1,8 +1,9 @@
 """Reading turns back: the state that the event stream builds up, from the rows."""
 
-from typing import Annotated
+from collections.abc import AsyncGenerator
+from typing import Annotated, cast
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Request
 
 from everturn.wire.materialized import FetchView
 from everturn.wire.turn_index import TurnIndexView
@@ -10,12 +11,34 @@ from everturn.wire.views import StepDetail
 from ingress.admission.paths import ConversationPath, TurnPath
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
+from ingress.admission.slots import OpenSlots
 from ingress.auth.gate import Me
 from ingress.conversations.endpoints import Service
 from ingress.conversations.round_context import MAX_ROUND, RoundContextOut, RoundContexts, round_contexts
 from ingress.conversations.schemas import MAX_STEP_CHARS, FetchIn, TurnOut, TurnsIn, TurnsOut
 
-router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["turns"])
+READS, READS_OF_PERSON = 64, 8
+"""Answers with turns that this process may hold at once, those of one person among them. Each is whole in memory until
+its client has taken it, and a conversation of large messages is tens of megabytes."""
+
+
+def build_read_slots() -> OpenSlots:
+    """The slots of one application."""
+    return OpenSlots(max_total=READS, max_per_user=READS_OF_PERSON, what="read", many="reads")
+
+
+async def hold_read(request: Request, me: Me) -> AsyncGenerator[None]:
+    """Hold a slot until the answer is sent. Raises a 429 problem for the person's cap, 503 for the process's."""
+    with cast(OpenSlots, request.app.state.reads).holding(me):
+        yield
+
+
+router = APIRouter(
+    prefix="/conversations/{tenant}/{project}",
+    route_class=AdmittedRoute,
+    tags=["turns"],
+    dependencies=[Depends(hold_read)],
+)
 
 
 @router.post("/fetch", responses=problems(408, 413, 415), response_model_exclude_none=True)
