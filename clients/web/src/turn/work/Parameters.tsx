@@ -33,7 +33,7 @@ function Value({ name, text }: { name: string; text: string }): JSX.Element {
 }
 
 /** Characters that nobody sees, or that change the order of others: a person must approve what will be sent, not what it looks like. */
-const UNSEEN = /[\p{Cf}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]/gu;
+const UNSEEN = /\p{Cf}|\p{Zl}|\p{Zp}|\u034f|[\u115f\u1160]|\u17b4|\u17b5|[\u2800\u3164\uffa0]/gu;
 
 function describeValue(value: unknown): string {
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
