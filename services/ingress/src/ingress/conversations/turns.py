@@ -17,7 +17,7 @@ from ingress.conversations.endpoints import Service
 from ingress.conversations.round_context import MAX_ROUND, RoundContextOut, RoundContexts, round_contexts
 from ingress.conversations.schemas import MAX_STEP_CHARS, FetchIn, TurnOut, TurnsIn, TurnsOut
 
-READS, READS_OF_PERSON = 64, 8
+READS, READS_OF_PERSON = 64, 16
 """Answers with turns that this process may hold at once, those of one person among them. Each is whole in memory until
 its client has taken it, and a conversation of large messages is tens of megabytes."""
 
