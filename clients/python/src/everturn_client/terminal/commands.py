@@ -83,8 +83,8 @@ async def run_fork(
     """Copy a conversation; the copy's id goes to standard output."""
     fork = await client.fork_conversation(conversation_id, turn_id=turn_id, title=title)
     screen.write([Piece("output", f"{fork.conversation_id}\n")])
-    copied = f"{fork.turns} message{'' if fork.turns == 1 else 's'}"
-    screen.say(f"Copied the first {copied} of {fork.forked_from}, with their answers.", "good")
+    copied = "the first message" if fork.turns == 1 else f"the first {fork.turns} messages"
+    screen.say(f"Copied {copied} of {fork.forked_from}, with the answers.", "good")
 
 
 async def run_export(client: EverturnClient, screen: Screen, conversation_id: str, output: Path) -> None:
