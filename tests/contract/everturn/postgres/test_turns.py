@@ -9,6 +9,7 @@ from everturn.errors import Invalid, NotFound
 from everturn.model.feedback import Feedback, Reaction
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import EventCursor
+from everturn.ports.turns import PAGE_BYTES
 from everturn.postgres.turns import PostgresTurns
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
@@ -49,6 +50,60 @@ async def test_pages_go_back_from_the_newest_turns(turns: PostgresTurns, postgre
     assert [block.seq for page in pages for record in page.turns for block in record.blocks] == list(range(1, 11))
     assert oldest.next_cursor is None
     assert newest.cursor == EventCursor(5, 9)
+
+
+async def test_a_page_ends_before_it_gets_too_large_but_has_one_turn(
+    turns: PostgresTurns, postgres_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation_id, ids = await run_turns(postgres_stage, 4)
+    whole = await turns.load_page(ANN, conversation_id)
+    monkeypatch.setattr("everturn.postgres.turns.PAGE_BYTES", 1)
+
+    pages = [await turns.load_page(ANN, conversation_id)]
+    while cursor := pages[-1].next_cursor:
+        pages.append(await turns.load_page(ANN, conversation_id, cursor=cursor))
+
+    read = [record for page in reversed(pages) for record in page.turns]
+    assert [record.turn.id for record in read] == ids
+    assert read == list(whole.turns)
+    assert [len(page.turns) for page in pages] == [1] * 4
+    named = await turns.load_page(ANN, conversation_id, turn_ids=ids[:3])
+    assert ([record.turn.id for record in named.turns], named.next_cursor) == ([ids[2]], "3")
+
+
+async def test_a_page_counts_what_was_said_to_its_turns(turns: PostgresTurns, postgres_stage: Stage) -> None:
+    conversation_id, ids = await run_turns(postgres_stage, 2)
+    opened = await postgres_stage.say("Next.", conversation_id)
+    for _ in range(3):
+        await postgres_stage.say("x" * (PAGE_BYTES // 3), conversation_id)
+
+    page = await turns.load_page(ANN, conversation_id)
+    rest = await turns.load_page(ANN, conversation_id, cursor=page.next_cursor)
+
+    assert [record.turn.id for record in page.turns] == [opened.turn_id]
+    assert [len(signal.text) for signal in page.turns[0].signals] == [PAGE_BYTES // 3] * 3
+    assert [record.turn.id for record in rest.turns] == ids
+
+
+async def test_judged_turns_are_found_behind_others(turns: PostgresTurns, postgres_stage: Stage) -> None:
+    conversation_id, ids = await run_turns(postgres_stage, 4)
+    for turn_id in ids[:2]:
+        judged = Feedback(turn_id, "user", Reaction.OK, "", BEGINNING)
+        await postgres_stage.give_feedback(ANN, conversation_id, judged)
+
+    page = await turns.load_page(ANN, conversation_id, limit=1, judged=True)
+
+    assert ([record.turn.id for record in page.turns], page.next_cursor) == ([ids[1]], "2")
+
+
+async def test_a_page_names_the_open_turn_without_reading_it(turns: PostgresTurns, postgres_stage: Stage) -> None:
+    conversation_id, _ = await run_turns(postgres_stage, 1)
+    before = await turns.load_page(ANN, conversation_id, turn_ids=[])
+    receipt = await postgres_stage.say("Next.", conversation_id)
+
+    page = await turns.load_page(ANN, conversation_id, turn_ids=[])
+
+    assert (before.open_turn_id, page.open_turn_id, page.turns) == (None, receipt.turn_id, ())
 
 
 async def test_named_turns_are_read_and_unknown_ones_passed_over(turns: PostgresTurns, postgres_stage: Stage) -> None:

@@ -93,7 +93,15 @@ MAX_TURN_SIGNALS = 500
 """Signals of one turn in all, cancels apart. Workers read all of them, and clients show them."""
 
 
+MAX_TURN_SIGNAL_BYTES = 8 * 1024 * 1024
+"""Of all that is stored of a turn's signals, cancels and answers apart; the first is taken in any case. A turn is read
+in one piece, so this decides how large a piece can be."""
+
+
 FULL_TURN = f"This turn already has {MAX_TURN_SIGNALS} signals. Wait for it to end, or cancel it."
+LARGE_TURN = (
+    f"This turn already has messages of {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. Wait for it to end, or cancel it."
+)
 
 
 class InboxFull(Conflict):

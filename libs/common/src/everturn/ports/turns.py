@@ -10,7 +10,11 @@ from everturn.model.llm.sources import Source
 from everturn.timeline.conversation_state import TurnPage
 from everturn.timeline.turn_view import TurnRecord
 
-__all__ = ["TurnPage", "TurnRecord", "Turns"]
+__all__ = ["PAGE_BYTES", "TurnPage", "TurnRecord", "Turns"]
+
+PAGE_BYTES = 4 * 1024 * 1024
+"""Of all that is stored of the turns of one page; a single larger turn is a page of its own. The process that answers
+holds it a few times over."""
 
 
 class Turns(Protocol):
@@ -24,8 +28,12 @@ class Turns(Protocol):
         turn_ids: Sequence[TurnId] | None = None,
         cursor: str | None = None,
         limit: int = 20,
+        judged: bool = False,
     ) -> TurnPage:
-        """The last `limit` turns, or those before `cursor`, or just the named ones. Raises BadCursor."""
+        """The newest of all turns, of those before `cursor`, of the named ones, and of those with feedback (`judged`).
+
+        As many as fit into `limit` and PAGE_BYTES. Raises BadCursor.
+        """
         ...
 
     async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:

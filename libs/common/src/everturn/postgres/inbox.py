@@ -13,7 +13,9 @@ from everturn.model.turns import RequestEvent, TurnRequest
 from everturn.model.uploads import Upload, UploadPlace, build_attachments
 from everturn.ports.inbox import (
     FULL_TURN,
+    LARGE_TURN,
     MAX_OPEN_SIGNALS,
+    MAX_TURN_SIGNAL_BYTES,
     MAX_TURN_SIGNALS,
     TENANT_QUEUED_MAX,
     TENANT_SHARE,
@@ -59,6 +61,15 @@ SELECT count(*) FILTER (WHERE state = 'accepted') AS waiting, count(*) AS sent
 """
 _IS_OF_CONVERSATION = "SELECT true FROM turn WHERE id = $1 AND conversation_id = $2"
 _COUNT_PARKED = "SELECT count(*) FROM signal WHERE conversation_id = $1 AND turn_id IS NULL AND state = 'accepted'"
+# Octets are counted without reading the texts.
+_MEASURE_TURN = """
+SELECT count(*) AS signals, sum(octet_length(payload)) AS bytes
+  FROM signal WHERE turn_id = $1 AND kind NOT IN ('cancel', 'approve', 'deny')
+"""
+_MEASURE_PARKED = """
+SELECT count(*) AS signals, sum(octet_length(payload)) AS bytes
+  FROM signal WHERE conversation_id = $1 AND turn_id IS NULL AND state = 'accepted'
+"""
 _TAKE_PARKED = """
 UPDATE signal SET state = 'promoted', promoted_to = $2
  WHERE conversation_id = $1 AND turn_id IS NULL AND state = 'accepted'
@@ -158,6 +169,7 @@ class PostgresInbox:
             _check_no_answer(signal)
             payload = build_payload_json(text, signal.attachments, signal.event)
             await transaction.execute("UPDATE signal SET payload = $2 WHERE id = $1", signal_id, payload)
+            await _check_bytes(transaction, conversation_id, signal.turn_id)
         return replace(signal, text=text)
 
     async def retract_signal(
@@ -221,6 +233,7 @@ class PostgresInbox:
             await _insert_signal(
                 transaction, principal, receipt, signal, attachments, inbox_seq=conversation["inbox_seq"]
             )
+            await _check_bytes(transaction, conversation_id, None)
         await append_artifacts(transaction, principal, conversation_id, attachments)
         return receipt
 
@@ -300,6 +313,7 @@ async def _append_signal(
     lane = Lane.CONTROL if ring and cancels else Lane(turn["lane"])
     receipt = Receipt(conversation_id, turn_id, signal.signal_id, SignalState.ACCEPTED, ring=ring, lane=lane)
     await _insert_signal(transaction, principal, receipt, signal, attachments, inbox_seq=conversation["inbox_seq"])
+    await _check_bytes(transaction, conversation_id, turn_id)
     await append_artifacts(transaction, principal, conversation_id, attachments)
     return receipt
 
@@ -356,6 +370,16 @@ async def _check_room(transaction: Connection, turn_id: TurnId, kind: SignalKind
         raise InboxFull(f"{MAX_OPEN_SIGNALS} are already waiting.")
     if counts["sent"] >= MAX_TURN_SIGNALS and not cancels:
         raise InboxFull(FULL_TURN)
+
+
+async def _check_bytes(transaction: Connection, conversation_id: ConversationId, turn_id: TurnId | None) -> None:
+    """Of what was written just now, beside what the turn has, or what waits for the next one."""
+    if turn_id is None:
+        measured = await transaction.fetchrow(_MEASURE_PARKED, conversation_id)
+    else:
+        measured = await transaction.fetchrow(_MEASURE_TURN, turn_id)
+    if measured and measured["signals"] > 1 and measured["bytes"] > MAX_TURN_SIGNAL_BYTES:
+        raise InboxFull(LARGE_TURN)
 
 
 def _as_signal(message: IncomingMessage) -> IncomingSignal:

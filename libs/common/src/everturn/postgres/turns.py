@@ -1,6 +1,7 @@
 """Turns in Postgres as clients read them back: rows, blocks, signals and feedback in one snapshot of the database.
 Workers read them too, so this is plain SQL: SQLAlchemy would cost every worker 14 MB and 0.2 s at its start."""
 
+import asyncio
 from collections.abc import Sequence
 
 from everturn.errors import NotFound
@@ -8,6 +9,7 @@ from everturn.model.blocks import Block
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.llm.sources import Source
+from everturn.ports.turns import PAGE_BYTES
 from everturn.postgres.database import Connection, Database, Row
 from everturn.postgres.rows import read_block, read_conversation, read_cursor, read_feedback, read_signal, read_turn
 from everturn.postgres.sources import load_sources
@@ -16,17 +18,37 @@ from everturn.timeline.turn_view import TurnRecord
 from everturn.wire.cursors import BadCursor
 
 _MAX_ORDINAL_DIGITS = 9
+_READ_ON_LOOP_BYTES = 64 * 1024
 _CONVERSATION = """
 SELECT id, title, state, bundle_id, archived, created_at, last_activity_at, event_cursor,
-       (SELECT max(ordinal) FROM turn WHERE conversation_id = $1) AS newest
+       (SELECT max(ordinal) FROM turn WHERE conversation_id = $1) AS newest,
+       (SELECT id FROM turn WHERE conversation_id = $1 AND status IN ('queued', 'running', 'waiting')) AS open_turn_id
   FROM conversation WHERE id = $1
 """
+# Octets are counted without reading the texts. A turn's blocks lie between its first_seq and that of the next turn that
+# has begun, which the primary key finds.
 _PAGE = """
+WITH page AS (
+     SELECT id, ordinal, first_seq, octet_length(request) AS bytes
+       FROM turn
+      WHERE conversation_id = $1 AND ($2::text[] IS NULL OR id = ANY($2)) AND ($3::integer IS NULL OR ordinal < $3)
+        AND (NOT $4 OR EXISTS (SELECT FROM feedback WHERE turn_id = turn.id))
+      ORDER BY ordinal DESC LIMIT $5)
+SELECT id, ordinal, first_seq,
+       bytes + COALESCE((SELECT sum(octet_length(body)) FROM block
+                          WHERE conversation_id = $1 AND turn_id = page.id AND seq >= page.first_seq
+                            AND seq < COALESCE((SELECT first_seq FROM turn
+                                                 WHERE conversation_id = $1 AND ordinal > page.ordinal
+                                                   AND first_seq IS NOT NULL
+                                                 ORDER BY ordinal LIMIT 1), 9223372036854775807)), 0)
+             + COALESCE((SELECT sum(octet_length(payload)) FROM signal WHERE turn_id = page.id), 0)
+             + COALESCE((SELECT sum(octet_length(text)) FROM feedback WHERE turn_id = page.id), 0) AS bytes
+  FROM page ORDER BY ordinal DESC
+"""
+_TURNS = """
 SELECT id, conversation_id, ordinal, first_seq, status, attempt, request, created_at, started_at, ended_at, outcome,
        usage, error
-  FROM turn
- WHERE conversation_id = $1 AND ($2::text[] IS NULL OR id = ANY($2)) AND ($3::integer IS NULL OR ordinal < $3)
- ORDER BY ordinal DESC LIMIT $4
+  FROM turn WHERE id = ANY($1) ORDER BY ordinal
 """
 # By seq, which the primary key finds: from where the first turn begins to where the one after the last does.
 _BLOCKS = """
@@ -64,6 +86,7 @@ class PostgresTurns:
         turn_ids: Sequence[TurnId] | None = None,
         cursor: str | None = None,
         limit: int = 20,
+        judged: bool = False,
     ) -> TurnPage:
         named = None if turn_ids is None else list(turn_ids)
         before = None if cursor is None else _read_ordinal(cursor)
@@ -73,14 +96,17 @@ class PostgresTurns:
                 raise NotFound(conversation_id)
             if before is not None and before > (conversation["newest"] or 0):
                 raise BadCursor()
-            newest_first = await transaction.fetch(_PAGE, conversation_id, named, before, limit + 1)
-            page = newest_first[:limit][::-1]
-            records = await _load_records(transaction, conversation_id, page)
+            found = await transaction.fetch(_PAGE, conversation_id, named, before, judged, limit + 1)
+            page = _fit(found[:limit])
+            rows = await _load_rows(transaction, conversation_id, page)
+        is_small = sum(row["bytes"] for row in page) <= _READ_ON_LOOP_BYTES
+        records = _read_records(*rows) if is_small else await asyncio.to_thread(_read_records, *rows)
         return TurnPage(
             conversation=read_conversation(conversation),
             turns=records,
             cursor=read_cursor(conversation["event_cursor"]),
-            next_cursor=str(page[0]["ordinal"]) if len(newest_first) > limit else None,
+            next_cursor=str(page[-1]["ordinal"]) if len(found) > len(page) else None,
+            open_turn_id=conversation["open_turn_id"],
         )
 
     async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
@@ -107,17 +133,36 @@ def _read_ordinal(cursor: str) -> int:
     return int(cursor)
 
 
-async def _load_records(
+def _fit(newest_first: Sequence[Row]) -> Sequence[Row]:
+    """The first of them, and those after it that are no more than a page together."""
+    total = 0
+    for count, row in enumerate(newest_first):
+        total += row["bytes"]
+        if count and total > PAGE_BYTES:
+            return newest_first[:count]
+    return newest_first
+
+
+async def _load_rows(
     transaction: Connection, conversation_id: ConversationId, page: Sequence[Row]
-) -> tuple[TurnRecord, ...]:
+) -> tuple[Sequence[Row], Sequence[Row], Sequence[Row], Sequence[Row]]:
+    """The turns of the page, oldest first, and all blocks, signals and feedback of them."""
     if not page:
-        return ()
+        return (), (), (), ()
     ids = [row["id"] for row in page]
     begins = [row["first_seq"] for row in page if row["first_seq"] is not None]
-    last_ordinal = page[-1]["ordinal"]
-    blocks = await transaction.fetch(_BLOCKS, conversation_id, min(begins), ids, last_ordinal) if begins else ()
-    signals = await transaction.fetch(_SIGNALS, ids)
-    feedback = await transaction.fetch(_FEEDBACK, ids)
+    last_ordinal = page[0]["ordinal"]
+    return (
+        await transaction.fetch(_TURNS, ids),
+        await transaction.fetch(_BLOCKS, conversation_id, min(begins), ids, last_ordinal) if begins else (),
+        await transaction.fetch(_SIGNALS, ids),
+        await transaction.fetch(_FEEDBACK, ids),
+    )
+
+
+def _read_records(
+    turns: Sequence[Row], blocks: Sequence[Row], signals: Sequence[Row], feedback: Sequence[Row]
+) -> tuple[TurnRecord, ...]:
     return tuple(
         TurnRecord(
             turn=read_turn(row),
@@ -125,5 +170,5 @@ async def _load_records(
             signals=tuple(read_signal(signal) for signal in signals if signal["turn_id"] == row["id"]),
             feedback=tuple(read_feedback(judged) for judged in feedback if judged["turn_id"] == row["id"]),
         )
-        for row in page
+        for row in turns
     )

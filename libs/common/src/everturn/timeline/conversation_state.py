@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from everturn.model.conversations import Conversation
+from everturn.model.ids import TurnId
 from everturn.model.leases import EventCursor
 from everturn.timeline.turn_view import TurnRecord, build_turn_view
 from everturn.wire.times import iso
@@ -13,13 +14,15 @@ from everturn.wire.views import ConversationView, StateView
 class TurnPage:
     """Turns oldest first, all read in one snapshot together with `cursor`, the event id they include.
 
-    `next_cursor` goes on to older turns, None when there are none.
+    `next_cursor` goes on to older turns, None when there are none. `open_turn_id` is the one that has not ended, also
+    where it is not on the page.
     """
 
     conversation: Conversation
     turns: tuple[TurnRecord, ...]
     cursor: EventCursor
     next_cursor: str | None
+    open_turn_id: TurnId | None = None
 
 
 def build_state(page: TurnPage, *, tenant: str, project: str) -> StateView:

@@ -101,9 +101,9 @@ class Announcer:
             for _ in range(MAX_LOOKS):
                 last = await self._writer.load_last(conversation_id)
                 was_told = await self._was_told(conversation_id, turn_id)
-                entry = self._number(
-                    claim.lease, turn_id, max(cursor, last or cursor), _build_told(claim, page, was_told)
-                )
+                # A turn of many large messages takes a moment.
+                told = await asyncio.to_thread(_build_told, claim, page, was_told)
+                entry = self._number(claim.lease, turn_id, max(cursor, last or cursor), told)
                 cursor = entry.events[-1].id
                 if await self._try_append(claim.lease, entry, last or ORIGIN):
                     return cursor, True

@@ -60,7 +60,8 @@ class ErasedOut(JsonBody):
 
 
 class FetchIn(JsonBody):
-    """Which turns to read: the named ones, or the last `limit`, or those before `cursor`."""
+    """Which turns to read: the newest `limit` of all, of the named ones, or of those before `cursor`. A page has up to
+    4 MiB, or one larger turn: `next_cursor` gets the rest, with the same `turn_ids`."""
 
     conversation_id: str = Field(max_length=80, examples=["conv_01890a5d-ac96-774b-bcce-b302099a8057"])
     turn_ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_TURN_IDS, strict=False)
@@ -73,10 +74,12 @@ class TurnsIn(JsonBody):
     """Which turns to read; without `turn_ids` the last ones."""
 
     turn_ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_TURN_IDS, strict=False)
+    cursor: Cursor | None = None
 
 
 class TurnsOut(JsonBody):
-    """Turns that somebody judged."""
+    """Turns that somebody judged, oldest first; `next_cursor` gets older ones, null when there are none."""
 
     conversation_id: str
     turns: tuple[TurnView, ...]
+    next_cursor: str | None = None

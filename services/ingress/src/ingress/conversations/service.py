@@ -1,5 +1,6 @@
-"""Listing, changing, erasing and reading back conversations."""
+"""Listing, changing, erasing and reading back conversations. A turn can have megabytes: views are built in threads."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ from everturn.errors import EverturnError, NotFound, Unavailable
 from everturn.model.conversations import Conversation, ConversationState
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, Ids, TurnId, is_id
+from everturn.model.llm.sources import Source
 from everturn.ports.artifacts import Artifacts
 from everturn.ports.conversations import ConversationPage, ConversationQuery, Conversations
 from everturn.ports.event_stream import EventErasure, Hint, Hints
@@ -25,7 +27,7 @@ from everturn.wire.materialized import FetchView
 from everturn.wire.turn_index import TurnIndexView
 from everturn.wire.views import StepDetail, TurnView
 from ingress.admission.json_body import Bundles
-from ingress.conversations.schemas import MAX_TURN_IDS, ConversationOut, ErasedOut, FetchIn, TurnOut
+from ingress.conversations.schemas import MAX_TURN_IDS, ConversationOut, ErasedOut, FetchIn, TurnOut, TurnsIn, TurnsOut
 
 DELETE_TRIES = 3
 
@@ -131,20 +133,15 @@ class ConversationService:
             cursor=wanted.cursor,
             limit=wanted.limit,
         )
-        state = build_state(page, tenant=principal.tenant, project=principal.project)
-        artifacts = None
-        if wanted.materialize:
-            sources = await self._turns.load_sources(principal, conversation_id)
-            artifacts = build_derived_artifacts(page, sources)
-        # Its parts are checked already; a copy by validation would cost as much as the reading.
-        return FetchView.model_construct(**dict(state), artifacts=artifacts)
+        sources = await self._turns.load_sources(principal, conversation_id) if wanted.materialize else None
+        return await asyncio.to_thread(_build_fetched, principal, page, sources)
 
     async def load_turn(self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId) -> TurnOut:
         """One turn, with its position while it waits."""
         page = await self._turns.load_page(principal, conversation_id, turn_ids=[turn_id], limit=1)
         if not page.turns:
             raise NotFound()
-        (view,) = _views(principal, page)
+        (view,) = await asyncio.to_thread(_views, principal, page)
         waiting = None
         if view.status == "queued":
             waiting = (await self._queue.load_positions([(principal, conversation_id)])).get(conversation_id)
@@ -156,8 +153,11 @@ class ConversationService:
     ) -> StepDetail:
         """One step of a turn, whole."""
         page = await self._turns.load_page(principal, conversation_id, turn_ids=[turn_id], limit=1)
-        place = {"tenant": principal.tenant, "project": principal.project}
-        detail = try_build_step_detail(page.turns[0], step, **place) if page.turns else None
+        if not page.turns:
+            raise NotFound()
+        detail = await asyncio.to_thread(
+            try_build_step_detail, page.turns[0], step, tenant=principal.tenant, project=principal.project
+        )
         if detail is None:
             raise NotFound()
         return detail
@@ -169,19 +169,34 @@ class ConversationService:
         page = await self._turns.load_page(principal, conversation_id, turn_ids=[turn_id], limit=1)
         if not page.turns:
             raise NotFound()
-        return build_turn_index(turn_id, page.turns[0].blocks)
+        return await asyncio.to_thread(build_turn_index, turn_id, page.turns[0].blocks)
 
     async def load_judged_turns(
-        self, principal: Principal, conversation_id: ConversationId, turn_ids: Sequence[str] | None
-    ) -> tuple[TurnView, ...]:
+        self, principal: Principal, conversation_id: ConversationId, wanted: TurnsIn
+    ) -> TurnsOut:
         """Those of the turns that have feedback."""
-        page = await self._turns.load_page(principal, conversation_id, turn_ids=_turn_ids(turn_ids), limit=MAX_TURN_IDS)
-        return tuple(turn for turn in _views(principal, page) if turn.feedback)
+        page = await self._turns.load_page(
+            principal,
+            conversation_id,
+            turn_ids=_turn_ids(wanted.turn_ids),
+            cursor=wanted.cursor,
+            limit=MAX_TURN_IDS,
+            judged=True,
+        )
+        turns = await asyncio.to_thread(_views, principal, page)
+        return TurnsOut.model_construct(conversation_id=conversation_id, turns=turns, next_cursor=page.next_cursor)
 
 
 def conversation_service(request: Request) -> ConversationService:
     """The service of this application."""
     return cast(ConversationService, request.app.state.conversations)
+
+
+def _build_fetched(principal: Principal, page: TurnPage, sources: Sequence[Source] | None) -> FetchView:
+    state = build_state(page, tenant=principal.tenant, project=principal.project)
+    artifacts = None if sources is None else build_derived_artifacts(page, sources)
+    # Its parts are checked already; a copy by validation would cost as much as the reading.
+    return FetchView.model_construct(**dict(state), artifacts=artifacts)
 
 
 def _views(principal: Principal, page: TurnPage) -> tuple[TurnView, ...]:

@@ -1,9 +1,11 @@
 """Reading turns back: the state that the event stream builds up, from the rows."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Annotated, cast
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import BaseModel
 
 from everturn.wire.materialized import FetchView
 from everturn.wire.turn_index import TurnIndexView
@@ -41,27 +43,25 @@ router = APIRouter(
 )
 
 
-@router.post("/fetch", responses=problems(408, 413, 415), response_model_exclude_none=True)
-async def fetch(body: FetchIn, me: Me, service: Service) -> FetchView:
+@router.post("/fetch", responses=problems(408, 413, 415), response_model=FetchView)
+async def fetch(body: FetchIn, me: Me, service: Service) -> Response:
     """A conversation with its last turns, or the named ones, oldest first."""
-    return await service.fetch(me, body)
+    return await _answer(await service.fetch(me, body))
 
 
-@router.get("/{conversation_id}/turns/{turn_id}", responses=problems(), response_model_exclude_none=True)
-async def get_turn(me: Me, service: Service, conversation_id: ConversationPath, turn_id: TurnPath) -> TurnOut:
+@router.get("/{conversation_id}/turns/{turn_id}", responses=problems(), response_model=TurnOut)
+async def get_turn(me: Me, service: Service, conversation_id: ConversationPath, turn_id: TurnPath) -> Response:
     """One turn with all that happened in it."""
-    return await service.load_turn(me, conversation_id, turn_id)
+    return await _answer(await service.load_turn(me, conversation_id, turn_id))
 
 
-@router.get("/{conversation_id}/turns/{turn_id}/index", responses=problems())
-async def get_turn_index(
-    me: Me, service: Service, conversation_id: ConversationPath, turn_id: TurnPath
-) -> TurnIndexView:
+@router.get("/{conversation_id}/turns/{turn_id}/index", responses=problems(), response_model=TurnIndexView)
+async def get_turn_index(me: Me, service: Service, conversation_id: ConversationPath, turn_id: TurnPath) -> Response:
     """What of one turn can be read back: its refs in sections, each with a few words. Built anew for each request."""
-    return await service.load_turn_index(me, conversation_id, turn_id)
+    return await _answer(await service.load_turn_index(me, conversation_id, turn_id), exclude_none=False)
 
 
-@router.get("/{conversation_id}/turns/{turn_id}/steps/{step}", responses=problems(), response_model_exclude_none=True)
+@router.get("/{conversation_id}/turns/{turn_id}/steps/{step}", responses=problems(), response_model=StepDetail)
 async def get_step(
     *,
     me: Me,
@@ -69,9 +69,9 @@ async def get_step(
     conversation_id: ConversationPath,
     turn_id: TurnPath,
     step: Annotated[str, Path(max_length=MAX_STEP_CHARS, description="The `step` of one of the turn's steps.")],
-) -> StepDetail:
+) -> Response:
     """One step with its whole program, parameters and result, which views of the turn cut."""
-    return await service.load_step(me, conversation_id, turn_id, step)
+    return await _answer(await service.load_step(me, conversation_id, turn_id, step))
 
 
 @router.get("/{conversation_id}/turns/{turn_id}/rounds/{number}/context", responses=problems())
@@ -89,10 +89,17 @@ async def get_round_context(
     return await contexts.load(me, conversation_id, turn_id, number, cursor=cursor, limit=limit)
 
 
-@router.post(
-    "/{conversation_id}/turns-with-feedbacks", responses=problems(408, 413, 415), response_model_exclude_none=True
-)
-async def turns_with_feedbacks(body: TurnsIn, me: Me, service: Service, conversation_id: ConversationPath) -> TurnsOut:
-    """The turns that somebody judged: of the named ones, or of the last hundred."""
-    turns = await service.load_judged_turns(me, conversation_id, body.turn_ids)
-    return TurnsOut(conversation_id=conversation_id, turns=turns)
+@router.post("/{conversation_id}/turns-with-feedbacks", responses=problems(408, 413, 415), response_model=TurnsOut)
+async def turns_with_feedbacks(body: TurnsIn, me: Me, service: Service, conversation_id: ConversationPath) -> Response:
+    """The turns that somebody judged: of the named ones, or the last hundred of all."""
+    return await _answer(await service.load_judged_turns(me, conversation_id, body))
+
+
+async def _answer(view: BaseModel, *, exclude_none: bool = True) -> Response:
+    """The view as JSON, written in a thread: megabytes of it would hold up everybody else's events."""
+    body = await asyncio.to_thread(_write, view, exclude_none)
+    return Response(body, media_type="application/json")
+
+
+def _write(view: BaseModel, exclude_none: bool) -> bytes:
+    return view.model_dump_json(by_alias=True, exclude_none=exclude_none).encode()

@@ -1,5 +1,6 @@
 """What a stream needs from the rows: snapshots, and the events of hints."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from everturn.model.conversations import ConversationState
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId, SignalId
 from everturn.model.leases import EventCursor
+from everturn.model.signals import Signal
 from everturn.ports.clock import Clock, iso
 from everturn.ports.conversations import Conversations
 from everturn.ports.inbox import Inbox
@@ -54,30 +56,39 @@ class StreamRows:
 
     async def load_cursor(self, principal: Principal, conversation_id: ConversationId) -> EventCursor:
         """The event id that the rows include."""
-        return (await self._turns.load_page(principal, conversation_id, limit=1)).cursor
+        return (await self._turns.load_page(principal, conversation_id, turn_ids=[])).cursor
 
     async def load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
         """The last turns as a frame, from which a client that reconnects can resume."""
         page = await self._turns.load_page(principal, conversation_id, limit=SNAPSHOT_TURNS)
+        # A snapshot can have megabytes.
+        frame = await asyncio.to_thread(self._build_snapshot, principal, conversation_id, page)
+        return Snapshot(page.cursor, frame, _is_queued(page))
+
+    def _build_snapshot(self, principal: Principal, conversation_id: ConversationId, page: TurnPage) -> bytes:
         state = build_state(page, tenant=principal.tenant, project=principal.project)
         # Also `0-0`, before the first commit: without an id a client would keep that of an event it has lost.
-        frame = self.build_frame(conversation_id, StreamSnapshot(state=state), cursor=str(page.cursor))
-        return Snapshot(page.cursor, frame, _is_queued(page))
+        return self.build_frame(conversation_id, StreamSnapshot(state=state), cursor=str(page.cursor))
 
     async def load_status(self, principal: Principal, conversation_id: ConversationId) -> Head:
         """The present title and state as events without id."""
-        page = await self._turns.load_page(principal, conversation_id, limit=1)
+        page = await self._turns.load_page(principal, conversation_id, turn_ids=[])
         return Head(await self._build_status(principal, conversation_id, page), _is_queued(page))
 
     async def load_head(self, principal: Principal, conversation_id: ConversationId) -> Head:
         """Title, state and the receipts of the last turn: all that hints may have told while nobody listened."""
         page = await self._turns.load_page(principal, conversation_id, limit=1)
-        frames = [await self._build_status(principal, conversation_id, page)]
-        for record in page.turns:
-            for signal in record.signals:
-                view = build_signal_view(signal, tenant=principal.tenant, project=principal.project)
-                frames.append(self.build_frame(conversation_id, build_signal_event(view), turn_id=signal.turn_id))
-        return Head(b"".join(frames), _is_queued(page))
+        status = await self._build_status(principal, conversation_id, page)
+        receipts = await asyncio.to_thread(self._build_receipts, principal, conversation_id, page)
+        return Head(status + receipts, _is_queued(page))
+
+    def _build_receipts(self, principal: Principal, conversation_id: ConversationId, page: TurnPage) -> bytes:
+        signals = [signal for record in page.turns for signal in record.signals]
+        return b"".join(self._build_receipt(principal, conversation_id, signal) for signal in signals)
+
+    def _build_receipt(self, principal: Principal, conversation_id: ConversationId, signal: Signal) -> bytes:
+        view = build_signal_view(signal, tenant=principal.tenant, project=principal.project)
+        return self.build_frame(conversation_id, build_signal_event(view), turn_id=signal.turn_id)
 
     async def load_positions(self, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
         """Where these conversations stand in the queue, those that wait in it."""
@@ -94,8 +105,7 @@ class StreamRows:
     async def load_signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> bytes:
         """A signal's present receipt as an event without id."""
         signal = await self._inbox.load_signal(principal, conversation_id, signal_id)
-        view = build_signal_view(signal, tenant=principal.tenant, project=principal.project)
-        return self.build_frame(conversation_id, build_signal_event(view), turn_id=signal.turn_id)
+        return self._build_receipt(principal, conversation_id, signal)
 
     def build_frame(
         self,
@@ -114,15 +124,15 @@ class StreamRows:
 
     async def _build_status(self, principal: Principal, conversation_id: ConversationId, page: TurnPage) -> bytes:
         conversation = page.conversation
-        last = page.turns[-1].turn if page.turns else None
-        turn_id = last.id if last and last.status.is_open else None
         waiting = None
         if _is_queued(page):
             waiting = (await self._queue.load_positions([(principal, conversation_id)])).get(conversation_id)
         if waiting is not None:
             status = self.build_waiting(conversation_id, waiting)
         else:
-            status = self.build_frame(conversation_id, ConvStatus(state=conversation.state.value, turn_id=turn_id))
+            status = self.build_frame(
+                conversation_id, ConvStatus(state=conversation.state.value, turn_id=page.open_turn_id)
+            )
         if not conversation.title:
             return status
         return self.build_frame(conversation_id, ConvTitle(title=conversation.title)) + status

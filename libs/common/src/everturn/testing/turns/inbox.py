@@ -14,7 +14,9 @@ from everturn.model.turns import RequestEvent, Turn, TurnRequest, TurnStatus
 from everturn.model.uploads import Upload, UploadPlace, build_attachments
 from everturn.ports.inbox import (
     FULL_TURN,
+    LARGE_TURN,
     MAX_OPEN_SIGNALS,
+    MAX_TURN_SIGNAL_BYTES,
     MAX_TURN_SIGNALS,
     TENANT_QUEUED_MAX,
     TENANT_SHARE,
@@ -103,6 +105,7 @@ class MemoryInbox:
         if row.signal.state is not SignalState.ACCEPTED:
             raise Conflict(f"The signal is {row.signal.state.value} already.")
         _check_no_answer(row.signal)
+        self._check_bytes(row.conversation_id, row.signal.turn_id, text, edited=signal_id)
         row.signal = replace(row.signal, text=text)
         self._platform.conversations[conversation_id].inbox_seq += 1
         return row.signal
@@ -151,6 +154,7 @@ class MemoryInbox:
             return self._open_turn(row, principal, incoming.turn_id, request)
         if len(self._parked(row)) >= MAX_OPEN_SIGNALS:
             raise InboxFull(f"{MAX_OPEN_SIGNALS} are already waiting.")
+        self._check_bytes(row.id, None, incoming.text)
         row.artifacts.extend(attachments)
         self._insert(row, None, incoming, attachments)
         lane = lane_of(principal.roles)
@@ -197,6 +201,7 @@ class MemoryInbox:
         if incoming.target_turn_id not in (None, turn_id):
             raise Conflict(f"{incoming.target_turn_id} is not the open turn.")
         self._check_room(turn_id, incoming.kind)
+        self._check_bytes(row.id, turn_id, incoming.text)
         place = UploadPlace(principal, row.id, turn_id, (ref_kind(incoming.kind, incoming.event), incoming.signal_id))
         attachments = build_attachments(incoming.uploads, place)
         row.artifacts.extend(attachments)
@@ -242,6 +247,20 @@ class MemoryInbox:
             raise InboxFull(f"{MAX_OPEN_SIGNALS} are already waiting.")
         if len(alike) >= MAX_TURN_SIGNALS and kind is not SignalKind.CANCEL:
             raise InboxFull(FULL_TURN)
+
+    def _check_bytes(
+        self, conversation_id: ConversationId, turn_id: TurnId | None, text: str, edited: SignalId | None = None
+    ) -> None:
+        own = [row.signal for row in self._platform.signals.values() if row.conversation_id == conversation_id]
+        others = [
+            len(signal.text.encode())
+            for signal in own
+            if signal.turn_id == turn_id
+            and signal.id != edited
+            and (turn_id is not None or signal.state is SignalState.ACCEPTED)
+        ]
+        if others and sum(others) + len(text.encode()) > MAX_TURN_SIGNAL_BYTES:
+            raise InboxFull(LARGE_TURN)
 
     def _signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> SignalRow:
         self._platform.conversation(principal, conversation_id)

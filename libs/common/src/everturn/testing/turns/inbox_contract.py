@@ -11,6 +11,7 @@ from everturn.model.signals import SignalKind, SignalState
 from everturn.model.turns import TurnStatus
 from everturn.ports.inbox import (
     MAX_OPEN_SIGNALS,
+    MAX_TURN_SIGNAL_BYTES,
     MAX_TURN_SIGNALS,
     UPLOAD_LIMIT,
     IdempotencyKey,
@@ -141,6 +142,30 @@ class InboxContract:
             await stage.say("One too many.", conversation_id)
 
         assert (await stage.signal(conversation_id, SignalKind.CANCEL)).signal_id is not None
+
+    async def test_the_messages_of_a_turn_have_a_size_together_but_the_first_has_its_own(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        conversation_id = claim.lease.conversation_id
+        await stage.say("x" * MAX_TURN_SIGNAL_BYTES, conversation_id)
+
+        with pytest.raises(InboxFull, match="8 MiB"):
+            await stage.say("One too many.", conversation_id)
+
+        assert (await stage.signal(conversation_id, SignalKind.CANCEL)).signal_id is not None
+
+    async def test_an_edit_can_not_make_the_messages_of_a_turn_too_large(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        conversation_id = claim.lease.conversation_id
+        (first, second) = [await stage.say("More.", conversation_id) for _ in range(2)]
+        assert first.signal_id is not None and second.signal_id is not None
+
+        with pytest.raises(InboxFull):
+            await stage.inbox.save_signal_text(
+                stage.principal, conversation_id, first.signal_id, "x" * MAX_TURN_SIGNAL_BYTES
+            )
+
+        kept = await stage.inbox.load_signal(stage.principal, conversation_id, first.signal_id)
+        assert kept.text == "More."
 
     async def test_an_accepted_signal_can_be_edited_and_the_edit_counts_as_news(self, stage: Stage) -> None:
         claim = await stage.start_turn()
