@@ -10,8 +10,14 @@ import httpx2
 import pytest
 from parts.sockets import SocketClient
 
+from ingress.admission.validation import MAX_ERRORS
+
 BASE = "/conversations/default/default"
 TIMES = "2026-01-01T00:00:00Z"
+RN = (
+    "ef:default:default:chatbot:upload:dev:conv_01890a5d-ac96-774b-bcce-b302099a8057"
+    ":turn_01890a5d-ac96-774b-bcce-b302099a8058:attachment:turn_01890a5d-ac96-774b-bcce-b302099a8058/attachments/a.csv"
+)
 
 
 @pytest.mark.parametrize("path", [BASE, f"{BASE}/feedback/summary", "/readyz", "/nowhere", f"{BASE}?limit=0"])
@@ -80,6 +86,45 @@ async def test_an_empty_cursor_is_refused_as_the_schema_says(client: httpx2.Asyn
 
     for answer in answers:
         assert refused(answer, 422)["errors"][0]["field"].endswith("cursor")
+
+
+OWN = f"{BASE}/conv_01890a5d-ac96-774b-bcce-b302099a8057"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "says"),
+    [
+        ("GET", BASE, "allowed are archived, cursor, limit, q, state"),
+        ("GET", f"{BASE}/feedback/summary", "allowed are from, scope, to"),
+        ("GET", f"{OWN}/events", "allowed are after, ticket, view"),
+        ("GET", "/files/default/default/art_01890a5d-ac96-774b-bcce-b302099a8057", "allowed are download"),
+        ("DELETE", OWN, "this request has none"),
+        ("POST", f"{BASE}/new/messages", "this request has none"),
+        ("POST", "/by-rn", "this request has none"),
+        ("POST", "/guests/default/default", "this request has none"),
+    ],
+)
+async def test_an_unknown_query_parameter_is_refused_by_its_name(
+    client: httpx2.AsyncClient, refused: Any, method: str, path: str, says: str
+) -> None:
+    body = {"rn": RN} if path == "/by-rn" else {"text": "a"}
+    answer = await client.request(method, path, params={"limt": "secret"}, json=body if method == "POST" else None)
+
+    problem = refused(answer, 422)
+    assert problem["errors"] == [{"field": "query.limt", "message": f"Unknown parameter; {says}"}]
+    assert "secret" not in answer.text
+
+
+async def test_many_and_long_unknown_parameters_are_told_in_short(client: httpx2.AsyncClient, refused: Any) -> None:
+    problem = refused(await client.get(BASE, params={f"{'x' * 100}{number}": "1" for number in range(50)}), 422)
+
+    assert len(problem["errors"]) == MAX_ERRORS
+    assert all(len(error["field"]) < 100 for error in problem["errors"])
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/"])
+async def test_probes_and_pages_ignore_what_was_put_behind_their_address(client: httpx2.AsyncClient, path: str) -> None:
+    assert (await client.get(path, params={"utm_source": "mail"})).status_code == 200
 
 
 async def follow(ingress: Any, conversation: str, *values: str) -> bytes:

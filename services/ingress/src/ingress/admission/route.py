@@ -4,20 +4,48 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from fastapi import Request, Response
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import Query
 from fastapi.routing import APIRoute
 
 from ingress.admission.limits.addresses import RECOGNIZED_KEY
 from ingress.admission.limits.front import load_front
 from ingress.admission.limits.rates import is_write
 from ingress.admission.request import AdmittedRequest, admit_request, check_json_type, release_body
+from ingress.admission.validation import MAX_ERRORS, MAX_NAME_CHARS
 from ingress.auth.gate import AuthGate, Caller, save_caller
-from ingress.errors import unauthorized
+from ingress.errors import unauthorized, unprocessable
 
 SMALL_BODY_BYTES = 262_144
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 
 
-class AdmittedRoute(APIRoute):
+class StrictRoute(APIRoute):
+    """A route that refuses query parameters which neither its endpoint nor a dependency of it declares."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        endpoint = super().get_route_handler()
+        fields = get_flat_params(self.dependant)
+        allowed = frozenset(field.alias for field in fields if isinstance(field.field_info, Query))
+
+        async def handle(request: Request) -> Response:
+            check_query(request, allowed)
+            return await endpoint(request)
+
+        return handle
+
+
+def check_query(request: Request, allowed: frozenset[str]) -> None:
+    """Refuse query parameters with other names (422): a misspelt one would leave its default in force."""
+    unknown = [name[:MAX_NAME_CHARS] for name in request.query_params if name not in allowed]
+    if not unknown:
+        return
+    takes = f"allowed are {', '.join(sorted(allowed))}" if allowed else "this request has none"
+    errors = [{"field": f"query.{name}", "message": f"Unknown parameter; {takes}"} for name in unknown[:MAX_ERRORS]]
+    raise unprocessable(f"{errors[0]['field']}: {errors[0]['message']}", errors=errors)
+
+
+class AdmittedRoute(StrictRoute):
     """A route of JSON endpoints: authenticated, capped, strict."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -6,6 +6,8 @@ from typing import Any
 from ingress.errors import ProblemError, malformed, unprocessable
 
 MAX_ERRORS = 20
+MAX_NAME_CHARS = 80
+"""Of the name of a field in a problem, which may be the client's own."""
 
 
 def problem_of_validation(errors: Sequence[Mapping[str, Any]], root: str | None = None) -> ProblemError:
@@ -21,5 +23,5 @@ def problem_of_validation(errors: Sequence[Mapping[str, Any]], root: str | None 
 
 
 def _field(error: Mapping[str, Any], root: str | None) -> str:
-    places = [str(place)[:80] for place in error.get("loc", ())]
+    places = [str(place)[:MAX_NAME_CHARS] for place in error.get("loc", ())]
     return ".".join([root, *places] if root else places) or "body"

@@ -8,10 +8,11 @@ from fastapi import APIRouter, Path, Request, Response
 from everturn.ports.clock import iso
 from ingress.admission.limits.addresses import load_address
 from ingress.admission.responses import problems
+from ingress.admission.route import StrictRoute
 from ingress.auth.gate import AuthGate
 from ingress.guests.schemas import GuestOut
 
-router = APIRouter(prefix="/guests/{tenant}/{project}", tags=["guests"])
+router = APIRouter(prefix="/guests/{tenant}/{project}", route_class=StrictRoute, tags=["guests"])
 
 
 @router.get("", status_code=204, responses=problems())
