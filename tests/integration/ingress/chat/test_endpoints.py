@@ -10,6 +10,8 @@ import pytest
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]
+INVISIBLE = ["\u200b", "\ufeff\u2060\u00ad", "\U000e0068\U000e0069", "\u3164\u2800 \u3000", "\ufe0f\u200d"]
+"""Zero width, what may be ignored, tags, blanks among the letters, and what only changes the character before it."""
 
 
 async def test_a_message_to_new_becomes_a_queued_turn(client: httpx2.AsyncClient, chat: Any) -> None:
@@ -105,9 +107,22 @@ async def test_many_messages_to_one_conversation_at_once_make_one_turn_and_signa
     assert len(turns[0]["signals"]) == 15
 
 
-@pytest.mark.parametrize("text", ["", "  \n\t "])
+@pytest.mark.parametrize("text", ["", "  \n\t ", *INVISIBLE])
 async def test_an_empty_message_is_not_acceptable(client: httpx2.AsyncClient, refused: Refused, text: str) -> None:
-    refused(await client.post(f"{BASE}/new/messages", json={"text": text}), 422)
+    problem = refused(await client.post(f"{BASE}/new/messages", json={"text": text}), 422)
+
+    assert problem["detail"] == "The message is empty."
+
+
+@pytest.mark.parametrize("text", ["\u2764\ufe0f", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "?"])
+async def test_a_message_of_one_emoji_or_sign_is_acceptable(chat: Any, text: str) -> None:
+    accepted = await chat.send(text)
+
+    assert (await chat.state(accepted["conversation_id"]))["turns"][0]["text"] == text
+
+
+async def test_beside_a_file_a_message_may_show_nothing(chat: Any) -> None:
+    await chat.send("\u200b", attachments=[{"filename": "a.csv", "data_base64": "YSxiCg=="}])
 
 
 async def test_a_text_at_the_cap_is_taken_and_one_character_more_is_not(

@@ -11,7 +11,15 @@ from parts.growth import check_linear, repeat
 from everturn.model import block_bodies as bodies
 from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.model.ids import SignalId, TurnId
-from everturn.timeline.inert import BLANKS, IGNORABLE_RANGES, escape_line, escape_name, make_inert, read_back
+from everturn.timeline.inert import (
+    BLANKS,
+    IGNORABLE_RANGES,
+    escape_line,
+    escape_name,
+    is_blank,
+    make_inert,
+    read_back,
+)
 from everturn.timeline.rendering.rebuilding import render_full
 
 TRICKY = st.lists(
@@ -118,6 +126,14 @@ def test_no_unseen_character_hides_a_header() -> None:
             inert = make_inert(line)
             assert inert.splitlines()[-1].startswith("| "), ascii(line)
             assert read_back(inert) == line
+
+
+def test_only_text_that_shows_nothing_is_blank() -> None:
+    nothing = {char for char in UNSEEN if unicodedata.category(char) not in ("Mn", "Me", "Cf")}
+    ignorable = {chr(n) for first, last in IGNORABLE_RANGES for n in range(first, last + 1)}
+
+    assert is_blank("".join(sorted(nothing | ignorable)))
+    assert not any(is_blank(f"\u200b{seen}\ufe0f") for seen in ("\u2764", "a", ".", "\U0001f3f4", "\u0301", "\ufffd"))
 
 
 @pytest.mark.parametrize(

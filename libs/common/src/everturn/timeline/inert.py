@@ -51,6 +51,8 @@ IGNORABLE_RANGES: Final = (
 ones are in it too: what will be drawn as nothing later is drawn as nothing today."""
 BLANKS: Final = "\u2800\U0001d159"
 """Drawn as nothing although Unicode counts them among the symbols: the empty Braille cell, the null note head."""
+_IGNORABLE = "".join(f"{chr(first)}-{chr(last)}" for first, last in IGNORABLE_RANGES)
+_VISIBLE = re.compile(rf"[^\s\x00-\x1f\x7f-\x9f{BLANKS}{_IGNORABLE}]")
 _FOLDED_PLANES: Final = 0x20000
 """No character that has to be folded is above the first two planes, but for those in the last range."""
 
@@ -123,6 +125,11 @@ def _is_ours(line: str) -> bool:
     if not (line.isascii() and line.isprintable()):
         line = line.translate(_FOLDING)
     return _OURS.match(line) is not None
+
+
+def is_blank(text: str) -> bool:
+    """Whether a reader sees nothing: the text is empty, or all of it is blank or drawn as nothing."""
+    return _VISIBLE.search(text) is None
 
 
 def escape_line(text: str) -> str:

@@ -31,6 +31,7 @@ from everturn.ports.inbox import (
 from everturn.telemetry.failpoints import Failpoints
 from everturn.telemetry.metrics import MESSAGES_ACCEPTED
 from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
+from everturn.timeline.inert import is_blank
 from everturn.waiting import answered_within
 from ingress.admission.idempotency import build_key, try_read_key
 from ingress.admission.json_body import Bundles
@@ -303,7 +304,7 @@ class ChatService:
         self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId, text: str
     ) -> Signal:
         """Give a signal that was not applied yet another text."""
-        if not text.strip():
+        if is_blank(text):
             raise unprocessable("The text is empty.")
         signal = await self._inbox.save_signal_text(principal, conversation_id, signal_id, text)
         await self._tell_signal(conversation_id, signal_id)
@@ -358,7 +359,7 @@ def _bad_field(name: str, sentence: str) -> ProblemError:
 
 
 def _check_content(text: str, files: Sequence[IncomingFile]) -> None:
-    if not text.strip() and not files:
+    if is_blank(text) and not files:
         raise unprocessable("The message is empty.")
 
 

@@ -30,10 +30,13 @@ def say(kind: SignalKind, text: str = "", name: str = "sig_1") -> Signal:
 FOLLOWUP = say(SignalKind.FOLLOWUP, "more", "sig_f")
 STEER = say(SignalKind.STEER, "left", "sig_s")
 STOP = say(SignalKind.STEER, "  ", "sig_b")
+INVISIBLE = say(SignalKind.STEER, "\u200b\ufe0f", "sig_i")
 CANCEL = say(SignalKind.CANCEL, name="sig_c")
 
 
-@pytest.mark.parametrize(("signal", "ends"), [(FOLLOWUP, False), (STEER, False), (STOP, True), (CANCEL, True)])
+@pytest.mark.parametrize(
+    ("signal", "ends"), [(FOLLOWUP, False), (STEER, False), (STOP, True), (INVISIBLE, True), (CANCEL, True)]
+)
 def test_a_cancel_and_a_blank_steer_end_the_work(signal: Signal, ends: bool) -> None:
     assert ends_work(signal) is ends
 

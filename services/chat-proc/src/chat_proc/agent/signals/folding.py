@@ -15,6 +15,7 @@ from everturn.model.commits import Promotion, SignalChange
 from everturn.model.ids import SignalId, TurnId
 from everturn.model.refs import external_ref
 from everturn.model.signals import ANSWER_KINDS, ExternalEvent, Signal, SignalKind, SignalState
+from everturn.timeline.inert import is_blank
 from everturn.wire.events import ChatSignal
 from everturn.wire.views import EventView, FileView
 
@@ -126,7 +127,7 @@ def build_event_body(
 
 
 def _is_blank(signal: Signal) -> bool:
-    return not signal.text.strip() and not signal.attachments
+    return is_blank(signal.text) and not signal.attachments
 
 
 def _draft(signal: Signal, place: RoundPlace, previews: Previews) -> Iterable[BlockDraft]:
