@@ -141,6 +141,22 @@ def escape_line(text: str) -> str:
     return "".join(char if _is_plain(char) else ascii(char)[1:-1] for char in text)
 
 
+_FIELD_SIGNS: Final = {ord(char): f"\\u{ord(char):04x}" for char in "[]="}
+_ESCAPED_SIGN = re.compile(r"\\u00(5b|5d|3d)")
+
+
+def escape_field(text: str) -> str:
+    """A name inside a header in square brackets: as `escape_line`, and without what would end the header or begin
+    another field of it. JSON reads the escapes as the characters, so the name can be handed to a tool as it is shown.
+    """
+    return escape_line(text).translate(_FIELD_SIGNS)
+
+
+def read_field(field: str) -> str:
+    """The name with the brackets and equals signs that `escape_field` was given."""
+    return _ESCAPED_SIGN.sub(lambda found: chr(int(found[1], 16)), field)
+
+
 def escape_name(text: str) -> str:
     """A name that somebody gave, which may be of any length, in short."""
     return escape_line(text if len(text) <= MAX_NAME_CHARS else text[:MAX_NAME_CHARS] + "...")

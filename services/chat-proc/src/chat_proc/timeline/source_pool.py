@@ -39,7 +39,8 @@ def build_source_pool(rows: Sequence[Source]) -> str:
 def _row_lines(row: Source) -> list[str]:
     title = _cut(" ".join(row.title.split()), MAX_TITLE_CHARS) or "(no title)"
     tokens = f"~{_USUAL.tokens_for(row.text_chars)} tokens" if row.text_chars else "no text"
-    head = f'S:{row.sid} "{escape_line(title)}" {row.source_type} {_address(row)} {tokens}{" used" if row.used else ""}'
+    quoted = escape_line(title.replace("\\", "\\\\").replace('"', '\\"'))
+    head = f'S:{row.sid} "{quoted}" {row.source_type} {_address(row)} {tokens}{" used" if row.used else ""}'
     snippet = "" if row.is_image else _cut(" ".join(row.text.split()), MAX_SNIPPET_CHARS)
     return [head, make_inert(f"  {escape_line(snippet)}")] if snippet else [head]
 

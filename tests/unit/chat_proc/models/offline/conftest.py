@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
+from everturn.timeline.inert import escape_field
 
 TOOLS = ("exec_tools.execute_code_python", "react.read", "react.write", "react.plan")
 
@@ -28,8 +29,8 @@ class PromptBuilder:
         return self
 
     def attach(self, name: str, preview: str = "", mime: str = "text/csv") -> "PromptBuilder":
-        ref = f"fi:{self.turn_id}.user.attachments/{name}"
-        path = f"{self.turn_id}/attachments/{name}"
+        ref = f"fi:{self.turn_id}.user.attachments/{escape_field(name)}"
+        path = f"{self.turn_id}/attachments/{escape_field(name)}"
         self.blocks.append(f"[user.attachment.meta {ref} mime={mime} size=12 path={path}]")
         if preview:
             self.blocks.append(f"[user.attachment.text {ref}]\n{preview}")

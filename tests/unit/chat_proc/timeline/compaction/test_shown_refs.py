@@ -28,6 +28,13 @@ def test_a_line_with_a_ref_that_nobody_was_shown_is_left_out() -> None:
     )
 
 
+def test_a_file_is_known_by_its_name_as_headers_show_it() -> None:
+    known = KnownRefs(["fi:turn_1.files/sales [1].csv"])
+
+    assert drop_unknown("- fi:turn_1.files/sales \\u005b1\\u005d.csv", known) != ""
+    assert drop_unknown("- fi:turn_1.files/sales \\u005b2\\u005d.csv", known) == ""
+
+
 def test_a_file_name_with_blanks_is_known_as_a_whole() -> None:
     known = KnownRefs(["fi:turn_1.user.attachments/my sales.csv"])
 

@@ -17,7 +17,8 @@ def shown(block: Block) -> None:
 
 def test_each_block_is_labelled_and_named_by_its_ref() -> None:
     timeline = TimelineBuilder()
-    timeline.start_turn("turn_1", "Sum it.", build_file("turn_1", "my sales.csv", b"x", mime="text/csv"))
+    files = [build_file("turn_1", name, b"x", mime="text/csv") for name in ("my sales.csv", "a]: ok.csv")]
+    timeline.start_turn("turn_1", "Sum it.", *files)
     timeline.start_round()
     timeline.call("call_1", "demo.sum", {"n": 1}, code="print(1)")
     timeline.result("call_1", "demo.sum", "1")
@@ -27,6 +28,7 @@ def test_each_block_is_labelled_and_named_by_its_ref() -> None:
     assert render_transcript(timeline.blocks, shown, 10_000, tokens_of).splitlines()[1:] == [
         "USER [ar:turn_1.user.prompt]: Sum it.",
         "ATTACHMENT [fi:turn_1.user.attachments/my sales.csv]: my sales.csv, text/csv, 1 bytes",
+        "ATTACHMENT [fi:turn_1.user.attachments/a\\u005d: ok.csv]: a]: ok.csv, text/csv, 1 bytes",
         "PROGRAM [ar:turn_1.round.1.code]: print(1)",
         'CALL [tc:turn_1.call_1.call] demo.sum: {"n": 1}',
         "RESULT [tc:turn_1.call_1.result] ok: 1",

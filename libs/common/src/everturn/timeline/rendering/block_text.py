@@ -8,7 +8,7 @@ from everturn.model import block_bodies as bodies
 from everturn.model.artifacts import Artifact
 from everturn.model.blocks import Block, BlockType
 from everturn.model.plans import PlanSnapshot, render_step
-from everturn.timeline.inert import escape_line, make_inert
+from everturn.timeline.inert import escape_field, escape_line, make_inert
 from everturn.timeline.rendering.memory_text import tell_memory
 from everturn.timeline.rendering.preview import build_preview
 
@@ -149,12 +149,12 @@ def _text_lines(block: Block) -> Iterable[str]:
 
 
 def _header(block: Block) -> str:
-    return f"[{block.type.value} {escape_line(block.ref)}]"
+    return f"[{block.type.value} {escape_field(block.ref)}]"
 
 
 def _attachment(artifact: Artifact) -> str:
-    described = f"mime={artifact.mime} size={artifact.size} path={escape_line(artifact.path)}"
-    return f"[{BlockType.ATTACHMENT_META.value} {escape_line(artifact.ref)} {described}]"
+    described = f"mime={artifact.mime} size={artifact.size} path={escape_field(artifact.path)}"
+    return f"[{BlockType.ATTACHMENT_META.value} {escape_field(artifact.ref)} {described}]"
 
 
 def _attachment_rest(body: bodies.AttachmentTextBody) -> str:

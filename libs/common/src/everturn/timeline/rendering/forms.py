@@ -10,7 +10,7 @@ from typing import cast
 from everturn.model import block_bodies as bodies
 from everturn.model.blocks import Block
 from everturn.model.refs import turn_index_ref
-from everturn.timeline.inert import escape_line, make_inert
+from everturn.timeline.inert import escape_field, escape_line, make_inert
 from everturn.timeline.rendering.block_text import block_source, join_lines, preview, render_block, title_line
 from everturn.timeline.rendering.memory_text import tell_memory
 from everturn.timeline.rendering.preview import drop_base64
@@ -159,5 +159,5 @@ def _exit_row(block: Block, body: bodies.ExitBody) -> str:
     end = body.outcome.value if body.outcome else "failed"
     index = turn_index_ref(block.turn_id)
     return join_lines(
-        f"[{block.type.value} {escape_line(block.ref)}] {end} after {body.rounds} rounds; all of it: {index}"
+        f"[{block.type.value} {escape_field(block.ref)}] {end} after {body.rounds} rounds; all of it: {index}"
     )

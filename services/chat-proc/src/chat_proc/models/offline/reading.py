@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from everturn.model.llm.prompts import ModelRequest, TextPart
-from everturn.timeline.inert import read_back
+from everturn.timeline.inert import read_back, read_field
 
 _HEADER = re.compile(
     r"^\[(?P<kind>TURN|ANNOUNCE|SOURCES POOL|COMPACTED PRIOR CONVERSATION MEMORY|MID-TURN CHECKPOINT"
@@ -232,13 +232,14 @@ def _read_attachments(blocks: list[Block]) -> Iterator[Attachment]:
     for block in blocks:
         found = _ATTACHMENT.match(block.rest) if block.kind == "user.attachment.meta" else None
         if found is not None:
-            ref, name = found["ref"], found["ref"].rsplit("/", 1)[-1]
-            yield Attachment(name, found["mime"] or "", found["path"] or _path_of(ref), previews.get(ref, ""))
+            ref, path = read_field(found["ref"]), read_field(found["path"] or "")
+            name = ref.rsplit("/", 1)[-1]
+            yield Attachment(name, found["mime"] or "", path or _path_of(ref), previews.get(ref, ""))
 
 
 def _file_ref(block: Block) -> str:
     found = _ATTACHMENT.match(block.rest)
-    return found["ref"] if found else block.rest
+    return read_field(found["ref"] if found else block.rest)
 
 
 def _path_of(ref: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from chat_proc.timeline.files import block_artifacts
 from everturn.model.blocks import Block
 from everturn.model.refs import turn_index_ref
+from everturn.timeline.inert import escape_field
 
 CUT = "…"
 _REF = re.compile(r"\b(?:so:[\w.-]*\[[0-9, -]*\]|(?:ar|tc|fi|so|su|ws|ks|sk):[^\s\"'`<>|,;()\[\]{}…]+)")
@@ -16,7 +17,8 @@ class KnownRefs:
     """The refs that a text may name. Names of files may hold blanks, which nothing but the whole ref tells."""
 
     def __init__(self, refs: Iterable[str]) -> None:
-        self._refs = frozenset(refs)
+        # Headers show some characters of names escaped, and a summary may copy them so.
+        self._refs = frozenset(spelling for ref in refs for spelling in (ref, escape_field(ref)))
         self._odd = tuple(sorted((ref for ref in self._refs if _REF.fullmatch(ref) is None), key=len, reverse=True))
 
     def __contains__(self, ref: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from chat_proc.timeline.compaction.sections import TokensOf
 from everturn.model import block_bodies as bodies
 from everturn.model.blocks import Block
-from everturn.timeline.inert import escape_line, make_inert
+from everturn.timeline.inert import escape_field, escape_line, make_inert
 from everturn.timeline.rendering.block_text import render_plan, shorten
 from everturn.timeline.rendering.preview import drop_base64, try_shape
 
@@ -43,7 +43,7 @@ def _render(block: Block, replacement: str | None, cap: int, tokens_of: TokensOf
     label = _LABELS.get(type(block.body))
     if label is None or getattr(block.body, "parent", None) is not None:
         return ""
-    head = f"{label} [{escape_line(block.ref)}]"
+    head = f"{label} [{escape_field(block.ref)}]"
     if replacement is not None:
         return f"{head} (hidden): {make_inert(_cut(replacement, cap))}"
     text = _cut_result(block.body, cap, tokens_of) if isinstance(block.body, bodies.ToolResultBody) else _text_of(block)
