@@ -18,9 +18,10 @@ from parts.provider import Answer, WireProvider
 
 from chat_proc.models.anthropic import AnthropicModel
 from chat_proc.models.anthropic import build_model as build_anthropic_model
-from chat_proc.models.bounded_http import MAX_ERROR_BYTES, MAX_EVENT_BYTES, build_event_hooks
+from chat_proc.models.bounded_http import MAX_EVENT_BYTES, build_event_hooks
 from chat_proc.models.openai import OpenAIModel
 from chat_proc.models.openai import build_model as build_openai_model
+from everturn.bounded_bodies import MAX_ERROR_BYTES
 from everturn.ports.language_model import LanguageModel, ModelFailed, ModelTraits, ReasoningDelta, TextDelta
 from everturn.testing.model_contract import build_request, collect_pieces, join_text
 
@@ -144,6 +145,28 @@ def test_an_answer_that_is_no_stream_points_to_the_base_url(build: Build, conten
         ask(build, response)
 
     assert not raised.value.retryable
+
+
+NO_DATA = [b"retry: 3000", b"id: 7", b"event: ping", b": ping", b"data:", b"data", b"id: 8\nretry: 1\n: x", b"", b"\n"]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("chunk_bytes", [1, 2, 7, 100_000])
+@pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=["openai", "anthropic"])
+def test_events_without_data_are_no_part_of_a_reply(
+    build: Build, build_events: Callable[..., list[dict[str, Any]]], chunk_bytes: int, end: bytes
+) -> None:
+    events = [f"data: {json.dumps(event)}".encode() for event in build_events("Hello", 5, "stop")]
+    named = [b"event: " + json.loads(event[6:]).get("type", "x").encode() + b"\nid: 1\n" + event for event in events]
+    between = [*NO_DATA, *(piece for event in named for piece in (event, *NO_DATA))]
+    raw = b"".join(piece + b"\n\n" for piece in between).replace(b"\n", end)
+
+    async def body() -> AsyncIterator[bytes]:
+        for at in range(0, len(raw), chunk_bytes):
+            yield raw[at : at + chunk_bytes]
+
+    headers = {"content-type": "text/event-stream; charset=utf-8"}
+    assert ask(build, httpx2.Response(200, headers=headers, content=body())) == "Hello"
 
 
 class Endless(httpx2.AsyncByteStream):

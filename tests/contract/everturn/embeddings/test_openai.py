@@ -1,14 +1,15 @@
 """The OpenAI encoder against a small HTTP server on loopback."""
 
 import asyncio
+import gzip
 import json
 import math
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
-from openai import AsyncOpenAI
 
-from everturn.embeddings.openai import MAX_BATCH, OpenAIEmbedder, build_embedder
+from everturn.embeddings.openai import MAX_BATCH, MAX_REPLY_BYTES, OpenAIEmbedder, build_embedder
 from everturn.ports.memory.embedder import DIMENSIONS, EmbedderUnavailable
 
 
@@ -19,24 +20,32 @@ class Provider:
         self.bodies: list[dict] = []
         self.status = 200
         self.numbers = DIMENSIONS
+        self.padding = 0
+        self.encoding = ""
+        self.heads: list[bytes] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         size = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
         body = json.loads(await reader.readexactly(size))
         self.bodies.append(body)
+        self.heads.append(head.lower())
         rows = [
             {"object": "embedding", "index": n, "embedding": [2.0 * (n + 1), 1.0, *[0.0] * (self.numbers - 2)]}
             for n in range(len(body["input"]))
         ]
         usage = {"prompt_tokens": 1, "total_tokens": 1}
         answer = json.dumps({"object": "list", "model": "m", "data": rows[::-1], "usage": usage}).encode()
+        answer = b" " * self.padding + answer
+        encoding = f"content-encoding: {self.encoding}\r\n" if self.encoding else ""
+        answer = gzip.compress(answer) if self.encoding == "gzip" else answer
         writer.write(
-            f"HTTP/1.1 {self.status} X\r\ncontent-type: application/json\r\nconnection: close\r\n"
+            f"HTTP/1.1 {self.status} X\r\ncontent-type: application/json\r\nconnection: close\r\n{encoding}"
             f"content-length: {len(answer)}\r\n\r\n".encode()
             + answer
         )
-        await writer.drain()
+        with suppress(ConnectionError):  # a client that has read enough hangs up
+            await writer.drain()
         writer.close()
 
 
@@ -46,11 +55,13 @@ def provider() -> Provider:
 
 
 @pytest.fixture
-async def embedder(provider: Provider) -> AsyncIterator[OpenAIEmbedder]:
+async def embedder(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenAIEmbedder]:
     server = await asyncio.start_server(provider.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, AsyncOpenAI(api_key="sk", base_url=f"http://127.0.0.1:{port}/v1", max_retries=0) as client:
-        yield OpenAIEmbedder(client, "text-embedding-3-small")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk")
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}/v1")
+    async with server:
+        yield build_embedder("text-embedding-3-small")
 
 
 async def test_vectors_of_our_size_are_asked_for_and_come_in_the_order_of_the_texts(embedder, provider) -> None:
@@ -72,6 +83,30 @@ async def test_a_refusal_is_unavailable(embedder, provider) -> None:
     provider.status = 500
 
     with pytest.raises(EmbedderUnavailable, match="openai:text-embedding-3-small"):
+        await embedder.embed(["x"])
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+async def test_a_reply_beyond_its_bound_is_unavailable(embedder, provider, encoding: str) -> None:
+    provider.padding, provider.encoding = 2 * MAX_REPLY_BYTES, encoding
+
+    with pytest.raises(EmbedderUnavailable, match=f"more than {MAX_REPLY_BYTES} bytes"):
+        await embedder.embed(["x"])
+
+    assert len(provider.bodies) == 1
+    assert b"accept-encoding: identity" in provider.heads[0]
+
+
+async def test_a_reply_that_a_gateway_compressed_is_read(embedder, provider) -> None:
+    provider.encoding = "gzip"
+
+    assert len(await embedder.embed(["x", "y"])) == 2
+
+
+async def test_a_reply_that_can_not_be_unpacked_is_unavailable(embedder, provider) -> None:
+    provider.encoding = "br"
+
+    with pytest.raises(EmbedderUnavailable, match="compressed"):
         await embedder.embed(["x"])
 
 

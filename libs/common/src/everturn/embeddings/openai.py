@@ -3,13 +3,17 @@
 import math
 from collections.abc import Sequence
 
-from openai import AsyncOpenAI, OpenAIError
+import httpx2
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
+from everturn.bounded_bodies import EventHooks, Pieces, UnreadableBody, build_event_hooks, check_size
 from everturn.ports.memory.embedder import DIMENSIONS, EmbedderUnavailable, Vector
 
 MAX_BATCH = 128
 MAX_TEXT_CHARS = 8_000
 """Below the 8,192 tokens an input may have, whatever the language."""
+MAX_REPLY_BYTES = 4 * 1024 * 1024
+"""Twice what the vectors of a whole batch take with 17 digits a number, each on an indented line of its own."""
 TIMEOUT_S = 15.0
 RETRIES = 2
 
@@ -17,10 +21,24 @@ RETRIES = 2
 def build_embedder(model: str) -> "OpenAIEmbedder":
     """Key and base URL come from the SDK's own environment variables. Raises EmbedderUnavailable without a key."""
     try:
-        client = AsyncOpenAI(max_retries=RETRIES, timeout=TIMEOUT_S)
+        http = DefaultAsyncHttpxClient(event_hooks=build_bounds(), timeout=TIMEOUT_S)
+        client = AsyncOpenAI(max_retries=RETRIES, timeout=TIMEOUT_S, http_client=http)
     except OpenAIError as error:
         raise EmbedderUnavailable(str(error)) from error
     return OpenAIEmbedder(client, model)
+
+
+def build_bounds() -> EventHooks:
+    """For the HTTP client: no reply fills the memory, whatever the server sends."""
+    return build_event_hooks(_check_reply, _translate)
+
+
+def _check_reply(pieces: Pieces, _: httpx2.Headers) -> Pieces:
+    return check_size(pieces, MAX_REPLY_BYTES)
+
+
+def _translate(error: UnreadableBody) -> EmbedderUnavailable:
+    return EmbedderUnavailable(error.detail)
 
 
 class OpenAIEmbedder:

@@ -5,14 +5,14 @@ An SDK copies an event that does not end again with every chunk or every line of
 leases of all its turns.
 """
 
-import asyncio
-import zlib
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
+import re
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import cast
 
 import httpx2
 
+from everturn import bounded_bodies
+from everturn.bounded_bodies import EventHooks, Pieces, UnreadableBody
 from everturn.ports.language_model import ModelFailed
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
@@ -20,91 +20,30 @@ MAX_EVENT_BYTES = 4 * 1024 * 1024
 MAX_COPIED_BYTES = 256 * 1024 * 1024
 """The size of one event times its lines: the SDK of Anthropic copies what it has of an event once for each line. That
 takes some 50 ms. An event of a provider has two or three lines."""
-MAX_ERROR_BYTES = 256 * 1024
-"""Of the body of any other status; the rest is not read."""
-MAX_PIECE_BYTES = 64 * 1024
-"""Unpacked at once."""
 
 _EVENT_ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
 _LONGEST_END = 4
-
-EventHooks = dict[str, list[Callable[..., Awaitable[None]]]]
+_EVENT_END = re.compile(rb"(?>\r\n|\n|\r){2}")
+"""Also of two different line ends, which no provider writes."""
+_HAS_DATA = re.compile(rb"(?:\A|[\r\n])data:[ \t]*[^ \t\r\n]")
 
 
 def build_event_hooks() -> EventHooks:
     """For the HTTP client of an SDK."""
-    return {"request": [_ask_for_plain_bytes], "response": [_bound_body]}
+    return bounded_bodies.build_event_hooks(_check_reply, _translate)
 
 
-async def _ask_for_plain_bytes(request: httpx2.Request) -> None:
-    request.headers["Accept-Encoding"] = "identity"
+def _check_reply(pieces: Pieces, headers: httpx2.Headers) -> Pieces:
+    checked = _check_events(pieces)
+    is_stream = headers.get("Content-Type", "").partition(";")[0].strip().lower() == "text/event-stream"
+    return _keep_events_with_data(checked) if is_stream else checked
 
 
-async def _bound_body(response: httpx2.Response) -> None:
-    body = cast(httpx2.AsyncByteStream, response.stream)
-    # A gateway may compress all the same. HTTPX would unpack a chunk as a whole, so it is done here, piece by piece.
-    encoding = response.headers.pop("Content-Encoding", "identity")
-    response.stream = _BoundedBody(body, encoding=encoding.strip().lower(), is_error=response.status_code >= 300)
+def _translate(error: UnreadableBody) -> ModelFailed:
+    return ModelFailed(error.detail, kind="invalid_reply", retryable=error.is_damaged, provider_text=error.cause)
 
 
-class _BoundedBody(httpx2.AsyncByteStream):
-    def __init__(self, body: httpx2.AsyncByteStream, *, encoding: str, is_error: bool) -> None:
-        self._body = body
-        self._encoding = encoding
-        self._is_error = is_error
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        pieces = _unpack(self._body, self._encoding)
-        async with aclosing(_take(pieces, MAX_ERROR_BYTES) if self._is_error else _check_events(pieces)) as bounded:
-            async for piece in bounded:
-                yield piece
-
-    async def aclose(self) -> None:
-        await self._body.aclose()
-
-
-async def _unpack(body: AsyncIterable[bytes], encoding: str) -> AsyncGenerator[bytes, None]:
-    """Pieces of the body without its compression. Raises ModelFailed."""
-    if encoding in ("", "identity"):
-        async for chunk in body:
-            yield chunk
-        return
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise ModelFailed("The provider compressed its reply in a way that it was not asked for.", kind="invalid_reply")
-    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
-    async for chunk in body:
-        packed = chunk
-        while packed:
-            try:
-                piece = unpacker.decompress(packed, MAX_PIECE_BYTES)
-            except zlib.error as error:
-                raise ModelFailed(
-                    "The provider sent data that can't be read.",
-                    kind="invalid_reply",
-                    retryable=True,
-                    provider_text=str(error),
-                ) from error
-            packed = unpacker.unconsumed_tail
-            if piece:
-                yield piece
-                # A chunk that unpacks to many pieces must not hold the event loop.
-                await asyncio.sleep(0)
-        if unpacker.eof:
-            # The unpacker would collect all that follows, and copy it with every chunk.
-            return
-
-
-async def _take(pieces: AsyncGenerator[bytes, None], left: int) -> AsyncGenerator[bytes, None]:
-    """The first `left` bytes."""
-    async with aclosing(pieces):
-        async for piece in pieces:
-            yield piece[:left]
-            left -= len(piece)
-            if left <= 0:
-                return
-
-
-async def _check_events(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+async def _check_events(pieces: Pieces) -> AsyncGenerator[bytes, None]:
     """All pieces. Raises ModelFailed for an event that is too long or has too many lines."""
     size, lines, before = 0, 0, b""
     async with aclosing(pieces):
@@ -135,3 +74,27 @@ def _check_event(size: int, lines: int) -> None:
         )
     if size * lines > MAX_COPIED_BYTES:
         raise ModelFailed("The provider sent too many lines without the end of an event.", kind="reply_too_long")
+
+
+async def _keep_events_with_data(pieces: Pieces) -> AsyncGenerator[bytes, None]:
+    """Whole events, and what is left at the end. An event of only `retry`, `id`, `event` or comments is left out, as
+    the standard says; the SDK of OpenAI reads the data of each as JSON, and of each empty line after any `id`."""
+    held = bytearray()
+    async with aclosing(pieces):
+        async for piece in pieces:
+            offset = max(0, len(held) - (_LONGEST_END - 1))
+            window = bytes(held[offset:]) + piece
+            held += piece
+            begin, whole = 0, bytearray()
+            for end in _EVENT_END.finditer(window):
+                event = bytes(held[begin : offset + end.start()])
+                begin = offset + end.end()
+                if _HAS_DATA.search(event):
+                    # Empty lines between events would be events to the SDK.
+                    whole += event.strip(b"\r\n") + b"\n\n"
+            if begin:
+                del held[:begin]
+            if whole:
+                yield bytes(whole)
+    if rest := bytes(held).lstrip(b"\r\n"):
+        yield rest

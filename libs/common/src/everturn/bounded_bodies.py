@@ -1,0 +1,120 @@
+"""Reads the bodies of HTTP replies in pieces and within bounds, below the SDKs, which read whole replies into memory.
+
+HTTPX unpacks a compressed chunk as a whole, on the event loop: a small gzip stream may unpack to gigabytes.
+"""
+
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import cast
+
+import httpx2
+
+MAX_ERROR_BYTES = 256 * 1024
+"""Of the body of a reply that is not a success; the rest is not read."""
+MAX_PIECE_BYTES = 64 * 1024
+"""Unpacked at once."""
+
+EventHooks = dict[str, list[Callable[..., Awaitable[None]]]]
+Pieces = AsyncGenerator[bytes, None]
+Check = Callable[[Pieces, httpx2.Headers], Pieces]
+"""Gives the pieces of a successful reply with these headers that may be read; raises where that is too much."""
+
+
+class UnreadableBody(Exception):
+    """A body that can't be read. `is_damaged` where another reply to the same request may be sound."""
+
+    def __init__(self, detail: str, *, is_damaged: bool = False, cause: str = "") -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.is_damaged = is_damaged
+        self.cause = cause
+
+
+def build_event_hooks(check: Check, translate: Callable[[UnreadableBody], Exception]) -> EventHooks:
+    """For the HTTP client of an SDK. `translate` gives what is raised instead of UnreadableBody."""
+
+    async def bound_body(response: httpx2.Response) -> None:
+        body = cast(httpx2.AsyncByteStream, response.stream)
+        # A gateway may compress all the same. HTTPX would unpack a chunk as a whole, so it is done here.
+        encoding = response.headers.pop("Content-Encoding", "identity").strip().lower()
+        pieces = unpack(body, encoding)
+        is_error = response.status_code >= 300
+        bounded = take(pieces, MAX_ERROR_BYTES) if is_error else check(pieces, response.headers)
+        response.stream = _BoundedBody(body, bounded, translate)
+
+    return {"request": [_ask_for_plain_bytes], "response": [bound_body]}
+
+
+async def _ask_for_plain_bytes(request: httpx2.Request) -> None:
+    request.headers["Accept-Encoding"] = "identity"
+
+
+class _BoundedBody(httpx2.AsyncByteStream):
+    def __init__(
+        self, body: httpx2.AsyncByteStream, bounded: Pieces, translate: Callable[[UnreadableBody], Exception]
+    ) -> None:
+        self._body = body
+        self._bounded = bounded
+        self._translate = translate
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async with aclosing(self._bounded) as bounded:
+            try:
+                async for piece in bounded:
+                    yield piece
+            except UnreadableBody as error:
+                raise self._translate(error) from error
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+async def unpack(body: AsyncIterable[bytes], encoding: str) -> Pieces:
+    """Pieces of the body without its compression. Raises UnreadableBody."""
+    if encoding in ("", "identity"):
+        async for chunk in body:
+            yield chunk
+        return
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise UnreadableBody("The provider compressed its reply in a way that it was not asked for.")
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    async for chunk in body:
+        packed = chunk
+        while packed:
+            try:
+                piece = unpacker.decompress(packed, MAX_PIECE_BYTES)
+            except zlib.error as error:
+                raise UnreadableBody(
+                    "The provider sent data that can't be read.", is_damaged=True, cause=str(error)
+                ) from error
+            packed = unpacker.unconsumed_tail
+            if piece:
+                yield piece
+                # A chunk that unpacks to many pieces must not hold the event loop.
+                await asyncio.sleep(0)
+        if unpacker.eof:
+            # The unpacker would collect all that follows, and copy it with every chunk.
+            return
+
+
+async def take(pieces: Pieces, left: int) -> Pieces:
+    """The first `left` bytes."""
+    async with aclosing(pieces):
+        async for piece in pieces:
+            yield piece[:left]
+            left -= len(piece)
+            if left <= 0:
+                return
+
+
+async def check_size(pieces: Pieces, max_bytes: int) -> Pieces:
+    """All pieces. Raises UnreadableBody for more than `max_bytes`."""
+    size = 0
+    async with aclosing(pieces):
+        async for piece in pieces:
+            size += len(piece)
+            if size > max_bytes:
+                raise UnreadableBody(f"The provider sent a reply of more than {max_bytes} bytes.")
+            yield piece
