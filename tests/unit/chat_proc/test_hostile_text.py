@@ -52,7 +52,6 @@ def patch_alike_lines(text: str) -> None:
         (stream_by_characters, repeat("<channel:", before="<channel:action>{")),
         (stream_by_characters, repeat(' </channel:action>"', before='<channel:action>{"final_answer": "')),
         (tell_summary, repeat(" ", before="goal", after="x")),
-        (tell_summary, repeat("outcome: a\n")),
         (lambda text: find_names([text]), repeat("turn_a/")),
         (lambda text: find_names([text]), repeat("conv_a/turn_a/", after='"')),
         (patch_file, repeat("+\n")),
@@ -62,6 +61,11 @@ def patch_alike_lines(text: str) -> None:
 )
 def test_hostile_text_is_read_in_linear_time(work: Callable[[str], object], build: Callable[[int], str]) -> None:
     check_linear(work, build)
+
+
+def test_an_outcome_of_many_lines_is_read_in_linear_time() -> None:
+    # Shorter texts are copied so fast that even a copy for each line can't be told from none.
+    check_linear(tell_summary, repeat("a\n", before="outcome: "), chars=100_000)
 
 
 def test_a_diff_whose_hunks_have_to_be_searched_takes_bounded_work() -> None:
