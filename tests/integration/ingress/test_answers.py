@@ -71,8 +71,10 @@ async def test_only_a_date_and_time_is_one(client: httpx2.AsyncClient, refused: 
     body = {"from": value, "to": TIMES}
     report = refused(await client.post(f"{BASE}/feedback/conversations-in-period", json=body), 422)
     summary = refused(await client.get(f"{BASE}/feedback/summary", params={"from": str(value)}), 422)
+    search = refused(await client.post(f"{BASE}/search", json={"query": "a", "from": value}), 422)
 
-    assert (report["errors"][0]["field"], summary["errors"][0]["field"]) == ("body.from", "query.from")
+    fields = [problem["errors"][0]["field"] for problem in (report, summary, search)]
+    assert fields == ["body.from", "query.from", "body.from"]
 
 
 async def test_an_empty_cursor_is_refused_as_the_schema_says(client: httpx2.AsyncClient, refused: Any) -> None:

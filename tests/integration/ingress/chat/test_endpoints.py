@@ -52,7 +52,8 @@ async def test_a_target_that_is_not_the_open_turn_is_a_conflict(
     answer = await client.post(f"{BASE}/{first['conversation_id']}/messages", json=body)
 
     refused(answer, 409)
-    refused(await client.post(f"{BASE}/new/messages", json={"text": "a", "target_turn_id": "turn_x"}), 422)
+    problem = refused(await client.post(f"{BASE}/new/messages", json={"text": "a", "target_turn_id": "turn_x"}), 422)
+    assert problem["errors"][0]["field"] == "body.target_turn_id"
 
 
 async def test_twenty_equal_submits_at_once_make_one_turn_and_give_one_answer(

@@ -34,7 +34,7 @@ async def test_files_come_as_attachments_through_the_same_checks(socket: Any, ch
         {
             "conversation_id": "new",
             "text": "x",
-            "files": [{"filename": "a.zip", "mime": "", "data": b"PK\x03\x04" + bytes(40)}],
+            "files": [*files, {"filename": "a.zip", "mime": "", "data": b"PK\x03\x04" + bytes(40)}],
         },
     )
 
@@ -42,6 +42,7 @@ async def test_files_come_as_attachments_through_the_same_checks(socket: Any, ch
     assert [file["filename"] for file in turn["attachments"]] == ["a.csv"]
     assert refused["status"] == refused["body"]["status"] == 415
     assert "a.zip" in refused["body"]["detail"]
+    assert refused["body"]["errors"][0]["field"] == "body.files.1"
 
 
 async def test_a_retry_over_rest_gets_the_answer_that_the_socket_got(socket: Any, chat: Any) -> None:

@@ -331,7 +331,7 @@ def chat_service(request: Request) -> ChatService:
 def parse_turn_id(text: str | None) -> TurnId | None:
     """A target that is no id can't be the open turn (422)."""
     if text is not None and not is_id(text, "turn"):
-        raise unprocessable("target_turn_id is not a turn id.")
+        raise _bad_field("target_turn_id", "is not a turn id.")
     return TurnId(text) if text is not None else None
 
 

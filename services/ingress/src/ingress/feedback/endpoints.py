@@ -5,12 +5,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from everturn.timeline.view_parts import build_feedback_view
+from ingress.admission.moments import Moment
 from ingress.admission.paths import ConversationPath, TurnPath
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import Me
 from ingress.errors import unprocessable
-from ingress.feedback.schemas import FeedbackIn, FeedbackOut, Moment, PeriodIn, PeriodOut, Scope, SummaryOut
+from ingress.feedback.schemas import FeedbackIn, FeedbackOut, PeriodIn, PeriodOut, Scope, SummaryOut
 from ingress.feedback.service import FeedbackService, feedback_service
 
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["feedback"])

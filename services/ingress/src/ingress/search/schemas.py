@@ -2,10 +2,11 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AwareDatetime, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from everturn.ports.memory.search import MAX_LIMIT
 from ingress.admission.json_body import Cursor, JsonBody
+from ingress.admission.moments import Moment
 
 MAX_QUERY_CHARS = 2_000
 Target = Literal["user", "assistant", "summary", "notes", "attachment"]
@@ -25,16 +26,13 @@ class SearchIn(JsonBody):
         default="meanings and words",
         description="With `words only`, a hit has one of the words at least; otherwise any text may be one.",
     )
-    since: AwareDatetime | None = Field(default=None, alias="from", strict=False)
-    until: AwareDatetime | None = Field(default=None, alias="to", strict=False)
+    since: Moment | None = Field(default=None, alias="from", strict=False)
+    until: Moment | None = Field(default=None, alias="to", strict=False)
     cursor: Cursor | None = Field(default=None, description="The `next_cursor` of the page before; good for an hour.")
 
     @model_validator(mode="after")
     def check_period(self) -> Self:
-        """A period has a beginning before its end, in years that a database knows."""
-        for moment in (self.since, self.until):
-            if moment is not None and not 1900 <= moment.year < 9000:
-                raise ValueError("from and to lie between the years 1900 and 9000")
+        """A period has a beginning before its end."""
         if self.since and self.until and self.since >= self.until:
             raise ValueError("from comes before to")
         return self

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
@@ -69,7 +70,7 @@ class ChatCalls:
     async def _read(self, payload: Payload, envelope: SubmitIn, form: type[Form]) -> Submission[Form]:
         fields = drop_fields(payload, SubmitIn)
         check_no_bytes(fields)
-        files = await asyncio.to_thread(lambda: tuple(_build_file(file) for file in envelope.files))
+        files = await asyncio.to_thread(lambda: tuple(map(_build_file, count(), envelope.files)))
         return await check_submission(fields, files, form, self.caps)
 
 
@@ -103,8 +104,8 @@ def build_headers(idempotency_key: str | None) -> Headers:
     return Headers(raw=[(HEADER.encode(), idempotency_key.encode())])
 
 
-def _build_file(file: FileIn) -> IncomingFile:
-    return IncomingFile(file.filename, read_declared(file.mime), file.data)
+def _build_file(index: int, file: FileIn) -> IncomingFile:
+    return IncomingFile(file.filename, read_declared(file.mime), file.data, f"body.files.{index}")
 
 
 def _accepted(principal: Principal, receipt: Any) -> tuple[int, AcceptedOut]:
