@@ -8,6 +8,8 @@ TEXT_CHARS = 1_000_000
 REFUSED_TEXTS: dict[str, tuple[str, Refusal]] = {
     "empty": ("", UNPROCESSABLE),
     "blanks": (" \t\r\n \u00a0\u2003\u2028", UNPROCESSABLE),
+    "only zero width": ("\u200b", UNPROCESSABLE),
+    "only tags": ("\U000e0041\U000e007f", UNPROCESSABLE),
     "one too many": ("x" * (TEXT_CHARS + 1), TOO_LARGE),
     "one too many of four bytes": ("\U0001f600" * (TEXT_CHARS + 1), TOO_LARGE),
     "U+0000": ("a\x00b", MALFORMED),
@@ -24,7 +26,6 @@ VERBATIM_TEXTS: dict[str, str] = {
     "controls": "".join(map(chr, range(1, 32))) + "\x7f\x9b31mred",
     "of a terminal": "\x1b]0;title\x07\x1b[2J\x1b[31mred",
     "zero width": "a\u200bb\u200cc\u200dd\u2060e\ufefff",
-    "only zero width": "\u200b",
     "turned around": "safe\u202egnp.exe\u202c \u2067x\u2069",
     "twins": "cafe\u0301 caf\xe9 \u212b \xc5 \ufb01",
     "100 marks on a letter": "a" + "\u0301" * 100,
