@@ -74,5 +74,7 @@ async def test_checks_tell_all_that_failed(client: WebClient) -> None:
     with pytest.raises(ProgramFailed) as failure:
         await client.check()
 
-    assert "eslint" in str(failure.value)
-    assert "tsc" in str(failure.value)
+    told = str(failure.value)
+    assert "eslint" in told
+    assert "tsc" in told
+    assert told.count("A tool of the web client failed.") == 1

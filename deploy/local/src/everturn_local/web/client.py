@@ -79,7 +79,8 @@ class WebClient:
         )
         failed = [each for each in done if isinstance(each, BaseException)]
         if failed:
-            raise ProgramFailed("\n".join(str(each) for each in failed)) from failed[0]
+            reasons = [each.detail if isinstance(each, ProgramFailed) else str(each) for each in failed]
+            raise ProgramFailed("\n".join(reasons)) from failed[0]
         self._stamps.save("check", digest)
 
     async def _save_packages(self) -> None:
