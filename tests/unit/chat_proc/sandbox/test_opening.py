@@ -100,12 +100,13 @@ async def test_containers_asked_for_by_name_recover_when_the_engine_of_their_bro
         assert "engine_down" in opened.why
 
 
-@pytest.mark.parametrize(("folder", "told"), [("none", "can't be reached"), (None, "no sandbox environment")])
+@pytest.mark.parametrize(("folder", "told"), [("none", "can't be reached"), (None, "set BROKER_URL to use one")])
 async def test_auto_without_containers_tries_bubblewrap_and_tells_why_neither_works(tmp_path, folder, told):
     choice = choose("auto", tmp_path / folder if folder else None)
 
     async with open_sandbox(choice) as opened:
         assert isinstance(opened, SandboxUnavailable)
+        assert "no sandbox environment" in opened.reason
         assert told in opened.reason
 
 

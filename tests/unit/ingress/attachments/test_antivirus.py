@@ -32,6 +32,19 @@ def test_without_clamd_only_development_takes_files_and_says_that_nobody_looked(
     assert isinstance(choose(development=True, av_scan="1"), RefuseAll)
 
 
+def test_the_reason_names_what_is_used_and_how_to_change_it() -> None:
+    chosen = [
+        choose_antivirus(clamd_url=url, development=True, av_scan=av_scan)
+        for url, av_scan in (("unix:///h/clamd.sock", ""), (None, ""), ("unix:///h/clamd.sock", "0"))
+    ]
+
+    assert [each.why for each in chosen] == [
+        "at unix:///h/clamd.sock; set CLAMD_URL to use another one",
+        "no clamd in development mode; set CLAMD_URL to use one",
+        "APP_AV_SCAN=0",
+    ]
+
+
 async def test_verdicts_without_a_scan_say_so_and_refusals_say_why() -> None:
     assert await NoScan().scan(b"x") == "not scanned"
     assert await NoScan().load_verdict() == "not scanned"

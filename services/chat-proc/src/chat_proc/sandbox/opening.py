@@ -96,15 +96,15 @@ async def _open(choice: ExecutionChoice) -> OpenedSandbox:
 
 
 async def _open_best(choice: ExecutionChoice) -> OpenedSandbox:
-    if choice.broker is None:
-        return await _open_bubblewrap(choice, "BROKER_URL is not set")
-    try:
-        sandbox = await _wait_for_broker(choice.broker, choice.broker_patience_s)
-        return OpenedSandbox(sandbox, f"the broker at {choice.broker.url} answers")
-    except BrokerSilent as silent:
-        why = f"no containers: {silent}"
-    except SandboxUnavailable as unavailable:
-        why = f"no containers: {unavailable}"
+    why = "no container broker; set BROKER_URL to use one"
+    if choice.broker is not None:
+        try:
+            sandbox = await _wait_for_broker(choice.broker, choice.broker_patience_s)
+            return OpenedSandbox(sandbox, f"the broker at {choice.broker.url} answers")
+        except BrokerSilent as silent:
+            why = f"no containers: {silent}"
+        except SandboxUnavailable as unavailable:
+            why = f"no containers: {unavailable}"
     try:
         return await _open_bubblewrap(choice, why)
     except SandboxUnavailable as unavailable:

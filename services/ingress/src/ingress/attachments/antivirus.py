@@ -62,7 +62,9 @@ class NoScan:
     """Development mode without clamd: files are taken, and every verdict says that nobody looked."""
 
     name = NOT_SCANNED
-    why = "development mode without CLAMD_URL"
+
+    def __init__(self, why: str = "no clamd in development mode; set CLAMD_URL to use one") -> None:
+        self.why = why
 
     async def scan(self, data: bytes, person: str = "") -> str:
         return NOT_SCANNED
@@ -102,12 +104,12 @@ class Clamd:
     """clamd at `tcp://host:port` or `unix:///path`."""
 
     name = "clamd"
-    why = "CLAMD_URL is set"
 
     def __init__(
         self, url: str, *, timeout_s: float = SCAN_TIMEOUT_S, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._address: Address = parse_address(url)
+        self.why = f"at {url}; set CLAMD_URL to use another one"
         self._timeout_s = timeout_s
         self._monotonic = monotonic
         self._slots = WorkSlots(SCANS, WAITING, "Too many files are being scanned.", at_once_of_person=SCANS_OF_PERSON)
@@ -184,7 +186,7 @@ def build_too_deep() -> bytes:
 def choose_antivirus(*, clamd_url: str | None, development: bool, av_scan: str) -> Antivirus:
     """Scan when there is a clamd; without one only development mode takes files, unless APP_AV_SCAN=1 asks to scan."""
     if development and av_scan == "0":
-        return NoScan()
+        return NoScan("APP_AV_SCAN=0")
     if clamd_url:
         return Clamd(clamd_url)
     if development and not av_scan:
