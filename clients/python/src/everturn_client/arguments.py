@@ -14,7 +14,7 @@ from everturn_client.settings import DEFAULT_URL, ClientSettings
 
 EXIT_CODES = (
     "Exit codes: 0 success, 1 the turn or request failed or was cancelled, 2 usage error, 3 server unreachable, "
-    "4 the answer was cut off, 130 interrupted, 141 the reader of the output closed it."
+    "4 the answer was cut off or reached a limit, 130 interrupted, 141 the reader of the output closed it."
 )
 
 

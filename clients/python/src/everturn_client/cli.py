@@ -247,10 +247,10 @@ def _load_program() -> str:
 
 
 def _exit_code(turn: TurnView) -> int:
-    is_good = not is_open(turn) and turn.error is None and turn.outcome != "cancelled"
-    if is_good and turn.cut_reason is not None:
-        return CUT
-    return DONE if is_good else FAILED
+    """A script must not mistake a part of an answer for all of it, whichever limit cut it off."""
+    if is_open(turn) or turn.error is not None or turn.outcome == "cancelled":
+        return FAILED
+    return CUT if turn.outcome in ("cut", "capped") or turn.cut_reason is not None else DONE
 
 
 if __name__ == "__main__":

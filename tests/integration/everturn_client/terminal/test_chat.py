@@ -8,6 +8,8 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from everturn.model import block_bodies as bodies
 from everturn.model.ids import CallId
 from everturn.model.turns import Outcome
@@ -100,6 +102,22 @@ async def test_a_cut_answer_has_a_line_and_an_exit_code_of_its_own(server: "Smal
     assert (code, out) == (4, "Here it is.\n")
     assert "· the model did not answer; trying again in 1.5 s (attempt 2 of 8)\n" in err
     assert "This answer was cut off: it reached the model's length limit." in err
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"), [(Outcome.CAPPED, 4), (Outcome.STOPPED, 0), (Outcome.CANCELLED, 1), (Outcome.COMPLETED, 0)]
+)
+async def test_the_exit_code_says_how_the_turn_ended(
+    server: "SmallServer", everturn: "Everturn", outcome: Outcome, code: int
+) -> None:
+    server.story.start_turn("Tell me all")
+    server.snapshot_page = 0
+    tell_end(server.story, outcome)
+
+    ended, _, err = await everturn.run("chat", "Tell me all")
+
+    assert ended == code
+    assert ("limit reached" in err) == (outcome is Outcome.CAPPED)
 
 
 async def test_a_compaction_and_the_sources_are_told_beside_the_answer(
