@@ -71,7 +71,7 @@ async def test_a_turn_is_redirected_and_stopped(person: Person, stage: Any) -> N
     await keyboard.type("script:endless, the other way")
 
     await press(person, person.button("Redirect"))
-    await expect(person.page.get_by_role("group", name="You redirected")).to_contain_text("Read by the agent")
+    await expect(person.page.get_by_role("group", name="You redirected")).to_contain_text("Delivered")
     await expect(person.reply).to_contain_text("Left it.")
     await person.finish()
     await person.tab_to(person.field)

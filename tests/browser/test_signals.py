@@ -39,7 +39,7 @@ async def test_what_is_added_while_a_turn_runs_gets_its_receipt(person: Person, 
     await expect(receipt).to_contain_text("And mind the south.")
     await expect(receipt).to_contain_text("Queued")
     (gates / "first").touch()
-    await expect(receipt).to_contain_text("Read by the agent")
+    await expect(receipt).to_contain_text("Delivered")
     await expect(person.reply).to_contain_text("It heeds what was added.")
     state = await stage.clients[0].fetch(await person.read_conversation_id())
     assert [signal.state for turn in state.turns for signal in turn.signals] == ["applied"]

@@ -100,7 +100,7 @@ test("words that wait can be changed and taken back", async () => {
 test("words that were taken up can't be changed any more", () => {
   show(buildTurn({ signals: [buildSignal({ state: "applied", round: 1 })] }));
 
-  expect(screen.getByText("Read by the agent")).toBeVisible();
+  expect(screen.getByText("Delivered")).toBeVisible();
   expect(screen.queryByRole("button", { name: "Withdraw" })).toBeNull();
 });
 

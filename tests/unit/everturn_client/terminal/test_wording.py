@@ -27,7 +27,7 @@ def test_an_event_is_called_by_its_own_kind() -> None:
         signal_id="s", kind="event", state="applied", text="Sent.", round=2, event=EventView(kind="form", reactive=True)
     )
 
-    assert wording.render_signal(signal) == "· form event · Read by the agent: Sent."
+    assert wording.render_signal(signal) == "· form event · Delivered: Sent."
 
 
 def test_a_question_says_what_is_asked_and_by_which_commands_it_is_answered() -> None:
@@ -141,7 +141,7 @@ def test_a_signal_and_a_conversation_are_one_line() -> None:
         conversation_id="conv_1", title="", state="idle", created_at="", last_activity_at="2026-01-02T03:04:05.000Z"
     )
 
-    assert wording.render_signal(signal) == "· Redirect · Read by the agent: Only the north"
+    assert wording.render_signal(signal) == "· Redirect · Delivered: Only the north"
     assert wording.render_conversation(conversation) == "conv_1  2026-01-02 03:04  idle     (no title)"
 
 

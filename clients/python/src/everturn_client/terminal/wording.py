@@ -57,7 +57,8 @@ def render_answer_commands(approval: ApprovalView, answer_command: str) -> str:
 _SIGNAL_STATES = {
     "accepted": "Queued",
     "queued": "Queued for the next answer",
-    "applied": "Read by the agent",
+    # It is on the timeline. No model call has seen it if a stop came right behind it, so this does not say "read".
+    "applied": "Delivered",
     "promoted": "Sent as the next message",
     "expired": "Arrived too late",
     "rejected": "Could not be delivered",

@@ -5,7 +5,7 @@ import { describeReceipt, describeSignal } from "./receipts";
 
 test("a receipt says how far the words have come", () => {
   expect(describeReceipt(buildSignal())).toBe("Queued");
-  expect(describeReceipt(buildSignal({ state: "applied", round: 2 }))).toBe("Read by the agent");
+  expect(describeReceipt(buildSignal({ state: "applied", round: 2 }))).toBe("Delivered");
   expect(describeReceipt(buildSignal({ kind: "steer", text: "Only the south." }))).toBe("Redirect · Queued");
   expect(describeReceipt(buildSignal({ state: "retracted" }))).toBe("Withdrawn");
 });

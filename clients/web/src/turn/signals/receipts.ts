@@ -31,7 +31,8 @@ export function describeSignal(signal: SignalView): string {
 const STATES: Readonly<Record<SignalView["state"], string>> = {
   accepted: "Queued",
   queued: "Queued for the next answer",
-  applied: "Read by the agent",
+  // It is on the timeline. No model call has seen it if a stop came right behind it, so this does not say "read".
+  applied: "Delivered",
   promoted: "Sent as the next message",
   expired: "Arrived too late",
   rejected: "Could not be delivered",
