@@ -41,6 +41,7 @@ def test_an_answer_is_laid_out_for_a_terminal_and_stays_as_it_is_in_a_pipe() -> 
         "a&#27;[2J &#x9b;2J &#x202e; &#7; &rlm;",
         "[&#x202e;&#27;](http://a.example/%1b%5b2J) ![&#x202e;](http://a.example/%1b)",
         "| &#x202e; |\n|---|\n| <http://a.example/%1b> |\n",
+        "a&#x2028;b&#x2029;c &#xe0041;",
         "# &#x202e; <http://a.example/%9b>\n\n- &#x2066;\n\n> <http://a.example/%c2%9b>",
     ],
 )
@@ -52,6 +53,22 @@ def test_no_markdown_of_an_answer_becomes_a_control_character(text: str) -> None
     screen.end_answer()
 
     assert make_inert(shown.getvalue()) == shown.getvalue()
+
+
+def test_separators_and_tags_are_shown_and_what_languages_need_is_kept() -> None:
+    out = io.StringIO()
+
+    Screen(out, io.StringIO(), colour=False).write(
+        [
+            Piece(
+                "answer",
+                "a\u2028b\u2029c\U000e0049\U000e007f \u202e| \u0645\u06cc\u200c\u062e \u0e01\u200b\u0e02 \u200f",
+            )
+        ]
+    )
+
+    shown = "a\\u2028b\\u2029c\\U000e0049\\U000e007f \\u202e| \u0645\u06cc\u200c\u062e \u0e01\u200b\u0e02 \u200f"
+    assert out.getvalue() == shown
 
 
 def test_what_is_no_answer_is_no_markdown() -> None:

@@ -51,6 +51,21 @@ def test_a_question_says_what_is_asked_and_by_which_commands_it_is_answered() ->
     assert wording.render_approval(asked.model_copy(update={"state": "expired"})) == "· mail.send expired"
 
 
+def test_a_question_shows_every_character_that_nobody_sees_and_every_blank():
+    asked = ApprovalView(
+        approval_id="appr_1", call_id="call_1", tool_id="mail.send", state="pending", round=1,
+        expires_at="2026-03-02T12:00:00.000Z", explanation="To\u200b: ann\u2028Cc: ben\nNow",
+        params={"to": "a\u200bnn\u2028\u00adb\U000e0041", "text": "rm  x \u200d\u3164 \u3042\U0001f600"},
+    )  # fmt: skip
+
+    assert wording.render_approval(asked).splitlines()[:3] == [
+        '? Allow mail.send? {"to": "a\\u200bnn\\u2028\\u00adb\\U000e0041", '
+        '"text": "rm  x \\u200d\\u3164 \u3042\U0001f600"}',
+        "  To\\u200b: ann\\u2028Cc: ben",
+        "  Now",
+    ]
+
+
 def test_a_plan_shows_its_marks() -> None:
     steps = [{"n": n, "label": s, "status": s} for n, s in enumerate(["done", "in_progress", "pending", "failed"], 1)]
     plan = PlanSnapshot.model_validate(

@@ -5,6 +5,7 @@ later text of it can change are printed. A table is printed when it is complete,
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
@@ -432,13 +433,29 @@ def _is_autolink(children: Sequence[Token], at: int) -> bool:
     return children[at].markup == "autolink"
 
 
+_ACTIVE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_UNSEEN_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Joiners and fillers that are drawn as nothing; the page names the same ones in what it asks about."""
+
+
 def make_inert(text: str) -> str:
-    """Control characters other than newline and tab, and what turns the direction of text, as visible escapes."""
-    return "".join(char if _is_harmless(char) else f"\\u{ord(char):04x}" for char in text)
+    """As visible escapes: control characters other than newline and tab, separators of lines and paragraphs, what
+    turns the direction of text, and tags. Joiners and marks that languages are written with stay."""
+    return _ACTIVE.sub(lambda found: _escape(found[0]), text)
 
 
-def _is_harmless(char: str) -> bool:
+def show_unseen(text: str) -> str:
+    """As visible escapes: every character that nobody sees, or that changes the order of others."""
+    return "".join(_escape(char) if _is_unseen(char) else char for char in text)
+
+
+def _is_unseen(char: str) -> bool:
+    return unicodedata.category(char) in _UNSEEN_CATEGORIES or char in _UNSEEN_LETTERS
+
+
+def _escape(char: str) -> str:
     code = ord(char)
-    is_control = code < 0x20 or 0x7F <= code < 0xA0
-    turns_text = 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069
-    return char in "\n\t" or not (is_control or turns_text or 0xD800 <= code <= 0xDFFF)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

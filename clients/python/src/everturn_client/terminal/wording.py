@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from everturn.model.plans import PlanSnapshot, StepStatus
 from everturn.wire.events import ChatCompaction, ChatPhase
 from everturn.wire.views import ApprovalView, CitationView, ConversationView, FileView, SignalView, StepView, TurnView
+from everturn_client.terminal.markdown import show_unseen
 
 _MARKS = {StepStatus.PENDING: "□", StepStatus.IN_PROGRESS: "…", StepStatus.DONE: "✓", StepStatus.FAILED: "✗"}
 MAX_LINE_CHARS = 200
@@ -36,16 +37,19 @@ def render_approval(approval: ApprovalView, answer_command: str = "") -> str:
     if approval.state != "pending":
         reason = f": {one_line(approval.reason)}" if approval.reason else ""
         return f"· {one_line(approval.tool_id)} {approval.state}{reason}"
-    params = one_line(json.dumps(approval.params, ensure_ascii=False), max_chars=MAX_PARAMS_CHARS)
+    params = _show_exactly(json.dumps(approval.params, ensure_ascii=False))
     cut = " (cut)" if approval.cut else ""
-    explanation = "".join(
-        f"  {one_line(line, max_chars=MAX_PARAMS_CHARS)}\n" for line in approval.explanation.splitlines()
-    )
+    explanation = "".join(f"  {_show_exactly(line)}\n" for line in approval.explanation.split("\n") if line.strip())
     expires = f"  Expires at {render_time(approval.expires_at)}."
     question = f"? Allow {one_line(approval.tool_id)}? {params}{cut}\n{explanation}{expires}"
     if not answer_command:
         return question
     return f"{question}\n{render_answer_commands(approval, answer_command)}"
+
+
+def _show_exactly(text: str) -> str:
+    """What a person approves is what will be sent: no blank is dropped, and nothing that nobody sees stays hidden."""
+    return _cut(show_unseen(text), MAX_PARAMS_CHARS)
 
 
 def render_answer_commands(approval: ApprovalView, answer_command: str) -> str:
@@ -216,5 +220,8 @@ def render_duration(duration_ms: int) -> str:
 
 def one_line(text: str, *, max_chars: int = MAX_LINE_CHARS) -> str:
     """The text without line breaks, cut to a line."""
-    line = " ".join(text.split())
+    return _cut(" ".join(text.split()), max_chars)
+
+
+def _cut(line: str, max_chars: int) -> str:
     return line if len(line) <= max_chars else line[: max_chars - 1] + "…"
