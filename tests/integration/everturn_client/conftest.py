@@ -176,9 +176,14 @@ class SmallServer:
 
     async def search(self, request: Request) -> Response:
         await self.record(request)
-        hit = {"conversation_id": "conv_1", "title": "Sales", "turn_id": "turn_1", "target": "assistant", "ref": "r"}
-        hit |= {"snippet": "North\nsold most.", "ts": "2026-01-02T03:04:05.000Z"}
-        return JSONResponse({"items": [hit], "next_cursor": None})
+        found = [
+            ("conv_1", "Sales", "assistant", "North\nsold most.", "2026-01-02T03:04:05.000Z"),
+            ("conv_2", "Weather", "attachment", "Wind from north", "2026-01-03T03:04:05.000Z"),
+            ("conv_1", "Sales", "user", "Who sold most?", "2026-01-02T03:04:00.000Z"),
+        ]
+        names = ("conversation_id", "title", "target", "snippet", "ts")
+        hits = [{**dict(zip(names, hit, strict=True)), "turn_id": "turn_1", "ref": "r"} for hit in found]
+        return JSONResponse({"items": hits, "next_cursor": None})
 
     async def feedback(self, request: Request) -> Response:
         await self.record(request)

@@ -151,9 +151,20 @@ class EverturnClient:
         """Save a conversation as JSON Lines with its hashes, as `download` saves a file."""
         return await self._save(self._path(conversation_id, "export"), {}, destination, conversation_id, max_bytes)
 
-    async def search(self, query: str, *, limit: int = 10, conversation_id: str | None = None) -> SearchPage:
-        """Search the messages of all conversations, or of one. The best hits first."""
-        fields = _without_none({"query": query, "limit": limit, "conversation_id": conversation_id})
+    async def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        conversation_id: str | None = None,
+        targets: Sequence[Literal["user", "assistant", "attachment", "summary", "notes"]] | None = None,
+    ) -> SearchPage:
+        """Search the messages of all conversations, or of one. The best hits first.
+
+        `targets` are the kinds of texts, all by default; summaries and notes are what the agent wrote for itself.
+        """
+        kinds = None if targets is None else list(targets)
+        fields = _without_none({"query": query, "limit": limit, "conversation_id": conversation_id, "targets": kinds})
         body = await self.requests.send("POST", self._path("search"), json=fields, is_repeatable=True)
         return parse_answer(SearchPage, body)
 

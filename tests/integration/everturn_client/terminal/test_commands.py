@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from everturn.model import block_bodies as bodies
+from everturn.model.ids import TurnId
 from everturn.model.turns import Outcome
 from everturn.testing.runs.asking_stories import AskingStory
+from everturn.testing.stories import make_artifact
 from everturn.wire.views import StateView
 
 if TYPE_CHECKING:
@@ -16,11 +18,28 @@ if TYPE_CHECKING:
 
 
 async def test_conversations_are_listed(server: "SmallServer", everturn: "Everturn") -> None:
-    server.story.start_turn("Hi")
+    empty = await everturn.run("list")
+    server.story.start_turn("What are the totals\nby region? " + "And by month? " * 20)
 
     code, out, _ = await everturn.run("list")
 
-    assert (code, out) == (0, f"{server.story.conversation.id}  2026-01-02 03:04  running  (no title)\n")
+    line = f"{server.story.conversation.id}  2026-01-02 03:04  running "
+    words = "What are the totals by region? And by month? And by month? …"
+    assert (code, out) == (0, f"{line} {words}\n")
+    assert empty[1].endswith(" (new)\n")
+
+
+async def test_while_a_conversation_has_no_title_its_files_name_it_and_deleting_asks_by_that_name(
+    server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
+) -> None:
+    server.story.start_turn(" ", [make_artifact(TurnId("turn_1"), "sales.csv")])
+
+    _, out, _ = await everturn.run("list")
+    os.write(keyboard[0], b"n\n")
+    asked = await everturn.run("delete", server.story.conversation.id, stdin=keyboard[1])
+
+    assert out.endswith(" sales.csv\n")
+    assert 'Delete "sales.csv" with all' in asked[2]
 
 
 async def test_a_conversation_is_shown_and_given_as_json(server: "SmallServer", everturn: "Everturn") -> None:
@@ -124,8 +143,16 @@ async def test_messages_are_searched(server: "SmallServer", everturn: "Everturn"
 
     code, out, _ = await everturn.run("search", "north", "--limit", "3")
 
-    assert json.loads(await server.wait_for("POST", "/search")) == {"query": "north", "limit": 3}
-    assert (code, out) == (0, "conv_1  Sales\n  North sold most.\n")
+    asked = json.loads(await server.wait_for("POST", "/search"))
+    assert asked == {"query": "north", "limit": 3, "targets": ["user", "assistant", "attachment"]}
+    assert code == 0
+    assert out.splitlines() == [
+        "conv_1  Sales",
+        "  Answer  2026-01-02  North sold most.",
+        "  You     2026-01-02  Who sold most?",
+        "conv_2  Weather",
+        "  File    2026-01-03  Wind from north",
+    ]
 
 
 async def test_deleting_asks_first_and_where_nobody_can_be_asked_needs_a_yes(

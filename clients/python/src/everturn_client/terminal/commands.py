@@ -5,40 +5,68 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TextIO
 
-from everturn.wire.views import TurnView
+from everturn.wire.views import StateView, TurnView
+from everturn_client.answers import SearchHit
 from everturn_client.client import Event, EverturnClient
+from everturn_client.errors import ProblemError
 from everturn_client.terminal.screen import Piece, Screen
 from everturn_client.terminal.turn_printer import TurnPrinter
-from everturn_client.terminal.wording import one_line, render_conversation, render_file
+from everturn_client.terminal.wording import one_line, render_conversation, render_file, render_hits, render_name
 
 MAX_LISTED = 1000
 MAX_HITS = 50
 """What the server gives at once."""
+MAX_OPENINGS = 20
+"""Conversations without a title that a list reads to name them by their first message. Only a first turn that has not
+ended leaves one without, so there are few."""
 
 
 async def run_list(client: EverturnClient, screen: Screen, *, limit: int, title: str, archived: bool) -> None:
     """List conversations, newest activity first."""
     cursor: str | None = None
-    left = min(limit, MAX_LISTED)
+    left, openings = min(limit, MAX_LISTED), MAX_OPENINGS
     while left > 0:
         page = await client.list_conversations(
             limit=min(left, 100), cursor=cursor, search=title or None, archived=archived
         )
-        screen.write(Piece("output", render_conversation(item) + "\n") for item in page.items)
+        for item in page.items:
+            state = None
+            if not item.title.strip() and openings:
+                openings -= 1
+                state = await _try_fetch(client, item.conversation_id)
+            screen.write([Piece("output", render_conversation(item, state) + "\n")])
         left -= len(page.items)
         cursor = page.next_cursor
         if not cursor or not page.items:
             return
 
 
+async def _try_fetch(client: EverturnClient, conversation_id: str) -> StateView | None:
+    """None for a conversation that was deleted meanwhile."""
+    try:
+        return await client.fetch(conversation_id)
+    except ProblemError as error:
+        if error.problem.status != 404:
+            raise
+        return None
+
+
 async def run_search(
     client: EverturnClient, screen: Screen, query: str, *, limit: int, conversation_id: str | None
 ) -> None:
-    """Print what was found, two lines each."""
-    page = await client.search(query, limit=min(limit, MAX_HITS), conversation_id=conversation_id)
+    """Print what was found: each conversation once, in the order of its best hit, and a line for each hit in it."""
+    # Summaries and notes are the agent's own: no command shows them where they were found.
+    page = await client.search(
+        query,
+        limit=min(limit, MAX_HITS),
+        conversation_id=conversation_id,
+        targets=("user", "assistant", "attachment"),
+    )
+    found: dict[str, list[SearchHit]] = {}
     for hit in page.items:
-        title = one_line(hit.title) or "(no title)"
-        screen.write([Piece("output", f"{hit.conversation_id}  {title}\n  {one_line(hit.snippet)}\n")])
+        found.setdefault(hit.conversation_id, []).append(hit)
+    for hits in found.values():
+        screen.write([Piece("output", render_hits(hits) + "\n")])
     if not page.items:
         screen.say("No matching messages.")
 
@@ -65,8 +93,9 @@ async def run_delete(
     is_kept = False
     for conversation_id in conversation_ids:
         if answers:
-            title = one_line((await client.get_conversation(conversation_id)).title) or "(no title)"
-            screen.write([Piece("info", f'Delete "{title}" with all its messages and files? [y/N] ')])
+            state = await client.fetch(conversation_id)
+            name = render_name(state.conversation, state)
+            screen.write([Piece("info", f'Delete "{name}" with all its messages and files? [y/N] ')])
             answer = await asyncio.to_thread(answers.readline)
             if answer.strip().lower() not in ("y", "yes"):
                 screen.say(f"Kept {conversation_id}.")
@@ -101,7 +130,7 @@ async def run_show(
     if as_json:
         screen.write_raw(state.model_dump_json().encode())
         return
-    screen.say(render_conversation(state.conversation))
+    screen.say(render_conversation(state.conversation, state))
     for turn in state.turns:
         _show_turn(screen, turn, command, conversation_id)
     if state.next_cursor:

@@ -6,12 +6,25 @@ from datetime import UTC, datetime
 
 from everturn.model.plans import PlanSnapshot, StepStatus
 from everturn.wire.events import ChatCompaction, ChatPhase
-from everturn.wire.views import ApprovalView, CitationView, ConversationView, FileView, SignalView, StepView, TurnView
+from everturn.wire.views import (
+    ApprovalView,
+    CitationView,
+    ConversationView,
+    FileView,
+    SignalView,
+    StateView,
+    StepView,
+    TurnView,
+)
+from everturn_client.answers import SearchHit
 from everturn_client.terminal.markdown import show_unseen
 
 _MARKS = {StepStatus.PENDING: "□", StepStatus.IN_PROGRESS: "…", StepStatus.DONE: "✓", StepStatus.FAILED: "✗"}
 MAX_LINE_CHARS = 200
 MAX_PARAMS_CHARS = 16_000
+MAX_NAME_CHARS = 60
+"""As long as the titles are that the server makes of a first message."""
+_NO_TITLE = "(no title)"
 
 
 def render_step(step: StepView) -> str:
@@ -196,11 +209,34 @@ def render_time(ts: str) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def render_conversation(conversation: ConversationView) -> str:
-    """One line of a list."""
+def render_conversation(conversation: ConversationView, state: StateView | None = None) -> str:
+    """One line of a list. `state`, if it was read, names a conversation that has no title yet."""
     activity = conversation.last_activity_at[:16].replace("T", " ")
-    title = one_line(conversation.title) or "(no title)"
-    return f"{conversation.conversation_id}  {activity}  {conversation.state:8} {title}"
+    name = render_name(conversation, state)
+    return f"{conversation.conversation_id}  {activity}  {conversation.state:8} {name}"
+
+
+def render_name(conversation: ConversationView, state: StateView | None) -> str:
+    """The title; while there is none, the beginning of the first message or the names of its files."""
+    if title := one_line(conversation.title):
+        return title
+    if state is None or state.next_cursor is not None:
+        return _NO_TITLE
+    if not state.turns:
+        return "(new)"
+    first = state.turns[0]
+    files = ", ".join(file.filename for file in first.attachments)
+    return one_line(first.text, max_chars=MAX_NAME_CHARS) or one_line(files, max_chars=MAX_NAME_CHARS) or _NO_TITLE
+
+
+_SAID_BY = {"user": "You", "assistant": "Answer", "attachment": "File"}
+
+
+def render_hits(hits: Sequence[SearchHit]) -> str:
+    """Hits of one conversation: its id and title, and a line for each hit that says who wrote it and when."""
+    title = one_line(hits[0].title) or _NO_TITLE
+    lines = [f"  {_SAID_BY.get(hit.target, hit.target):6}  {hit.ts[:10]}  {one_line(hit.snippet)}" for hit in hits]
+    return "\n".join([f"{hits[0].conversation_id}  {title}", *lines])
 
 
 def render_size(size: int) -> str:
