@@ -17,11 +17,14 @@ def run(*arguments: str, state: Path, stdin: str = "") -> subprocess.CompletedPr
 
 
 def test_no_server_ends_with_code_3_and_says_how_to_start_one(tmp_path: Path) -> None:
-    ended = run("chat", state=tmp_path, stdin="Hi")
+    ended = run("chat", "--wait", "1", state=tmp_path, stdin="Hi")
 
     assert ended.returncode == 3
-    assert "http://127.0.0.1:9" in ended.stderr
-    assert "make run" in ended.stderr
+    first, *_, last = ended.stderr.splitlines()
+    assert "http://127.0.0.1:9" in first
+    assert ended.stderr.count("Trying again for up to 1 s; press Ctrl-C to stop.") == 1
+    assert "make run" in last
+    assert ended.stdout == ""
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """Single requests over connections that break."""
 
+import asyncio
+import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,3 +87,69 @@ async def test_no_server_is_unreachable_and_says_where() -> None:
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"):
         await requests.send("GET", "/x")
     await requests.aclose()
+
+
+class Pauses:
+    """Counts the pauses between the tries of a request; `enough` is set after `wanted` of them."""
+
+    def __init__(self, wanted: int) -> None:
+        self.count = 0
+        self.enough = asyncio.Event()
+        self._wanted = wanted
+
+    def draw(self) -> float:
+        self.count += 1
+        if self.count == self._wanted:
+            self.enough.set()
+        return 0.5
+
+
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
+    await writer.drain()
+    writer.close()
+
+
+def choose_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_a_server_that_restarts_is_waited_for_and_that_is_told_once(method: str) -> None:
+    port, pauses, told = choose_port(), Pauses(12), list[Unreachable]()
+    requests = Requests(
+        f"http://127.0.0.1:{port}",
+        token=None,
+        dev_user=None,
+        timings=replace(QUICK, reconnect_s=30.0),
+        random=pauses.draw,
+        report_unreachable=told.append,
+    )
+
+    sending = asyncio.ensure_future(requests.send(method, "/x"))
+    await asyncio.wait_for(pauses.enough.wait(), 20)
+    async with await asyncio.start_server(answer, "127.0.0.1", port):
+        body = await asyncio.wait_for(sending, 20)
+    await requests.aclose()
+
+    assert body == b"{}"
+    assert [f"127.0.0.1:{port}" in str(error) for error in told] == [True]
+
+
+async def test_a_server_that_stays_away_is_given_up_in_time() -> None:
+    pauses = Pauses(12)
+    requests = Requests(
+        f"http://127.0.0.1:{choose_port()}",
+        token=None,
+        dev_user=None,
+        timings=replace(QUICK, reconnect_s=0.3),
+        random=pauses.draw,
+    )
+
+    with pytest.raises(Unreachable):
+        await asyncio.wait_for(requests.send("GET", "/x"), 20)
+    await requests.aclose()
+
+    assert pauses.count > QUICK.attempts

@@ -103,3 +103,14 @@ def test_the_command_to_go_on_names_a_server_that_only_the_environment_named() -
     arguments = build_parser(settings).parse_args(["chat", "x"])
 
     assert build_command_prefix("everturn", arguments) == "everturn --url http://127.0.0.1:9000"
+
+
+def test_the_wait_for_a_server_is_a_minute_unless_it_is_chosen() -> None:
+    parser = build_parser(SETTINGS)
+
+    assert parser.parse_args(["list"]).wait == 60
+    assert parser.parse_args(["--wait", "0", "list"]).wait == 0
+    assert parser.parse_args(["list", "--wait", "2.5"]).wait == 2.5
+    for wrong in ("-1", "nan", "inf", "soon"):
+        with pytest.raises(SystemExit):
+            parser.parse_args(["list", "--wait", wrong])

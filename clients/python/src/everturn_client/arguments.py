@@ -17,6 +17,10 @@ EXIT_CODES = (
     "4 the answer was cut off or reached a limit, 130 interrupted, 141 the reader of the output closed it."
 )
 
+WAIT_S = 60.0
+"""Longer than an ingress takes to restart."""
+MAX_WAIT_S = 86_400.0
+
 
 def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
     """The parser; its defaults come from the settings."""
@@ -147,13 +151,26 @@ def _add_shared(parser: argparse.ArgumentParser, settings: ClientSettings, *, is
     parser.add_argument("--user", metavar="NAME", help="your user name, for servers in development mode")
     parser.add_argument("--tenant", help="your tenant (default: default)")
     parser.add_argument("--project", help="your project (default: default)")
+    parser.add_argument(
+        "--wait",
+        metavar="SECONDS",
+        type=_seconds,
+        help=f"how long to wait for a server that can't be reached (default: {WAIT_S:g})",
+    )
     if not is_repeated:
-        parser.set_defaults(url=settings.url, token=settings.token, tenant="default", project="default")
+        parser.set_defaults(url=settings.url, token=settings.token, tenant="default", project="default", wait=WAIT_S)
 
 
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < MAX_WAIT_S:
         raise ValueError(text)
     return number
 

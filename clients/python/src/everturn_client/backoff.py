@@ -15,6 +15,8 @@ class Timings:
     max_delay_s: float = 10.0
     attempts: int = 4
     """How often one request is sent at most."""
+    reconnect_s: float = 0.0
+    """How long one request is sent again, beyond `attempts`, while the server can't be reached, as in a restart."""
     give_up_s: float = 120.0
     """How long nothing at all may come from the server, over all connections of a stream."""
     max_server_delay_s: float = 30.0

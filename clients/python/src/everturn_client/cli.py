@@ -16,6 +16,7 @@ from everturn.errors import EverturnError
 from everturn.timeline.event_fold import is_open
 from everturn.wire.views import TurnView
 from everturn_client.arguments import build_command_prefix, build_parser
+from everturn_client.backoff import Timings
 from everturn_client.client import Event, EverturnClient
 from everturn_client.errors import ProblemError, TooMuch, Unreachable
 from everturn_client.settings import ClientSettings, load_settings
@@ -43,6 +44,9 @@ from everturn_client.terminal.screen import OutputClosed, Piece, Screen
 DONE, FAILED, USAGE, UNREACHABLE, CUT, INTERRUPTED, OUTPUT_CLOSED = 0, 1, 2, 3, 4, 130, 141
 """The last two are what a shell reports for a program that ended by SIGINT or SIGPIPE."""
 MAX_STDIN_CHARS = 1_000_000
+START_SERVER = (
+    "If no server runs there, start one with: make run. If it runs elsewhere, pass --url or set EVERTURN_URL."
+)
 
 
 class BadUsage(EverturnError):
@@ -76,10 +80,7 @@ def _run_command(
         _discard_output()
         return OUTPUT_CLOSED
     except Unreachable as error:
-        screen.say(
-            f"{error}\nStart the server with: make run. If it runs elsewhere, pass --url or set EVERTURN_URL.",
-            "bad",
-        )
+        screen.say(f"{error}\n{START_SERVER}", "bad")
         return UNREACHABLE
     except (BadUsage, TooMuch, OSError, httpx2.InvalidURL) as error:
         screen.say(_describe(error), "bad")
@@ -95,8 +96,18 @@ async def _run(arguments: argparse.Namespace, settings: ClientSettings, screen: 
     place = f"{arguments.url} {arguments.tenant} {arguments.project} {arguments.user or ''}"
     memory = LastConversations(settings.state_dir, place)
     command = build_command_prefix(_load_program(), arguments)
+
+    def report_unreachable(error: Unreachable) -> None:
+        screen.say(f"{error}\nTrying again for up to {arguments.wait:g} s; press Ctrl-C to stop. {START_SERVER}")
+
     async with EverturnClient(
-        arguments.url, arguments.tenant, arguments.project, token=arguments.token, dev_user=arguments.user
+        arguments.url,
+        arguments.tenant,
+        arguments.project,
+        token=arguments.token,
+        dev_user=arguments.user,
+        timings=Timings(reconnect_s=arguments.wait),
+        report_unreachable=report_unreachable,
     ) as client:
         match arguments.command:
             case "chat":

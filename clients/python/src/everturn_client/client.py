@@ -30,7 +30,7 @@ from everturn_client.answers import (
     try_read_filename,
 )
 from everturn_client.backoff import Timings
-from everturn_client.errors import TimedOut, TooMuch
+from everturn_client.errors import TimedOut, TooMuch, Unreachable
 from everturn_client.event_stream import EventStream
 from everturn_client.requests import Connections, Requests
 from everturn_client.sent_signals import SentSignals
@@ -69,6 +69,7 @@ class EverturnClient:
     All methods raise ProblemError when the server refuses, Unreachable when it does not answer, BadAnswer and TooMuch
     for answers that are unreadable or too large. `dev_user` names a user in the server's development mode.
     `connections` bounds how many are open: 100 for calls and, apart from them, 100 for streams.
+    `report_unreachable` is called once for each request that waits for the server as `Timings.reconnect_s` allows.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class EverturnClient:
         timings: Timings | None = None,
         connections: Connections | None = None,
         random: Callable[[], float] = randomness.random,
+        report_unreachable: Callable[[Unreachable], None] | None = None,
     ) -> None:
         self.base_url = base_url
         self._scope = f"{quote(tenant, safe='')}/{quote(project, safe='')}"
@@ -94,6 +96,7 @@ class EverturnClient:
             timings=self._timings,
             random=random,
             connections=connections,
+            report_unreachable=report_unreachable,
         )
         self.signals = SentSignals(self.requests, self._path)
         """Receipts of signals, and changing or taking back what was not applied yet."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import httpx2
@@ -13,6 +14,9 @@ from everturn_client.backoff import Backoff, Timings
 from everturn_client.errors import ProblemError, Unreachable
 
 _AGAIN_LATER = frozenset({429, 502, 503, 504})
+_NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout)
+_AWAY = (*_NOT_SENT, httpx2.NetworkError, httpx2.RemoteProtocolError)
+"""No connection, or one that broke: so it is while a server restarts."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 _MAX_IDLE = 20
 """Connections that are kept for the next request, of each kind."""
@@ -29,7 +33,10 @@ class Connections:
 
 
 class Requests:
-    """Sends requests of one user to one server. Owns the connections."""
+    """Sends requests of one user to one server. Owns the connections.
+
+    `report_unreachable` is called once for a request that has to wait for the server, with the reason.
+    """
 
     def __init__(
         self,
@@ -40,6 +47,7 @@ class Requests:
         timings: Timings,
         random: Callable[[], float],
         connections: Connections | None = None,
+        report_unreachable: Callable[[Unreachable], None] | None = None,
     ) -> None:
         headers: dict[str, str] = {}
         if token:
@@ -48,6 +56,7 @@ class Requests:
             headers["x-dev-user"] = dev_user
         self._timings = timings
         self._random = random
+        self._report_unreachable = report_unreachable
         # A proxy from the environment must not get in the way of a server on this machine.
         is_local = httpx2.URL(base_url).host in _LOOPBACK
 
@@ -84,13 +93,16 @@ class Requests:
     ) -> bytes:
         """Send one request and read its answer. GETs, what is repeatable, and what has an idempotency key are repeated.
 
+        What never reached the server is sent again in any case, within `Timings.reconnect_s`.
         Raises ProblemError for an answer that is an error, Unreachable when there is none.
         """
         headers = {"idempotency-key": key} if key else {}
         may_repeat = method == "GET" or is_repeatable or key is not None
         attempts = self._timings.attempts if may_repeat else 1
         backoff = Backoff(self._timings, self._random)
-        for attempt in range(1, attempts + 1):
+        now = asyncio.get_running_loop().time
+        deadline, waited = now() + self._timings.reconnect_s, 0
+        for attempt in count(1):
             asked_s: float | None = None
             try:
                 async with self.http.stream(
@@ -99,12 +111,18 @@ class Requests:
                     await _check_good(response)
                     return await read_body(response)
             except httpx2.TransportError as error:
-                if attempt == attempts:
+                waits = isinstance(error, _AWAY if may_repeat else _NOT_SENT) and now() < deadline
+                if attempt >= attempts and not waits:
                     raise self._unreachable(error) from error
+                waited += waits
+                # A first failure may be a connection that the server has closed in the meantime.
+                if waits and attempt == 2 and self._report_unreachable:
+                    self._report_unreachable(self._unreachable(error))
             except ProblemError as error:
                 # A repeated submission meets its own first try, still at work, as a conflict.
                 is_own_twin = error.problem.status == 409 and key is not None and attempt > 1
-                if attempt == attempts or not (error.problem.status in _AGAIN_LATER or is_own_twin):
+                # A server that is back may not be ready at once, so the tries before it was back don't count.
+                if attempt - waited >= attempts or not (error.problem.status in _AGAIN_LATER or is_own_twin):
                     raise
                 asked_s = error.retry_after_s
             await asyncio.sleep(backoff.next_delay_s(asked_s))
