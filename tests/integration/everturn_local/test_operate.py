@@ -24,8 +24,12 @@ def settings(tmp_path: Path) -> LocalSettings:
 
 
 def test_where_nothing_runs_it_says_what_to_start(settings: LocalSettings):
-    with pytest.raises(NotRunning, match="make run"):
+    with pytest.raises(NotRunning, match="make run") as refusal:
         load_operator(settings, ENVIRONMENT)
+
+    told = str(refusal.value)
+    assert f"EVERTURN_HOME is {settings.everturn_home}" in told
+    assert "EVERTURN_HOME=FOLDER make operate" in told
 
 
 def test_the_command_gets_the_addresses_of_what_runs_and_the_migrating_role(settings: LocalSettings):

@@ -68,5 +68,6 @@ def _check_runs(home: Home) -> None:
     except HomeInUseError:
         return
     raise NotRunning(
-        f"Nothing is running in {home.root}. Start it with `make run`, or set EVERTURN_HOME to the running one."
+        f"EVERTURN_HOME is {home.root}, and nothing runs there. Start it with `make run`. If `make run` was started "
+        "with another EVERTURN_HOME, set the same one for this command: EVERTURN_HOME=FOLDER make operate …"
     )
