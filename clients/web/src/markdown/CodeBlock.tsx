@@ -4,6 +4,7 @@ import { useEffect, useState } from "react";
 import type { JSX, ReactElement } from "react";
 
 import { IconButton } from "../ui/Button";
+import { showTurning } from "../ui/unseen";
 import styles from "./CodeBlock.module.css";
 
 interface CodeBlockProps {
@@ -17,7 +18,9 @@ const REST_MS = 150;
 const COPIED_MS = 2_000;
 
 export function CodeBlock({ code, language = "" }: CodeBlockProps): JSX.Element {
-  const coloured = useHighlighted(code, language);
+  // What is copied is the code itself.
+  const shown = showTurning(code);
+  const coloured = useHighlighted(shown, language);
   return (
     <figure className={styles.figure} aria-label={language === "" ? "Code" : `Code, ${language}`}>
       <figcaption className={styles.caption}>
@@ -27,7 +30,7 @@ export function CodeBlock({ code, language = "" }: CodeBlockProps): JSX.Element 
       {/* Long lines scroll sideways, by keyboard too. */}
       {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a region that scrolls has to take focus */}
       <pre className={styles.pre} tabIndex={0} dir="ltr">
-        <code>{coloured ?? code}</code>
+        <code>{coloured ?? shown}</code>
       </pre>
     </figure>
   );

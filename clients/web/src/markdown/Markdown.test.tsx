@@ -35,6 +35,24 @@ test.each(HOSTILE)("a hostile answer stays text: %s", (text) => {
   expect(container.querySelectorAll("img")).toHaveLength(0);
 });
 
+test("what overrides the direction of text is shown, and what languages are written with is kept", () => {
+  const kept = "\u200f\u05d0\u2067b\u2069\u200d";
+  const { container } = render(<Markdown text={`Pay \u202e**001\u202d** \`a\u202e\` ${kept} ![b\u202e](x)\n\n<details><summary>c\u202e</summary>\n\nd\u202e\n\n</details>`} />);
+
+  expect(container.textContent).toBe(`Pay \\u{202e}001\\u{202d} a\\u{202e} ${kept} b\\u{202e}c\\u{202e}d\\u{202e}`);
+});
+
+test("code shows all that turns text, and is copied as it is", async () => {
+  const user = userEvent.setup();
+  const code = "if a: \u2066# \u202e\u2069x";
+  const { container } = render(<Markdown text={`\`\`\`\n${code}\n\`\`\``} />);
+
+  await user.click(screen.getByRole("button", { name: "Copy code" }));
+
+  expect(container.querySelector("pre")).toHaveTextContent("if a: \\u{2066}# \\u{202e}\\u{2069}x");
+  expect(await navigator.clipboard.readText()).toBe(code);
+});
+
 test("a link opens elsewhere and tells nothing of this page", () => {
   render(<Markdown text="[docs](https://example.org/a)" />);
 

@@ -3,6 +3,7 @@ import { memo, use, useDeferredValue, useMemo, useState } from "react";
 import type { JSX } from "react";
 
 import { PaperContext } from "../ui/printing";
+import { showOverrides } from "../ui/unseen";
 import { isTooCostly, readDetails, splitBlocks, withoutOpenTable } from "./blocks";
 import type { Details } from "./blocks";
 import styles from "./Markdown.module.css";
@@ -71,7 +72,7 @@ function Folded({ details, isGrowing, depth }: { details: Details; isGrowing: bo
   const { summary, body, isOpen } = details;
   return (
     <details className={styles.details} open={isOpen || isOnPaper}>
-      <summary dir="auto">{withoutSigns(summary.replace(EMPHASIS, "")) || "Details"}</summary>
+      <summary dir="auto">{showOverrides(withoutSigns(summary.replace(EMPHASIS, ""))) || "Details"}</summary>
       <div className={styles.markdown}><Blocks text={body} isGrowing={isGrowing} depth={depth} /></div>
     </details>
   );

@@ -2,6 +2,7 @@
 import { Component } from "react";
 import type { JSX, ReactNode } from "react";
 
+import { showOverrides } from "../ui/unseen";
 import styles from "./Markdown.module.css";
 
 interface OrPlainProps {
@@ -33,5 +34,5 @@ export class OrPlain extends Component<OrPlainProps, OrPlainState> {
 }
 
 export function Plain({ text }: { text: string }): JSX.Element {
-  return <p className={styles.plain} dir="auto">{text}</p>;
+  return <p className={styles.plain} dir="auto">{showOverrides(text)}</p>;
 }

@@ -1,9 +1,11 @@
 /** Parsed Markdown is kept, so that a block that scrolls out and back is not parsed again. Raw HTML stays text. */
+import type { Nodes, Root } from "hast";
 import type { ReactElement } from "react";
 import ReactMarkdown from "react-markdown";
 import type { Options } from "react-markdown";
 import remarkGfm from "remark-gfm";
 
+import { showOverrides } from "../ui/unseen";
 import { ELEMENTS } from "./elements";
 import { readInline } from "./inline";
 import { protectLiterals, restoreLiterals } from "./literals";
@@ -37,7 +39,18 @@ export function parseKept(block: string): ReactElement {
 export function parse(block: string): ReactElement {
   const { text, literals } = protectLiterals(block);
   const remarkPlugins: Options["remarkPlugins"] = [remarkGfm, [restoreLiterals, { literals }], readInline];
-  return ReactMarkdown({ children: text, remarkPlugins, components: ELEMENTS, urlTransform: (address) => address });
+  return ReactMarkdown({ children: text, remarkPlugins, rehypePlugins: [revealOverrides], components: ELEMENTS, urlTransform: (address) => address });
+}
+
+/** A plugin for rehype. Code in a block of its own shows more than these, and copies what was written. */
+function revealOverrides(): (tree: Root) => void {
+  return reveal;
+}
+
+function reveal(node: Nodes): void {
+  if (node.type === "text") node.value = showOverrides(node.value);
+  if (node.type === "element" && typeof node.properties["alt"] === "string") node.properties["alt"] = showOverrides(node.properties["alt"]);
+  if ("children" in node && !(node.type === "element" && node.tagName === "pre")) node.children.forEach(reveal);
 }
 
 function forgetOldest(): void {

@@ -5,6 +5,7 @@ import type { JSX } from "react";
 import type { TextView } from "../api";
 import { CodeBlock } from "../markdown/CodeBlock";
 import { Markdown } from "../markdown/Markdown";
+import { showOverrides } from "../ui/unseen";
 import type { Part } from "./parts";
 import { Receipt } from "./signals/Receipt";
 import styles from "./turn.module.css";
@@ -69,6 +70,6 @@ function Words({ text, isGrowing }: { text: TextView; isGrowing: boolean }): JSX
     case "html":
     case "text":
     default:
-      return <p className={styles.plain} dir="auto">{text.text}</p>;
+      return <p className={styles.plain} dir="auto">{showOverrides(text.text)}</p>;
   }
 }

@@ -213,6 +213,14 @@ test("a suggested question is asked when it is pressed", async () => {
   expect(actions.ask).toHaveBeenCalledWith("Which was best?");
 });
 
+test("a suggested question shows what turns its words, and is asked as it is", async () => {
+  show(buildTurn({ texts: [buildText()], followups: ["Pay \u202e001\u2069?"] }));
+
+  await userEvent.click(screen.getByRole("button", { name: "Pay \\u{202e}001\\u{2069}?" }));
+
+  expect(actions.ask).toHaveBeenLastCalledWith("Pay \u202e001\u2069?");
+});
+
 test("a file name is text, whatever stands in it", () => {
   const filename = '"><img src=x onerror=alert(1)>.csv';
   const { container } = show(buildTurn({ files: [buildFile({ filename, mime: "text/csv" })] }));

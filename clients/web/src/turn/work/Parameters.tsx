@@ -1,6 +1,7 @@
 /** What a tool is called with, a name and a value a line. */
 import type { JSX } from "react";
 
+import { showUnseen } from "../../ui/unseen";
 import styles from "./work.module.css";
 
 type Params = Readonly<Record<string, unknown>>;
@@ -32,10 +33,6 @@ function Value({ name, text }: { name: string; text: string }): JSX.Element {
   return <div role="region" aria-label={name} tabIndex={0} dir="auto">{text}</div>;
 }
 
-/** Characters that nobody sees, or that change the order of others: a person must approve what will be sent, not what it looks like. */
-const UNSEEN = /\p{Cf}|\p{Zl}|\p{Zp}|\u034f|[\u115f\u1160]|\u17b4|\u17b5|[\u2800\u3164\uffa0]/gu;
-
 function describeValue(value: unknown): string {
-  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-  return text.replace(UNSEEN, (char) => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`);
+  return showUnseen(typeof value === "string" ? value : JSON.stringify(value, null, 2));
 }
