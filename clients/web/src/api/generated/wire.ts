@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas e168d82605dfced835672fbd55d3b1352fc06a80ddf0d9cf15b2996707c6da43
-// Types bef652096a7b412b6e62359f7b20df55c7d3dafe1dc3f636480a99a84393a9c3
+// Schemas 48232234ec8c4c46ffdc44f03603b26405cc39d30dd5e7d15f3bb0ea95740519
+// Types ab4412cb8a1a99915ec5aa3b4e4fe9eb4763df0ed997c88bc797845576ecdce4
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -542,7 +542,8 @@ export interface components {
         };
         /**
          * FetchIn
-         * @description Which turns to read: the named ones, or the last `limit`, or those before `cursor`.
+         * @description Which turns to read: the newest `limit` of all, of the named ones, or of those before `cursor`. A page has up to
+         *     4 MiB, or one larger turn: `next_cursor` gets the rest, with the same `turn_ids`.
          */
         readonly FetchIn: {
             /**
@@ -2227,6 +2228,11 @@ export interface components {
          */
         readonly TurnsIn: {
             /**
+             * Cursor
+             * @description The id of the last event that is included. Streams continue after it.
+             */
+            readonly cursor?: string | null;
+            /**
              * Turn Ids
              * @description The turns' ids.
              */
@@ -2234,7 +2240,7 @@ export interface components {
         };
         /**
          * TurnsOut
-         * @description Turns that somebody judged.
+         * @description Turns that somebody judged, oldest first; `next_cursor` gets older ones, null when there are none.
          */
         readonly TurnsOut: {
             /**
@@ -2242,6 +2248,11 @@ export interface components {
              * @description The conversation's id.
              */
             readonly conversation_id: string;
+            /**
+             * Next Cursor
+             * @description The `cursor` of the next page; absent at the end.
+             */
+            readonly next_cursor?: string;
             /**
              * Turns
              * @description The turns.
