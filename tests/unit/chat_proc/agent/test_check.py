@@ -69,6 +69,7 @@ def test_an_answer_is_taken_with_all_that_belongs_to_it() -> None:
         (call("demo.echo", {"other": 1}), "bad_tool_call", "don't fit"),
         (call("demo.run", {}), "call_without_code", "code channel"),
         (call("demo.echo", {}) + call("demo.echo", {}), "two_actions", ""),
+        (answer("\u200b\u2060 \n"), "missing_field", "not empty"),
     ],
 )
 def test_what_can_not_be_used_is_told_in_a_sentence(reply: str, code: str, says: str) -> None:

@@ -11,6 +11,7 @@ from everturn.model.llm.decisions import Action, Decision, Problem
 from everturn.model.llm.decisions import ToolCall as DecidedCall
 from everturn.model.turns import CutReason
 from everturn.ports.tool import ToolSpec
+from everturn.timeline.inert import is_blank
 
 MAX_SENTENCES = 3
 """Problems named in one notice; more would hide the first."""
@@ -75,7 +76,7 @@ Verdict = Work | Repair
 def check_decision(decision: Decision, shown_answer: str, catalog: ToolCatalog) -> Verdict:
     """Choose what to do with a reply. An answer the person has seen is kept, whatever else is wrong with the reply."""
     # Blanks are nothing that a person has seen.
-    shown_answer = shown_answer if shown_answer.strip() else ""
+    shown_answer = "" if is_blank(shown_answer) else shown_answer
     if problems := decision.fatal_problems:
         return Work((keep_shown(decision, shown_answer),)) if shown_answer else _sum_up(problems)
     checked = [_check_action(decision, index, shown_answer, catalog) for index in range(len(decision.actions))]
@@ -117,7 +118,7 @@ def keep_shown(decision: Decision, shown: str) -> GiveAnswer:
 
 def _accept_answer(decision: Decision, action: Action, shown: str) -> GiveAnswer | Repair:
     text = action.final_answer or ""
-    if not text.strip():
+    if is_blank(text):
         return Repair("missing_field", f"An action `{action.action}` needs a final_answer that is not empty.")
     return GiveAnswer(
         text=text,

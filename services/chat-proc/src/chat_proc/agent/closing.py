@@ -26,6 +26,7 @@ from everturn.model.problems import Problem, problem
 from everturn.model.refs import completion_ref
 from everturn.model.turns import CutReason, Outcome
 from everturn.ports.language_model import ModelFailed
+from everturn.timeline.inert import is_blank
 
 
 class ClosingCall:
@@ -49,9 +50,9 @@ class ClosingCall:
             return _end_without_call(turn, place.at(turn.now()), cap, failure.detail)
         place = place.at(turn.now())
         answer = _find_answer(generated, index_sources(turn.pool.rows))
-        if not answer.text.strip() and not generated.stopped:
+        if is_blank(answer.text) and not generated.stopped:
             answer = _find_last_resort(turn, cap)
-        if not answer.text.strip() and not generated.stopped:
+        if is_blank(answer.text) and not generated.stopped:
             writing = _write(turn, place, generated, None)
             return TurnEnd(None, _explain_no_answer(generated.decision.stopped_by, f"The turn reached {cap}."), writing)
         if not generated.texts.text("answer"):
@@ -70,7 +71,7 @@ def _find_last_resort(turn: OpenTurn, cap: str) -> GiveAnswer:
 def _end_without_call(turn: OpenTurn, place: RoundPlace, cap: str, why: str) -> TurnEnd:
     """The end of a turn whose closing call failed."""
     answer = _find_last_resort(turn, cap)
-    if not answer.text.strip():
+    if is_blank(answer.text):
         return TurnEnd(None, _explain_no_answer(None, f"The turn reached {cap}. {why}"))
     body = CompletionBody(text=answer.text)
     number = _count_completions(turn) + 1

@@ -8,6 +8,7 @@ from everturn.model.ids import TurnId
 from everturn.model.problems import problem
 from everturn.model.refs import completion_ref, round_ref
 from everturn.model.turns import Outcome, TurnStatus, TurnUsage
+from everturn.timeline.inert import is_blank
 from everturn.wire.events import ConvStatus
 
 
@@ -27,7 +28,7 @@ def build_status_after(status: TurnStatus, promote: Promotion | None = None) -> 
 
 def build_crash_end(turn: OpenTurn, shown: str) -> TurnEnd:
     """The end of a turn on which our own code failed again and again. An answer that was shown is kept."""
-    if not shown.strip():
+    if is_blank(shown):
         detail = "This is a fault of the server, not of your message. Try again; tell the operator if it stays."
         return TurnEnd(None, problem("internal-error", "The server failed while it worked on this turn", 500, detail))
     number = 1 + sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
