@@ -38,7 +38,8 @@ LIMIT_S = int(os.environ.get("FUZZ_LIMIT_S", "125"))
 
 
 def bearer(user: str, **claims: Any) -> dict[str, str]:
-    body = {"iss": "i", "aud": "a", "sub": user, "exp": int(time.time()) + 600}
+    # Some are made when the tests are collected, and used when all the tests before have run.
+    body = {"iss": "i", "aud": "a", "sub": user, "exp": int(time.time()) + 7_200}
     body |= {"tenant": "acme", "project": "one"} | claims
     return {"Authorization": f"Bearer {jwt.encode(body, SECRET, 'HS256')}"}
 
