@@ -131,6 +131,23 @@ async def test_judged_turns_are_told_with_their_feedback(client: httpx2.AsyncCli
     assert turn["feedback"][0]["reaction"] == "ok"
 
 
+async def test_pages_end_at_their_size_and_go_on_by_their_cursor(
+    client: httpx2.AsyncClient, chat: Any, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("everturn.postgres.turns.PAGE_BYTES", 1)
+    sent = await chat.send("hello")
+    conversation = sent["conversation_id"]
+    await client.post(f"{BASE}/{conversation}/turns/{sent['turn_id']}/feedback", json={"reaction": "ok"})
+
+    judged = await client.post(f"{BASE}/{conversation}/turns-with-feedbacks", json={})
+    fetched = await client.post(f"{BASE}/fetch", json={"conversation_id": conversation})
+
+    assert [turn["turn_id"] for turn in judged.json()["turns"]] == [sent["turn_id"]]
+    assert "next_cursor" not in judged.json() and "next_cursor" not in fetched.json()
+    for cursor in ("x", "2"):
+        refused(await client.post(f"{BASE}/{conversation}/turns-with-feedbacks", json={"cursor": cursor}), 400)
+
+
 async def test_the_index_of_a_turn_is_read(client: httpx2.AsyncClient, chat: Any) -> None:
     sent = await chat.send("hello")
 

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 48232234ec8c4c46ffdc44f03603b26405cc39d30dd5e7d15f3bb0ea95740519
-// Types ab4412cb8a1a99915ec5aa3b4e4fe9eb4763df0ed997c88bc797845576ecdce4
+// Schemas d8c4c7bafa2e47ab13053ff647fc5eb3e1553507294d7df779016545fe93bf64
+// Types 67cd71dc4acb175d9a35a70d8ef981e1915b9d5cc4b43bacdc88d20abcb6e09a
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2229,7 +2229,7 @@ export interface components {
         readonly TurnsIn: {
             /**
              * Cursor
-             * @description The id of the last event that is included. Streams continue after it.
+             * @description The `next_cursor` of the page before, for older turns.
              */
             readonly cursor?: string | null;
             /**
@@ -2240,7 +2240,7 @@ export interface components {
         };
         /**
          * TurnsOut
-         * @description Turns that somebody judged, oldest first; `next_cursor` gets older ones, null when there are none.
+         * @description Turns that somebody judged, oldest first; `next_cursor` gets older ones, and is absent at the end.
          */
         readonly TurnsOut: {
             /**

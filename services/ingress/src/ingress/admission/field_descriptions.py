@@ -221,6 +221,7 @@ _BY_NAME: Final[Mapping[str, str]] = {
 _BY_PLACE: Final[Mapping[str, str]] = {
     "CountsOut.ok": "How many were good.",
     "FetchIn.cursor": "The `next_cursor` of the page before, for older turns.",
+    "TurnsIn.cursor": "The `next_cursor` of the page before, for older turns.",
     "ForkOut.blocks": "How many blocks were copied.",
     "ForkOut.turns": "How many turns were copied.",
     "JudgedOut.turns": "How many turns were counted.",

@@ -78,7 +78,7 @@ class TurnsIn(JsonBody):
 
 
 class TurnsOut(JsonBody):
-    """Turns that somebody judged, oldest first; `next_cursor` gets older ones, null when there are none."""
+    """Turns that somebody judged, oldest first; `next_cursor` gets older ones, and is absent at the end."""
 
     conversation_id: str
     turns: tuple[TurnView, ...]
