@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas d8c4c7bafa2e47ab13053ff647fc5eb3e1553507294d7df779016545fe93bf64
-// Types 67cd71dc4acb175d9a35a70d8ef981e1915b9d5cc4b43bacdc88d20abcb6e09a
+// Schemas 4b2fbbff0fe03db4927587df9f43dd877c3e3cc4c2a7187afb9a27bec16aa3ff
+// Types de5c9df0d20ab8f4ae9e50a929e4c60caafca9e748a59328dbc7a540a896877d
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2224,7 +2224,8 @@ export interface components {
         };
         /**
          * TurnsIn
-         * @description Which turns to read; without `turn_ids` the last ones.
+         * @description Which judged turns to read: the newest hundred of the named ones, of all, or of those before `cursor`. A page has
+         *     up to 4 MiB, or one larger turn.
          */
         readonly TurnsIn: {
             /**

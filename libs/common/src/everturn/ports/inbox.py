@@ -100,8 +100,21 @@ in one piece, so this decides how large a piece can be."""
 
 FULL_TURN = f"This turn already has {MAX_TURN_SIGNALS} signals. Wait for it to end, or cancel it."
 LARGE_TURN = (
-    f"This turn already has messages of {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. Wait for it to end, or cancel it."
+    f"The messages of this turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. "
+    "Wait for it to end, or cancel it."
 )
+LARGE_WAITING = f"The events that wait for the next turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB."
+
+MAX_REASON_CHARS = 10_000
+"""Of a cancel or an answer to an approval: they are accepted however large the turn is."""
+BOUNDED_KINDS = frozenset({SignalKind.CANCEL, SignalKind.APPROVE, SignalKind.DENY})
+"""Their texts are short, so they don't count towards MAX_TURN_SIGNAL_BYTES."""
+
+
+def check_reason(kind: SignalKind, text: str) -> None:
+    """Raise Invalid when the text of a cancel or an answer is too long."""
+    if kind in BOUNDED_KINDS and len(text) > MAX_REASON_CHARS:
+        raise Invalid(f"The text of a signal of kind {kind.value} can have at most {MAX_REASON_CHARS:,} characters.")
 
 
 class InboxFull(Conflict):
@@ -177,7 +190,7 @@ class Inbox(Protocol):
         signal: IncomingSignal,
         key: IdempotencyKey | None,
     ) -> Receipt:
-        """Insert a signal into the open turn; cancels have room of their own.
+        """Insert a signal into the open turn; cancels have room of their own. Raises Invalid as `check_reason` does.
 
         With no turn open a reactive event opens one, and one to be recorded waits for the next; anything else, and an
         event with a target, raises Conflict. Raises NotFound, InboxFull, TenantFull, KeyReused, KeyBusy.
@@ -195,7 +208,8 @@ class Inbox(Protocol):
     async def save_signal_text(
         self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId, text: str
     ) -> Signal:
-        """Edit a signal that is still ACCEPTED. Raises Conflict when it is not, or answers an approval."""
+        """Edit a signal that is still ACCEPTED. Raises Conflict when it is not, or answers an approval; InboxFull when
+        it would grow beyond what the turn can have; Invalid as `check_reason` does."""
         ...
 
     async def retract_signal(

@@ -12,8 +12,10 @@ from everturn.model.signals import CONTROL_KINDS, Signal, SignalKind, SignalStat
 from everturn.model.turns import RequestEvent, TurnRequest
 from everturn.model.uploads import Upload, UploadPlace, build_attachments
 from everturn.ports.inbox import (
+    BOUNDED_KINDS,
     FULL_TURN,
     LARGE_TURN,
+    LARGE_WAITING,
     MAX_OPEN_SIGNALS,
     MAX_TURN_SIGNAL_BYTES,
     MAX_TURN_SIGNALS,
@@ -27,6 +29,7 @@ from everturn.ports.inbox import (
     Receipt,
     TenantFull,
     UploadTooLate,
+    check_reason,
 )
 from everturn.postgres.accepting.kept_answers import save_response, take_key, try_load_response
 from everturn.postgres.artifacts import append_artifacts
@@ -139,6 +142,7 @@ class PostgresInbox:
         signal: IncomingSignal,
         key: IdempotencyKey | None,
     ) -> Receipt:
+        check_reason(signal.kind, signal.text)
         async with self._database.transaction(principal) as transaction:
             replayed = await _try_replay(transaction, principal, conversation_id, key)
             if replayed is not None:
@@ -167,9 +171,11 @@ class PostgresInbox:
             if signal.state is not SignalState.ACCEPTED:
                 raise Conflict(f"The signal is already {signal.state.value}.")
             _check_no_answer(signal)
+            check_reason(signal.kind, text)
             payload = build_payload_json(text, signal.attachments, signal.event)
             await transaction.execute("UPDATE signal SET payload = $2 WHERE id = $1", signal_id, payload)
-            await _check_bytes(transaction, conversation_id, signal.turn_id)
+            if len(text) > len(signal.text):
+                await _check_bytes(transaction, conversation_id, signal.turn_id)
         return replace(signal, text=text)
 
     async def retract_signal(
@@ -313,7 +319,8 @@ async def _append_signal(
     lane = Lane.CONTROL if ring and cancels else Lane(turn["lane"])
     receipt = Receipt(conversation_id, turn_id, signal.signal_id, SignalState.ACCEPTED, ring=ring, lane=lane)
     await _insert_signal(transaction, principal, receipt, signal, attachments, inbox_seq=conversation["inbox_seq"])
-    await _check_bytes(transaction, conversation_id, turn_id)
+    if signal.kind not in BOUNDED_KINDS:
+        await _check_bytes(transaction, conversation_id, turn_id)
     await append_artifacts(transaction, principal, conversation_id, attachments)
     return receipt
 
@@ -379,7 +386,7 @@ async def _check_bytes(transaction: Connection, conversation_id: ConversationId,
     else:
         measured = await transaction.fetchrow(_MEASURE_TURN, turn_id)
     if measured and measured["signals"] > 1 and measured["bytes"] > MAX_TURN_SIGNAL_BYTES:
-        raise InboxFull(LARGE_TURN)
+        raise InboxFull(LARGE_WAITING if turn_id is None else LARGE_TURN)
 
 
 def _as_signal(message: IncomingMessage) -> IncomingSignal:

@@ -55,7 +55,9 @@ _BLOCKS = """
 SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
   FROM block
  WHERE conversation_id = $1 AND seq >= $2 AND turn_id = ANY($3)
-   AND seq < COALESCE((SELECT first_seq FROM turn WHERE conversation_id = $1 AND ordinal = $4 + 1), 9223372036854775807)
+   AND seq < COALESCE((SELECT first_seq FROM turn
+                        WHERE conversation_id = $1 AND ordinal > $4 AND first_seq IS NOT NULL
+                        ORDER BY ordinal LIMIT 1), 9223372036854775807)
  ORDER BY seq
 """
 _ORDINAL = "SELECT ordinal FROM turn WHERE id = $1 AND conversation_id = $2"

@@ -71,7 +71,8 @@ class FetchIn(JsonBody):
 
 
 class TurnsIn(JsonBody):
-    """Which turns to read; without `turn_ids` the last ones."""
+    """Which judged turns to read: the newest hundred of the named ones, of all, or of those before `cursor`. A page has
+    up to 4 MiB, or one larger turn."""
 
     turn_ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_TURN_IDS, strict=False)
     cursor: Cursor | None = None

@@ -91,7 +91,7 @@ async def get_round_context(
 
 @router.post("/{conversation_id}/turns-with-feedbacks", responses=problems(408, 413, 415), response_model=TurnsOut)
 async def turns_with_feedbacks(body: TurnsIn, me: Me, service: Service, conversation_id: ConversationPath) -> Response:
-    """The turns that somebody judged: of the named ones, or the last hundred of all."""
+    """The turns that somebody judged, of the named ones or of all; the newest are on the first page."""
     return await _answer(await service.load_judged_turns(me, conversation_id, body))
 
 

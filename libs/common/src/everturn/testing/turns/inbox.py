@@ -13,8 +13,10 @@ from everturn.model.signals import CONTROL_KINDS, Signal, SignalKind, SignalStat
 from everturn.model.turns import RequestEvent, Turn, TurnRequest, TurnStatus
 from everturn.model.uploads import Upload, UploadPlace, build_attachments
 from everturn.ports.inbox import (
+    BOUNDED_KINDS,
     FULL_TURN,
     LARGE_TURN,
+    LARGE_WAITING,
     MAX_OPEN_SIGNALS,
     MAX_TURN_SIGNAL_BYTES,
     MAX_TURN_SIGNALS,
@@ -29,6 +31,7 @@ from everturn.ports.inbox import (
     Receipt,
     TenantFull,
     UploadTooLate,
+    check_reason,
 )
 from everturn.testing.limits.queue import find_position
 from everturn.testing.runs.approvals import answer_approval, wake_turn
@@ -85,6 +88,7 @@ class MemoryInbox:
         signal: IncomingSignal,
         key: IdempotencyKey | None,
     ) -> Receipt:
+        check_reason(signal.kind, signal.text)
         if (replayed := self._replay(principal, key)) is not None:
             return replayed
         row = self._platform.conversation(principal, conversation_id)
@@ -105,7 +109,9 @@ class MemoryInbox:
         if row.signal.state is not SignalState.ACCEPTED:
             raise Conflict(f"The signal is {row.signal.state.value} already.")
         _check_no_answer(row.signal)
-        self._check_bytes(row.conversation_id, row.signal.turn_id, text, edited=signal_id)
+        check_reason(row.signal.kind, text)
+        if len(text) > len(row.signal.text):
+            self._check_bytes(row.conversation_id, row.signal.turn_id, text, edited=signal_id)
         row.signal = replace(row.signal, text=text)
         self._platform.conversations[conversation_id].inbox_seq += 1
         return row.signal
@@ -201,7 +207,8 @@ class MemoryInbox:
         if incoming.target_turn_id not in (None, turn_id):
             raise Conflict(f"{incoming.target_turn_id} is not the open turn.")
         self._check_room(turn_id, incoming.kind)
-        self._check_bytes(row.id, turn_id, incoming.text)
+        if incoming.kind not in BOUNDED_KINDS:
+            self._check_bytes(row.id, turn_id, incoming.text)
         place = UploadPlace(principal, row.id, turn_id, (ref_kind(incoming.kind, incoming.event), incoming.signal_id))
         attachments = build_attachments(incoming.uploads, place)
         row.artifacts.extend(attachments)
@@ -257,10 +264,11 @@ class MemoryInbox:
             for signal in own
             if signal.turn_id == turn_id
             and signal.id != edited
+            and signal.kind not in BOUNDED_KINDS
             and (turn_id is not None or signal.state is SignalState.ACCEPTED)
         ]
         if others and sum(others) + len(text.encode()) > MAX_TURN_SIGNAL_BYTES:
-            raise InboxFull(LARGE_TURN)
+            raise InboxFull(LARGE_WAITING if turn_id is None else LARGE_TURN)
 
     def _signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> SignalRow:
         self._platform.conversation(principal, conversation_id)

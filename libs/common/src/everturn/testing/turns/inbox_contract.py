@@ -5,12 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from everturn.errors import Conflict, NotFound
+from everturn.errors import Conflict, Invalid, NotFound
 from everturn.model.identity import Lane
 from everturn.model.signals import SignalKind, SignalState
 from everturn.model.turns import TurnStatus
 from everturn.ports.inbox import (
     MAX_OPEN_SIGNALS,
+    MAX_REASON_CHARS,
     MAX_TURN_SIGNAL_BYTES,
     MAX_TURN_SIGNALS,
     UPLOAD_LIMIT,
@@ -146,12 +147,27 @@ class InboxContract:
     async def test_the_messages_of_a_turn_have_a_size_together_but_the_first_has_its_own(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         conversation_id = claim.lease.conversation_id
-        await stage.say("x" * MAX_TURN_SIGNAL_BYTES, conversation_id)
+        first = await stage.signal(conversation_id, SignalKind.CANCEL)
+        await stage.say("x" * (MAX_TURN_SIGNAL_BYTES + 1), conversation_id)
 
         with pytest.raises(InboxFull, match="8 MiB"):
             await stage.say("One too many.", conversation_id)
 
-        assert (await stage.signal(conversation_id, SignalKind.CANCEL)).signal_id is not None
+        assert (await stage.signal(conversation_id, SignalKind.CANCEL)).signal_id != first.signal_id
+
+    async def test_the_reason_of_a_cancel_is_short(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        conversation_id = claim.lease.conversation_id
+
+        with pytest.raises(Invalid, match="10,000 characters"):
+            await stage.signal(conversation_id, SignalKind.CANCEL, "x" * (MAX_REASON_CHARS + 1))
+
+        cancel = await stage.signal(conversation_id, SignalKind.CANCEL, "x" * MAX_REASON_CHARS)
+        assert cancel.signal_id is not None
+        with pytest.raises(Invalid):
+            await stage.inbox.save_signal_text(
+                stage.principal, conversation_id, cancel.signal_id, "x" * (MAX_REASON_CHARS + 1)
+            )
 
     async def test_an_edit_can_not_make_the_messages_of_a_turn_too_large(self, stage: Stage) -> None:
         claim = await stage.start_turn()
