@@ -2,6 +2,9 @@
 
 import subprocess
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import pytest
 
@@ -10,6 +13,7 @@ from everturn.model.feedback import Feedback, Reaction
 from everturn.model.ids import ConversationId, TurnId
 from everturn.model.leases import EventCursor
 from everturn.ports.turns import PAGE_BYTES
+from everturn.postgres.database import Connection, Database
 from everturn.postgres.turns import PostgresTurns
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
@@ -166,3 +170,62 @@ def test_a_worker_does_not_load_what_only_the_ingress_needs() -> None:
     )
 
     assert subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode == 0
+
+
+TURNS, TURN_BLOCKS = 500, 40
+_MANY_TURNS = """
+INSERT INTO turn
+SELECT (jsonb_populate_record(turn, jsonb_build_object(
+           'id', turn.id || n, 'ordinal', n + 1, 'first_seq', n * $3 + 100))).*
+  FROM turn, generate_series(1, $2::integer) AS n WHERE turn.id = $1
+"""
+_MANY_BLOCKS = """
+INSERT INTO block
+SELECT (jsonb_populate_record(block, jsonb_build_object('seq', n + 100, 'turn_id', $2::text || (n / $4)))).*
+  FROM block, generate_series($4::integer, ($3::integer + 1) * $4 - 1) AS n
+ WHERE conversation_id = $1 AND seq = (SELECT min(seq) FROM block WHERE conversation_id = $1)
+"""
+_COUNT_READ = """
+SELECT COALESCE(sum(seq_tup_read + idx_tup_fetch), 0) FROM pg_stat_xact_user_tables WHERE relname = 'block'
+"""
+"""Of this transaction and of those before it that are not in the shared statistics yet."""
+
+
+class CountingDatabase:
+    """Counts the rows of blocks that the last transaction read, those with them that a filter left out."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.blocks_read = 0
+
+    @asynccontextmanager
+    async def transaction(self, *arguments: Any, **options: Any) -> AsyncGenerator[Connection]:
+        async with self._database.transaction(*arguments, **options) as transaction:
+            before = await transaction.fetchval(_COUNT_READ)
+            yield transaction
+            self.blocks_read = await transaction.fetchval(_COUNT_READ) - before
+
+
+async def test_a_page_reads_the_blocks_of_its_own_turns_only(roles: Roles, postgres_stage: Stage) -> None:
+    conversation_id, (turn_id,) = await run_turns(postgres_stage, 1)
+    await roles.superuser.execute("SET session_replication_role = replica")
+    await roles.superuser.execute(_MANY_TURNS, turn_id, TURNS, TURN_BLOCKS)
+    await roles.superuser.execute(_MANY_BLOCKS, conversation_id, turn_id, TURNS, TURN_BLOCKS)
+    await roles.superuser.execute("SET session_replication_role = DEFAULT")
+    await roles.superuser.execute("ANALYZE turn, block")
+    database = CountingDatabase(roles.ingress)
+    turns = PostgresTurns(cast(Database, database))
+    named = [TurnId(f"{turn_id}{n}") for n in (2, 250, 480)]
+
+    # Postgres plans a statement anew five times, then it may keep a plan for any parameters.
+    for _ in range(8):
+        older = await turns.load_page(ANN, conversation_id, cursor="100", limit=3)
+        of_older = database.blocks_read
+        some = await turns.load_page(ANN, conversation_id, turn_ids=named)
+        of_some = database.blocks_read
+
+        for page, read in ((older, of_older), (some, of_some)):
+            assert [len(record.blocks) for record in page.turns] == [TURN_BLOCKS] * 3
+            # Their sizes, also that of one turn more, and the blocks themselves.
+            assert read <= 7 * TURN_BLOCKS
+        assert [record.turn.id for record in some.turns] == named

@@ -2,7 +2,8 @@
 Workers read them too, so this is plain SQL: SQLAlchemy would cost every worker 14 MB and 0.2 s at its start."""
 
 import asyncio
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from everturn.errors import NotFound
 from everturn.model.blocks import Block
@@ -18,6 +19,8 @@ from everturn.timeline.turn_view import TurnRecord
 from everturn.wire.cursors import BadCursor
 
 _MAX_ORDINAL_DIGITS = 9
+_NO_ORDINAL = 2**31 - 1
+"""Above that of any turn."""
 _READ_ON_LOOP_BYTES = 64 * 1024
 _CONVERSATION = """
 SELECT id, title, state, bundle_id, archived, created_at, last_activity_at, event_cursor,
@@ -25,39 +28,41 @@ SELECT id, title, state, bundle_id, archived, created_at, last_activity_at, even
        (SELECT id FROM turn WHERE conversation_id = $1 AND status IN ('queued', 'running', 'waiting')) AS open_turn_id
   FROM conversation WHERE id = $1
 """
-# Octets are counted without reading the texts. A turn's blocks lie between its first_seq and that of the next turn that
-# has begun, which the primary key finds.
-_PAGE = """
-WITH page AS (
-     SELECT id, ordinal, first_seq, octet_length(request) AS bytes
-       FROM turn
-      WHERE conversation_id = $1 AND ($2::text[] IS NULL OR id = ANY($2)) AND ($3::integer IS NULL OR ordinal < $3)
-        AND (NOT $4 OR EXISTS (SELECT FROM feedback WHERE turn_id = turn.id))
-      ORDER BY ordinal DESC LIMIT $5)
-SELECT id, ordinal, first_seq,
+# The blocks of a turn lie between its first_seq and that of the next turn that has begun. Under the policies of the
+# tables only plain comparisons of `seq` can use the primary key, so COALESCE is computed before, in a part that is not
+# merged into the rest. Octets are counted without reading the texts.
+_COLUMNS = """
+SELECT id, ordinal, first_seq, octet_length(request) AS bytes,
+       COALESCE((SELECT first_seq FROM turn AS later
+                  WHERE conversation_id = $1 AND ordinal > turn.ordinal AND first_seq IS NOT NULL
+                  ORDER BY ordinal LIMIT 1), 9223372036854775807) AS end_seq
+  FROM turn
+ WHERE conversation_id = $1 AND ordinal < $2 AND (NOT $3 OR EXISTS (SELECT FROM feedback WHERE turn_id = turn.id))
+"""
+_MEASURED = """
+SELECT id, ordinal, first_seq, end_seq,
        bytes + COALESCE((SELECT sum(octet_length(body)) FROM block
-                          WHERE conversation_id = $1 AND turn_id = page.id AND seq >= page.first_seq
-                            AND seq < COALESCE((SELECT first_seq FROM turn
-                                                 WHERE conversation_id = $1 AND ordinal > page.ordinal
-                                                   AND first_seq IS NOT NULL
-                                                 ORDER BY ordinal LIMIT 1), 9223372036854775807)), 0)
+                          WHERE conversation_id = $1 AND seq >= page.first_seq AND seq < page.end_seq
+                            AND turn_id = page.id), 0)
              + COALESCE((SELECT sum(octet_length(payload)) FROM signal WHERE turn_id = page.id), 0)
              + COALESCE((SELECT sum(octet_length(text)) FROM feedback WHERE turn_id = page.id), 0) AS bytes
   FROM page ORDER BY ordinal DESC
 """
+_PAGE = f"WITH page AS MATERIALIZED ({_COLUMNS} ORDER BY ordinal DESC LIMIT $4) {_MEASURED}"
+# Without a limit, so that turns are found by their ids instead of going through the whole conversation.
+_NAMED = f"WITH page AS MATERIALIZED ({_COLUMNS} AND id = ANY($4)) {_MEASURED}"
 _TURNS = """
 SELECT id, conversation_id, ordinal, first_seq, status, attempt, request, created_at, started_at, ended_at, outcome,
        usage, error
   FROM turn WHERE id = ANY($1) ORDER BY ordinal
 """
-# By seq, which the primary key finds: from where the first turn begins to where the one after the last does.
+# Sorted for each turn, so that the planner does not join by turn_id, which reads all blocks of the conversation.
 _BLOCKS = """
 SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
-  FROM block
- WHERE conversation_id = $1 AND seq >= $2 AND turn_id = ANY($3)
-   AND seq < COALESCE((SELECT first_seq FROM turn
-                        WHERE conversation_id = $1 AND ordinal > $4 AND first_seq IS NOT NULL
-                        ORDER BY ordinal LIMIT 1), 9223372036854775807)
+  FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS part (id, first_seq, end_seq)
+ CROSS JOIN LATERAL (SELECT * FROM block
+                      WHERE conversation_id = $1 AND seq >= part.first_seq AND seq < part.end_seq AND turn_id = part.id
+                      ORDER BY seq) AS found
  ORDER BY seq
 """
 _ORDINAL = "SELECT ordinal FROM turn WHERE id = $1 AND conversation_id = $2"
@@ -91,14 +96,18 @@ class PostgresTurns:
         judged: bool = False,
     ) -> TurnPage:
         named = None if turn_ids is None else list(turn_ids)
-        before = None if cursor is None else _read_ordinal(cursor)
+        before = _NO_ORDINAL if cursor is None else _read_ordinal(cursor)
         async with self._database.transaction(principal, isolation="repeatable_read", readonly=True) as transaction:
             conversation = await transaction.fetchrow(_CONVERSATION, conversation_id)
             if conversation is None:
                 raise NotFound(conversation_id)
-            if before is not None and before > (conversation["newest"] or 0):
+            if cursor is not None and before > (conversation["newest"] or 0):
                 raise BadCursor()
-            found = await transaction.fetch(_PAGE, conversation_id, named, before, judged, limit + 1)
+            found: Sequence[Row] = ()
+            if named is None:
+                found = await transaction.fetch(_PAGE, conversation_id, before, judged, limit + 1)
+            elif named:
+                found = await transaction.fetch(_NAMED, conversation_id, before, judged, named)
             page = _fit(found[:limit])
             rows = await _load_rows(transaction, conversation_id, page)
         is_small = sum(row["bytes"] for row in page) <= _READ_ON_LOOP_BYTES
@@ -152,11 +161,11 @@ async def _load_rows(
     if not page:
         return (), (), (), ()
     ids = [row["id"] for row in page]
-    begins = [row["first_seq"] for row in page if row["first_seq"] is not None]
-    last_ordinal = page[0]["ordinal"]
+    begun = [row for row in page if row["first_seq"] is not None]
+    parts = [[row[column] for row in begun] for column in ("id", "first_seq", "end_seq")]
     return (
         await transaction.fetch(_TURNS, ids),
-        await transaction.fetch(_BLOCKS, conversation_id, min(begins), ids, last_ordinal) if begins else (),
+        await transaction.fetch(_BLOCKS, conversation_id, *parts),
         await transaction.fetch(_SIGNALS, ids),
         await transaction.fetch(_FEEDBACK, ids),
     )
@@ -165,12 +174,21 @@ async def _load_rows(
 def _read_records(
     turns: Sequence[Row], blocks: Sequence[Row], signals: Sequence[Row], feedback: Sequence[Row]
 ) -> tuple[TurnRecord, ...]:
+    blocks_of, signals_of, feedback_of = map(_group, (blocks, signals, feedback))
     return tuple(
         TurnRecord(
             turn=read_turn(row),
-            blocks=tuple(read_block(block) for block in blocks if block["turn_id"] == row["id"]),
-            signals=tuple(read_signal(signal) for signal in signals if signal["turn_id"] == row["id"]),
-            feedback=tuple(read_feedback(judged) for judged in feedback if judged["turn_id"] == row["id"]),
+            blocks=tuple(map(read_block, blocks_of[row["id"]])),
+            signals=tuple(map(read_signal, signals_of[row["id"]])),
+            feedback=tuple(map(read_feedback, feedback_of[row["id"]])),
         )
         for row in turns
     )
+
+
+def _group(rows: Sequence[Row]) -> Mapping[str, Sequence[Row]]:
+    """By turn. A page may have as many turns and rows as would take seconds to compare one by one."""
+    grouped: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        grouped[row["turn_id"]].append(row)
+    return grouped
