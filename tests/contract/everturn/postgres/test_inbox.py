@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from everturn.model.identity import Lane, Principal, Role
-from everturn.ports.inbox import IdempotencyKey, IncomingMessage, KeyBusy, TenantFull
+from everturn.model.signals import SignalKind
+from everturn.ports.inbox import IdempotencyKey, InboxFull, IncomingMessage, KeyBusy, TenantFull
 from everturn.ports.timelines import InboxMoved
 from everturn.postgres.inbox import PostgresInbox
 from everturn.testing.database_roles import Roles
@@ -20,6 +21,23 @@ class TestPostgresInbox(InboxContract, UploadsContract, ExternalEventsContract, 
     @pytest.fixture
     def stage(self, postgres_stage: Stage) -> Stage:
         return postgres_stage
+
+
+async def test_a_turn_with_messages_beyond_the_limit_can_be_cancelled(
+    postgres_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The ingress of the version before accepts more messages during an upgrade.
+    claim = await postgres_stage.start_turn()
+    conversation_id = claim.lease.conversation_id
+    for _ in range(2):
+        await postgres_stage.say("More.", conversation_id)
+    monkeypatch.setattr("everturn.postgres.inbox.MAX_TURN_SIGNAL_BYTES", 1)
+
+    cancel = await postgres_stage.signal(conversation_id, SignalKind.CANCEL)
+
+    assert cancel.signal_id is not None
+    with pytest.raises(InboxFull):
+        await postgres_stage.say("One too many.", conversation_id)
 
 
 async def test_twenty_twins_open_one_turn(postgres_stage: Stage) -> None:
