@@ -138,6 +138,33 @@ async def test_a_server_that_restarts_is_waited_for_and_that_is_told_once(method
     assert [f"127.0.0.1:{port}" in str(error) for error in told] == [True]
 
 
+async def test_a_server_that_refuses_before_it_goes_away_is_reported_too() -> None:
+    async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 503 X\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+        refused.append(writer)
+        if len(refused) == 2:
+            server.close()
+
+    refused: list[asyncio.StreamWriter] = []
+    port, told = choose_port(), list[Unreachable]()
+    requests = Requests(
+        f"http://127.0.0.1:{port}",
+        token=None,
+        dev_user=None,
+        timings=replace(QUICK, reconnect_s=0.3),
+        random=lambda: 1.0,
+        report_unreachable=told.append,
+    )
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", port)
+    with pytest.raises(Unreachable):
+        await asyncio.wait_for(requests.send("GET", "/x"), 20)
+    await requests.aclose()
+
+    assert len(told) == 1
+
+
 async def test_a_server_that_stays_away_is_given_up_in_time() -> None:
     pauses = Pauses(12)
     requests = Requests(

@@ -116,7 +116,7 @@ class Requests:
                     raise self._unreachable(error) from error
                 waited += waits
                 # A first failure may be a connection that the server has closed in the meantime.
-                if waits and attempt == 2 and self._report_unreachable:
+                if waits and waited == 2 and self._report_unreachable:
                     self._report_unreachable(self._unreachable(error))
             except ProblemError as error:
                 # A repeated submission meets its own first try, still at work, as a conflict.
