@@ -21,7 +21,7 @@ from ingress.conversations.schemas import MAX_STEP_CHARS, FetchIn, TurnOut, Turn
 
 READS, READS_OF_PERSON = 64, 16
 """Answers with turns that this process may hold at once, those of one person among them. Each is whole in memory until
-its client has taken it, and a conversation of large messages is tens of megabytes."""
+its client has taken it, and has several megabytes where messages are large."""
 
 
 def build_read_slots() -> OpenSlots:
