@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -174,6 +175,19 @@ async def test_deleting_asks_first_and_where_nobody_can_be_asked_needs_a_yes(
     assert "with all its messages and files? [y/N]" in kept[2]
     assert "DELETE" not in kept_requests
     assert [method for method, *_ in server.requests].count("DELETE") == 2
+
+
+async def test_deleting_asks_by_the_title_without_reading_turns(
+    server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
+) -> None:
+    server.story.start_turn("Hi")
+    server.story.conversation = replace(server.story.conversation, title="Sales of May")
+
+    os.write(keyboard[0], b"n\n")
+    kept = await everturn.run("delete", server.story.conversation.id, stdin=keyboard[1])
+
+    assert 'Delete "Sales of May" with all' in kept[2]
+    assert server.sent("/fetch") == []
 
 
 async def test_an_event_is_sent_with_its_payload(server: "SmallServer", everturn: "Everturn") -> None:

@@ -93,8 +93,10 @@ async def run_delete(
     is_kept = False
     for conversation_id in conversation_ids:
         if answers:
-            state = await client.fetch(conversation_id)
-            name = render_name(state.conversation, state)
+            conversation = await client.get_conversation(conversation_id)
+            # Turns may have megabytes, so they are read only where there is no title.
+            state = None if conversation.title.strip() else await client.fetch(conversation_id)
+            name = render_name(conversation, state)
             screen.write([Piece("info", f'Delete "{name}" with all its messages and files? [y/N] ')])
             answer = await asyncio.to_thread(answers.readline)
             if answer.strip().lower() not in ("y", "yes"):
