@@ -96,14 +96,14 @@ OWN = f"{BASE}/conv_01890a5d-ac96-774b-bcce-b302099a8057"
 @pytest.mark.parametrize(
     ("method", "path", "says"),
     [
-        ("GET", BASE, "allowed are archived, cursor, limit, q, state"),
-        ("GET", f"{BASE}/feedback/summary", "allowed are from, scope, to"),
-        ("GET", f"{OWN}/events", "allowed are after, ticket, view"),
-        ("GET", "/files/default/default/art_01890a5d-ac96-774b-bcce-b302099a8057", "allowed are download"),
-        ("DELETE", OWN, "this request has none"),
-        ("POST", f"{BASE}/new/messages", "this request has none"),
-        ("POST", "/by-rn", "this request has none"),
-        ("POST", "/guests/default/default", "this request has none"),
+        ("GET", BASE, "allowed: archived, cursor, limit, q, state"),
+        ("GET", f"{BASE}/feedback/summary", "allowed: from, scope, to"),
+        ("GET", f"{OWN}/events", "allowed: after, ticket, view"),
+        ("GET", "/files/default/default/art_01890a5d-ac96-774b-bcce-b302099a8057", "allowed: download"),
+        ("DELETE", OWN, "this endpoint accepts no query parameters"),
+        ("POST", f"{BASE}/new/messages", "this endpoint accepts no query parameters"),
+        ("POST", "/by-rn", "this endpoint accepts no query parameters"),
+        ("POST", "/guests/default/default", "this endpoint accepts no query parameters"),
     ],
 )
 async def test_an_unknown_query_parameter_is_refused_by_its_name(

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from everturn.errors import Conflict
 from everturn.model.identity import Lane, Principal, Role
 from everturn.model.signals import SignalKind
-from everturn.ports.inbox import IdempotencyKey, InboxFull, IncomingMessage, KeyBusy, TenantFull
+from everturn.ports.inbox import IdempotencyKey, IncomingMessage, KeyBusy, TenantFull
 from everturn.ports.timelines import InboxMoved
 from everturn.postgres.inbox import PostgresInbox
 from everturn.testing.database_roles import Roles
@@ -36,7 +37,7 @@ async def test_a_turn_with_messages_beyond_the_limit_can_be_cancelled(
     cancel = await postgres_stage.signal(conversation_id, SignalKind.CANCEL)
 
     assert cancel.signal_id is not None
-    with pytest.raises(InboxFull):
+    with pytest.raises(Conflict):
         await postgres_stage.say("One too many.", conversation_id)
 
 

@@ -73,6 +73,10 @@ async def test_a_page_ends_before_it_gets_too_large_but_has_one_turn(
     assert [len(page.turns) for page in pages] == [1] * 4
     named = await turns.load_page(ANN, conversation_id, turn_ids=ids[:3])
     assert ([record.turn.id for record in named.turns], named.next_cursor) == ([ids[2]], "3")
+    more = await turns.load_page(ANN, conversation_id, turn_ids=ids[:3], cursor=named.next_cursor)
+    last = await turns.load_page(ANN, conversation_id, turn_ids=ids[:3], cursor=more.next_cursor)
+    assert [[record.turn.id for record in page.turns] for page in (more, last)] == [[ids[1]], [ids[0]]]
+    assert last.next_cursor is None
 
 
 async def test_a_page_counts_what_was_said_to_its_turns(turns: PostgresTurns, postgres_stage: Stage) -> None:
@@ -98,6 +102,10 @@ async def test_judged_turns_are_found_behind_others(turns: PostgresTurns, postgr
     page = await turns.load_page(ANN, conversation_id, limit=1, judged=True)
 
     assert ([record.turn.id for record in page.turns], page.next_cursor) == ([ids[1]], "2")
+    rest = await turns.load_page(ANN, conversation_id, limit=1, judged=True, cursor=page.next_cursor)
+    assert ([record.turn.id for record in rest.turns], rest.next_cursor) == ([ids[0]], None)
+    named = await turns.load_page(ANN, conversation_id, judged=True, turn_ids=ids[1:])
+    assert [record.turn.id for record in named.turns] == [ids[1]]
 
 
 async def test_a_page_names_the_open_turn_without_reading_it(turns: PostgresTurns, postgres_stage: Stage) -> None:

@@ -10,10 +10,11 @@ from everturn.model.block_bodies import ToolCallBody, ToolCodeBody
 from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.model.ids import CallId
 from everturn.model.refs import call_ref, round_ref
+from everturn.ports.turns import PAGE_BYTES
 from everturn.postgres.database import Database
 from everturn.postgres.leases import PostgresLeases
 from everturn.postgres.timelines import PostgresTimelines
-from everturn.testing.turns.stage import commit
+from everturn.testing.turns.stage import closing, commit
 
 BASE = "/conversations/default/default"
 ABSENT = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -131,21 +132,33 @@ async def test_judged_turns_are_told_with_their_feedback(client: httpx2.AsyncCli
     assert turn["feedback"][0]["reaction"] == "ok"
 
 
-async def test_pages_end_at_their_size_and_go_on_by_their_cursor(
-    client: httpx2.AsyncClient, chat: Any, refused: Refused, monkeypatch: pytest.MonkeyPatch
+async def test_pages_end_at_their_size_and_continue_at_their_cursor(
+    client: httpx2.AsyncClient,
+    chat: Any,
+    refused: Refused,
+    worker_database: Database,
 ) -> None:
-    monkeypatch.setattr("everturn.postgres.turns.PAGE_BYTES", 1)
-    sent = await chat.send("hello")
-    conversation = sent["conversation_id"]
-    await client.post(f"{BASE}/{conversation}/turns/{sent['turn_id']}/feedback", json={"reaction": "ok"})
+    text = "\U0001f600" * (PAGE_BYTES // 7)
+    leases, timelines = PostgresLeases(worker_database, owner="w"), PostgresTimelines(worker_database)
+    first = await chat.send(text)
+    conversation = first["conversation_id"]
+    claim = await leases.try_claim(conversation)
+    assert claim is not None
+    await timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+    await leases.release(claim.lease, requeue=False)
+    second = await chat.send(text, conversation)
+    for sent in (first, second):
+        await client.post(f"{BASE}/{conversation}/turns/{sent['turn_id']}/feedback", json={"reaction": "ok"})
+    reads = {f"{BASE}/fetch": {"conversation_id": conversation}, f"{BASE}/{conversation}/turns-with-feedbacks": {}}
 
-    judged = await client.post(f"{BASE}/{conversation}/turns-with-feedbacks", json={})
-    fetched = await client.post(f"{BASE}/fetch", json={"conversation_id": conversation})
-
-    assert [turn["turn_id"] for turn in judged.json()["turns"]] == [sent["turn_id"]]
-    assert "next_cursor" not in judged.json() and "next_cursor" not in fetched.json()
-    for cursor in ("x", "2"):
-        refused(await client.post(f"{BASE}/{conversation}/turns-with-feedbacks", json={"cursor": cursor}), 400)
+    for path, body in reads.items():
+        newest = (await client.post(path, json=body)).json()
+        oldest = (await client.post(path, json={**body, "cursor": newest["next_cursor"]})).json()
+        pages = [[turn["turn_id"] for turn in page["turns"]] for page in (newest, oldest)]
+        assert pages == [[second["turn_id"]], [first["turn_id"]]]
+        assert "next_cursor" not in oldest
+        for cursor in ("x", "3"):
+            refused(await client.post(path, json={**body, "cursor": cursor}), 400)
 
 
 async def test_the_index_of_a_turn_is_read(client: httpx2.AsyncClient, chat: Any) -> None:

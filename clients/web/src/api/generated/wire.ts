@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 4b2fbbff0fe03db4927587df9f43dd877c3e3cc4c2a7187afb9a27bec16aa3ff
-// Types de5c9df0d20ab8f4ae9e50a929e4c60caafca9e748a59328dbc7a540a896877d
+// Schemas 140bb3f33356090ff38198f15a21a398017f91f26ccaa44234a4914a696a8a1e
+// Types 9d3fdb4c4ae208ea30edef77929d198f858656cd57f2f44aed57ae1388a98fc7
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -542,8 +542,9 @@ export interface components {
         };
         /**
          * FetchIn
-         * @description Which turns to read: the newest `limit` of all, of the named ones, or of those before `cursor`. A page has up to
-         *     4 MiB, or one larger turn: `next_cursor` gets the rest, with the same `turn_ids`.
+         * @description Selects turns: all, or those in `turn_ids`; with `cursor`, only older ones. Returns the newest `limit` of them,
+         *     and at most 4 MiB unless a single turn is larger. To read on, send `next_cursor` as `cursor` with the same
+         *     `turn_ids`.
          */
         readonly FetchIn: {
             /**
@@ -2224,8 +2225,8 @@ export interface components {
         };
         /**
          * TurnsIn
-         * @description Which judged turns to read: the newest hundred of the named ones, of all, or of those before `cursor`. A page has
-         *     up to 4 MiB, or one larger turn.
+         * @description Selects turns with feedback: all, or those in `turn_ids`; with `cursor`, only older ones. Returns the newest
+         *     hundred of them, and at most 4 MiB unless a single turn is larger.
          */
         readonly TurnsIn: {
             /**
@@ -2241,7 +2242,7 @@ export interface components {
         };
         /**
          * TurnsOut
-         * @description Turns that somebody judged, oldest first; `next_cursor` gets older ones, and is absent at the end.
+         * @description Turns with feedback, oldest first. `next_cursor` leads to older turns; it is absent on the last page.
          */
         readonly TurnsOut: {
             /**

@@ -94,8 +94,8 @@ MAX_TURN_SIGNALS = 500
 
 
 MAX_TURN_SIGNAL_BYTES = 8 * 1024 * 1024
-"""Of all that is stored of a turn's signals, cancels and answers apart; the first is taken in any case. A turn is read
-in one piece, so this decides how large a piece can be."""
+"""Of the stored signals of a turn, without cancels and answers to approvals; the first is accepted at any size. The
+request of the turn is counted apart: it can have as much again in events that waited for it."""
 
 
 FULL_TURN = f"This turn already has {MAX_TURN_SIGNALS} signals. Wait for it to end, or cancel it."
@@ -103,7 +103,13 @@ LARGE_TURN = (
     f"The messages of this turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. "
     "Wait for it to end, or cancel it."
 )
-LARGE_WAITING = f"The events that wait for the next turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB."
+LARGE_EDIT = (
+    f"With this text the messages of the turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. Shorten it."
+)
+LARGE_WAITING = (
+    f"The events waiting for the next turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. "
+    "Send a message to start the turn, or retract an event."
+)
 
 MAX_REASON_CHARS = 10_000
 """Of a cancel or an answer to an approval: they are accepted however large the turn is."""
@@ -208,8 +214,8 @@ class Inbox(Protocol):
     async def save_signal_text(
         self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId, text: str
     ) -> Signal:
-        """Edit a signal that is still ACCEPTED. Raises Conflict when it is not, or answers an approval; InboxFull when
-        it would grow beyond what the turn can have; Invalid as `check_reason` does."""
+        """Edit a signal that is still ACCEPTED. Raises Conflict when it is not, or answers an approval, or would
+        grow beyond what the turn can have; Invalid as `check_reason` does."""
         ...
 
     async def retract_signal(

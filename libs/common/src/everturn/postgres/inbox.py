@@ -14,6 +14,7 @@ from everturn.model.uploads import Upload, UploadPlace, build_attachments
 from everturn.ports.inbox import (
     BOUNDED_KINDS,
     FULL_TURN,
+    LARGE_EDIT,
     LARGE_TURN,
     LARGE_WAITING,
     MAX_OPEN_SIGNALS,
@@ -172,10 +173,11 @@ class PostgresInbox:
                 raise Conflict(f"The signal is already {signal.state.value}.")
             _check_no_answer(signal)
             check_reason(signal.kind, text)
+            before = build_payload_json(signal.text, signal.attachments, signal.event)
             payload = build_payload_json(text, signal.attachments, signal.event)
             await transaction.execute("UPDATE signal SET payload = $2 WHERE id = $1", signal_id, payload)
-            if len(text) > len(signal.text):
-                await _check_bytes(transaction, conversation_id, signal.turn_id)
+            if len(payload.encode()) > len(before.encode()):
+                await _check_bytes(transaction, conversation_id, signal.turn_id, LARGE_EDIT)
         return replace(signal, text=text)
 
     async def retract_signal(
@@ -239,7 +241,7 @@ class PostgresInbox:
             await _insert_signal(
                 transaction, principal, receipt, signal, attachments, inbox_seq=conversation["inbox_seq"]
             )
-            await _check_bytes(transaction, conversation_id, None)
+            await _check_bytes(transaction, conversation_id, None, LARGE_WAITING)
         await append_artifacts(transaction, principal, conversation_id, attachments)
         return receipt
 
@@ -320,7 +322,7 @@ async def _append_signal(
     receipt = Receipt(conversation_id, turn_id, signal.signal_id, SignalState.ACCEPTED, ring=ring, lane=lane)
     await _insert_signal(transaction, principal, receipt, signal, attachments, inbox_seq=conversation["inbox_seq"])
     if signal.kind not in BOUNDED_KINDS:
-        await _check_bytes(transaction, conversation_id, turn_id)
+        await _check_bytes(transaction, conversation_id, turn_id, LARGE_TURN)
     await append_artifacts(transaction, principal, conversation_id, attachments)
     return receipt
 
@@ -379,14 +381,17 @@ async def _check_room(transaction: Connection, turn_id: TurnId, kind: SignalKind
         raise InboxFull(FULL_TURN)
 
 
-async def _check_bytes(transaction: Connection, conversation_id: ConversationId, turn_id: TurnId | None) -> None:
+async def _check_bytes(
+    transaction: Connection, conversation_id: ConversationId, turn_id: TurnId | None, problem: str
+) -> None:
     """Of what was written just now, beside what the turn has, or what waits for the next one."""
     if turn_id is None:
         measured = await transaction.fetchrow(_MEASURE_PARKED, conversation_id)
     else:
         measured = await transaction.fetchrow(_MEASURE_TURN, turn_id)
     if measured and measured["signals"] > 1 and measured["bytes"] > MAX_TURN_SIGNAL_BYTES:
-        raise InboxFull(LARGE_WAITING if turn_id is None else LARGE_TURN)
+        # No InboxFull: it would not help to send the same again in a moment.
+        raise Conflict(problem)
 
 
 def _as_signal(message: IncomingMessage) -> IncomingSignal:

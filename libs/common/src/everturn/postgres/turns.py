@@ -37,7 +37,8 @@ SELECT id, ordinal, first_seq, octet_length(request) AS bytes,
                   WHERE conversation_id = $1 AND ordinal > turn.ordinal AND first_seq IS NOT NULL
                   ORDER BY ordinal LIMIT 1), 9223372036854775807) AS end_seq
   FROM turn
- WHERE conversation_id = $1 AND ordinal < $2 AND (NOT $3 OR EXISTS (SELECT FROM feedback WHERE turn_id = turn.id))
+ WHERE conversation_id = $1 AND ordinal < $2 AND (NOT $3 OR EXISTS (SELECT FROM feedback
+                                           WHERE conversation_id = $1 AND turn_id = turn.id))
 """
 _MEASURED = """
 SELECT id, ordinal, first_seq, end_seq,
@@ -145,7 +146,7 @@ def _read_ordinal(cursor: str) -> int:
 
 
 def _fit(newest_first: Sequence[Row]) -> Sequence[Row]:
-    """The first of them, and those after it that are no more than a page together."""
+    """The first row, and as many after it as fit into PAGE_BYTES together."""
     total = 0
     for count, row in enumerate(newest_first):
         total += row["bytes"]

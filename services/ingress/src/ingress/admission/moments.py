@@ -12,16 +12,16 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
 def check_year(moment: datetime) -> datetime:
     """Refuse years that a database or a calendar of another zone does not know."""
     if not 1900 <= moment.year < 9000:
-        raise ValueError("lies between the years 1900 and 9000")
+        raise ValueError("must be between the years 1900 and 9000")
     return moment
 
 
 def check_written(value: object) -> object:
     """Refuse numbers, also as text, which would be taken for seconds since 1970."""
     if isinstance(value, str) and not _DATE.match(value):
-        raise ValueError("is a date and time as 2026-03-01T00:00:00Z")
+        raise ValueError("must be a date and time such as 2026-03-01T00:00:00Z")
     if not isinstance(value, str | datetime):
-        raise ValueError("is a text as 2026-03-01T00:00:00Z")
+        raise ValueError("must be a string such as 2026-03-01T00:00:00Z")
     return value
 
 

@@ -40,7 +40,7 @@ def check_query(request: Request, allowed: frozenset[str]) -> None:
     unknown = [name[:MAX_NAME_CHARS] for name in request.query_params if name not in allowed]
     if not unknown:
         return
-    takes = f"allowed are {', '.join(sorted(allowed))}" if allowed else "this request has none"
+    takes = f"allowed: {', '.join(sorted(allowed))}" if allowed else "this endpoint accepts no query parameters"
     errors = [{"field": f"query.{name}", "message": f"Unknown parameter; {takes}"} for name in unknown[:MAX_ERRORS]]
     raise unprocessable(f"{errors[0]['field']}: {errors[0]['message']}", errors=errors)
 

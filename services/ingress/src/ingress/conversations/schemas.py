@@ -60,8 +60,9 @@ class ErasedOut(JsonBody):
 
 
 class FetchIn(JsonBody):
-    """Which turns to read: the newest `limit` of all, of the named ones, or of those before `cursor`. A page has up to
-    4 MiB, or one larger turn: `next_cursor` gets the rest, with the same `turn_ids`."""
+    """Selects turns: all, or those in `turn_ids`; with `cursor`, only older ones. Returns the newest `limit` of them,
+    and at most 4 MiB unless a single turn is larger. To read on, send `next_cursor` as `cursor` with the same
+    `turn_ids`."""
 
     conversation_id: str = Field(max_length=80, examples=["conv_01890a5d-ac96-774b-bcce-b302099a8057"])
     turn_ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_TURN_IDS, strict=False)
@@ -71,15 +72,15 @@ class FetchIn(JsonBody):
 
 
 class TurnsIn(JsonBody):
-    """Which judged turns to read: the newest hundred of the named ones, of all, or of those before `cursor`. A page has
-    up to 4 MiB, or one larger turn."""
+    """Selects turns with feedback: all, or those in `turn_ids`; with `cursor`, only older ones. Returns the newest
+    hundred of them, and at most 4 MiB unless a single turn is larger."""
 
     turn_ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_TURN_IDS, strict=False)
     cursor: Cursor | None = None
 
 
 class TurnsOut(JsonBody):
-    """Turns that somebody judged, oldest first; `next_cursor` gets older ones, and is absent at the end."""
+    """Turns with feedback, oldest first. `next_cursor` leads to older turns; it is absent on the last page."""
 
     conversation_id: str
     turns: tuple[TurnView, ...]

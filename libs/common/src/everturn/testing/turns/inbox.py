@@ -15,6 +15,7 @@ from everturn.model.uploads import Upload, UploadPlace, build_attachments
 from everturn.ports.inbox import (
     BOUNDED_KINDS,
     FULL_TURN,
+    LARGE_EDIT,
     LARGE_TURN,
     LARGE_WAITING,
     MAX_OPEN_SIGNALS,
@@ -110,8 +111,8 @@ class MemoryInbox:
             raise Conflict(f"The signal is {row.signal.state.value} already.")
         _check_no_answer(row.signal)
         check_reason(row.signal.kind, text)
-        if len(text) > len(row.signal.text):
-            self._check_bytes(row.conversation_id, row.signal.turn_id, text, edited=signal_id)
+        if len(text.encode()) > len(row.signal.text.encode()):
+            self._check_bytes(row.conversation_id, row.signal.turn_id, text, LARGE_EDIT, edited=signal_id)
         row.signal = replace(row.signal, text=text)
         self._platform.conversations[conversation_id].inbox_seq += 1
         return row.signal
@@ -160,7 +161,7 @@ class MemoryInbox:
             return self._open_turn(row, principal, incoming.turn_id, request)
         if len(self._parked(row)) >= MAX_OPEN_SIGNALS:
             raise InboxFull(f"{MAX_OPEN_SIGNALS} are already waiting.")
-        self._check_bytes(row.id, None, incoming.text)
+        self._check_bytes(row.id, None, incoming.text, LARGE_WAITING)
         row.artifacts.extend(attachments)
         self._insert(row, None, incoming, attachments)
         lane = lane_of(principal.roles)
@@ -208,7 +209,7 @@ class MemoryInbox:
             raise Conflict(f"{incoming.target_turn_id} is not the open turn.")
         self._check_room(turn_id, incoming.kind)
         if incoming.kind not in BOUNDED_KINDS:
-            self._check_bytes(row.id, turn_id, incoming.text)
+            self._check_bytes(row.id, turn_id, incoming.text, LARGE_TURN)
         place = UploadPlace(principal, row.id, turn_id, (ref_kind(incoming.kind, incoming.event), incoming.signal_id))
         attachments = build_attachments(incoming.uploads, place)
         row.artifacts.extend(attachments)
@@ -256,7 +257,13 @@ class MemoryInbox:
             raise InboxFull(FULL_TURN)
 
     def _check_bytes(
-        self, conversation_id: ConversationId, turn_id: TurnId | None, text: str, edited: SignalId | None = None
+        self,
+        conversation_id: ConversationId,
+        turn_id: TurnId | None,
+        text: str,
+        problem: str,
+        *,
+        edited: SignalId | None = None,
     ) -> None:
         own = [row.signal for row in self._platform.signals.values() if row.conversation_id == conversation_id]
         others = [
@@ -268,7 +275,7 @@ class MemoryInbox:
             and (turn_id is not None or signal.state is SignalState.ACCEPTED)
         ]
         if others and sum(others) + len(text.encode()) > MAX_TURN_SIGNAL_BYTES:
-            raise InboxFull(LARGE_WAITING if turn_id is None else LARGE_TURN)
+            raise Conflict(problem)
 
     def _signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> SignalRow:
         self._platform.conversation(principal, conversation_id)

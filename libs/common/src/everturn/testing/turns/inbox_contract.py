@@ -150,7 +150,7 @@ class InboxContract:
         first = await stage.signal(conversation_id, SignalKind.CANCEL)
         await stage.say("x" * (MAX_TURN_SIGNAL_BYTES + 1), conversation_id)
 
-        with pytest.raises(InboxFull, match="8 MiB"):
+        with pytest.raises(Conflict, match="8 MiB"):
             await stage.say("One too many.", conversation_id)
 
         assert (await stage.signal(conversation_id, SignalKind.CANCEL)).signal_id != first.signal_id
@@ -175,13 +175,24 @@ class InboxContract:
         (first, second) = [await stage.say("More.", conversation_id) for _ in range(2)]
         assert first.signal_id is not None and second.signal_id is not None
 
-        with pytest.raises(InboxFull):
+        with pytest.raises(Conflict, match="Shorten it"):
             await stage.inbox.save_signal_text(
                 stage.principal, conversation_id, first.signal_id, "x" * MAX_TURN_SIGNAL_BYTES
             )
 
         kept = await stage.inbox.load_signal(stage.principal, conversation_id, first.signal_id)
         assert kept.text == "More."
+
+    async def test_an_edit_with_as_many_characters_but_more_bytes_is_measured(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        conversation_id = claim.lease.conversation_id
+        await stage.say("More.", conversation_id)
+        long = MAX_TURN_SIGNAL_BYTES // 2
+        receipt = await stage.say("x" * long, conversation_id)
+        assert receipt.signal_id is not None
+
+        with pytest.raises(Conflict, match="Shorten it"):
+            await stage.inbox.save_signal_text(stage.principal, conversation_id, receipt.signal_id, "\U0001f600" * long)
 
     async def test_an_accepted_signal_can_be_edited_and_the_edit_counts_as_news(self, stage: Stage) -> None:
         claim = await stage.start_turn()
