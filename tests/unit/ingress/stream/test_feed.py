@@ -2,8 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, cast
 
 from everturn.errors import Unavailable
@@ -15,9 +16,11 @@ from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.streams.events import MemoryEvents
 from ingress.admission.metrics import IngressMetrics
 from ingress.stream.cursor import Phase
-from ingress.stream.feed import Feed
+from ingress.stream.feed import LARGE_SNAPSHOT_BYTES, LARGE_SNAPSHOTS_OF_PERSON, Feed
+from ingress.stream.frames import HEARTBEAT
 from ingress.stream.hub import Hub
 from ingress.stream.rows import Head, Snapshot, StreamRows
+from ingress.stream.subscription import Subscription
 
 CONVERSATION = ConversationId("conv_1")
 ANN = Principal("t", "p", "ann")
@@ -145,6 +148,46 @@ async def test_behind_a_snapshot_that_is_larger_than_what_may_wait_comes_what_fo
 
     assert told.count(b"event: stream_snapshot") == 1
     assert told.endswith(b"event: conv_status\n\n")
+
+
+class HugeRows(Rows):
+    async def load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
+        frame = b"event: stream_snapshot\ndata: " + b"x" * LARGE_SNAPSHOT_BYTES + b"\n\n"
+        return Snapshot(at(1), frame, queued=False)
+
+
+async def test_only_some_large_snapshots_of_a_person_are_sent_at_once_and_the_others_wait_their_turn() -> None:
+    events = MemoryEvents()
+    await events.publish(CONVERSATION, entry(1), after=None)
+    rows = HugeRows(at(1))
+    hub = Hub(reader=events, hints=cast(Any, NoHints()), rows=rows, metrics=IngressMetrics(), queue_bytes=10_000)
+    feed = Feed(hub, heartbeat_s=0.01, unix_now=lambda: 0.0)
+
+    async def begin(
+        who: Principal = ANN, conversation_id: ConversationId = CONVERSATION
+    ) -> tuple[Subscription, AsyncGenerator[bytes], bytes]:
+        client = await hub.open(who, conversation_id, None, None)
+        chunks = feed.chunks(client)
+        await anext(chunks)
+        return client, chunks, await anext(chunks)
+
+    async with asyncio.timeout(10):
+        # None of them asks for more: to the feed, its connection still holds the snapshot.
+        stalled = [await begin() for _ in range(LARGE_SNAPSHOTS_OF_PERSON)]
+        _, waiting, first = await begin()
+        again = await anext(waiting)
+        _, _, of_another = await begin(replace(ANN, user_id="bob"), ConversationId("conv_2"))
+        gone = stalled[0][0]
+        hub.close(gone)
+        hub.close(gone)
+        after_a_close = await anext(waiting)
+        _, next_waiting, second = await begin()
+        coming = await anext(waiting)
+        after_a_read = await anext(next_waiting)
+
+    assert all(chunk.startswith(b"event: stream_snapshot") for _, _, chunk in stalled)
+    assert first == again == second == HEARTBEAT == coming
+    assert all(chunk.startswith(b"event: stream_snapshot") for chunk in (of_another, after_a_close, after_a_read))
 
 
 async def test_the_lag_of_a_live_event_is_told_once_its_client_has_taken_it() -> None:

@@ -11,6 +11,8 @@ from everturn.ports.event_stream import EventReader
 from everturn.telemetry.guarded import guarded
 from everturn.telemetry.metrics import STREAM_RESYNCS
 from everturn.wire.events import Ready, ServerShutdown, StreamGap
+from ingress.admission.slots import OpenSlots
+from ingress.errors import ProblemError
 from ingress.stream.cursor import Phase
 from ingress.stream.frames import HEARTBEAT, UNAUTHORIZED, build_batch
 from ingress.stream.hub import REREADS, Hub
@@ -22,6 +24,10 @@ CHUNK_BYTES = 65_536
 RETRY_S = 1.0
 FIRST_PAUSE_S = 0.125
 MAX_PAUSE_S = 8.0
+LARGE_SNAPSHOT_BYTES = 256 * 1024
+LARGE_SNAPSHOTS, LARGE_SNAPSHOTS_OF_PERSON = 32, 8
+"""Snapshots above that size which a process, and one person, may have on their way to clients. Each can be several
+megabytes, twice as much in the view `steps`, until its client has taken it or its time to do so is over."""
 RETRY_MS = (500, 3000)
 """Within which a client of a closing server comes back, so that a thousand don't come at once."""
 
@@ -45,6 +51,7 @@ class Feed:
         self._heartbeat_s = heartbeat_s
         self._unix_now = unix_now
         self._jitter = jitter
+        self._large = OpenSlots(max_total=LARGE_SNAPSHOTS, max_per_user=LARGE_SNAPSHOTS_OF_PERSON)
 
     async def chunks(self, client: Subscription, standing: CallerStanding | None = None) -> AsyncGenerator[bytes]:
         """Frames in few pieces, until the server drains, the credential is no longer good or the conversation is gone.
@@ -63,9 +70,11 @@ class Feed:
             if chunk:
                 said_at = client.cursor.taken_said_at
                 yield chunk
+                # The connection has taken it; a large one must not wait here for what comes next.
+                chunk = b""
                 client.cursor.let_go()
+                client.release_snapshot()
                 if said_at is not None:
-                    # Here the client's connection has taken it.
                     self._hub.metrics.stream_lag.observe(max(0.0, self._unix_now() - said_at))
         if self._hub.draining:
             while last := client.cursor.take():
@@ -78,7 +87,9 @@ class Feed:
         client.wakeup.clear()
         try:
             with guarded("stream_read", passing=(Unavailable, NotFound)) as guard:
-                await self._advance(client)
+                has_room = await self._advance(client)
+                if not has_room:
+                    return HEARTBEAT
         except Unavailable as error:
             _log.info("a client waits", error=str(error))
             return cursor.take() or await self._wait(client, min(RETRY_S, self._heartbeat_s))
@@ -91,17 +102,17 @@ class Feed:
         # A client that is not live has more to read, so it looks again at once.
         return chunk if chunk or cursor.phase is not Phase.LIVE else await self._wait(client, self._heartbeat_s)
 
-    async def _advance(self, client: Subscription) -> None:
-        """Bring the client nearer to live, as far as one chunk goes."""
+    async def _advance(self, client: Subscription) -> bool:
+        """Bring the client nearer to live, as far as one chunk goes. False while too many large snapshots are sent."""
         cursor = client.cursor
         if cursor.phase is Phase.LOST:
             # The snapshot leaves as a chunk of its own: a hole behind it must not take it along.
-            await self._resync(client)
-            return
+            return await self._resync(client)
         while cursor.phase is Phase.BEHIND and cursor.waiting_bytes < CHUNK_BYTES:
             await self._catch_up(client)
         if cursor.phase is Phase.LIVE and cursor.stale_hints:
             await self._tell_head(client)
+        return True
 
     async def _wait(self, client: Subscription, pause_s: float) -> bytes:
         """Wait for frames; a comment when none came."""
@@ -114,18 +125,33 @@ class Feed:
             return HEARTBEAT
         return client.cursor.take()
 
-    async def _resync(self, client: Subscription) -> None:
-        """Begin again from a snapshot; another one soon after waits, because only a commit can make it better."""
+    async def _resync(self, client: Subscription) -> bool:
+        """Begin again from a snapshot; another one soon after waits, because only a commit can make it better.
+
+        False when there is no room for a large one now.
+        """
         if client.resyncs:
             await asyncio.sleep(min(MAX_PAUSE_S, self._heartbeat_s, FIRST_PAUSE_S * 2**client.resyncs))
         gap = await self._build_gap(client) if client.cursor.taken is not None else b""
         snapshot = await client.stream.snapshots.get()
+        client.resyncs = min(client.resyncs + 1, 10)
+        if len(snapshot.frame) > LARGE_SNAPSHOT_BYTES and not self._try_hold(client):
+            return False
         self._hub.waiting.note(client.stream, queued=snapshot.queued)
         client.cursor.rebase(snapshot.cursor, gap + snapshot.frame)
         client.stream.note_read(client)
-        client.resyncs = min(client.resyncs + 1, 10)
         if gap:
             STREAM_RESYNCS.labels(reason=client.cursor.loss).inc()
+        return True
+
+    def _try_hold(self, client: Subscription) -> bool:
+        if client.snapshot_slot is None:
+            try:
+                self._large.take(client.stream.principal)
+            except ProblemError:
+                return False
+            client.snapshot_slot = self._large
+        return True
 
     async def _catch_up(self, client: Subscription) -> None:
         """Read a page of what the client missed; at the end of the stream it is live."""

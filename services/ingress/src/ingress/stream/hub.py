@@ -98,6 +98,7 @@ class Hub:
 
     def close(self, client: Subscription) -> None:
         """The client is gone; the last one of a conversation takes its stream with it."""
+        client.release_snapshot()
         stream = client.stream
         if client not in stream.clients:
             return

@@ -7,6 +7,7 @@ from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
 from everturn.model.leases import EventCursor
 from everturn.model.limits.queue_position import QueuePosition
+from ingress.admission.slots import OpenSlots
 from ingress.stream.cursor import ClientCursor
 from ingress.stream.frames import Batch, TerminalFilter
 from ingress.stream.rows import Head, Snapshot
@@ -27,6 +28,14 @@ class Subscription:
     """Snapshots since an entry last followed one; paces the next."""
     read_number: int = 0
     """Which of the stream's reads was this client's last."""
+    snapshot_slot: OpenSlots | None = None
+    """Holds a slot here while a large snapshot is on its way to the client."""
+
+    def release_snapshot(self) -> None:
+        """The client has taken its snapshot, or is gone."""
+        if self.snapshot_slot is not None:
+            self.snapshot_slot.give_back(self.stream.principal)
+            self.snapshot_slot = None
 
     def end(self) -> None:
         """Let the client's task finish."""

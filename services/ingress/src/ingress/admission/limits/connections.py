@@ -24,9 +24,9 @@ from ingress.errors import PROBLEM_MIME, ProblemError, headers_too_large, malfor
 RETRY_AFTER_S = 5
 WRITE_BUFFER_BYTES = 16_384
 """What may lie unsent beside the kernel's own buffer before an answer's next piece waits. With it, the queue of its
-stream and what the connection itself takes, a client that never reads costs at most 0.2 MiB. Two things may be larger
-and are held once: the snapshot of a large conversation while it is sent, and the 200 entries that a client which
-resumes reads at a time. Responses with turns are held for each client; `conversations/turns.py` limits how many."""
+stream and what the connection itself takes, a client that never reads costs at most 0.2 MiB. These may be larger:
+the snapshot of a large conversation while it is sent (`stream/feed.py` limits how many), the 200 entries that a client
+which resumes reads at a time, and responses with turns (`conversations/turns.py` limits how many)."""
 LINGER_S = 2
 """How long a client may go on sending what can't be read, until it has taken the answer: closed at once, the connection
 would be reset, and the answer lost."""
