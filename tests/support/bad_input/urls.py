@@ -3,9 +3,9 @@
 CLOSED = "is not on the open internet"
 UNKNOWN = "can't be found"
 NO_WEB = "begins with http"
-LOGIN = "holds a name or a password"
+LOGIN = "contains a user name or a password"
 PORT = "is not open to the web tools"
-NO_ASCII = "can't be spelled in ASCII"
+NO_ASCII = "can't be written in ASCII"
 
 NAMES: dict[str, list[str]] = {
     "localhost": ["127.0.0.1"],

@@ -11,10 +11,10 @@ def test_a_problem_says_title_detail_fields_and_status() -> None:
 
 
 def test_what_a_field_says_already_is_not_said_twice() -> None:
-    refused = "The file 'e.txt' is refused: it is infected."
+    refused = "The file 'e.txt' was rejected: it is infected."
     error = ProblemError(problem("x", "Not acceptable.", 422, refused), fields=(f"files.0: {refused}",))
 
-    assert str(error).endswith(" Not acceptable. files.0: The file 'e.txt' is refused: it is infected (422).")
+    assert str(error).endswith(" Not acceptable. files.0: The file 'e.txt' was rejected: it is infected (422).")
 
 
 def test_other_errors_begin_with_their_sentence() -> None:

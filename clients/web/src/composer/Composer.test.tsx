@@ -24,7 +24,7 @@ function show(isBusy: boolean, answer: (asked: Asked) => Answer | Promise<Answer
 }
 
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
-const REFUSED_ZONE = { type: "unprocessable", title: "Unprocessable", detail: "", status: 422, errors: [{ field: "body.time_zone", message: "is no time zone" }] };
+const REFUSED_ZONE = { type: "unprocessable", title: "Unprocessable", detail: "", status: 422, errors: [{ field: "body.time_zone", message: "is not a time zone" }] };
 
 /** A server that can't be reached. */
 function lose(): Page["queries"] {

@@ -51,7 +51,7 @@ test("a text of several lines becomes one that fits", () => {
 test("a refusal is said in the words about its field, else in its detail", () => {
   const problem = { type: "urn:everturn:problem:x", title: "Unprocessable", status: 422, detail: "The detail." };
 
-  expect(sayError(new ProblemError({ ...problem, errors: [{ field: "files", message: "The file 'a' is refused." }] }))).toBe("The file 'a' is refused.");
+  expect(sayError(new ProblemError({ ...problem, errors: [{ field: "files", message: "The file 'a' was rejected." }] }))).toBe("The file 'a' was rejected.");
   expect(sayError(new ProblemError(problem))).toBe("The detail.");
   expect(sayError("odd")).toBe("Something went wrong.");
 });

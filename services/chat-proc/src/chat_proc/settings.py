@@ -352,9 +352,7 @@ def _read_hosts(listed: str) -> tuple[str, ...]:
         bare = name.removeprefix("*.")
         bare = spell_host(bare) if len(bare) <= MAX_HOST_CHARS else ""
         if not _HOST.fullmatch(bare):
-            raise ValueError(
-                f"{name[:80]!a} is no name of a host; write names such as docs.example.com or *.example.com"
-            )
+            raise ValueError(f"{name[:80]!a} is not a host name; write names such as docs.example.com or *.example.com")
         hosts.append(f"*.{bare}" if name.startswith("*.") else bare)
     return tuple(hosts)
 

@@ -154,7 +154,7 @@ async def run_serve(settings: IngressSettings, _: argparse.Namespace) -> int:
 
 
 COMMANDS: dict[str, AnyCommand] = {
-    "serve": Command("Serve requests until SIGTERM; this is what happens without a command.", run_serve),
+    "serve": Command("Serve requests until SIGTERM; the default command.", run_serve),
     "describe": OfflineCommand(describe.HELP, describe.describe),
     "verify-export": OfflineCommand(verify_export.HELP, verify_export.verify_export, verify_export.add_arguments),
     "migrate": build_migrate_command(prepare_server, migrate_schema),

@@ -387,7 +387,9 @@ class IngressSettings(LimitSettings):
         if not self.development and not self.has_keys:
             raise ValueError("Outside development set AUTH_JWKS_URL, AUTH_PUBLIC_KEY or AUTH_SECRET.")
         if not self.development and self.signing_secret is None:
-            raise ValueError("Outside development set SIGNING_SECRET, such as the output of `openssl rand -hex 32`.")
+            raise ValueError(
+                "Outside development set SIGNING_SECRET, for example to the output of `openssl rand -hex 32`."
+            )
         if not self.development and self.av_scan == "0":
             raise ValueError("APP_AV_SCAN=0 is for development mode only.")
         self._check_secret("AUTH_SECRET", self.auth_secret)
@@ -404,7 +406,7 @@ class IngressSettings(LimitSettings):
             raise ValueError(f"{name} needs at least {MIN_SECRET_BYTES} bytes.")
         known = text.lower().startswith(_PLACEHOLDERS) or len(set(text)) < MIN_SECRET_SIGNS
         if known and not self.development:
-            raise ValueError(f"{name} is a placeholder; make a random one, such as `openssl rand -hex 32` does.")
+            raise ValueError(f"{name} is a placeholder; generate a random one with `openssl rand -hex 32`.")
 
     def _check_tokens(self) -> None:
         if not self.has_keys:
@@ -470,7 +472,7 @@ def _read_origin(text: str) -> str:
     bare = not (parts.path or parts.query or parts.fragment or parts.username or parts.password)
     host = parts.hostname or ""
     if parts.scheme not in _DEFAULT_PORTS or not bare or not host or "*" in host or not text.isascii():
-        raise ValueError(f"{text!r} is no origin; write it as https://chat.example or http://localhost:3000.")
+        raise ValueError(f"{text!r} is not an origin; write it as https://chat.example or http://localhost:3000.")
     name = f"[{host}]" if ":" in host else host
     port = parts.port
     return f"{parts.scheme}://{name}" + (f":{port}" if port and port != _DEFAULT_PORTS[parts.scheme] else "")

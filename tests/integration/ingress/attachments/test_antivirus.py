@@ -255,7 +255,7 @@ async def test_an_infected_upload_is_refused_logged_and_counted(
 ) -> None:
     body = refused(await send(client, "letter.txt", EICAR), 422)
 
-    assert body["detail"] == "The file 'letter.txt' is refused: it is infected (Test.Eicar.UNOFFICIAL)."
+    assert body["detail"] == "The file 'letter.txt' was rejected: it is infected (Test.Eicar.UNOFFICIAL)."
     assert [error["field"] for error in body["errors"]] == ["files.0"]
     assert 'ingress_refused_files_total{reason="infected"} 1.0' in (await client.get("/metrics")).text
     assert "infected upload refused" in scanning.log.read_text()

@@ -121,7 +121,7 @@ async def test_what_is_stored_otherwise_than_it_was_sent_is_said_in_the_receipt(
 
     assert answer.status_code == 202, answer.text
     assert answer.json()["receipt"]["file_notices"] == [
-        "The file 'a.jpg' was changed: 2316 bytes behind the picture were removed.",
+        "The file 'a.jpg' was changed: 2316 bytes after the end of the picture were removed.",
         "The file 'b.pdf' was changed: Its structure was damaged and has been rebuilt.",
     ]
     kept = (await chat.state(answer.json()["conversation_id"]))["turns"][0]["attachments"]
@@ -161,7 +161,7 @@ async def test_a_bad_upload_is_refused_and_leaves_nothing(
     answer = await client.post(f"{BASE}/new/messages", files=[*parts, ("files", (name, data, ""))])
 
     body = refused(answer, status)
-    assert body["detail"].startswith(f"The file {name!r} is refused: ")
+    assert body["detail"].startswith(f"The file {name!r} was rejected: ")
     assert body["errors"] == [{"field": "files.1", "message": body["detail"]}]
 
 

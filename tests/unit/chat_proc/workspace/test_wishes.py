@@ -45,7 +45,7 @@ def test_a_ref_of_another_conversation_keeps_its_owner_in_refs_and_paths() -> No
         ("fi:turn_1.outputs/", "one by one"),
         ("fi:turn_1.user.attachments/", "one by one"),
         ("fi:turn_1.files/../a", "relative"),
-        ("fi:nowhere", "is no ref"),
+        ("fi:nowhere", "is not a ref"),
     ],
 )
 def test_what_can_not_be_taken_is_refused_with_the_reason(text: str, reason: str) -> None:

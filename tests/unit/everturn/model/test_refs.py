@@ -177,7 +177,7 @@ def test_a_near_miss_is_refused(text: str) -> None:
 def test_a_refusal_says_what_a_ref_of_that_kind_looks_like() -> None:
     with pytest.raises(Invalid, match=r"tc:\{turn\}\.\{call\}\.result"):
         refs.parse_ref("tc:turn_01.oops")
-    with pytest.raises(Invalid, match=r"starts with ar:, tc:"):
+    with pytest.raises(Invalid, match=r"start with ar:, tc:"):
         refs.parse_ref("turn_01/files/a.py")
 
 

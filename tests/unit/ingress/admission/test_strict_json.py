@@ -65,8 +65,8 @@ def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
         (b"\xff\xfe{\x00}\x00", "byte order mark"),
         (b'"\xc3\x28"', "not UTF-8 at byte 1"),
         (b'"\xed\xa0\x80"', "not UTF-8"),
-        (b'{"text":"a\\ud800b"}', "$.text holds half of a surrogate pair"),
-        (b'{"a":[{"b":"x\\u0000"}]}', "$.a[0].b holds the character U+0000"),
+        (b'{"text":"a\\ud800b"}', "$.text contains half of a surrogate pair"),
+        (b'{"a":[{"b":"x\\u0000"}]}', "$.a[0].b contains the character U+0000"),
         (b'{"a\\u0000":1}', "U+0000"),
         (b'"a\x00b"', "Invalid control character"),
         (b"{'a':1}", "Expecting property name"),
@@ -164,7 +164,7 @@ def test_escapes_and_characters_that_a_piece_ends_in_stay_whole(pad: int) -> Non
         (b'["' + b"a" * 300 + b'\n"]', "Invalid control character"),
         (b'["' + b"a" * 300, "Unterminated string"),
         (b'["' + b"a" * 300 + b'\xff"]', "not UTF-8 at byte 302"),
-        (b'["a", "\\ud800", "' + b"a" * 300 + b'"]', "$[1] holds half of a surrogate pair"),
+        (b'["a", "\\ud800", "' + b"a" * 300 + b'"]', "$[1] contains half of a surrogate pair"),
     ],
 )
 def test_a_large_text_is_refused_for_the_same_reasons(raw: bytes, reason: str) -> None:

@@ -24,7 +24,7 @@ from ingress.attachments.structure.limits import Unsound
 def test_a_refusal_says_which_file_where_and_why(error: Refused, reason: str, status: int) -> None:
     refusal = build_refusal("a.pdf", "files.2", error)
 
-    said = "The file 'a.pdf' is refused: x."
+    said = "The file 'a.pdf' was rejected: x."
     assert (refusal.reason, refusal.problem.status_code, refusal.problem.answer.detail) == (reason, status, said)
     assert list(refusal.problem.errors) == [{"field": "files.2", "message": said}]
     assert ("Retry-After" in (refusal.problem.headers or {})) is (status == 503)

@@ -1,15 +1,15 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 140bb3f33356090ff38198f15a21a398017f91f26ccaa44234a4914a696a8a1e
-// Types 9d3fdb4c4ae208ea30edef77929d198f858656cd57f2f44aed57ae1388a98fc7
+// Schemas 26019ebd9190b76c71beb5173a12bd0d07e670a6368cf9ebf8ce53ebf49c5667
+// Types ed5f4fb0cffd94ef2dcc69f1dbe15cef928e6ca694b0878d2f87cf54e899264e
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
          * AcceptedOut
-         * @description The message is stored and will be answered. `signal_id` is there when it went into the running turn `turn_id`.
+         * @description The message is stored and will be answered. `signal_id` is set if it was added to the running turn `turn_id`.
          *
-         *     An event that is only to be recorded has no `turn_id` in a conversation at rest: it waits for the next turn.
+         *     An event that is only recorded has no `turn_id` in an idle conversation: it waits for the next turn.
          */
         readonly AcceptedOut: {
             /**
@@ -181,7 +181,7 @@ export interface components {
         };
         /**
          * ByRnIn
-         * @description Which file is meant.
+         * @description The file to find.
          */
         readonly ByRnIn: {
             /**
@@ -232,7 +232,7 @@ export interface components {
         };
         /**
          * ConversationList
-         * @description One page, newest activity first; `next_cursor` gets the next one and is null at the end.
+         * @description One page, most recently active first; `next_cursor` leads to the next page and is null at the end.
          */
         readonly ConversationList: {
             /**
@@ -254,7 +254,7 @@ export interface components {
         readonly ConversationOut: {
             /**
              * Archived
-             * @description Whether the conversation is in the archive.
+             * @description Whether the conversation is archived.
              */
             readonly archived: boolean;
             /**
@@ -306,12 +306,12 @@ export interface components {
         };
         /**
          * ConversationPatch
-         * @description What is to change.
+         * @description The changes; absent fields stay as they are.
          */
         readonly ConversationPatch: {
             /**
              * Archived
-             * @description Whether the conversation is in the archive.
+             * @description Whether the conversation is archived.
              * @example true
              */
             readonly archived?: boolean | null;
@@ -390,7 +390,7 @@ export interface components {
         };
         /**
          * ErasedOut
-         * @description What was erased: rows by table, and objects. `objects_left` could not be deleted.
+         * @description What was erased: rows by table, and objects. `objects_left` is how many could not be deleted yet.
          */
         readonly ErasedOut: {
             /**
@@ -420,8 +420,8 @@ export interface components {
          * EventIn
          * @description What a signal of kind `event` carries besides its text; `kind` is one that this server accepts.
          *
-         *     A reactive event wakes the agent; another one is only recorded. `payload` has at most 16 KB as JSON.
-         *     `iteration_credit` are the rounds that a reactive event adds to the turn.
+         *     A reactive event wakes the agent; any other is only recorded. `payload` has at most 16 KB as JSON.
+         *     `iteration_credit` is the number of rounds that a reactive event adds to the turn.
          */
         readonly EventIn: {
             /**
@@ -466,12 +466,12 @@ export interface components {
         };
         /**
          * FeedbackIn
-         * @description A judgement of a turn. A user's replaces the one before, null without a text clears it; a machine's is added.
+         * @description Feedback on a turn. A user's replaces the previous one; null without a text removes it. A machine's is added.
          */
         readonly FeedbackIn: {
             /**
              * Confidence
-             * @description Of a machine's judgement.
+             * @description How sure the machine is, from 0 to 1; only with origin `machine`.
              */
             readonly confidence?: number | null;
             /**
@@ -496,7 +496,7 @@ export interface components {
             readonly text?: string;
             /**
              * Ts
-             * @description When it was given; now when left out.
+             * @description When it was given; defaults to now.
              */
             readonly ts?: string | null;
         };
@@ -520,7 +520,7 @@ export interface components {
         };
         /**
          * FeedbackView
-         * @description A judgement of the turn.
+         * @description Feedback on the turn.
          */
         readonly FeedbackView: {
             /** Confidence */
@@ -555,7 +555,7 @@ export interface components {
             readonly conversation_id: string;
             /**
              * Cursor
-             * @description The `next_cursor` of the page before, for older turns.
+             * @description The `next_cursor` of the previous page, for older turns.
              */
             readonly cursor?: string | null;
             /**
@@ -610,7 +610,7 @@ export interface components {
         readonly FileType: {
             /**
              * Extensions
-             * @description How names of such files end.
+             * @description Extensions of the names of such files.
              * @example [
              *       ".png"
              *     ]
@@ -618,7 +618,7 @@ export interface components {
             readonly extensions: readonly string[];
             /**
              * Family
-             * @description Whose limit of bytes holds for it.
+             * @description Whose size limit applies to it.
              * @enum {string}
              */
             readonly family: "image" | "document" | "text";
@@ -676,7 +676,7 @@ export interface components {
         };
         /**
          * ForkIn
-         * @description Up to the end of which turn, the last ended one without; and the title, that of the original without.
+         * @description The last turn to copy (default: the last one that has ended), and the title (default: the original's).
          */
         readonly ForkIn: {
             /**
@@ -694,7 +694,7 @@ export interface components {
         };
         /**
          * ForkOut
-         * @description The new conversation, and what it was copied from: `turn_id` is the original's last turn in it.
+         * @description The new conversation and its origin: `turn_id` is the last turn of the original that was copied.
          */
         readonly ForkOut: {
             /**
@@ -725,7 +725,7 @@ export interface components {
         };
         /**
          * FoundFileOut
-         * @description A file and where its content is. `size` in bytes, `url` a path on this server.
+         * @description A file and the path of its content. `size` is in bytes, `url` is a path on this server.
          */
         readonly FoundFileOut: {
             /**
@@ -756,7 +756,7 @@ export interface components {
         };
         /**
          * GuestOut
-         * @description `token` is the guest's bearer token; whoever has it is this guest. `expires_at` is UTC, RFC 3339.
+         * @description `token` is the guest's bearer token; anyone who has it can act as this guest. `expires_at` is UTC, RFC 3339.
          */
         readonly GuestOut: {
             /**
@@ -777,7 +777,7 @@ export interface components {
         };
         /**
          * HealthOut
-         * @description The process answers.
+         * @description The process responds.
          */
         readonly HealthOut: {
             /**
@@ -788,8 +788,8 @@ export interface components {
         };
         /**
          * HitOut
-         * @description One hit: `ref` names the whole text that the snippet is of, `title` is its conversation's as it is now. `score`
-         *     orders the hits of one search, no more.
+         * @description One hit: `ref` names the full text of the snippet, `title` is its conversation's current title. `score` only
+         *     orders the hits of one search.
          */
         readonly HitOut: {
             /**
@@ -857,7 +857,7 @@ export interface components {
         };
         /**
          * IndexedCall
-         * @description A tool call. `result_ref` and `status` are null while it has no result, `call_ref` where the call is lost.
+         * @description A tool call. `result_ref` and `status` are null while it has no result, `call_ref` if the call is lost.
          */
         readonly IndexedCall: {
             /**
@@ -929,7 +929,7 @@ export interface components {
         };
         /**
          * JudgedOut
-         * @description A conversation that was judged in the period. `title` is null in a report of the whole project.
+         * @description A conversation that got feedback in the period. `title` is null in a report of the whole project.
          */
         readonly JudgedOut: {
             /**
@@ -951,7 +951,7 @@ export interface components {
             readonly machine_confidence?: number;
             /**
              * Satisfaction
-             * @description The share of good ratings among the good and bad ones; absent without any.
+             * @description The share of good ratings among all ratings by people; absent without any.
              */
             readonly satisfaction?: number;
             /**
@@ -974,7 +974,7 @@ export interface components {
         };
         /**
          * MemoryList
-         * @description One page, the last changed first; `next_cursor` gets the next one and is null at the end.
+         * @description One page, most recently changed first; `next_cursor` leads to the next page and is null at the end.
          */
         readonly MemoryList: {
             /**
@@ -991,7 +991,7 @@ export interface components {
         };
         /**
          * MemoryOut
-         * @description One thing that is remembered. `confidence` and `salience` are from 0 to 1; times are ISO 8601 in UTC.
+         * @description One memory. `confidence` and `salience` are from 0 to 1; times are ISO 8601 in UTC.
          */
         readonly MemoryOut: {
             /**
@@ -1087,7 +1087,7 @@ export interface components {
             readonly image_pixels: number;
             /**
              * Json Bytes
-             * @description Bytes of a body that is JSON, with files in base64, and of the part `message` of any other.
+             * @description Bytes of a JSON body, including files in base64, or of the part `message` of a multipart body.
              * @example 8000000
              */
             readonly json_bytes: number;
@@ -1123,7 +1123,7 @@ export interface components {
             readonly text_chars: number;
             /**
              * Zeros In Text
-             * @description Extensions of text that may hold zero bytes, as UTF-16 without a mark does; empty is a name without any. Other text holds none, unless it begins with the mark of UTF-16.
+             * @description Extensions of text that may contain zero bytes, as UTF-16 without a byte order mark does; an empty string stands for names without an extension. Other text must not contain zero bytes, unless it begins with the UTF-16 byte order mark.
              * @example [
              *       "",
              *       ".txt"
@@ -1149,12 +1149,12 @@ export interface components {
         };
         /**
          * PeriodIn
-         * @description A period, from `from` on and before `to`. `scope` is `own`, or for admins `project`, which is their default.
+         * @description A period: `from` is included, `to` is not. `scope` is `own`, or for admins `project`, their default.
          */
         readonly PeriodIn: {
             /**
              * Cursor
-             * @description The `next_cursor` of the page before.
+             * @description The `next_cursor` of the previous page.
              */
             readonly cursor?: string | null;
             /**
@@ -1166,7 +1166,7 @@ export interface components {
             readonly from: string;
             /**
              * Limit
-             * @description Rows of a page.
+             * @description Maximum number of rows on a page.
              * @default 50
              */
             readonly limit?: number;
@@ -1185,7 +1185,7 @@ export interface components {
         };
         /**
          * PeriodOut
-         * @description One page, the latest feedback first; `next_cursor` gets the next one and is null at the end.
+         * @description One page, the latest feedback first; `next_cursor` leads to the next page and is null at the end.
          */
         readonly PeriodOut: {
             /**
@@ -1263,9 +1263,9 @@ export interface components {
         };
         /**
          * ReadyOut
-         * @description `degraded` serves what does not need the failing part; `unready` answers 503.
+         * @description `degraded` serves everything that does not need the failing part; `unready` is sent with status 503.
          *
-         *     `workers` has at most 100, by id, and is null where they can't be asked for. Messages are taken without any.
+         *     `workers` lists at most 100, by id, and is null if the list can't be read. Messages are accepted without any.
          */
         readonly ReadyOut: {
             /**
@@ -1289,11 +1289,11 @@ export interface components {
         };
         /**
          * ReceiptOut
-         * @description The state of the message: queued as a turn or for the next one, or one of the states of a signal.
+         * @description The state of the message: `queued` as a turn or for the next one, or a signal's state.
          *
          *     A new turn has its `position`: how many turns were ahead of it at that time; with `position_more`, more than that.
          *     `file_notices` has a sentence for each file that was changed before it was stored, for example by removing the
-         *     video behind a picture.
+         *     video appended to a picture.
          */
         readonly ReceiptOut: {
             /**
@@ -1320,7 +1320,7 @@ export interface components {
         };
         /**
          * RoundContextOut
-         * @description The request of one round; `tokens` are estimates. `next_cursor` gets more parts and is null at the end.
+         * @description The request of one round; `tokens` are estimates. `next_cursor` leads to more parts and is null at the end.
          */
         readonly RoundContextOut: {
             /**
@@ -1376,12 +1376,12 @@ export interface components {
         };
         /**
          * SearchIn
-         * @description What to look for. `from` is inclusive and `to` is not; without `targets` all kinds of texts are searched.
+         * @description The query. `from` is included, `to` is not; without `targets` all kinds of texts are searched.
          */
         readonly SearchIn: {
             /**
              * Compare
-             * @description With `words only`, a hit has one of the words at least; otherwise any text may be one.
+             * @description With `words only`, a hit contains at least one of the words; otherwise any text can be a hit.
              * @default meanings and words
              * @enum {string}
              */
@@ -1393,7 +1393,7 @@ export interface components {
             readonly conversation_id?: string | null;
             /**
              * Cursor
-             * @description The `next_cursor` of the page before; good for an hour.
+             * @description The `next_cursor` of the previous page; valid for an hour.
              */
             readonly cursor?: string | null;
             /**
@@ -1403,7 +1403,7 @@ export interface components {
             readonly from?: string | null;
             /**
              * Limit
-             * @description Hits of a page.
+             * @description Maximum number of hits on a page.
              * @default 10
              */
             readonly limit?: number;
@@ -1426,8 +1426,8 @@ export interface components {
         };
         /**
          * SearchOut
-         * @description The best first. `compared` says whether meanings were compared, or only words: as asked, or because the encoder
-         *     gave no vector within 3 s, as while it is loaded.
+         * @description Hits, best first. `compared` says whether meanings were compared or only words, as requested or because
+         *     the encoder did not respond within 3 s, for example while it loads.
          */
         readonly SearchOut: {
             /**
@@ -1451,9 +1451,9 @@ export interface components {
          * SegmentOut
          * @description One part of the input.
          *
-         *     `cache` is what the provider could do with it: `read` where the round before began with the same parts up to a
-         *     cache point, `write` up to this request's last cache point, `none` behind it, `unknown` in a turn's first round.
-         *     `text` is null where it can't be rebuilt, and `note` then says why.
+         *     `cache` says how the provider's cache can serve it: `read` if the previous round began with the same parts up to a
+         *     cache point, `write` up to this request's last cache point, `none` after it, `unknown` in a turn's first round.
+         *     `text` is null if it can't be rebuilt; `note` then says why.
          */
         readonly SegmentOut: {
             /**
@@ -1534,7 +1534,7 @@ export interface components {
         };
         /**
          * SignalPatch
-         * @description A new text for a signal that was not applied yet.
+         * @description A new text for a signal that has not been applied yet.
          */
         readonly SignalPatch: {
             /**
@@ -1638,7 +1638,7 @@ export interface components {
         };
         /**
          * StepDetail
-         * @description One step with what the view of its turn cuts: the whole program, all parameters and the result.
+         * @description One step with what the view of its turn shortens: the full program, parameters and result.
          *
          *     `result` is the text that the model was given. `code_ref` and `result_ref` name the blocks of the timeline. `log` is
          *     what a program printed, where that is more than its result shows.
@@ -1771,7 +1771,7 @@ export interface components {
         };
         /**
          * SummaryOut
-         * @description `satisfaction` is ok / (ok + not_ok + neutral) of people's judgements; null where nothing was judged.
+         * @description `satisfaction` is ok / (ok + not_ok + neutral) of people's feedback; null without any.
          */
         readonly SummaryOut: {
             /**
@@ -1788,7 +1788,7 @@ export interface components {
             readonly machine_confidence?: number;
             /**
              * Satisfaction
-             * @description The share of good ratings among the good and bad ones; absent without any.
+             * @description The share of good ratings among all ratings by people; absent without any.
              */
             readonly satisfaction?: number;
             /**
@@ -1893,7 +1893,7 @@ export interface components {
         };
         /**
          * TurnIndexView
-         * @description One turn. Times are ISO 8601 in UTC; `outcome` is null while it runs. `more` tells that blocks are left out.
+         * @description One turn. Times are ISO 8601 in UTC; `outcome` is null while it runs. `more` says whether blocks are left out.
          */
         readonly TurnIndexView: {
             /**
@@ -2231,7 +2231,7 @@ export interface components {
         readonly TurnsIn: {
             /**
              * Cursor
-             * @description The `next_cursor` of the page before, for older turns.
+             * @description The `next_cursor` of the previous page, for older turns.
              */
             readonly cursor?: string | null;
             /**
@@ -2263,7 +2263,7 @@ export interface components {
         };
         /**
          * WorkerOut
-         * @description One worker; `sandbox` is the launcher of its programs, empty where it runs none.
+         * @description One worker; `sandbox` is the launcher of its programs, empty if it runs none.
          */
         readonly WorkerOut: {
             /**

@@ -43,7 +43,7 @@ _BREAKING = ("Cc", "Cs", "Zl", "Zp")
 def check_path(path: str) -> None:
     """Raise Invalid unless `path` is relative, canonical and safe to join to a folder."""
     if len(path) > MAX_PATH_BYTES or "\\" in path or any(unicodedata.category(c) in _BREAKING for c in path):
-        raise Invalid(f"The path {_shown(path)} is too long, or holds a backslash or a control character.")
+        raise Invalid(f"The path {_shown(path)} is too long, or contains a backslash or a control character.")
     if unicodedata.normalize("NFC", path) != path:
         raise Invalid(f"The path {_shown(path)} is not in Unicode form NFC.")
     parts = path.split("/")
@@ -302,8 +302,8 @@ def parse_ref(text: str) -> Ref:
             return family(**{name: _read_field(name, value) for name, value in match.groupdict().items() if value})
     known = [family.form.replace("{owner}", "") for _, family in _FAMILIES if family.form.startswith(f"{scheme}:")]
     if not known:
-        raise Invalid(f"{_shown(text)} is no ref: one starts with ar:, tc:, fi:, so:, su:, ws:, ks: or sk:.")
-    raise Invalid(f"{_shown(text)} is no ref. The {scheme}: refs are " + ", ".join(known) + ".")
+        raise Invalid(f"{_shown(text)} is not a ref: refs start with ar:, tc:, fi:, so:, su:, ws:, ks: or sk:.")
+    raise Invalid(f"{_shown(text)} is not a ref. The {scheme}: refs are " + ", ".join(known) + ".")
 
 
 def _compiled(form: str) -> re.Pattern[str]:
@@ -330,7 +330,7 @@ def _read_sids(text: str) -> tuple[int, ...]:
     for part in text.replace(" ", "").split(","):
         match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
         if not match:
-            raise Invalid(f"{_shown(text)} is no list of source numbers such as 1-3,7.")
+            raise Invalid(f"{_shown(text)} is not a list of source numbers such as 1-3,7.")
         first, last = sorted((int(match[1]), int(match[2] or match[1])))
         sids.update(range(first, min(last, first + MAX_SIDS) + 1))
     return tuple(sorted(sids))

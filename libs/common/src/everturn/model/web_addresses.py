@@ -57,7 +57,7 @@ def split_url(url: str) -> tuple[SplitResult, str]:
         parts = urlsplit(_UNSAFE.sub(_escape, url.strip()))
         port = parts.port
     except ValueError as error:
-        raise Invalid(f"This is no web address: {error}.") from error
+        raise Invalid(f"This is not a web address: {error}.") from error
     scheme = parts.scheme.lower()
     if scheme not in DEFAULT_PORTS or not parts.hostname:
         raise Invalid("A web address begins with http:// or https:// and a host.")
@@ -95,16 +95,16 @@ def canonical_url(url: str) -> str:
     """
     parts, netloc = split_url(url)
     if "@" in parts.netloc:
-        raise Invalid("The address holds a name or a password.")
+        raise Invalid("The address contains a user name or a password.")
     if not netloc.isascii():
-        raise Invalid("The name of the host can't be spelled in ASCII.")
+        raise Invalid("The host name can't be written in ASCII.")
     if not _HOST_AND_PORT.fullmatch(netloc):
         # The old encoding of names also makes blanks and other marks of some letters.
-        raise Invalid("The name of the host holds a character that no host has.")
+        raise Invalid("The host name contains a character that host names can't have.")
     try:
         path, query = quote(parts.path, safe=_KEPT), quote(parts.query, safe=_KEPT)
     except UnicodeError as error:
-        raise Invalid("The address holds a character that can't be encoded.") from error
+        raise Invalid("The address contains a character that can't be encoded.") from error
     canonical = urlunsplit((parts.scheme.lower(), netloc, path or "/", query, ""))
     check_url_length(canonical)
     return canonical

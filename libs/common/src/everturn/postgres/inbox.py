@@ -229,7 +229,7 @@ class PostgresInbox:
             receipt = await self._open_turn(transaction, principal, conversation_id, signal.turn_id, request=request)
         else:
             if await transaction.fetchval(_COUNT_PARKED, conversation_id) >= MAX_OPEN_SIGNALS:
-                raise InboxFull(f"{MAX_OPEN_SIGNALS} are already waiting.")
+                raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or withdraw one.")
             receipt = Receipt(
                 conversation_id,
                 None,
@@ -376,7 +376,7 @@ async def _check_room(transaction: Connection, turn_id: TurnId, kind: SignalKind
     cancels = kind is SignalKind.CANCEL
     counts = await transaction.fetchrow(_COUNT_SIGNALS, turn_id, cancels) or {"waiting": 0, "sent": 0}
     if counts["waiting"] >= MAX_OPEN_SIGNALS:
-        raise InboxFull(f"{MAX_OPEN_SIGNALS} are already waiting.")
+        raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or withdraw one.")
     if counts["sent"] >= MAX_TURN_SIGNALS and not cancels:
         raise InboxFull(FULL_TURN)
 

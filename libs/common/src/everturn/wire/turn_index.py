@@ -18,7 +18,7 @@ class IndexEntry(IndexPart):
 
 
 class IndexedCall(IndexPart):
-    """A tool call. `result_ref` and `status` are null while it has no result, `call_ref` where the call is lost."""
+    """A tool call. `result_ref` and `status` are null while it has no result, `call_ref` if the call is lost."""
 
     tool_id: str
     status: str | None
@@ -40,7 +40,7 @@ class IndexedFile(IndexPart):
 
 
 class TurnIndexView(IndexPart):
-    """One turn. Times are ISO 8601 in UTC; `outcome` is null while it runs. `more` tells that blocks are left out."""
+    """One turn. Times are ISO 8601 in UTC; `outcome` is null while it runs. `more` says whether blocks are left out."""
 
     turn_id: str
     ref: str

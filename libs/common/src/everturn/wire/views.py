@@ -92,7 +92,7 @@ class StepView(View):
 
 
 class StepDetail(StepView):
-    """One step with what the view of its turn cuts: the whole program, all parameters and the result.
+    """One step with what the view of its turn shortens: the full program, parameters and result.
 
     `result` is the text that the model was given. `code_ref` and `result_ref` name the blocks of the timeline. `log` is
     what a program printed, where that is more than its result shows.
@@ -160,7 +160,7 @@ class ApprovalView(View):
 
 
 class FeedbackView(View):
-    """A judgement of the turn."""
+    """Feedback on the turn."""
 
     origin: Literal["user", "machine"]
     reaction: Reaction | None = None

@@ -12,7 +12,7 @@ _BY_NAME: Final[Mapping[str, str]] = {
     "answer": "The answer as the client shows it, in Markdown.",
     "approval_id": "The id of the approval.",
     "approvals": "Approvals of tool calls, oldest first.",
-    "archived": "Whether the conversation is in the archive.",
+    "archived": "Whether the conversation is archived.",
     "artifact": "The file that the text is written into.",
     "artifact_id": "The file's id; `GET /files/{tenant}/{project}/{artifact_id}` has its bytes.",
     "artifacts": "The files of the turn.",
@@ -156,7 +156,7 @@ _BY_NAME: Final[Mapping[str, str]] = {
     "rows": "How many rows were deleted, by table.",
     "salience": "How important it is, from 0 to 1.",
     "sandbox": "How the worker runs programs; empty where it runs none.",
-    "satisfaction": "The share of good ratings among the good and bad ones; absent without any.",
+    "satisfaction": "The share of good ratings among all ratings by people; absent without any.",
     "scope": "Whose conversations are counted.",
     "score": "Orders the hits of one search and has no other meaning.",
     "sealed_round": "The last round whose texts are committed.",
@@ -220,8 +220,8 @@ _BY_NAME: Final[Mapping[str, str]] = {
 }
 _BY_PLACE: Final[Mapping[str, str]] = {
     "CountsOut.ok": "How many were good.",
-    "FetchIn.cursor": "The `next_cursor` of the page before, for older turns.",
-    "TurnsIn.cursor": "The `next_cursor` of the page before, for older turns.",
+    "FetchIn.cursor": "The `next_cursor` of the previous page, for older turns.",
+    "TurnsIn.cursor": "The `next_cursor` of the previous page, for older turns.",
     "ForkOut.blocks": "How many blocks were copied.",
     "ForkOut.turns": "How many turns were copied.",
     "JudgedOut.turns": "How many turns were counted.",

@@ -245,13 +245,13 @@ def _check_text(value: object, place: str) -> None:
 
 def _check_string(text: str, place: str) -> None:
     if "\x00" in text:
-        raise BadJson(f"{place} holds the character U+0000, which can't be stored.")
+        raise BadJson(f"{place} contains the character U+0000, which can't be stored.")
     if text.isascii():
         return
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise BadJson(f"{place} holds half of a surrogate pair.") from error
+        raise BadJson(f"{place} contains half of a surrogate pair.") from error
 
 
 def _shown(key: str) -> str:

@@ -24,7 +24,7 @@ _TOO_DEEP = 120
 """Archives in archives: far more than clamd unpacks (MaxRecursion is 17 unless set)."""
 _LIMITS = "Heuristics.Limits.Exceeded"
 _ENCRYPTED = "Heuristics.Encrypted"
-_DISHONEST = "clamd says clean of what it did not look into; set AlertExceedsMax yes, and MaxRecursion below 100."
+_DISHONEST = "clamd reports content as clean that it did not scan. Set AlertExceedsMax yes and MaxRecursion below 100."
 _SIZE_REPLY = "size limit exceeded"
 
 
@@ -132,7 +132,7 @@ class Clamd:
 
     async def check(self) -> None:
         if await ask(self._address, "PING", timeout_s=CHECK_TIMEOUT_S) != "PONG":
-            raise Unavailable("clamd does not answer as it should.")
+            raise Unavailable("clamd does not respond as expected.")
         await self.load_verdict()
 
     async def _check_honest(self) -> None:
@@ -143,7 +143,7 @@ class Clamd:
         except Unscannable:
             return
         except Infected as error:
-            raise Unavailable("clamd finds a virus in an empty archive.") from error
+            raise Unavailable("clamd reports a virus in an empty archive.") from error
         raise Unavailable(_DISHONEST)
 
 
@@ -153,12 +153,12 @@ def check_reply(reply: str) -> None:
     if said == "OK" and said != reply:
         return
     if _SIZE_REPLY in said:
-        raise Unscannable("it is larger than what the antivirus takes")
+        raise Unscannable("it is larger than the antivirus accepts")
     signature = said.removesuffix(" FOUND")
     if signature == said:
         raise Unavailable("The antivirus gave no verdict.")
     if signature.startswith(_LIMITS):
-        raise Unscannable("the antivirus can't look into all of it")
+        raise Unscannable("the antivirus can't scan all of it")
     if signature.startswith(_ENCRYPTED):
         raise Unscannable("it is encrypted")
     raise Infected(f"it is infected ({signature})")
@@ -168,7 +168,7 @@ def build_verdict(version: str) -> str:
     """`ClamAV 1.4.2/27500/Mon ...` is engine, version of the signatures and their date. Raises Unavailable."""
     engine, _, rest = version.partition("/")
     if not engine.startswith("ClamAV"):
-        raise Unavailable("clamd does not say its version.")
+        raise Unavailable("clamd does not report its version.")
     return " ".join(part for part in ("clean", engine.strip(), rest.split("/")[0].strip()) if part)[:80]
 
 

@@ -26,9 +26,9 @@ class FileType(JsonBody):
     one of them. The type with no extensions is text: any file whose name has no extension of another type, and whose
     content is text."""
 
-    family: Literal["image", "document", "text"] = Field(description="Whose limit of bytes holds for it.")
+    family: Literal["image", "document", "text"] = Field(description="Whose size limit applies to it.")
     media_type: str = Field(description="Its media type.", examples=["image/png"])
-    extensions: tuple[str, ...] = Field(description="How names of such files end.", examples=[[".png"]])
+    extensions: tuple[str, ...] = Field(description="Extensions of the names of such files.", examples=[[".png"]])
     max_bytes: int = Field(description="Bytes of one such file.", examples=[5_000_000])
 
 
@@ -39,7 +39,7 @@ class MessageLimits(JsonBody):
         description="Bytes of the whole request with all files and headers of its parts.", examples=[25_000_000]
     )
     json_bytes: int = Field(
-        description="Bytes of a body that is JSON, with files in base64, and of the part `message` of any other.",
+        description="Bytes of a JSON body, including files in base64, or of the part `message` of a multipart body.",
         examples=[8_000_000],
     )
     text_chars: int = Field(description="Characters of the text.", examples=[1_000_000])
@@ -50,8 +50,9 @@ class MessageLimits(JsonBody):
     image_pixels: int = Field(description="Width times height of one image.", examples=[100_000_000])
     file_types: tuple[FileType, ...] = Field(description="The types of files that are accepted; no others are.")
     zeros_in_text: tuple[str, ...] = Field(
-        description="Extensions of text that may hold zero bytes, as UTF-16 without a mark does; empty is a name "
-        "without any. Other text holds none, unless it begins with the mark of UTF-16.",
+        description="Extensions of text that may contain zero bytes, as UTF-16 without a byte order mark does; an "
+        "empty string stands for names without an extension. Other text must not contain zero bytes, unless it begins "
+        "with the UTF-16 byte order mark.",
         examples=[["", ".txt"]],
     )
     pending_signals: int = Field(
@@ -68,7 +69,7 @@ class MessageLimits(JsonBody):
 
 @router.get("", responses=problems())
 async def get_limits(request: Request, me: Me) -> MessageLimits:
-    """The limits of a message here. They are the same for everybody and change only when a service is restarted."""
+    """The limits of messages here. They are the same for all users and change only when a service restarts."""
     settings = cast(IngressSettings, request.app.state.settings)
     caps = {"image": settings.max_image_bytes, "doc": settings.max_doc_bytes, "text": settings.max_text_bytes}
     return MessageLimits(

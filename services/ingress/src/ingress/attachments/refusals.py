@@ -28,7 +28,7 @@ class Refusal:
 
 def build_refusal(name: str, field: str, error: Refused) -> Refusal:
     """`name` is the file's clean name, `field` where it stood in the request."""
-    say = f"The file {name!r} is refused: {error.detail if isinstance(error, Unavailable) else error}"
+    say = f"The file {name!r} was rejected: {error.detail if isinstance(error, Unavailable) else error}"
     said = say if say.endswith(".") else f"{say}."
     fields = [{"field": field, "message": said}]
     match error:

@@ -111,11 +111,11 @@ def decide_kind(name: str, declared: str, sniffed: str, data: bytes) -> Kind:
 
 def _decide_binary(kind: Kind, extension: str, declared: str, data: bytes) -> Kind:
     if extension not in kind.extensions:
-        raise NotAccepted(f"its content is {kind.mime}, which the extension {extension or '(none)'} does not say")
+        raise NotAccepted(f"its content is {kind.mime}, which does not match the extension {extension or '(none)'}")
     if declared not in kind.declared | _UNSPECIFIC:
         raise NotAccepted(f"its content is {kind.mime}, but it was declared as {declared}")
     if b"PK\x05\x06" in data[-65_557:]:
-        raise NotAcceptable("it is an archive as well")
+        raise NotAcceptable("it is also an archive")
     return kind
 
 
@@ -124,16 +124,16 @@ def _decide_office(kind: Kind, declared: str, sniffed: str, data: bytes) -> Kind
     if data.startswith(_OLE_HEAD) and _ENCRYPTED_PACKAGE in data:
         raise NotAcceptable("it is encrypted")
     if not data.startswith(b"PK"):
-        raise NotAccepted(f"its content is {sniffed}, which its extension does not say")
+        raise NotAccepted(f"its content is {sniffed}, which does not match its extension")
     if declared not in kind.declared | _UNSPECIFIC:
-        raise NotAccepted(f"it was declared as {declared}, which its extension does not say")
+        raise NotAccepted(f"it was declared as {declared}, which does not match its extension")
     return kind
 
 
 def _decide_text(extension: str, declared: str, sniffed: str, data: bytes) -> Kind:
     """Text goes by any name but that of another kind that we accept; its structure check says whether it is text."""
     if extension in _BINARY_EXTENSIONS:
-        raise NotAccepted(f"its content is {sniffed}, which its extension {extension} does not say")
+        raise NotAccepted(f"its content is {sniffed}, which does not match its extension {extension}")
     if declared in _BINARY_DECLARED:
         raise NotAccepted(f"it was declared as {declared}, but its content is {sniffed}")
     is_text = sniffed.startswith("text/") or data.startswith(_UTF16_MARKS) or b"\0" not in data[:_SNIFFED_BYTES]

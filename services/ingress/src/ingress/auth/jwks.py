@@ -114,14 +114,14 @@ def read_key_set(body: bytes) -> Keys:
     value: object = json.loads(body)
     listed = cast(dict[str, object], value).get("keys") if isinstance(value, dict) else None
     if not isinstance(listed, list) or len(cast(list[object], listed)) > MAX_KEYS:
-        raise BadKeySet("The answer is no key set, or one with too many keys.")
+        raise BadKeySet("The response is not a key set, or has too many keys.")
     keys: dict[str, jwt.PyJWK] = {}
     for item in cast(list[object], listed):
         key = _try_read_key(item)
         if key is not None:
             keys.setdefault(key.key_id or "", key)
     if not keys:
-        raise BadKeySet("The key set holds no public key for signatures.")
+        raise BadKeySet("The key set contains no public key for signatures.")
     return keys
 
 

@@ -47,7 +47,7 @@ def describe_submission(form: type[MessageIn] | type[SignalIn], **examples: dict
         "name": HEADER,
         "in": "header",
         "required": False,
-        "description": "A repeated request with its key gets the first answer again; another body a 422.",
+        "description": "A repeated request with the same key gets the first response again; another body gets a 422.",
         "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
     }
     return {"requestBody": {"required": True, "content": content}, "parameters": [key]}
@@ -75,7 +75,7 @@ async def post_message(
     caps: Caps,
     conversation_id: Annotated[str, Path(description="A conversation's id, or `new` to begin one.", examples=["new"])],
 ) -> AcceptedOut:
-    """Accept a message: it becomes a turn, or a followup into the one that runs. The answer comes over `events_url`."""
+    """Accept a message: it becomes a turn, or a followup to the running one. The answer is streamed at `events_url`."""
     submission = await read_submission(cast(AdmittedRequest, request), MessageIn, caps)
     return build_accepted(me, await service.accept_message(me, conversation_id, submission, request.headers))
 

@@ -20,7 +20,7 @@ EVENT_KIND_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
 def check_zone(name: str) -> str:
     """Raises ValueError for what is no name of a time zone."""
     if name not in load_zone_names():
-        raise ValueError("is no time zone; send an IANA name such as Europe/Berlin, or nothing")
+        raise ValueError("is not a time zone; send an IANA name such as Europe/Berlin, or leave it out")
     return name
 
 
@@ -51,8 +51,8 @@ class MessageIn(JsonBody):
 class EventIn(JsonBody):
     """What a signal of kind `event` carries besides its text; `kind` is one that this server accepts.
 
-    A reactive event wakes the agent; another one is only recorded. `payload` has at most 16 KB as JSON.
-    `iteration_credit` are the rounds that a reactive event adds to the turn.
+    A reactive event wakes the agent; any other is only recorded. `payload` has at most 16 KB as JSON.
+    `iteration_credit` is the number of rounds that a reactive event adds to the turn.
     """
 
     kind: str = Field(pattern=EVENT_KIND_PATTERN, examples=["form"])
@@ -62,11 +62,11 @@ class EventIn(JsonBody):
 
 
 class SignalIn(JsonBody):
-    """Something said to the running turn. A blank steer stops it; a cancel needs no text; an event has `event`.
+    """Input for the running turn. A blank steer stops it; a cancel needs no text; an event has `event`.
 
     `approve` and `deny` answer the approval `approval_id`; their text is the reason.
 
-    In a conversation at rest a reactive event opens a turn, and one to be recorded waits for the next.
+    In an idle conversation, a reactive event starts a turn, and a recorded one waits for the next.
     """
 
     kind: Literal["followup", "steer", "cancel", "event", "approve", "deny"]
@@ -78,17 +78,17 @@ class SignalIn(JsonBody):
 
 
 class SignalPatch(JsonBody):
-    """A new text for a signal that was not applied yet."""
+    """A new text for a signal that has not been applied yet."""
 
     text: str
 
 
 class ReceiptOut(JsonBody):
-    """The state of the message: queued as a turn or for the next one, or one of the states of a signal.
+    """The state of the message: `queued` as a turn or for the next one, or a signal's state.
 
     A new turn has its `position`: how many turns were ahead of it at that time; with `position_more`, more than that.
     `file_notices` has a sentence for each file that was changed before it was stored, for example by removing the
-    video behind a picture.
+    video appended to a picture.
     """
 
     state: SignalState
@@ -98,9 +98,9 @@ class ReceiptOut(JsonBody):
 
 
 class AcceptedOut(JsonBody):
-    """The message is stored and will be answered. `signal_id` is there when it went into the running turn `turn_id`.
+    """The message is stored and will be answered. `signal_id` is set if it was added to the running turn `turn_id`.
 
-    An event that is only to be recorded has no `turn_id` in a conversation at rest: it waits for the next turn.
+    An event that is only recorded has no `turn_id` in an idle conversation: it waits for the next turn.
     """
 
     conversation_id: str

@@ -36,9 +36,9 @@ router = APIRouter(prefix=PREFIX, route_class=AdmittedRoute, tags=["signals"])
 async def post_signal(
     request: Request, me: Me, service: Service, caps: Caps, conversation_id: ConversationPath
 ) -> AcceptedOut:
-    """Say something to the running turn, tell it of an event, or answer an approval that it waits for.
+    """Send a followup, steer, cancel or event to the running turn, or answer an approval that it waits for.
 
-    A conversation at rest takes only events, else 409. So does an approval that was settled in another way before.
+    An idle conversation accepts only events; other signals get a 409, as does an approval already answered differently.
     """
     submission = await read_submission(cast(AdmittedRequest, request), SignalIn, caps)
     return build_accepted(me, await service.accept_signal(me, conversation_id, submission, request.headers))
@@ -60,7 +60,7 @@ async def patch_signal(
     conversation_id: ConversationPath,
     signal_id: SignalPath,
 ) -> SignalOut:
-    """Change the text of a signal that was not applied yet."""
+    """Change the text of a signal that has not been applied yet."""
     check_text(patch.text, caps)
     return _build_signal(me, conversation_id, await service.edit_signal(me, conversation_id, signal_id, patch.text))
 
@@ -69,7 +69,7 @@ async def patch_signal(
 async def delete_signal(
     me: Me, service: Service, conversation_id: ConversationPath, signal_id: SignalPath
 ) -> SignalOut:
-    """Retract a signal that was not applied yet."""
+    """Retract a signal that has not been applied yet."""
     return _build_signal(me, conversation_id, await service.retract_signal(me, conversation_id, signal_id))
 
 

@@ -34,13 +34,13 @@ async def list_conversations(
     *,
     me: Me,
     service: Service,
-    limit: Annotated[int, Query(ge=1, le=100, description="Rows of a page.")] = 50,
-    cursor: Annotated[Cursor | None, Query(description="The `next_cursor` of the page before.")] = None,
+    limit: Annotated[int, Query(ge=1, le=100, description="Maximum number of rows on a page.")] = 50,
+    cursor: Annotated[Cursor | None, Query(description="The `next_cursor` of the previous page.")] = None,
     q: Annotated[Line | None, Query(description="Part of the title.", examples=["sales"])] = None,
     state: Annotated[State | None, Query(description="Only conversations in this state.")] = None,
-    archived: Annotated[bool, Query(description="The archived ones instead of the others.")] = False,
+    archived: Annotated[bool, Query(description="List archived conversations instead.")] = False,
 ) -> ConversationList:
-    """The caller's conversations, newest activity first."""
+    """The caller's conversations, most recently active first."""
     wanted = ConversationState(state) if state else None
     query = ConversationQuery(limit=limit, cursor=cursor, search=q or None, state=wanted, archived=archived)
     page = await service.load_page(me, query)
@@ -50,13 +50,13 @@ async def list_conversations(
 
 @router.post("", status_code=201, responses=problems(408, 413, 415))
 async def create_conversation(body: ConversationIn, me: Me, service: Service) -> ConversationView:
-    """Begin a conversation. The first message to `new` does so too."""
+    """Create a conversation. The first message to `new` does so too."""
     return build_conversation_view(await service.create(me, title=body.title, bundle_id=body.bundle_id))
 
 
 @router.get("/{conversation_id}", responses=problems())
 async def get_conversation(me: Me, service: Service, conversation_id: ConversationPath) -> ConversationOut:
-    """Title, state and times of a conversation; while it waits, its position."""
+    """Title, state and times of a conversation, and its queue position while it waits."""
     return await service.load(me, conversation_id)
 
 
@@ -64,7 +64,7 @@ async def get_conversation(me: Me, service: Service, conversation_id: Conversati
 async def patch_conversation(
     body: ConversationPatch, me: Me, service: Service, conversation_id: ConversationPath
 ) -> ConversationView:
-    """Rename a conversation, or put it into the archive or back."""
+    """Rename, archive or unarchive a conversation."""
     if body.title is None and body.archived is None:
         raise unprocessable("Set title or archived.")
     saved = await service.save(me, conversation_id, title=body.title, archived=body.archived)

@@ -30,9 +30,9 @@ CacheState = Literal["read", "write", "none", "unknown"]
 class SegmentOut(BaseModel):
     """One part of the input.
 
-    `cache` is what the provider could do with it: `read` where the round before began with the same parts up to a
-    cache point, `write` up to this request's last cache point, `none` behind it, `unknown` in a turn's first round.
-    `text` is null where it can't be rebuilt, and `note` then says why.
+    `cache` says how the provider's cache can serve it: `read` if the previous round began with the same parts up to a
+    cache point, `write` up to this request's last cache point, `none` after it, `unknown` in a turn's first round.
+    `text` is null if it can't be rebuilt; `note` then says why.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,7 +51,7 @@ class SegmentOut(BaseModel):
 
 
 class RoundContextOut(BaseModel):
-    """The request of one round; `tokens` are estimates. `next_cursor` gets more parts and is null at the end."""
+    """The request of one round; `tokens` are estimates. `next_cursor` leads to more parts and is null at the end."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -21,7 +21,7 @@ class ConversationIn(JsonBody):
 
 
 class ConversationPatch(JsonBody):
-    """What is to change."""
+    """The changes; absent fields stay as they are."""
 
     title: Line | None = Field(default=None, examples=["Sales by region"])
     archived: bool | None = Field(default=None, examples=[True])
@@ -44,14 +44,14 @@ class TurnOut(TurnView):
 
 
 class ConversationList(JsonBody):
-    """One page, newest activity first; `next_cursor` gets the next one and is null at the end."""
+    """One page, most recently active first; `next_cursor` leads to the next page and is null at the end."""
 
     items: tuple[ConversationView, ...]
     next_cursor: str | None
 
 
 class ErasedOut(JsonBody):
-    """What was erased: rows by table, and objects. `objects_left` could not be deleted."""
+    """What was erased: rows by table, and objects. `objects_left` is how many could not be deleted yet."""
 
     conversation_id: str
     rows: dict[str, int]

@@ -45,19 +45,19 @@ router = APIRouter(
 
 @router.post("/fetch", responses=problems(408, 413, 415), response_model=FetchView)
 async def fetch(body: FetchIn, me: Me, service: Service) -> Response:
-    """A conversation with its last turns, or the named ones, oldest first."""
+    """A conversation with its latest or the selected turns, oldest first."""
     return await _answer(await service.fetch(me, body))
 
 
 @router.get("/{conversation_id}/turns/{turn_id}", responses=problems(), response_model=TurnOut)
 async def get_turn(me: Me, service: Service, conversation_id: ConversationPath, turn_id: TurnPath) -> Response:
-    """One turn with all that happened in it."""
+    """One turn with everything that happened in it."""
     return await _answer(await service.load_turn(me, conversation_id, turn_id))
 
 
 @router.get("/{conversation_id}/turns/{turn_id}/index", responses=problems(), response_model=TurnIndexView)
 async def get_turn_index(me: Me, service: Service, conversation_id: ConversationPath, turn_id: TurnPath) -> Response:
-    """What of one turn can be read back: its refs in sections, each with a few words. Built anew for each request."""
+    """What can be read back of a turn: its refs by section, each with a short description. Built for each request."""
     return await _answer(await service.load_turn_index(me, conversation_id, turn_id), exclude_none=False)
 
 
@@ -70,7 +70,7 @@ async def get_step(
     turn_id: TurnPath,
     step: Annotated[str, Path(max_length=MAX_STEP_CHARS, description="The `step` of one of the turn's steps.")],
 ) -> Response:
-    """One step with its whole program, parameters and result, which views of the turn cut."""
+    """One step with its full program, parameters and result, which other views shorten."""
     return await _answer(await service.load_step(me, conversation_id, turn_id, step))
 
 
@@ -82,16 +82,16 @@ async def get_round_context(
     conversation_id: ConversationPath,
     turn_id: TurnPath,
     number: Annotated[int, Path(ge=1, le=MAX_ROUND, description="The round, from 1.", examples=[1])],
-    limit: Annotated[int, Query(ge=1, le=1000, description="Parts of a page.")] = 200,
-    cursor: Annotated[str | None, Query(description="The `next_cursor` of the page before.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of parts on a page.")] = 200,
+    cursor: Annotated[str | None, Query(description="The `next_cursor` of the previous page.")] = None,
 ) -> RoundContextOut:
-    """What the model was sent in a round, part by part: origin, tokens, cache state and text."""
+    """The model's input in a round, part by part: origin, tokens, cache state and text."""
     return await contexts.load(me, conversation_id, turn_id, number, cursor=cursor, limit=limit)
 
 
 @router.post("/{conversation_id}/turns-with-feedbacks", responses=problems(408, 413, 415), response_model=TurnsOut)
 async def turns_with_feedbacks(body: TurnsIn, me: Me, service: Service, conversation_id: ConversationPath) -> Response:
-    """The turns that somebody judged, of the named ones or of all; the newest are on the first page."""
+    """Turns with feedback, all or those selected; the newest are on the first page."""
     return await _answer(await service.load_judged_turns(me, conversation_id, body))
 
 

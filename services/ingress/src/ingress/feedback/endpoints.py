@@ -26,7 +26,7 @@ Service = Annotated[FeedbackService, Depends(feedback_service)]
 async def post_feedback(
     body: FeedbackIn, me: Me, service: Service, conversation_id: ConversationPath, turn_id: TurnPath
 ) -> FeedbackOut:
-    """Judge a turn, or take the judgement back. Origin `machine` needs the role privileged or admin."""
+    """Give feedback on a turn, or remove it. Origin `machine` requires the role privileged or admin."""
     saved = await service.save(me, conversation_id, turn_id, body)
     cleared = saved.reaction is None and not saved.text
     return FeedbackOut(turn_id=turn_id, feedback=build_feedback_view(saved), cleared=cleared)
@@ -34,7 +34,7 @@ async def post_feedback(
 
 @router.post("/feedback/conversations-in-period", responses=problems(408, 413, 415))
 async def report_feedback(body: PeriodIn, me: Me, service: Service) -> PeriodOut:
-    """The conversations that were judged in a period, the last judged first."""
+    """Conversations that got feedback in a period, latest feedback first."""
     return await service.report(me, body)
 
 
@@ -43,11 +43,11 @@ async def summarize_feedback(
     *,
     me: Me,
     service: Service,
-    since: Annotated[Moment | None, Query(alias="from", description="From when on.")] = None,
-    until: Annotated[Moment | None, Query(alias="to", description="Before when.")] = None,
-    scope: Annotated[Scope | None, Query(description="For admins: own or, by default, project.")] = None,
+    since: Annotated[Moment | None, Query(alias="from", description="Beginning of the period, included.")] = None,
+    until: Annotated[Moment | None, Query(alias="to", description="End of the period, not included.")] = None,
+    scope: Annotated[Scope | None, Query(description="For admins: `own`, or `project` (the default).")] = None,
 ) -> SummaryOut:
-    """Satisfaction and counts: of the caller's own turns, for an admin of the whole project."""
+    """Satisfaction and counts: for the caller's own turns, or for an admin those of the whole project."""
     if since and until and since >= until:
         raise unprocessable("query.from must be before query.to.")
     return await service.summarize(me, since=since, until=until, scope=scope)

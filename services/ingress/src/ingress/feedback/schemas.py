@@ -13,13 +13,15 @@ Scope = Literal["own", "project"]
 
 
 class FeedbackIn(JsonBody):
-    """A judgement of a turn. A user's replaces the one before, null without a text clears it; a machine's is added."""
+    """Feedback on a turn. A user's replaces the previous one; null without a text removes it. A machine's is added."""
 
     reaction: Literal["ok", "not_ok", "neutral"] | None = Field(examples=["ok"])
     text: str = Field(default="", max_length=10_000, examples=["Just what I needed."])
-    ts: Moment | None = Field(default=None, strict=False, description="When it was given; now when left out.")
+    ts: Moment | None = Field(default=None, strict=False, description="When it was given; defaults to now.")
     origin: Literal["user", "machine"] = "user"
-    confidence: float | None = Field(default=None, ge=0, le=1, description="Of a machine's judgement.")
+    confidence: float | None = Field(
+        default=None, ge=0, le=1, description="How sure the machine is, from 0 to 1; only with origin `machine`."
+    )
 
     @model_validator(mode="after")
     def check_origin(self) -> Self:
@@ -46,12 +48,12 @@ class FeedbackOut(BaseModel):
 
 
 class PeriodIn(JsonBody):
-    """A period, from `from` on and before `to`. `scope` is `own`, or for admins `project`, which is their default."""
+    """A period: `from` is included, `to` is not. `scope` is `own`, or for admins `project`, their default."""
 
     since: Moment = Field(alias="from", strict=False, examples=["2026-03-01T00:00:00Z"])
     until: Moment = Field(alias="to", strict=False, examples=["2026-04-01T00:00:00Z"])
-    cursor: Cursor | None = Field(default=None, description="The `next_cursor` of the page before.")
-    limit: int = Field(default=50, ge=1, le=100, description="Rows of a page.")
+    cursor: Cursor | None = Field(default=None, description="The `next_cursor` of the previous page.")
+    limit: int = Field(default=50, ge=1, le=100, description="Maximum number of rows on a page.")
     scope: Scope | None = None
 
     @model_validator(mode="after")
@@ -86,7 +88,7 @@ class TotalsOut(Out):
 
 
 class JudgedOut(TotalsOut):
-    """A conversation that was judged in the period. `title` is null in a report of the whole project."""
+    """A conversation that got feedback in the period. `title` is null in a report of the whole project."""
 
     conversation_id: str
     user_id: str
@@ -97,7 +99,7 @@ class JudgedOut(TotalsOut):
 
 
 class PeriodOut(Out):
-    """One page, the latest feedback first; `next_cursor` gets the next one and is null at the end."""
+    """One page, the latest feedback first; `next_cursor` leads to the next page and is null at the end."""
 
     scope: Scope
     items: tuple[JudgedOut, ...]
@@ -105,7 +107,7 @@ class PeriodOut(Out):
 
 
 class SummaryOut(TotalsOut):
-    """`satisfaction` is ok / (ok + not_ok + neutral) of people's judgements; null where nothing was judged."""
+    """`satisfaction` is ok / (ok + not_ok + neutral) of people's feedback; null without any."""
 
     scope: Scope
     satisfaction: float | None

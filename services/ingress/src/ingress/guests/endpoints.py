@@ -21,7 +21,7 @@ async def check_guests(
     tenant: Annotated[str, Path(description="The tenant.", examples=["default"])],
     project: Annotated[str, Path(description="The project.", examples=["default"])],
 ) -> None:
-    """Ask whether people without an account are let in here; 403 or 404 where they are not."""
+    """Check whether guests are accepted here: 204 if so, otherwise 403 or 404."""
     cast(AuthGate, request.app.state.auth).check_guests(request.headers, tenant=tenant, project=project)
 
 
@@ -32,7 +32,7 @@ async def create_guest(
     tenant: Annotated[str, Path(description="The tenant.", examples=["default"])],
     project: Annotated[str, Path(description="The project.", examples=["default"])],
 ) -> GuestOut:
-    """Come in without an account, as a user of your own. 403 where guests are not let in."""
+    """Create a guest: a new user without an account. 403 if guests are not accepted."""
     gate = cast(AuthGate, request.app.state.auth)
     made = gate.admit_guest(request.headers, tenant=tenant, project=project, address=load_address(request))
     response.headers["Cache-Control"] = "no-store"

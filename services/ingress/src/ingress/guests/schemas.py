@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class GuestOut(BaseModel):
-    """`token` is the guest's bearer token; whoever has it is this guest. `expires_at` is UTC, RFC 3339."""
+    """`token` is the guest's bearer token; anyone who has it can act as this guest. `expires_at` is UTC, RFC 3339."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -45,7 +45,7 @@ Json = Mapping[str, Any]
 
 @router.get("/docs")
 async def get_docs(request: Request) -> HTMLResponse:
-    """All operations, fields and events, readable in any browser, also without a network."""
+    """All operations, fields and events as a page that loads nothing from other servers."""
     app = cast(FastAPI, request.app)
     page: str | None = getattr(app.state, "docs_page", None)
     if page is None:

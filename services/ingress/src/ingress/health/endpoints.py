@@ -20,7 +20,7 @@ _METRICS: dict[str, Any] = {
 
 
 class HealthOut(BaseModel):
-    """The process answers."""
+    """The process responds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,7 +29,7 @@ class HealthOut(BaseModel):
 
 @router.get("/healthz")
 async def get_health() -> HealthOut:
-    """Whether this process answers at all."""
+    """Whether this process responds."""
     return HealthOut()
 
 
@@ -37,7 +37,7 @@ async def get_health() -> HealthOut:
     "/readyz", response_model=ReadyOut, responses={503: {"model": ReadyOut, "description": "A part is missing."}}
 )
 async def get_readiness(request: Request) -> Response:
-    """Whether this process can serve, part by part, and which workers are there to answer; up to a second old."""
+    """Whether this process can serve requests, part by part, and the live workers; up to a second old."""
     found = await cast(Kept[ReadyOut], request.app.state.readiness).load()
     return JSONResponse(found.model_dump(), status_code=503 if found.status == "unready" else 200)
 

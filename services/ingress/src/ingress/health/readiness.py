@@ -25,7 +25,7 @@ class BatteryOut(BaseModel):
 
 
 class WorkerOut(BaseModel):
-    """One worker; `sandbox` is the launcher of its programs, empty where it runs none."""
+    """One worker; `sandbox` is the launcher of its programs, empty if it runs none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -36,9 +36,9 @@ class WorkerOut(BaseModel):
 
 
 class ReadyOut(BaseModel):
-    """`degraded` serves what does not need the failing part; `unready` answers 503.
+    """`degraded` serves everything that does not need the failing part; `unready` is sent with status 503.
 
-    `workers` has at most 100, by id, and is null where they can't be asked for. Messages are taken without any.
+    `workers` lists at most 100, by id, and is null if the list can't be read. Messages are accepted without any.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

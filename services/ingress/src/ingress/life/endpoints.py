@@ -31,7 +31,7 @@ def export_service(request: Request) -> ExportService:
     responses={
         **problems(),
         200: {
-            "description": "The conversation, a JSON value a line.",
+            "description": "The conversation, one JSON value per line.",
             "content": {JSON_LINES: {"schema": {"type": "string"}}},
         },
     },
@@ -43,7 +43,7 @@ async def export_conversation(
     conversation_id: ConversationPath,
 ) -> HeldResponse:
     """Blocks with their hash chain, artifacts without bytes, signals and feedback; `python -m ingress verify-export`
-    checks the file. A file without its end line is not whole."""
+    checks the file. A file without its end line is incomplete."""
     headers = {"Content-Disposition": f'attachment; filename="{conversation_id}.jsonl"', "Cache-Control": "no-store"}
     with slots.until_handed_over(me):
         lines = service.render(me, await service.load_header(me, conversation_id))
@@ -59,7 +59,7 @@ _KEY = {
     "name": HEADER,
     "in": "header",
     "required": False,
-    "description": "A repeated request with its key gets the same fork again; another body a 422.",
+    "description": "A repeated request with the same key gets the same fork again; another body gets a 422.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
 }
 

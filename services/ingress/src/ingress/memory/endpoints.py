@@ -20,16 +20,16 @@ async def list_memories(
     *,
     me: Me,
     service: Service,
-    limit: Annotated[int, Query(ge=1, le=100, description="Rows of a page.")] = 50,
-    cursor: Annotated[Cursor | None, Query(description="The `next_cursor` of the page before.")] = None,
+    limit: Annotated[int, Query(ge=1, le=100, description="Maximum number of rows on a page.")] = 50,
+    cursor: Annotated[Cursor | None, Query(description="The `next_cursor` of the previous page.")] = None,
 ) -> MemoryList:
-    """The caller's memories, the last changed first."""
+    """The caller's memories, most recently changed first."""
     return await service.load_page(me, limit=limit, cursor=cursor)
 
 
 @router.delete("", responses=problems())
 async def forget_memories(me: Me, service: Service) -> ForgottenOut:
-    """Forget everything. A turn that runs now writes nothing any more; one that begins later may."""
+    """Forget everything. Turns that are running now can't write memories any more; later ones can."""
     return ForgottenOut(forgotten=await service.forget_all(me))
 
 
@@ -37,5 +37,5 @@ async def forget_memories(me: Me, service: Service) -> ForgottenOut:
 async def forget_memory(
     me: Me, service: Service, memory_id: Annotated[str, Path(description="The memory's id.", examples=[ID_EXAMPLE])]
 ) -> ForgottenOut:
-    """Forget one memory. A turn that runs now can't write it again."""
+    """Forget one memory. Turns that are running now can't write it again."""
     return ForgottenOut(forgotten=await service.forget(me, memory_id))

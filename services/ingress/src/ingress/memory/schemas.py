@@ -8,7 +8,7 @@ ID_EXAMPLE = "mem_0f1e2d3c4b5a69788796"
 
 
 class MemoryOut(JsonBody):
-    """One thing that is remembered. `confidence` and `salience` are from 0 to 1; times are ISO 8601 in UTC."""
+    """One memory. `confidence` and `salience` are from 0 to 1; times are ISO 8601 in UTC."""
 
     memory_id: str = Field(examples=[ID_EXAMPLE])
     text: str = Field(examples=["Prefers metric units."])
@@ -21,7 +21,7 @@ class MemoryOut(JsonBody):
 
 
 class MemoryList(JsonBody):
-    """One page, the last changed first; `next_cursor` gets the next one and is null at the end."""
+    """One page, most recently changed first; `next_cursor` leads to the next page and is null at the end."""
 
     items: tuple[MemoryOut, ...]
     next_cursor: str | None = Field(examples=[None])

@@ -35,7 +35,7 @@ def build_keys_command(open_admin: Open) -> OfflineCommand:
     def run(arguments: argparse.Namespace) -> int:
         return _run(open_admin, actions[arguments.action], arguments)
 
-    return OfflineCommand("Makes, lists and revokes API keys.", run, _add_key_arguments)
+    return OfflineCommand("Create, list and revoke API keys.", run, _add_key_arguments)
 
 
 def build_revoke_user_command(open_admin: Open) -> OfflineCommand:
@@ -44,7 +44,7 @@ def build_revoke_user_command(open_admin: Open) -> OfflineCommand:
     def run(arguments: argparse.Namespace) -> int:
         return _run(open_admin, revoke_user, arguments)
 
-    return OfflineCommand("Refuses all credentials that a person has got until now.", run, _add_user_arguments)
+    return OfflineCommand("Reject all credentials issued to a user until now.", run, _add_user_arguments)
 
 
 def _run(open_admin: Open, action: Action, arguments: argparse.Namespace) -> int:
@@ -61,21 +61,23 @@ def _run(open_admin: Open, action: Action, arguments: argparse.Namespace) -> int
 
 def _add_key_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
-    create = actions.add_parser("create", help="Make a key; it is shown this once.")
+    create = actions.add_parser("create", help="Create a key; it is shown only once.")
     create.add_argument("--tenant", required=True)
     create.add_argument("--project", required=True)
-    create.add_argument("--user", required=True, help="Whom the key speaks for.")
-    create.add_argument("--role", action="append", choices=ROLES, default=[], help="More than registered; repeatable.")
-    create.add_argument("--days", type=float, default=None, help="Expires after so many days; without, never.")
+    create.add_argument("--user", required=True, help="User that the key authenticates.")
+    create.add_argument(
+        "--role", action="append", choices=ROLES, default=[], help="Role in addition to registered; repeatable."
+    )
+    create.add_argument("--days", type=float, default=None, help="Days until the key expires (default: never).")
     create.add_argument("--label", default="", help="What it is for.")
     listing = actions.add_parser("list", help="List keys, newest first.")
     listing.add_argument("--tenant", default=None)
-    revoke = actions.add_parser("revoke", help="Revoke a key; acts within seconds.")
-    revoke.add_argument("key_id", help="The 16 digits behind evk_.")
+    revoke = actions.add_parser("revoke", help="Revoke a key; takes effect within 15 seconds.")
+    revoke.add_argument("key_id", help="The 16 hexadecimal digits after evk_.")
 
 
 def _add_user_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("user", help="The person: the subject of its tokens.")
+    parser.add_argument("user", help="The user: the subject of their tokens.")
     parser.add_argument("--tenant", default=ANY, help="Only in this tenant.")
     parser.add_argument("--project", default=ANY, help="Only in this project.")
 
@@ -97,7 +99,7 @@ async def create_key(admin: CredentialAdmin, arguments: argparse.Namespace, writ
     owner = Principal(arguments.tenant, arguments.project, arguments.user, roles)
     await admin.save_key(ApiKey(made.key_id, made.secret_hash, owner, arguments.label, created, expires))
     write(f"{text}\n")
-    sys.stderr.write("Keep it now: only its hash is stored, and it is not shown again.\n")
+    sys.stderr.write("Save this key now: only its hash is stored, and it is not shown again.\n")
     return 0
 
 

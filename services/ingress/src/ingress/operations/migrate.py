@@ -9,7 +9,7 @@ from everturn.errors import Invalid
 from ingress.operations.commands import OfflineCommand
 from ingress.operations.settings import MigrationSettings, load_migration_settings
 
-HELP = "Bring the database up to date; with DATABASE_ADMIN_URL make its roles and itself first."
+HELP = "Bring the database up to date; with DATABASE_ADMIN_URL, create its roles and the database itself first."
 
 PrepareServer = Callable[[str, str, str, str], None]
 """With the addresses of a superuser and of the roles owner, ingress and worker. Raises EverturnError."""
@@ -31,7 +31,7 @@ def build_migrate_command(prepare: PrepareServer, migrate: MigrateSchema) -> Off
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, help="of the migrations: migrations/ of the repository")
+    parser.add_argument("folder", type=Path, help="folder of the migrations: migrations/ of the repository")
 
 
 def build_addresses(settings: MigrationSettings) -> tuple[str, str, str, str] | None:

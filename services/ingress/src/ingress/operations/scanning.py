@@ -27,7 +27,7 @@ def build_rescan_command(open_rescan: Open) -> Command:
         )
         return 0
 
-    return Command("Scans stored files again and takes away those that are infected.", run, _add_rescan_arguments)
+    return Command("Scan stored files again and revoke those that are infected.", run, _add_rescan_arguments)
 
 
 def build_revoke_command(open_rescan: Open) -> Command:
@@ -39,13 +39,15 @@ def build_revoke_command(open_rescan: Open) -> Command:
         sys.stdout.write(f"{count} files are revoked.\n")
         return 0
 
-    return Command("Takes a stored file away, with all that share its bytes.", run, _add_revoke_arguments)
+    return Command("Revoke a stored file and all others with the same content.", run, _add_revoke_arguments)
 
 
 def _add_rescan_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true", help="Also files that the present signatures have seen.")
+    parser.add_argument(
+        "--all", action="store_true", help="Also scan files that were scanned with the current signatures."
+    )
 
 
 def _add_revoke_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("artifact", help="The id of the file, art_...")
-    parser.add_argument("--reason", default="by an operator", help="Kept in its verdict.")
+    parser.add_argument("--reason", default="by an operator", help="The reason; stored in the file's verdict.")

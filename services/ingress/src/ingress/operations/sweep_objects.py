@@ -37,8 +37,10 @@ def build_sweep_command(open_parts: OpenParts) -> Command:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--delete", action="store_true", help="remove what no row names")
-    parser.add_argument("--prefix", default="", help="only keys that begin so, such as a conversation's id and a slash")
+    parser.add_argument("--delete", action="store_true", help="delete the objects that no row names")
+    parser.add_argument(
+        "--prefix", default="", help="only keys with this prefix, such as a conversation's id and a slash"
+    )
 
 
 def write_line(line: dict[str, object]) -> None:

@@ -40,10 +40,10 @@ def build_usage_command(open_report: Callable[[], AbstractAsyncContextManager[Us
             return 1
         return 0
 
-    return OfflineCommand("Reports what people used, by day of UTC and model, as lines with tabs.", run, _add_arguments)
+    return OfflineCommand("Report usage by user, UTC day and model, as tab-separated lines.", run, _add_arguments)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tenant", default=None, help="Only this tenant.")
-    parser.add_argument("--from", dest="start", type=date.fromisoformat, help=f"First day; {DAYS} days without it.")
-    parser.add_argument("--to", dest="end", type=date.fromisoformat, help="Day after the last; tomorrow without it.")
+    parser.add_argument("--from", dest="start", type=date.fromisoformat, help=f"First day (default: {DAYS} days ago).")
+    parser.add_argument("--to", dest="end", type=date.fromisoformat, help="Day after the last one (default: tomorrow).")

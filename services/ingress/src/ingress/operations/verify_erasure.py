@@ -18,7 +18,7 @@ def build_verify_erasure(find: FindRemains) -> Command:
 
     async def run(settings: IngressSettings, arguments: argparse.Namespace) -> int:
         if not is_id(arguments.conversation, "conv"):
-            sys.stderr.write(f"verify-erasure: {arguments.conversation!r} is no id of a conversation\n")
+            sys.stderr.write(f"verify-erasure: {arguments.conversation!r} is not a conversation id\n")
             return 2
         async with find(settings, ConversationId(arguments.conversation)) as remains:
             sys.stdout.write(render_remains(arguments.conversation, remains))

@@ -10,7 +10,7 @@ HELP = "Check an exported conversation: its lines and the hash chain of its bloc
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, help="what GET .../export gave")
+    parser.add_argument("file", type=Path, help="the file that GET .../export returned")
 
 
 def verify_export(arguments: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ _EXAMPLE = (
 
 
 class ByRnIn(BaseModel):
-    """Which file is meant."""
+    """The file to find."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,7 +31,7 @@ class ByRnIn(BaseModel):
 
 
 class FoundFileOut(BaseModel):
-    """A file and where its content is. `size` in bytes, `url` a path on this server."""
+    """A file and the path of its content. `size` is in bytes, `url` is a path on this server."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,7 +55,7 @@ router = APIRouter(route_class=RnRoute, tags=["files"])
 
 @router.post("/by-rn", responses=problems(408, 413, 415))
 async def find_by_rn(me: MeInBody, files: Annotated[FileService, Depends(file_service)], body: ByRnIn) -> FoundFileOut:
-    """The caller's file with this rn; what belongs to others is as absent as what is not there."""
+    """The caller's file with this rn. Files of others get the same 404 as files that don't exist."""
     artifact = await files.load_by_rn(me, _read_rn(body.rn))
     view = build_file_view(artifact, tenant=me.tenant, project=me.project)
     return FoundFileOut(

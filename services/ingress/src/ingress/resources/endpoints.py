@@ -26,11 +26,11 @@ _CONTENT: dict[str, Any] = {
 
 
 _REDIRECT: dict[str, Any] = {
-    "description": "The file is at `Location`, for a minute; only where the operator has set it so.",
+    "description": "The file is at `Location` for a minute; only on servers with `FILES_REDIRECT=1`.",
     "headers": {"Location": {"schema": {"type": "string", "format": "uri"}}},
 }
 Files = Annotated[FileService, Depends(file_service)]
-Download = Annotated[str | None, Query(description="Present: as a download, whatever the type.")]
+Download = Annotated[str | None, Query(description="If present, the file is sent as a download, whatever its type.")]
 
 
 Slots = Annotated[OpenSlots, Depends(download_slots)]
@@ -42,8 +42,8 @@ Slots = Annotated[OpenSlots, Depends(download_slots)]
     responses={
         **problems(410, 416, 502),
         200: _CONTENT,
-        206: {**_CONTENT, "description": "The range asked for."},
-        304: {"description": "The file is still what If-None-Match names; there is no body."},
+        206: {**_CONTENT, "description": "The requested range."},
+        304: {"description": "The file has not changed since the ETag in If-None-Match; there is no body."},
         307: _REDIRECT,
     },
 )
@@ -56,9 +56,9 @@ async def get_file(
     artifact_id: ArtifactPath,
     download: Download = None,
 ) -> Response:
-    """A file's content. One byte range is served; types that could run in a browser come as downloads.
+    """A file's content. A single byte range is supported; types that a browser could run are sent as downloads.
 
-    A whole file is checked: before the end of an altered one the connection breaks off. A range has no hash to check.
+    A whole file is checked by its hash: if it was altered, the connection closes before the end. Ranges are not.
     """
     artifact = await files.load(me, artifact_id)
     headers, piece = _read_request(request, artifact, download=download is not None)
@@ -78,7 +78,7 @@ async def get_file(
 async def head_file(
     request: Request, me: Me, files: Files, artifact_id: ArtifactPath, download: Download = None
 ) -> Response:
-    """What GET would say of the file, from its row; the store is not asked."""
+    """The headers of GET, from the file's row; the store is not queried."""
     headers, piece = _read_request(request, await files.load(me, artifact_id), download=download is not None)
     if piece is None:
         return Response(status_code=304, headers=headers)

@@ -17,5 +17,5 @@ router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=Admit
 async def search_conversations(
     body: SearchIn, me: Me, service: Annotated[SearchService, Depends(search_service)]
 ) -> SearchOut:
-    """What was said about something, in any of the caller's ended turns: by meaning and by words, the best first."""
+    """Search the texts of the caller's ended turns, by meaning and by words, best hits first."""
     return await service.search(me, body)

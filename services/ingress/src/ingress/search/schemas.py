@@ -14,21 +14,23 @@ Comparison = Literal["meanings and words", "words only"]
 
 
 class SearchIn(JsonBody):
-    """What to look for. `from` is inclusive and `to` is not; without `targets` all kinds of texts are searched."""
+    """The query. `from` is included, `to` is not; without `targets` all kinds of texts are searched."""
 
     query: Annotated[str, StringConstraints(max_length=MAX_QUERY_CHARS, pattern=r"\S")] = Field(
         examples=["which region sold most"]
     )
-    limit: int = Field(default=10, ge=1, le=MAX_LIMIT, description="Hits of a page.")
+    limit: int = Field(default=10, ge=1, le=MAX_LIMIT, description="Maximum number of hits on a page.")
     conversation_id: str | None = Field(default=None, max_length=80, description="Only in this conversation.")
     targets: tuple[Target, ...] | None = Field(default=None, min_length=1, max_length=5, strict=False)
     compare: Comparison = Field(
         default="meanings and words",
-        description="With `words only`, a hit has one of the words at least; otherwise any text may be one.",
+        description="With `words only`, a hit contains at least one of the words; otherwise any text can be a hit.",
     )
     since: Moment | None = Field(default=None, alias="from", strict=False)
     until: Moment | None = Field(default=None, alias="to", strict=False)
-    cursor: Cursor | None = Field(default=None, description="The `next_cursor` of the page before; good for an hour.")
+    cursor: Cursor | None = Field(
+        default=None, description="The `next_cursor` of the previous page; valid for an hour."
+    )
 
     @model_validator(mode="after")
     def check_period(self) -> Self:
@@ -39,8 +41,8 @@ class SearchIn(JsonBody):
 
 
 class HitOut(JsonBody):
-    """One hit: `ref` names the whole text that the snippet is of, `title` is its conversation's as it is now. `score`
-    orders the hits of one search, no more."""
+    """One hit: `ref` names the full text of the snippet, `title` is its conversation's current title. `score` only
+    orders the hits of one search."""
 
     conversation_id: str
     title: str
@@ -53,8 +55,8 @@ class HitOut(JsonBody):
 
 
 class SearchOut(JsonBody):
-    """The best first. `compared` says whether meanings were compared, or only words: as asked, or because the encoder
-    gave no vector within 3 s, as while it is loaded."""
+    """Hits, best first. `compared` says whether meanings were compared or only words, as requested or because
+    the encoder did not respond within 3 s, for example while it loads."""
 
     items: tuple[HitOut, ...]
     compared: Comparison

@@ -137,7 +137,7 @@ class SearchService:
         except (EmbedderUnavailable, TimeoutError) as error:
             if start.by == _BY_MEANING:
                 # Another ranking would repeat hits of the pages before, and leave out others.
-                raise EmbedderUnavailable("The encoder does not answer.") from error
+                raise EmbedderUnavailable("The encoder does not respond.") from error
             reason = str(error) or f"no vector within {self._embed_timeout_s:g} s"
             _log.warning("a search compares words only", error=reason)
             return None

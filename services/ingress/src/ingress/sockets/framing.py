@@ -110,7 +110,7 @@ def parse_packet(text: str) -> Packet:
         case "4":
             return _parse_message(text[1:])
         case _:
-            raise BadFrame("it is no packet of a client")
+            raise BadFrame("it is not a packet that a client may send")
 
 
 def _parse_message(text: str) -> Packet:
@@ -131,12 +131,12 @@ def _parse_message(text: str) -> Packet:
             _check_namespace(namespace)
             return _parse_call(head, rest, binary=kind == "5")
         case _:
-            raise BadFrame("it is no packet of a client")
+            raise BadFrame("it is not a packet that a client may send")
 
 
 def _check_namespace(namespace: str) -> None:
     if namespace != "/":
-        raise BadFrame("there is only the namespace /")
+        raise BadFrame("the only namespace is /")
 
 
 def _parse_join(namespace: str, rest: str) -> Join | BadJoin:

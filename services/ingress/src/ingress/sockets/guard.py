@@ -129,7 +129,7 @@ class SocketGuard:
         if isinstance(frame, bytes):
             return self._judge_attachment(size)
         if self._due or self._skipping:
-            return Close(1002, "An attachment was due.", "malformed")
+            return Close(1002, "An attachment was expected.", "malformed")
         opening = try_read_opening(frame) if self.phase is Phase.JOINED else None
         if opening is None:
             return self._judge_other(frame)

@@ -11,7 +11,7 @@ MAX_NAME_CHARS = 128
 
 
 class AuthIn(JsonBody):
-    """Who connects: what REST has in a header and in the path."""
+    """Who connects: what REST sends in a header and in the path."""
 
     tenant: str = Field(default="default", max_length=MAX_NAME_CHARS)
     project: str = Field(default="default", max_length=MAX_NAME_CHARS)
@@ -27,7 +27,7 @@ class FileIn(JsonBody):
 
 
 class SubmitIn(JsonBody):
-    """What a submission has beside the form of REST, which is the rest of its fields."""
+    """The fields that a submission has in addition to those of REST."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -49,20 +49,20 @@ class SubscribeIn(TargetIn):
 
 
 class SubscribedOut(JsonBody):
-    """The conversation's events come from here on, `ready` first."""
+    """The conversation's events follow, `ready` first."""
 
     conversation_id: str
     after: str | None
 
 
 class UnsubscribedOut(JsonBody):
-    """No more events of this conversation come."""
+    """No more events of this conversation are sent."""
 
     conversation_id: str
 
 
 class LimitsOut(JsonBody):
-    """What this socket may do."""
+    """The limits of this socket."""
 
     message_bytes: int
     text_chars: int
@@ -72,7 +72,7 @@ class LimitsOut(JsonBody):
 
 
 class SessionInfo(JsonBody):
-    """Who the client is here. `expires_at` is the Unix time at which its credential ends."""
+    """The client's identity. `expires_at` is the Unix time at which its credential ends."""
 
     user_id: str
     tenant: str

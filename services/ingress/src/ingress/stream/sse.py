@@ -25,7 +25,7 @@ View = Literal["native", "steps"]
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=StreamRoute, tags=["events"])
 _EXAMPLE = 'id: 3-17\nevent: chat_delta\ndata: {"id":"3-17","type":"chat.delta","data":{"text":"Hello"}}\n\n'
 _STREAM: dict[str, Any] = {
-    "description": "Server-sent events: `ready`, then what the cursor asks for, then what comes; a comment every 10 s.",
+    "description": "Server-sent events: `ready`, the events after the cursor, then new ones; a comment every 10 s.",
     "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
 }
 
@@ -85,14 +85,20 @@ async def get_events(
     ] = None,
     last_event_id: Annotated[
         str | None,
-        Header(description="As `after`, which it overrules; of several the newest counts.", examples=["3-17"]),
+        Header(
+            description="Like `after`, but takes precedence over it; of several, the newest applies.", examples=["3-17"]
+        ),
     ] = None,
     view: Annotated[View, Query(description="`steps` is for simple clients; `native` is everything.")] = "native",
     ticket: Annotated[
-        str | None, Query(description="For clients that can send no header; instead of one.", max_length=4096)
+        str | None,
+        Query(
+            description="A ticket, for clients that can't send an Authorization header; send one or the other.",
+            max_length=4096,
+        ),
     ] = None,
 ) -> StreamResponse:
-    """The conversation's events. Without a cursor a snapshot comes first; one too old gets gap and snapshot."""
+    """The conversation's events. Without a cursor a snapshot comes first; if it is too old, a gap and a snapshot."""
     edge = cast(StreamEdge, request.app.state.streams)
     values = request.headers.getlist("last-event-id") if last_event_id else []
     start = read_newest(values) or read_cursor(after)

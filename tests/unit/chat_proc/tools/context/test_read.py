@@ -358,6 +358,6 @@ async def test_what_pruning_leaves_of_a_read_keeps_its_ref_and_its_range(play, t
 async def test_a_name_of_an_unknown_kind_is_missing_and_told_what_there_is(call_tool, timeline, read_tool) -> None:
     outcome = await call_tool(read_tool, timeline, {"paths": ["mem:facts/1", "ks:docs/a.md", "sk:public.pdf/SKILL.md"]})
 
-    assert "mem:facts/1: missing ('mem:facts/1' is no ref: one starts with ar:, tc:, fi:" in outcome.text
+    assert "mem:facts/1: missing ('mem:facts/1' is not a ref: refs start with ar:, tc:, fi:" in outcome.text
     assert "ks:docs/a.md: missing (this agent has no knowledge documents)" in outcome.text
     assert "sk:public.pdf/SKILL.md: missing (this agent has no skills)" in outcome.text

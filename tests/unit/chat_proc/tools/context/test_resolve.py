@@ -295,10 +295,10 @@ async def test_sources_of_another_conversation_of_the_same_person_are_found(plat
         ("ar:turn_x.react.turn.index", "nothing is stored"),
         ("ks:docs/a.md", "no knowledge documents"),
         ("sk:public.pdf/SKILL.md", "no skills"),
-        ("so:sources_pool[a-b]", "is no ref"),
-        ("so:sources_pool[one]", "is no ref"),
-        ("/etc/passwd", "is no ref"),
-        ("", "is no ref"),
+        ("so:sources_pool[a-b]", "is not a ref"),
+        ("so:sources_pool[one]", "is not a ref"),
+        ("/etc/passwd", "is not a ref"),
+        ("", "is not a ref"),
     ],
 )
 async def test_what_is_not_there_is_explained(at_hand: Finder, text: str, reason: str) -> None:

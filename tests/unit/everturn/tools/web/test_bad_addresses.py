@@ -111,4 +111,4 @@ async def test_a_server_that_drips_is_given_up_in_time(site: Site, guard: Addres
 
     outcome = await call_tool(tool, {"urls": [site.url("/drip.txt")]})
 
-    assert (outcome.status, "did not come within" in outcome.text) == ("error", True)
+    assert (outcome.status, "did not load within" in outcome.text) == ("error", True)

@@ -60,7 +60,7 @@ async def test_a_redirect_to_where_nobody_may_go_is_refused(site: Site, guard: A
 
 @pytest.mark.parametrize("target", ["http://[half", "//["])
 async def test_a_redirect_to_what_is_no_address_is_told(site: Site, guard: AddressGuard, target: str) -> None:
-    with pytest.raises(Unavailable, match="no address"):
+    with pytest.raises(Unavailable, match="not an address"):
         await WebClient(guard).fetch(site.redirect("/out", target))
 
 
@@ -173,7 +173,7 @@ async def test_a_packed_page_is_unpacked(site: Site, guard: AddressGuard, packed
 async def test_what_cannot_be_unpacked_is_told(site: Site, guard: AddressGuard, encoding: str, body: bytes) -> None:
     url = site.page("/p", body, "text/plain", **{"Content-Encoding": encoding})
 
-    with pytest.raises(Unavailable, match="packed"):
+    with pytest.raises(Unavailable, match="compressed"):
         await WebClient(guard).fetch(url)
 
 
@@ -196,7 +196,7 @@ async def test_a_cancelled_fetch_stops_at_once(site: Site, guard: AddressGuard) 
             await fetching
 
 
-@pytest.mark.parametrize("url", ["", "no address", "http://", "javascript:alert(1)", "http://site.test:99999/"])
+@pytest.mark.parametrize("url", ["", "not an address", "http://", "javascript:alert(1)", "http://site.test:99999/"])
 async def test_what_is_no_address_is_refused(guard: AddressGuard, url: str) -> None:
     with pytest.raises(EverturnError):
         await WebClient(guard).fetch(url)

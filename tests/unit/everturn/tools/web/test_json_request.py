@@ -11,7 +11,11 @@ async def test_an_object_is_answered(site: Site) -> None:
 
 @pytest.mark.parametrize(
     ("body", "said"),
-    [(b"<html>", "no JSON"), (b"[1]", "no JSON object"), (b" " * (MAX_ANSWER_BYTES + 1), "more than")],
+    [
+        (b"<html>", "not return JSON"),
+        (b"[1]", "not return a JSON object"),
+        (b" " * (MAX_ANSWER_BYTES + 1), "more than"),
+    ],
 )
 async def test_another_answer_is_unavailable(site: Site, body: bytes, said: str) -> None:
     site.pages["/x"] = Answer(body)

@@ -79,7 +79,12 @@ async def test_a_page_that_cannot_be_had_is_told_of_and_the_others_are_read(
 
     assert outcome.status == "ok"
     assert [row.url for row in pool.rows] == [good]
-    for reason in ("not on the open internet", "answered 404", "image/png, which is not read", "begins with http"):
+    for reason in (
+        "not on the open internet",
+        "answered 404",
+        "Its type image/png is not supported",
+        "begins with http",
+    ):
         assert reason in outcome.text
 
 

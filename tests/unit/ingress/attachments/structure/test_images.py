@@ -33,7 +33,7 @@ def test_a_trailer_is_cut_off_and_that_is_said() -> None:
     sound = check_image("jpeg", image("jpeg") + video)
 
     assert sound.content == image("jpeg")
-    assert sound.change == f"{len(video)} bytes behind the picture were removed."
+    assert sound.change == f"{len(video)} bytes after the end of the picture were removed."
 
 
 def test_a_png_of_fifty_thousand_by_fifty_thousand_is_refused_without_decoding() -> None:

@@ -75,14 +75,14 @@ def test_what_a_damaged_document_holds_is_looked_into_as_well(hidden: bytes) -> 
         (pdf(stream(b"x", b"/Type/EmbeddedFile")), "embedded file"),
         (pdf(catalog=b"/AcroForm<</XFA(x)>>"), "XFA"),
         (pdf(flate_zeros(121 * 2**20)), "unpacks to more than"),
-        (pdf(stream(zlib.compress(b"x"), b"/Filter[/FlateDecode/FlateDecode]")), "packed more than once"),
+        (pdf(stream(zlib.compress(b"x"), b"/Filter[/FlateDecode/FlateDecode]")), "compressed more than once"),
         (encrypted_pdf(), "encrypted"),
         (encrypted_pdf(user=""), "encrypted"),
         (pdf()[:-20], "cut off"),
         (pdf()[:120] + b"\n%%EOF\n", "damaged"),
         (pdf() + build_zip([Member("a", b"x" * 2000, method=0)]), "follows its end"),
-        (b"x" + pdf(), "another kind"),
-        (b"%PDF-1.7\n%<Script>alert(1)</script>\n" + pdf()[9:], "another kind"),
+        (b"x" + pdf(), "file of another type"),
+        (b"%PDF-1.7\n%<Script>alert(1)</script>\n" + pdf()[9:], "file of another type"),
     ],
 )
 def test_a_document_is_refused_for_what_it_holds(data: bytes, fault: str) -> None:

@@ -160,7 +160,7 @@ class MemoryInbox:
             request = TurnRequest("", (), row.bundle_id, (event,), incoming.trace)
             return self._open_turn(row, principal, incoming.turn_id, request)
         if len(self._parked(row)) >= MAX_OPEN_SIGNALS:
-            raise InboxFull(f"{MAX_OPEN_SIGNALS} are already waiting.")
+            raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or withdraw one.")
         self._check_bytes(row.id, None, incoming.text, LARGE_WAITING)
         row.artifacts.extend(attachments)
         self._insert(row, None, incoming, attachments)
@@ -252,7 +252,7 @@ class MemoryInbox:
         alike = [signal for signal in signals if (signal.kind is SignalKind.CANCEL) is (kind is SignalKind.CANCEL)]
         waiting = [signal for signal in alike if signal.state is SignalState.ACCEPTED]
         if len(waiting) >= MAX_OPEN_SIGNALS:
-            raise InboxFull(f"{MAX_OPEN_SIGNALS} are already waiting.")
+            raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or withdraw one.")
         if len(alike) >= MAX_TURN_SIGNALS and kind is not SignalKind.CANCEL:
             raise InboxFull(FULL_TURN)
 

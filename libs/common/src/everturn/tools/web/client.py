@@ -75,7 +75,7 @@ class WebClient:
             async with asyncio.timeout(self._timeout_s):
                 return await self._follow(url)
         except TimeoutError as error:
-            raise Unavailable(f"The page did not come within {self._timeout_s:g} s.") from error
+            raise Unavailable(f"The page did not load within {self._timeout_s:g} s.") from error
         except _NETWORK_ERRORS as error:
             raise Unavailable(f"The connection failed ({type(error).__name__}).") from error
 
@@ -92,7 +92,7 @@ class WebClient:
                 if isinstance(got, Fetched):
                     return got
                 url = got
-        raise Invalid(f"The page sends on more than {MAX_REDIRECTS} times.")
+        raise Invalid(f"The page redirects more than {MAX_REDIRECTS} times.")
 
     def _check_url(self, url: str) -> str:
         """The address as it is asked for: in ASCII, without its fragment."""
@@ -125,7 +125,7 @@ class WebClient:
                 try:
                     part, rest, more = unpack(rest, min(_UNPACKED_AT_ONCE_BYTES, cap + 1 - len(body)))
                 except zlib.error as error:
-                    raise Unavailable("The page is packed in a way that can't be read.") from error
+                    raise Unavailable("The page is compressed in a way that can't be read.") from error
                 body += part
                 if len(body) > cap:
                     return bytes(body[:cap]), True
@@ -164,7 +164,7 @@ def _unpacker(encoding: str) -> Unpack:
     if encoding in ("", "identity"):
         return lambda chunk, room: (chunk[: max(1, room)], chunk[max(1, room) :], len(chunk) > max(1, room))
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise Unavailable(f"The page is packed as {encoding[:40]!a}, which can't be read.")
+        raise Unavailable(f"The page is compressed as {encoding[:40]!a}, which can't be read.")
     stream = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
 
     def unpack(chunk: bytes, room: int) -> tuple[bytes, bytes, bool]:
@@ -185,11 +185,11 @@ def _read_value(value: bytes) -> str:
 
 def _join(url: str, location: str) -> str:
     if len(location) > MAX_URL_CHARS:
-        raise Unavailable(f"The page sends on to an address of {len(location)} characters.")
+        raise Unavailable(f"The page redirects to an address of {len(location)} characters.")
     try:
         return urljoin(url, location)
     except ValueError as error:
-        raise Unavailable(f"The page sends on to {location[:80]!a}, which is no address.") from error
+        raise Unavailable(f"The page redirects to {location[:80]!a}, which is not an address.") from error
 
 
 def _content_type(headers: Mapping[str, str]) -> tuple[str, str | None]:

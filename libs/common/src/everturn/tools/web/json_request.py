@@ -40,7 +40,7 @@ async def _read(response: httpcore2.Response) -> bytes:
     async for chunk in response.aiter_stream():
         answer += chunk
         if len(answer) > MAX_ANSWER_BYTES:
-            raise Unavailable(f"The search answered more than {MAX_ANSWER_BYTES} bytes.")
+            raise Unavailable(f"The search returned more than {MAX_ANSWER_BYTES} bytes.")
     return bytes(answer)
 
 
@@ -48,9 +48,9 @@ def _read_object(answer: bytes) -> dict[str, Any]:
     try:
         value: object = json.loads(answer)
     except ValueError as error:
-        raise Unavailable("The search answered something that is no JSON.") from error
+        raise Unavailable("The search did not return JSON.") from error
     if not isinstance(value, dict):
-        raise Unavailable("The search answered no JSON object.")
+        raise Unavailable("The search did not return a JSON object.")
     return cast("dict[str, Any]", value)
 
 

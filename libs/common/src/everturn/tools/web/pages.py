@@ -80,7 +80,7 @@ def _form_of(mime: str) -> str:
         return "pdf"
     if is_text(mime):
         return "text"
-    raise Invalid(f"It is {mime}, which is not read; text, HTML, JSON and PDF are.")
+    raise Invalid(f"Its type {mime} is not supported; text, HTML, JSON and PDF are.")
 
 
 def _read_answer(answer: bytes) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class Places:
                     began_at = self._monotonic()
                     self._keep(key, _Counted(began_at, await self._queue.load_depth(*key)))
         except TimeoutError as error:
-            raise Unavailable("The queue is not counted in time.") from error
+            raise Unavailable("The queue could not be counted in time.") from error
         age_s = self._monotonic() - self._counted.get(key, _NEVER).began_at
         return QueueView(self._with_own(key), int(age_s * SECOND_US))
 

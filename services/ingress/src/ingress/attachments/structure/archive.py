@@ -60,7 +60,7 @@ def unpack(data: bytes, entry: Entry) -> Iterator[bytes]:
         crc = zlib.crc32(piece, crc)
         yield piece
     if size != entry.size or crc != entry.crc:
-        raise Unsound(f"its entry {entry.name!r} is not what its directory says")
+        raise Unsound(f"its entry {entry.name!r} does not match its directory")
 
 
 def _load_directory(data: bytes) -> tuple[Sequence[zipfile.ZipInfo], int]:
@@ -69,17 +69,17 @@ def _load_directory(data: bytes) -> tuple[Sequence[zipfile.ZipInfo], int]:
         raise Unsound("it is cut off")
     _, disk, first_disk, here, count, size, offset, comment = _END.unpack_from(data, at)
     if disk or first_disk or here != count or at + _END.size + comment != len(data):
-        raise Unsound("the end of its directory is not as it should be")
+        raise Unsound("the end record of its directory is malformed")
     if count > MAX_ENTRIES or size > _MAX_DIRECTORY_BYTES:
         raise Unsound(f"it has more than {MAX_ENTRIES} entries")
     if offset + size != at or data.count(b"PK\x05\x06", offset) > 1:
-        raise Unsound("its directory is not where it says")
+        raise Unsound("its directory is not at the recorded offset")
     try:
         infos = zipfile.ZipFile(BytesIO(data)).infolist()
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
         raise Unsound("its directory can't be read") from error
     if len(infos) != count:
-        raise Unsound("its directory is not what it says")
+        raise Unsound("its directory does not have the recorded number of entries")
     return infos, offset
 
 
@@ -89,9 +89,9 @@ def _check_names(infos: Sequence[zipfile.ZipInfo]) -> None:
         name = info.filename
         parts = name.removesuffix("/").split("/")
         if info.orig_filename != name or "\\" in name or ":" in name or not all(map(_is_plain, parts)):
-            raise Unsound("the name of an entry leads elsewhere")
+            raise Unsound("the name of an entry points outside the archive")
         if stat.S_IFMT(info.external_attr >> 16) not in _TYPES:
-            raise Unsound(f"its entry {name!r} is no file")
+            raise Unsound(f"its entry {name!r} is not a file")
         if name.casefold() in seen:
             raise Unsound(f"it has two entries {name!r}")
         seen.add(name.casefold())
@@ -105,12 +105,12 @@ def _locate(data: bytes, info: zipfile.ZipInfo) -> Entry:
     if info.flag_bits & _ENCRYPTED:
         raise Unsound("it is encrypted")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise Unsound(f"its entry {info.filename!r} is packed in an unusual way")
+        raise Unsound(f"its entry {info.filename!r} uses an unsupported compression method")
     if info.file_size > RATIO_FROM_BYTES and info.file_size > MAX_RATIO * info.compress_size:
         raise Unsound(f"its entry {info.filename!r} unpacks to more than {MAX_RATIO} times its size")
     at = info.header_offset
     if at < 0 or at + _LOCAL.size > len(data):
-        raise Unsound("its directory is not what it says")
+        raise Unsound("its directory does not have the recorded number of entries")
     magic, _, flags, method, _, _, crc, packed, size, name_bytes, extra_bytes = _LOCAL.unpack_from(data, at)
     start = at + _LOCAL.size + name_bytes + extra_bytes
     name = data[at + _LOCAL.size : at + _LOCAL.size + name_bytes]
@@ -124,7 +124,7 @@ def _locate(data: bytes, info: zipfile.ZipInfo) -> Entry:
         and (later or (crc, packed, size) == announced)
     )
     if not same or start + info.compress_size > len(data):
-        raise Unsound(f"its entry {info.filename!r} is not what its directory says")
+        raise Unsound(f"its entry {info.filename!r} does not match its directory")
     return Entry(info.filename, method, info.CRC, info.file_size, start, start + info.compress_size, at)
 
 
@@ -134,10 +134,10 @@ def _check_places(entries: Sequence[Entry], directory_at: int) -> None:
         if entry.at < behind:
             raise Unsound("its entries overlap")
         if entry.at > behind + _MAX_DESCRIPTOR_BYTES or (behind == 0 and entry.at):
-            raise Unsound("something stands between its entries")
+            raise Unsound("there is data between its entries")
         behind = entry.end
     if not behind <= directory_at <= behind + _MAX_DESCRIPTOR_BYTES:
-        raise Unsound("something stands between its entries and their directory")
+        raise Unsound("there is data between its entries and their directory")
 
 
 def _inflate(data: bytes, entry: Entry) -> Iterator[bytes]:
@@ -157,4 +157,4 @@ def _inflate(data: bytes, entry: Entry) -> Iterator[bytes]:
             break
         yield piece
     if not inflater.eof or inflater.unused_data or at < len(packed):
-        raise Unsound(f"its entry {entry.name!r} is not what its directory says")
+        raise Unsound(f"its entry {entry.name!r} does not match its directory")

@@ -23,8 +23,8 @@ _MAX_SENTENCE_CHARS = 1000
 LIMITS = ForkLimits(
     memory_bytes=MEMORY_BYTES, cpu_s=CPU_S, wall_s=WALL_S, answer_bytes=_MAX_LINE_BYTES + MAX_CONTENT_BYTES
 )
-TOO_LONG = f"looking into it takes more than {CPU_S:g} s"
-TOO_MUCH = f"looking into it takes more than {MEMORY_BYTES // 2**20} MiB of memory"
+TOO_LONG = f"checking it takes more than {CPU_S:g} s"
+TOO_MUCH = f"checking it takes more than {MEMORY_BYTES // 2**20} MiB of memory"
 UNREADABLE = "its content can't be read"
 
 

@@ -43,7 +43,7 @@ class CheckerProcesses:
         self._command = command
         self._timeout_s = timeout_s
         self._slots = WorkSlots(
-            PROCESSES, WAITING, "Too many files are being looked into.", at_once_of_person=PROCESSES_OF_PERSON
+            PROCESSES, WAITING, "Too many files are being checked.", at_once_of_person=PROCESSES_OF_PERSON
         )
         self._idle: list[asyncio.subprocess.Process] = []
 

@@ -31,7 +31,7 @@ def find_end(form: Form, data: bytes) -> int:
     Raises Unsound when it is cut off, or when it is a program, page, document or archive as well.
     """
     if any(head in data[:_HEAD_BYTES] for head in _FOREIGN_HEADS) or _SCRIPT in data.lower():
-        raise Unsound("it is another kind of file as well")
+        raise Unsound("it is also a file of another type")
     end = _ENDS[form](data)
     if end > len(data):
         raise Unsound("it is cut off")
@@ -62,7 +62,7 @@ def _end_of_webp(data: bytes) -> int:
 
 def _end_of_gif(data: bytes) -> int:
     if data[6:8] in _COMMENT_STARTS or (data[6:7] == b"=" and all(0x20 <= byte < 0x7F for byte in data[7:10])):
-        raise Unsound("it is another kind of file as well")
+        raise Unsound("it is also a file of another type")
     at = 13 + _table_bytes(data[10:11])
     while at < len(data):
         kind, at = data[at], at + 1
@@ -119,7 +119,7 @@ def _end_of_one_jpeg(data: bytes, start: int) -> int:
 def _skip_segment(data: bytes, at: int, marker: int) -> int:
     length = data[at + 2 : at + 4]
     if length in _COMMENT_STARTS and at == 2:
-        raise Unsound("it is another kind of file as well")
+        raise Unsound("it is also a file of another type")
     at += 2 + struct.unpack(">H", length)[0]
     return _end_of_scan(data, at) if marker == _SOS else at
 

@@ -38,7 +38,7 @@ def check_image(form: Form, data: bytes) -> Sound:
         _decode(form, image)
     if end == len(data):
         return Sound()
-    return Sound(content=data[:end], change=f"{len(data) - end} bytes behind the picture were removed.")
+    return Sound(content=data[:end], change=f"{len(data) - end} bytes after the end of the picture were removed.")
 
 
 def check_pixels(width: int, height: int) -> None:

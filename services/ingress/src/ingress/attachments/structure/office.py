@@ -66,10 +66,10 @@ def check_office(form: Form, data: bytes, *, embedded: bool = False) -> None:
     entries = load_entries(data)
     for entry in entries:
         if _FORBIDDEN_NAMES.search(entry.name) and (embedded or not _EMBEDDED.search(entry.name)):
-            raise Unsound(f"it holds macros or a carried file ({entry.name!r})")
+            raise Unsound(f"it contains macros or an embedded file ({entry.name!r})")
     wanted = {entry.name: entry for entry in entries}
     if _TYPES_NAME not in wanted:
-        raise Unsound("it is a ZIP archive, and no Office file")
+        raise Unsound("it is a ZIP archive but not an Office file")
     types = _read_xml(data, wanted[_TYPES_NAME])
     check_types(form, types)
     is_xml = _XmlParts(types)
@@ -113,7 +113,7 @@ def check_types(form: Form, types: Element) -> None:
     named = [element.get("ContentType", "") for element in types.iter()]
     for name in named:
         if _FORBIDDEN_TYPES.search(name):
-            raise Unsound(f"it holds macros or an object ({name})")
+            raise Unsound(f"it contains macros or an object ({name})")
     if [name for name in named if name.endswith(".main+xml")] != [_MAIN[form]]:
         raise Unsound(f"its content is not that of a .{form} file")
 
@@ -125,13 +125,13 @@ def check_relations(relations: Element) -> None:
         if kind.endswith("/attachedTemplate") and _LOCAL_TEMPLATE.match(target):
             continue
         if kind.endswith("/attachedTemplate") or (kind.endswith("/package") and not _EMBEDDED.search(target)):
-            raise Unsound(f"it holds a relation of the kind {kind.rpartition('/')[2]}")
+            raise Unsound(f"it contains a relationship of the type {kind.rpartition('/')[2]}")
         if _FORBIDDEN_RELATIONS.search(kind):
-            raise Unsound(f"it holds a relation of the kind {kind.rpartition('/')[2]}")
+            raise Unsound(f"it contains a relationship of the type {kind.rpartition('/')[2]}")
         if relation.get("TargetMode", "Internal").lower() == "internal":
             continue
         if not (kind.endswith("/hyperlink") and _LINK.match(target)):
-            raise Unsound("it refers to something outside that is no plain link")
+            raise Unsound("it refers to something outside the file that is not a plain link")
 
 
 def _read_xml(data: bytes, entry: Entry) -> Element:
@@ -144,7 +144,7 @@ def _read_xml(data: bytes, entry: Entry) -> Element:
     except DefusedXmlException as error:
         raise Unsound(f"its entry {entry.name!r} declares a DTD or entities") from error
     except (defusedxml.ElementTree.ParseError, ValueError) as error:
-        raise Unsound(f"its entry {entry.name!r} is no XML") from error
+        raise Unsound(f"its entry {entry.name!r} is not XML") from error
 
 
 def _check_part(data: bytes, entry: Entry, *, is_xml: bool) -> None:
@@ -154,7 +154,7 @@ def _check_part(data: bytes, entry: Entry, *, is_xml: bool) -> None:
     for number, piece in enumerate(unpack(data, entry)):
         if number == 0:
             if piece.startswith(_CARRIED):
-                raise Unsound(f"it holds another file ({entry.name!r})")
+                raise Unsound(f"it contains another file ({entry.name!r})")
             is_picture = piece.startswith(_PICTURES) and entry.size <= _MAX_PICTURE_BYTES
             is_xml = is_xml or piece[:_START_BYTES].removeprefix(_MARK).lstrip(_BLANKS).startswith(b"<")
             if is_xml:

@@ -111,12 +111,12 @@ def _load_warnings(pdf: pikepdf.Pdf) -> list[str]:
 
 def _check_frame(data: bytes) -> None:
     if not data.lstrip(_BLANKS).startswith(_HEAD) or b"<script" in data[:_HEAD_BYTES].lower():
-        raise Unsound("it is another kind of file as well")
+        raise Unsound("it is also a file of another type")
     end = data.rfind(b"%%EOF")
     if end < 0:
         raise Unsound("it is cut off")
     if len(data) - end > _TAIL_BYTES:
-        raise Unsound("something follows its end")
+        raise Unsound("data follows its end")
 
 
 def _check_objects(objects: Iterable[Any]) -> None:
@@ -133,16 +133,16 @@ def check_names(spelled: bytes) -> None:
     """`spelled` is an object in the one spelling that the library writes: no escapes in names it knows."""
     names = set(_NAME.findall(_STRING.sub(b" ", spelled)))
     for name in names & _FORBIDDEN.keys():
-        raise Unsound(f"it holds {_FORBIDDEN[name]}")
+        raise Unsound(f"it contains {_FORBIDDEN[name]}")
     if b"/EF" in names and names & _FILE_SPECS:
-        raise Unsound("it holds an embedded file")
+        raise Unsound("it contains an embedded file")
 
 
 def _measure_stream(stream: Any, left: int) -> int:
     """Bytes that a stream unpacks to. Raises Unsound above `left`; the limit of memory stands behind."""
     filters = _load_filters(stream)
     if any(name in _FLATE for name in filters[1:]) and (filters[0] in _FLATE or filters[-1] in _IMAGE_FILTERS):
-        raise Unsound("it is packed more than once")
+        raise Unsound("it is compressed more than once")
     if not filters or (filters[0] not in _FLATE and filters[-1] in _IMAGE_FILTERS):
         return 0
     size = _inflate(stream.read_raw_bytes(), left) if filters[0] in _FLATE else len(stream.read_bytes())

@@ -71,7 +71,7 @@ def find_charset(data: bytes) -> str:
         return charset
     controls = len(data) - len(data.translate(None, _CONTROLS))
     if controls >= _MIN_CONTROLS and controls * _CONTROLS_SHARE > len(data):
-        raise Unsound("it is not text: it holds many control characters")
+        raise Unsound("it is not text: it contains many control characters")
     if is_utf8:
         return ""
     sample = _take_sample(data)
@@ -85,13 +85,13 @@ def _check_utf16(data: bytes) -> str:
         zeros = (data[0::2].count(0), data[1::2].count(0))
         codec = "utf-16be" if zeros[0] > zeros[1] else "utf-16le"
         if len(data) % 2 or max(zeros) * 5 < len(data) or min(zeros) * 50 > len(data):
-            raise Unsound("it is not text: it holds zero bytes")
+            raise Unsound("it is not text: it contains zero bytes")
     try:
         text = data.decode(codec)
     except UnicodeDecodeError as error:
-        raise Unsound(f"it is not text: it is broken UTF-16 at byte {error.start}") from error
+        raise Unsound(f"it is not text: it is invalid UTF-16 at byte {error.start}") from error
     if "\0" in text:
-        raise Unsound("it is not text: it holds zero bytes")
+        raise Unsound("it is not text: it contains zero bytes")
     return codec
 
 
