@@ -86,7 +86,7 @@ def test_a_start_that_fails_shows_what_the_failing_containers_said(installation:
     settings.write_text(good)
     installation.up()
 
-    assert re.search(r"chat-proc.1 (ended with 2, again and again|runs and is not ready yet), and said last:", said)
+    assert re.search(r"chat-proc.1 (ended with 2, repeatedly|is running but not ready yet), and said last:", said)
     assert "chat-proc can't start: WORKER_SLOTS" in said
     assert not re.search(r"(ingress|postgres|broker|migrate).1 (ended|runs|was)", said)
     assert installation.load_readiness()["status"] == "ready"

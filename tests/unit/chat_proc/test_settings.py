@@ -64,7 +64,7 @@ def test_orphans_are_waited_for_longer_than_an_upload_may_take_outside_developme
 ) -> None:
     load(monkeypatch, {"ORPHANS_AFTER_S": "2", "EVERTURN_MODE": "development"})
 
-    with pytest.raises(ValidationError, match="ORPHANS_AFTER_S is at least 300"):
+    with pytest.raises(ValidationError, match="ORPHANS_AFTER_S must be at least 300"):
         load(monkeypatch, {"ORPHANS_AFTER_S": "299", "EVERTURN_MODE": "production"})
     assert UPLOAD_LIMIT.total_seconds() < MIN_ORPHANS_AFTER_S
 
@@ -72,7 +72,7 @@ def test_orphans_are_waited_for_longer_than_an_upload_may_take_outside_developme
 def test_fan_out_is_refused_in_the_version_that_has_one_action_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     load(monkeypatch, {"AI_REACT_AGENT_MULTI_ACTION": "safe_fanout"})
 
-    with pytest.raises(ValidationError, match="AI_REACT_AGENT_VERSION=v2 takes one action a round"):
+    with pytest.raises(ValidationError, match="AI_REACT_AGENT_VERSION=v2 accepts one action per round"):
         load(monkeypatch, {"AI_REACT_AGENT_MULTI_ACTION": "safe_fanout", "AI_REACT_AGENT_VERSION": "v2"})
 
 

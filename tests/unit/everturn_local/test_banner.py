@@ -51,7 +51,7 @@ def test_in_production_the_banner_says_how_to_make_a_key_and_use_it():
 
 
 def test_where_there_is_no_page_the_banner_says_why():
-    none = WebChoice(None, "no Node here: make setup brings one")
+    none = WebChoice(None, "no Node here: make setup installs one")
 
     banner = render_banner(
         REPORTS,
@@ -63,15 +63,15 @@ def test_where_there_is_no_page_the_banner_says_why():
         access=OPEN,
     )
 
-    assert "page       not there (no Node here: make setup brings one)" in banner
+    assert "page       not available (no Node here: make setup installs one)" in banner
 
 
 def test_where_there_are_no_containers_the_banner_says_why():
-    choice = ContainerChoice(False, "no container engine answers: start Docker, then make images")
+    choice = ContainerChoice(False, "no container engine responds: start Docker, then make images")
 
     banner = render_banner(REPORTS, containers=choice, clamd=CLAMD, web=WEB, home=Path("/h"), start_s=1, access=OPEN)
 
-    assert "containers not used (no container engine answers: start Docker, then make images)" in banner
+    assert "containers not used (no container engine responds: start Docker, then make images)" in banner
 
 
 def test_services_that_agree_are_told_once():

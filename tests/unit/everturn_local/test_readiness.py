@@ -25,7 +25,7 @@ def test_it_is_ready_with_all_its_workers(serve: Serve):
 def test_what_is_missing_at_the_end_is_told(serve: Serve):
     url = serve((200, {"parts": {}, "workers": None}))
 
-    assert wait_ready(partial(load_readiness, url, 2), limit_s=0).missing == "0 of 2 workers are there."
+    assert wait_ready(partial(load_readiness, url, 2), limit_s=0).missing == "0 of 2 workers are running."
 
 
 def test_nobody_there_and_no_answer_that_can_be_read_are_not_ready(serve: Serve):

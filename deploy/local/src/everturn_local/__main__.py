@@ -31,8 +31,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("--yes", action="store_true", help="clean, down: don't ask")
     parser.add_argument("--volumes", action="store_true", help="down: delete all data too")
-    parser.add_argument("--services", default="", help="logs: of which services")
-    parser.add_argument("--base", default="", help="images: the image to stand on")
+    parser.add_argument("--services", default="", help="logs: the services to show")
+    parser.add_argument("--base", default="", help="images: the base image")
     parser.add_argument("--images", choices=tuple(RECIPES), default="all", help="images: which")
     parser.add_argument("--only", choices=("build", "check"), default="build", help="web: what to do")
     # What follows `operate` is for the ingress, also where it begins with a dash.

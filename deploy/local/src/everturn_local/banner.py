@@ -47,7 +47,7 @@ def render_banner(
     lines += [f"  {name:<10} {text}" for name, text in build_choices(reports).items()]
     lines += [f"  {'containers':<10} {'used' if containers.chosen else 'not used'} ({containers.why})"]
     lines += [f"  {'clamd':<10} {'started' if clamd.program else 'not started'} ({clamd.why})"]
-    lines += [f"  {'page':<10} {url if web.dist else 'not there'} ({web.why})"]
+    lines += [f"  {'page':<10} {url if web.dist else 'not available'} ({web.why})"]
     lines += [f"  {'state':<10} {home}", f"  {'logs':<10} {home / 'logs'}", ""]
     if access.is_open:
         lines += ["Try it from another terminal:", "", *(f"  {command}" for command in build_commands(url))]
@@ -59,7 +59,8 @@ def render_banner(
 def _render_keys(url: str, access: Access) -> list[str]:
     """How a person gets in, in production."""
     return [
-        "Production mode: each request needs a token of your login or an API key. Make a key in another terminal:",
+        "Production mode: each request needs a token of your identity provider or an API key. "
+        "Create a key in another terminal:",
         "",
         f'  {access.operate} DO="keys create --tenant default --project default --user NAME"',
         "",

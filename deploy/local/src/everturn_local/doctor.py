@@ -115,7 +115,7 @@ def inspect_sandbox(settings: LocalSettings) -> Finding:
 
 def inspect_sandbox_python(settings: LocalSettings) -> Finding:
     python = REPOSITORY / ".venv-sandbox" / "bin" / "python"
-    return Finding("libraries", f"of generated code: {python.parent.parent}", "" if python.exists() else "make setup")
+    return Finding("libraries", f"for generated code: {python.parent.parent}", "" if python.exists() else "make setup")
 
 
 def inspect_lock(settings: LocalSettings) -> Finding:

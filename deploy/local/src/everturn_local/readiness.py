@@ -55,7 +55,7 @@ def load_readiness(url: str, workers: int) -> Readiness:
     except (OSError, HTTPException, ValueError) as error:
         return Readiness(f"{url} is not ready: {error}.")
     there = len(report["workers"] or ())
-    return Readiness(f"{there} of {workers} workers are there." if there < workers else "", _find_failing(report))
+    return Readiness(f"{there} of {workers} workers are running." if there < workers else "", _find_failing(report))
 
 
 def _find_cause(error: HTTPError) -> str:

@@ -334,14 +334,16 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
     def _check_orphans(self) -> Self:
         if self.orphans_after_s < MIN_ORPHANS_AFTER_S and self.mode != "development":
             raise ValueError(
-                f"ORPHANS_AFTER_S is at least {MIN_ORPHANS_AFTER_S}: an upload may take so long to commit."
+                f"ORPHANS_AFTER_S must be at least {MIN_ORPHANS_AFTER_S}: an upload may take that long to commit."
             )
         return self
 
     @model_validator(mode="after")
     def _check_version(self) -> Self:
         if self.agent_version == "v2" and self.multi_action != "off":
-            raise ValueError("AI_REACT_AGENT_VERSION=v2 takes one action a round; set AI_REACT_AGENT_MULTI_ACTION=off.")
+            raise ValueError(
+                "AI_REACT_AGENT_VERSION=v2 accepts one action per round; set AI_REACT_AGENT_MULTI_ACTION=off."
+            )
         return self
 
 

@@ -57,4 +57,4 @@ async def test_while_the_rows_can_not_be_read_the_turn_goes_on_and_it_is_said() 
 
     lines = await WorkspaceSection(NoHistory(StoredFiles().artifacts), turn).load_lines()
 
-    assert lines[-1] == "earlier turns: what they left can't be told now"
+    assert lines[-1] == "earlier turns: their files can't be listed now"

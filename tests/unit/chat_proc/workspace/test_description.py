@@ -87,4 +87,4 @@ def test_names_can_not_break_a_line() -> None:
 def test_without_rows_it_says_that_history_can_not_be_told() -> None:
     lines = describe_workspace(fold_workspace(begin().blocks, TurnId("turn_2")), None)
 
-    assert lines[-1] == "earlier turns: what they left can't be told now"
+    assert lines[-1] == "earlier turns: their files can't be listed now"

@@ -65,10 +65,10 @@ def test_a_container_is_well_while_it_runs_healthily_and_a_job_when_it_has_ended
     ("container", "words"),
     [
         (build("a", "exited", exit_code=137), "ended with 137"),
-        (build("a", "restarting", exit_code=2), "ended with 2, again and again"),
+        (build("a", "restarting", exit_code=2), "ended with 2, repeatedly"),
         (build("a", "created"), "was not started"),
-        (build("a", health="unhealthy"), "is not healthy"),
-        (build("a", health="starting"), "is not ready yet"),
+        (build("a", health="unhealthy"), "but not healthy"),
+        (build("a", health="starting"), "but not ready yet"),
         (build("a", "paused"), "is paused"),
     ],
 )

@@ -16,7 +16,7 @@ def test_an_absent_engine_is_told_with_what_to_do(tmp_path: Path):
     choice = choose_containers(environment, SOCKET)
 
     assert not choice.chosen
-    assert choice.why == "no container engine answers: start Docker, then make images"
+    assert choice.why == "no container engine responds: start Docker, then make images"
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,12 @@ def test_without_signatures_it_knows_the_test_file_only_and_that_is_told(here: d
 
     assert choice.program is not None
     assert choice.signatures is None
-    assert "EICAR test file only" in choice.why
+    assert "only the EICAR test file" in choice.why
 
 
 @pytest.mark.parametrize(
     ("env", "fate"),
-    [({}, "taken unscanned"), ({"APP_AV_SCAN": "1"}, "refused"), ({"EVERTURN_MODE": "production"}, "refused")],
+    [({}, "accepted unscanned"), ({"APP_AV_SCAN": "1"}, "refused"), ({"EVERTURN_MODE": "production"}, "refused")],
 )
 def test_without_the_program_it_is_told_what_happens_to_uploads(env: dict[str, str], fate: str, tmp_path: Path):
     choice = choose_clamd({"PATH": str(tmp_path), **env}, programs="")

@@ -30,7 +30,7 @@ def show_unwell(engine: Containers, project: str, show: Callable[[str], None]) -
     try:
         unwell = find_unwell(engine.load_containers(f"{PROJECT_LABEL}={project}"))
     except NoEngineError as error:
-        show(f"what the containers said can't be shown: {error}")
+        show(f"the containers' output can't be shown: {error}")
         return
     for container in unwell:
         show(f"{container.name} {describe(container)}, and {_load_last_words(engine, container.name)}")
@@ -41,7 +41,7 @@ def _load_last_words(engine: Containers, name: str) -> str:
         said = engine.load_last_lines(name, count=SHOWN_LINES)[-MAX_SHOWN_CHARS:].rstrip()
     except NoEngineError as error:
         # It may have been removed since; the others are told of all the same.
-        return f"what it said can't be shown: {error}"
+        return f"its output can't be shown: {error}"
     return f"said last:\n{said}" if said else "said nothing"
 
 
@@ -59,13 +59,11 @@ def describe(container: FoundContainer) -> str:
     """Its state in words."""
     match container.state:
         case "exited" | "dead" | "restarting":
-            return f"ended with {container.exit_code}" + (
-                ", again and again" if container.state == "restarting" else ""
-            )
+            return f"ended with {container.exit_code}" + (", repeatedly" if container.state == "restarting" else "")
         case "created":
-            return "was not started, as what it needs is not ready"
+            return "was not started, because something it needs is not ready"
         case "running":
-            return "runs and is not healthy" if container.health == "unhealthy" else "runs and is not ready yet"
+            return "is running but not healthy" if container.health == "unhealthy" else "is running but not ready yet"
         case other:
             return f"is {other}"
 

@@ -25,7 +25,7 @@ def save_wanted_base(engine: Engine, wanted: str, cache: Path, report: Report) -
         if wanted:
             raise
         report(f"it can't be pulled ({error})")
-        report(f"making {build_base_name()} from this system's packages, about a minute")
+        report(f"building {build_base_name()} from this system's packages; this takes about a minute")
         save_base(engine, build_base_name(), cache)
     found = try_load_base(engine, wanted)
     if found is None:

@@ -40,7 +40,7 @@ def choose_containers(environment: Mapping[str, str], socket: Path) -> Container
     except EngineRefusedError:
         return ContainerChoice(False, "this user may not use the container engine: add it to the group docker")
     except NoEngineError:
-        return ContainerChoice(False, f"no container engine answers: start Docker, then {BUILD}")
+        return ContainerChoice(False, f"no container engine responds: start Docker, then {BUILD}")
     except EverturnError as error:
         return ContainerChoice(False, f"the container engine fails: {error}")
 
@@ -71,5 +71,5 @@ def find_missing_image(engine: Engine, names: list[str]) -> str:
         if image is None:
             return f"there is no image {name}: {BUILD}" if name in ours else f"there is no image {name}"
         if name in ours and not is_current(ours[name], image):
-            return f"the image {name} is of other sources: {BUILD}"
+            return f"the image {name} was built from other sources: {BUILD}"
     return ""

@@ -48,11 +48,13 @@ def check_can_make() -> None:
     """Raises ImageError that says what to do."""
     if os.geteuid() != 0:
         raise ImageError(
-            "making a base image needs root. Run it with sudo once, or name an image: make images BASE=..."
+            "building a base image needs root. Run it with sudo once, or name an image: make images BASE=..."
         )
     for program in ("debootstrap", "apt-get", "unshare"):
         if shutil.which(program) is None:
-            raise ImageError(f"making a base image needs {program}. Install it, or name an image: make images BASE=...")
+            raise ImageError(
+                f"building a base image needs {program}. Install it, or name an image: make images BASE=..."
+            )
 
 
 def save_base(engine: Engine, name: str, folder: Path) -> None:

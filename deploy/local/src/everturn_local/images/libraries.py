@@ -77,7 +77,7 @@ def _run_setup(folder: Path, python: BasePython, lock: str) -> None:
         command = [sys.executable, "-I", str(SETUP), *wanted]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     if done.returncode != 0:
-        raise ImageError(f"the libraries of an image could not be had:\n{done.stderr.strip()}")
+        raise ImageError(f"the libraries of an image could not be determined:\n{done.stderr.strip()}")
 
 
 def _remove_old(parent: Path) -> None:

@@ -60,7 +60,7 @@ def run_images(settings: LocalSettings, *, base: str = "", only: str = "all", re
     cache = settings.everturn_cache.expanduser().absolute()
     with open_engine(load_environment()) as engine, run_cache_lock(cache):
         names = ImageMaker(engine, cache, report).save_images(base, RECIPES[only])
-    report(f"{', '.join(names)} are there after {time.monotonic() - started:.1f} s")
+    report(f"{', '.join(names)} are ready after {time.monotonic() - started:.1f} s")
     return 0
 
 

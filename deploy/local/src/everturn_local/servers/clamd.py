@@ -57,21 +57,21 @@ def choose_clamd(
 ) -> ClamdChoice:
     """A clamd of our own where the machine has the program and the operator names no other."""
     if environment.get("CLAMD_URL"):
-        return ClamdChoice(None, None, "the one that CLAMD_URL names is used")
+        return ClamdChoice(None, None, "CLAMD_URL is set")
     if environment.get("APP_AV_SCAN") == "0":
-        return ClamdChoice(None, None, "APP_AV_SCAN=0: uploads are taken unscanned")
+        return ClamdChoice(None, None, "APP_AV_SCAN=0: uploads are accepted unscanned")
     found = shutil.which("clamd", path=f"{environment.get('PATH', os.defpath)}:{programs}")
     if found is None:
         return ClamdChoice(None, None, f"install clamav-daemon; until then uploads are {_judge_unscanned(environment)}")
     if any(os.access(file, os.R_OK) for file in signatures.glob("*.c[lv]d")):
         return ClamdChoice(Path(found), signatures, f"signatures of {signatures}")
-    return ClamdChoice(Path(found), None, "it knows the EICAR test file only: run freshclam for real signatures")
+    return ClamdChoice(Path(found), None, "it detects only the EICAR test file: run freshclam for real signatures")
 
 
 def _judge_unscanned(environment: Mapping[str, str]) -> str:
     """What the ingress does without a clamd."""
     development = environment.get("EVERTURN_MODE", "development") == "development"
-    return "taken unscanned" if development and environment.get("APP_AV_SCAN") != "1" else "refused"
+    return "accepted unscanned" if development and environment.get("APP_AV_SCAN") != "1" else "refused"
 
 
 def find_socket(folder: Path) -> Path:

@@ -10,7 +10,7 @@ from everturn_local.web.node import try_find_node
 from everturn_local.web.programs import ProgramFailed
 
 SETTING = "EVERTURN_WEB"
-REMEDY = "make setup brings one"
+REMEDY = "make setup installs one"
 
 
 class NoNode(EverturnError):
@@ -51,4 +51,4 @@ async def choose_web(environment: Mapping[str, str], *, wanted: bool, report: Re
         return WebChoice(None, str(absent))
     except ProgramFailed as failure:
         report(f"the web client could not be built; there is no page. {failure}")
-        return WebChoice(None, "its build failed; the reason stands above")
+        return WebChoice(None, "its build failed; see above")

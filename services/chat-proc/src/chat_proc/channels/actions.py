@@ -23,12 +23,12 @@ _SHAPE = (
 
 _JSON_SENTENCES: Mapping[JsonFault, str] = {
     "not_json": "The action channel does not hold valid JSON ({detail}). Write the action again as one JSON object.",
-    "two_objects": "One action channel holds one JSON object, but a second value follows: {detail} "
+    "two_objects": "One action channel contains one JSON object, but a second value follows: {detail} "
     "Open a new action channel for each action.",
     "text_after_object": "Text follows the JSON object of the action: {detail} "
     "Put nothing but the object in the channel.",
     "duplicate_key": 'The action has the key "{detail}" twice in one object. Write each key once.',
-    "not_a_number": "The action holds {detail}, which is no JSON number. Use a finite number or null.",
+    "not_a_number": "The action contains {detail}, which is not a JSON number. Use a finite number or null.",
     "number_too_large": "The number {detail} in the action is too large. Write it as a string if its digits matter.",
     "too_deep": "The action is nested too deeply ({detail}). Make its parameters flatter.",
 }

@@ -94,7 +94,7 @@ def build_transport_failure(error: BaseException) -> ModelFailed:
     provider_text = read_text(f"{type(error).__name__}: {error}")
     match error:
         case UnicodeEncodeError():
-            return ModelFailed("The prompt holds text that can't be sent.", kind="bad_request")
+            return ModelFailed("The prompt contains text that can't be sent.", kind="bad_request")
         case ModelFailed():
             return error
         case _ if isinstance(error, MALFORMED):

@@ -115,8 +115,8 @@ async def _open_containers(choice: ExecutionChoice) -> OpenedSandbox:
     """Asked for by name: a broker that is away now may be there later, and a run before that fails with the reason."""
     if choice.broker is None:
         raise SandboxUnavailable(
-            "EXECUTION_MODE=containers needs a broker, and BROKER_URL names none;"
-            " make run starts one where a container engine and the images are."
+            "EXECUTION_MODE=containers needs a broker, but BROKER_URL is not set."
+            " `make run` starts a broker if there is a container engine with the images."
         )
     try:
         sandbox = await _wait_for_broker(choice.broker, choice.broker_patience_s)

@@ -71,7 +71,7 @@ def _pulled_line(root: PulledRoot) -> str:
 
 def _turn_lines(workspace: Workspace, turns: Sequence[WorkspaceTurn] | None) -> list[str]:
     if turns is None:
-        return ["earlier turns: what they left can't be told now"]
+        return ["earlier turns: their files can't be listed now"]
     earlier = [turn for turn in turns if turn.turn_id != workspace.turn_id][:SHOWN_TURNS]
     if not earlier:
         return []

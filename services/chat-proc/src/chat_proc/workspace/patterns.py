@@ -26,7 +26,7 @@ class Pattern:
             self._compiled = library.compile(text, options)
         except (library.error, UnicodeEncodeError) as error:
             raise Invalid(
-                f"{text[:80]!a} is no regular expression: {_reason(error)}. "
+                f"{text[:80]!a} is not a valid regular expression: {_reason(error)}. "
                 "The syntax is RE2: like Python's, without look-around and back-references."
             ) from error
 

@@ -40,7 +40,9 @@ def select_files(workspace: Workspace, root: str, conversation_id: ConversationI
         match = _PLACE.match(wanted)
         names = {path: _folded(path, wanted) for path in workspace.files}
     if match is None:
-        raise Invalid(f"{root!a} is no root: one begins with files/, outputs/, attachments/, a turn's folder, or fi:.")
+        raise Invalid(
+            f"{root!a} is not a root: roots begin with files/, outputs/, attachments/, a turn's folder, or fi:."
+        )
     found = [workspace.files[path] for path, name in names.items() if name == wanted or _is_below(name, wanted)]
     return _bound(found, [] if found else [_tell_missing(root, match, workspace)])
 

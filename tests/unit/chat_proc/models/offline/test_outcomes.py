@@ -71,7 +71,7 @@ def test_without_a_file_the_answer_says_how_to_attach_one(prompt: "PromptBuilder
 def test_a_column_that_is_not_there_is_told_with_those_that_are(prompt: "PromptBuilder") -> None:
     prompt.turn("turn_1", "hi").attach("a.csv", "name,salary").answered("…").turn("turn_2", "What is the average age?")
 
-    assert "I find nothing in a.csv that this asks for; its columns are name, salary." in report_first(prompt).text
+    assert "I found nothing in a.csv that matches this; its columns are name, salary." in report_first(prompt).text
 
 
 def test_a_followup_is_not_suggested_again(prompt: "PromptBuilder") -> None:

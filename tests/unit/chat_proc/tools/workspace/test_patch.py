@@ -167,9 +167,9 @@ async def test_only_files_that_this_turn_has_are_patched(play, timeline, tool, p
 @pytest.mark.parametrize(
     ("data", "mime", "said"),
     [
-        (b"\xff\xfe\x00", "text/plain", "no UTF-8"),
-        (b"%PDF-1.7", "application/pdf", "no text"),
-        (b"a\x00b", "text/plain", "no text"),
+        (b"\xff\xfe\x00", "text/plain", "not UTF-8"),
+        (b"%PDF-1.7", "application/pdf", "not text"),
+        (b"a\x00b", "text/plain", "not text"),
     ],
 )
 async def test_what_is_no_text_is_refused(play, timeline, tool, put, data, mime, said) -> None:

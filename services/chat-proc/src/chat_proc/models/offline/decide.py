@@ -158,7 +158,9 @@ def _conclude(tasks: list[Task], conversation: Conversation) -> Answer:
     footnote = "" if all(outcome.is_introduction for outcome in outcomes) else FOOTNOTE
     goal = " / ".join(" ".join(task.ask.text.split())[:200] for task in tasks)
     return Answer(
-        thinking="The analysis before holds the answer." if any(isinstance(task, KnownTask) for task in tasks) else "",
+        thinking="The previous analysis contains the answer."
+        if any(isinstance(task, KnownTask) for task in tasks)
+        else "",
         notes="\n".join(marks),
         text="\n\n".join(part for part in (body, footnote) if part),
         followups=next((outcome.followups for outcome in reversed(outcomes) if outcome.followups), ()),

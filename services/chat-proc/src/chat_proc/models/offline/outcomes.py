@@ -165,7 +165,7 @@ def _name_problem(text: str, conversation: Conversation) -> str | None:
     if known and match_figures(text):
         columns = ", ".join(read_columns(known[-1].preview)[:20])
         told = f"; its columns are {columns}" if columns else ""
-        return f"I find nothing in {known[-1].name} that this asks for{told}."
+        return f"I found nothing in {known[-1].name} that matches this{told}."
     if not known and (asks_for_table(text) or match_figures(text)):
         return "There is no CSV file in this conversation yet; attach one (in the terminal with `--file sales.csv`)."
     return None

@@ -166,7 +166,7 @@ def _raise(base: Fraction, exponent: Fraction) -> Fraction:
     if base == 0 and exponent < 0:
         raise _Unsolvable("a division by zero has no result.")
     if max(base.numerator.bit_length(), base.denominator.bit_length()) * abs(exponent) > _MAX_BITS:
-        raise _Unsolvable("the result is too long to be told.")
+        raise _Unsolvable("the result is too long to show.")
     return Fraction(base ** int(exponent))
 
 
@@ -182,7 +182,7 @@ def _root(value: Fraction) -> Fraction:
 
 def _bounded(value: Fraction) -> Fraction:
     if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MAX_BITS:
-        raise _Unsolvable("the result is too long to be told.")
+        raise _Unsolvable("the result is too long to show.")
     return value
 
 

@@ -31,7 +31,7 @@ _log = structlog.get_logger(__name__)
 MAX_TOLD: Final = 20
 """Calls of a program that the result of its run names one by one."""
 _CANCELLED: Final = "The run ended before this call did."
-_AMBIGUOUS: Final = "The run ended while this call was made; nobody knows whether it took effect."
+_AMBIGUOUS: Final = "The run ended during this call; it is unknown whether it took effect."
 
 
 @dataclass(slots=True)

@@ -70,7 +70,7 @@ class FetchCtxTool:
             case FoundFile(ref=ref, artifact=artifact) if is_text(artifact.mime) and artifact.size <= MAX_FILE_BYTES:
                 return _give(ref, await self._load(artifact.object_key, artifact.size, params, artifact.mime))
             case FoundFile(ref=ref):
-                return ToolOutcome("error", f"{ref} is no text, or too long: read it with io_tools.read_file")
+                return ToolOutcome("error", f"{ref} is not text or is too long: read it with io_tools.read_file")
 
     async def _load(self, key: str, size: int, params: FetchCtxParams, mime: str = "text/plain") -> Excerpt:
         """Raises NotFound, Unavailable."""

@@ -57,7 +57,7 @@ class ReadFileTool:
             case Missing(reason=reason):
                 return ToolOutcome("error", f"{params.ref}: {reason}")
             case _:
-                return ToolOutcome("error", f"{params.ref} is no file; read it with ctx_tools.fetch_ctx")
+                return ToolOutcome("error", f"{params.ref} is not a file; read it with ctx_tools.fetch_ctx")
 
     async def _load(self, key: str, start: int, end: int) -> bytes:
         """Raises NotFound, Unavailable."""

@@ -96,9 +96,11 @@ class PatchTool:
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise Invalid("It is no UTF-8 text; make it anew with a program.") from error
+            raise Invalid("It is not UTF-8 text; create it again with a program.") from error
         if not is_text(file.artifact.mime) or "\x00" in text:
-            raise Invalid(f"It is {file.artifact.mime}, no text; make it anew with a program.")
+            raise Invalid(
+                f"Its content is not text (its type is {file.artifact.mime}); create it again with a program."
+            )
         return text
 
 
@@ -130,7 +132,7 @@ def _patch(current: str, patch: str, file: LocalFile) -> _Patched | Refused:
     current = current.removeprefix(_BOM)
     as_diff = is_diff(patch)
     if has_preview_numbers(patch, current, is_diff=as_diff):
-        raise Invalid("The patch holds line numbers of a preview. They are no part of the file; leave them out.")
+        raise Invalid("The patch contains line numbers of a preview. They are not part of the file; leave them out.")
     if not as_diff:
         return _Patched(bom + patch.removeprefix(_BOM), {"mode": "replacement", "line_count": count_lines(patch)})
     match apply_diff(current, patch):
