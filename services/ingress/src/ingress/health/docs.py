@@ -75,7 +75,7 @@ def render_docs(document: Json, events: Json) -> str:
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f"<title>{title}</title><style>{_STYLE}</style><h1>{title}</h1>"
-        "<p>The same for machines: <a href=/openapi.json>/openapi.json</a></p>"
+        "<p>Machine-readable: <a href=/openapi.json>/openapi.json</a></p>"
         f"<nav>{''.join(_render_index(name, entries) for name, entries in index)}</nav>"
         f"<section><h2>Calls</h2>{''.join(_render_operation(*operation) for operation in operations)}</section>"
         f"<section><h2>Objects</h2>{''.join(_render_object(*named) for named in objects.items())}</section>"
@@ -118,7 +118,7 @@ def _render_answer(status: str, answer: Json) -> str:
     contents = answer.get("content", {})
     if not contents:
         return f"<h4>Answer {status}</h4><p>{_render_text(answer['description'])}</p>"
-    return "".join(_render_body(f"Answer {status}: {kind}", content) for kind, content in contents.items())
+    return "".join(_render_body(f"Response {status}: {kind}", content) for kind, content in contents.items())
 
 
 def _render_error(error: tuple[str, Json]) -> str:
