@@ -86,7 +86,7 @@ async def test_an_irreversible_call_that_was_begun_is_ambiguous() -> None:
     (result,) = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
     assert result.status == "ambiguous"
     assert [row.state for row in bench.platform.effects.values()] == [EffectState.AMBIGUOUS]
-    assert "Nobody knows" in str(bench.model.requests[1])
+    assert "It is unknown whether it took effect" in str(bench.model.requests[1])
     await check_conversation(bench)
 
 

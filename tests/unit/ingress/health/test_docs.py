@@ -22,7 +22,16 @@ EVENTS = {
 def test_every_operation_is_told_with_what_it_takes_and_answers() -> None:
     page = render_docs(DOCUMENT, EVENTS)
 
-    for text in ("post", "/a/{b}", "<code>b</code>", "path.", "application/json", "Answer 202", "Accepted.", "turn_id"):
+    for text in (
+        "post",
+        "/a/{b}",
+        "<code>b</code>",
+        "path.",
+        "application/json",
+        "Response 202",
+        "Accepted.",
+        "turn_id",
+    ):
         assert text in page
 
 

@@ -137,7 +137,7 @@ class ApprovalGate:
         question = find_questions(turn.turn_blocks)[_call_id(call)]
         outcome = question.outcome
         if question.request.args_hash != hash_arguments(call.body.tool_id, call.body.params):
-            return MayNot(Writing(), "This is not the call that a person was asked about. It was not made.")
+            return MayNot(Writing(), "This is not the call that a person approved. It was not made.")
         if outcome is None:
             return MayNot(_settle(call, question, place), _STOPPED) if stopped else MustWait()
         match outcome.state:
@@ -196,8 +196,8 @@ _OUTCOMES: dict[ApprovalState, Literal["approved", "denied", "expired", "withdra
     ApprovalState.WITHDRAWN: "withdrawn",
 }
 _STOPPED = "The call was not begun because the person said something that may change the work."
-_DENIED = "A person was asked about this call and said no, so it was not made. Do not make it again unless told to."
-_EXPIRED = "A person was asked about this call and gave no answer in time, so it was not made."
+_DENIED = "A person denied this call, so it was not made. Do not make it again unless you are told to."
+_EXPIRED = "A person was asked to approve this call and did not answer in time, so it was not made."
 
 
 def _call_id(call: PendingCall) -> CallId:

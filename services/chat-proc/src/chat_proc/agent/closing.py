@@ -102,7 +102,7 @@ def _explain_no_answer(stopped_by: CutReason | None, reached: str) -> Problem:
             advice = "Its closing reply ended at the output limit of one reply. Ask for less in one message."
             return problem("output-limit", title, 503, f"{reached} {advice}")
         case _:
-            title = "The model gave no answer that could be used"
+            title = "The model gave no usable answer"
             return problem("no-closing-answer", title, 503, reached)
 
 

@@ -47,8 +47,8 @@ MAX_ERROR_CHARS = 2_000
 KEEP_WORK_S = 4.0
 """What a tool that was asked to end gets for handing over what it has: 2 s for its sandbox, the rest for storing."""
 _NOBODY_WAS_ASKED = (
-    "The call was not made: a person has to agree to it now, because of what the calls before it in this reply have "
-    "read. Make it again in a reply of its own, and the person is asked."
+    "The call was not made: it now needs a person's approval, because of what earlier calls in this reply have "
+    "read. Make it again in a separate reply, and the person is asked."
 )
 _STOPPED = "The call was cancelled because the person said something that may change the work."
 
@@ -295,7 +295,7 @@ def _build_result(call: ToolCallBody, outcome: _Outcome, effect: Effect, duratio
             status = "error"
     if effect is Effect.IRREVERSIBLE:
         status = "ambiguous"
-        why += " Nobody knows whether it took effect; it is not repeated. Find out before you call it again."
+        why += " It is unknown whether it took effect, and it is not repeated. Find out before you call it again."
     return ToolResultBody(tool_id=call.tool_id, status=status, text=why, duration_ms=duration_ms)
 
 

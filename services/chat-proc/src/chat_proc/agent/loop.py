@@ -162,7 +162,7 @@ class AgentLoop:
         if len(codes := failure_streak(turn.turn_blocks)) > self._limits.max_repairs:
             if TOO_LONG_CODES.issuperset(codes):
                 return f"the output limit of one reply {len(codes)} times in a row"
-            return "too many replies that could not be used"
+            return "the limit of unusable replies"
         return reached_cap(self._limits, turn.spent)
 
     async def _fold(self, turn: OpenTurn, number: int) -> TurnEnd | None:

@@ -29,8 +29,12 @@ def build_status_after(status: TurnStatus, promote: Promotion | None = None) -> 
 def build_crash_end(turn: OpenTurn, shown: str) -> TurnEnd:
     """The end of a turn on which our own code failed again and again. An answer that was shown is kept."""
     if is_blank(shown):
-        detail = "This is a fault of the server, not of your message. Try again; tell the operator if it stays."
-        return TurnEnd(None, problem("internal-error", "The server failed while it worked on this turn", 500, detail))
+        detail = (
+            "This is a fault of the server, not of your message. Try again; if it happens again, tell the operator."
+        )
+        return TurnEnd(
+            None, problem("internal-error", "The server failed while it was working on this turn", 500, detail)
+        )
     number = 1 + sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
     rounds = max((block.round for block in turn.turn_blocks), default=1)
     completion = BlockDraft(

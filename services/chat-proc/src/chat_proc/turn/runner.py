@@ -445,5 +445,5 @@ def _report_signal(emitter: Emitter, signal: Signal, *, tenant: str, project: st
 
 
 def _given_up() -> TurnEnd:
-    detail = f"The work on it was interrupted {MAX_ATTEMPTS} times. Try again; tell the operator if it stays."
-    return TurnEnd(None, problem("turn-given-up", "The turn was given up", 500, detail))
+    detail = f"It was interrupted {MAX_ATTEMPTS} times. Try again; if it happens again, tell the operator."
+    return TurnEnd(None, problem("turn-given-up", "The turn was abandoned", 500, detail))

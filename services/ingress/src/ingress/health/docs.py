@@ -117,7 +117,7 @@ def _render_body(title: str, content: Json) -> str:
 def _render_answer(status: str, answer: Json) -> str:
     contents = answer.get("content", {})
     if not contents:
-        return f"<h4>Answer {status}</h4><p>{_render_text(answer['description'])}</p>"
+        return f"<h4>Response {status}</h4><p>{_render_text(answer['description'])}</p>"
     return "".join(_render_body(f"Response {status}: {kind}", content) for kind, content in contents.items())
 
 

@@ -131,7 +131,7 @@ async def test_a_store_that_is_down_fails_that_path_only(call_tool, timeline, re
     outcome = await call_tool(read_tool, timeline, {"paths": [CSV.ref, "ar:turn_1.user.prompt"]})
 
     assert outcome.status == "ok"
-    assert "can't be had now" in outcome.text
+    assert "is not available now" in outcome.text
 
 
 async def test_a_bad_number_is_told_and_the_other_paths_are_read(call_tool, timeline, read_tool) -> None:

@@ -84,7 +84,7 @@ async def test_what_the_person_erased_meanwhile_is_not_written_again(desk, call,
     outcome = await call(tool, {"text": "Works at Acme."})
 
     assert outcome.status == "error"
-    assert "had it forgotten" in outcome.text
+    assert "has just deleted this memory" in outcome.text
     assert await kept(desk, memories) == {}
 
 

@@ -45,7 +45,7 @@ def try_draft_withdrawn_stop(place: RoundPlace, turn_blocks: Sequence[Block]) ->
         return None
     body = DeferralBody(
         reason=STOP_WITHDRAWN,
-        text="This answer was cut off by somebody who then thought better of it. The person has seen it as far as it "
+        text="This answer was cut off by a stop that was then withdrawn. The person has seen it as far as it "
         "goes, and the turn goes on: complete with the whole answer.",
     )
     return place.draft(BlockType.DEFERRAL, round_ref(place.turn_id, place.round, "deferral"), body)

@@ -67,8 +67,9 @@ class Given:
 
 
 _CANT_ASK: Final = (
-    "a person has to agree to this call, and a program can't wait for one: make it as an action of your own. Free are "
-    "addresses that the person wrote, that a search found, or that a page of this conversation links to"
+    "this call needs a person's approval, and a program can't wait for it: make the call as an action of your own. No "
+    "approval is needed for addresses that the person wrote, that a search found, or that a page of this conversation "
+    "links to"
 )
 
 

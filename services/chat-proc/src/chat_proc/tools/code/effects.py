@@ -78,7 +78,7 @@ class _LeaseUnsure(Exception):
     """Another worker may hold the turn already."""
 
 
-_NOBODY_KNOWS: Final = "Nobody knows whether it took effect; it is not repeated. Find out before you call it again"
+_NOBODY_KNOWS: Final = "It is unknown whether it took effect, and it is not repeated. Find out before you call it again"
 
 
 def encode_reply(reply: ToolReply) -> str:

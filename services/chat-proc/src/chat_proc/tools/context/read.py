@@ -102,7 +102,7 @@ class _Reading:
         except Invalid as bad:
             return _Answer(f"{escape_name(item.path)}: not read ({bad.detail})", failed=True)
         except (NotFound, Unavailable) as error:
-            return _Answer(f"{escape_name(item.path)}: its content can't be had now ({error})", failed=True)
+            return _Answer(f"{escape_name(item.path)}: its content is not available now ({error})", failed=True)
 
     async def _read(self, item: ReadItem, wish: _Wish) -> _Answer:
         match await self._resolver.find(item.path):

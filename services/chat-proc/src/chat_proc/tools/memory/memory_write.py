@@ -68,7 +68,9 @@ class MemoryWriteTool:
                 return await self._forget(who, params)
             return await self._write(params, call.context)
         except ForgottenByOwner:
-            return ToolOutcome("error", "Nothing was kept: the person had it forgotten just now. Leave it so.")
+            return ToolOutcome(
+                "error", "Nothing was saved: the person has just deleted this memory. Do not save it again."
+            )
         except Conflict as full:
             return ToolOutcome("error", f"Nothing was kept: {full.detail} Forget one that is of no use any more.")
         except Unavailable as error:

@@ -134,7 +134,7 @@ def _scope(params: MemsearchParams, context: ToolContext) -> Scope:
 def _build_outcome(answer: _Answer) -> ToolOutcome:
     lines, shown = render_hits(answer.hits)
     if shown < len(answer.hits):
-        answer.warnings.append(f"{len(answer.hits) - shown} more hits found no room; ask for fewer, or for less.")
+        answer.warnings.append(f"{len(answer.hits) - shown} more hits did not fit; ask for fewer, or for shorter ones.")
     head: dict[str, Any] = {"mode": answer.mode.value, "hits": shown, **answer.notes}
     if answer.warnings:
         head["warnings"] = answer.warnings

@@ -84,7 +84,7 @@ class PatchTool:
         visibility = "external" if was_offered else choose_visibility(params.channel, params.kind)
         artifact = await save_file(self._objects, call, ProducedFile(destination, data, visibility, "agent"))
         problem = await find_syntax_problem(artifact.filename, data)
-        notices = [f"post_patch_check_failed: {problem}. The file is stored as it is; mend it."] if problem else []
+        notices = [f"post_patch_check_failed: {problem}. The file is stored as it is; fix it."] if problem else []
         result = {"path": file.path, "ok": True, **patched.told, "size_bytes": len(data), "notices": notices}
         return ToolOutcome("ok", render_result(result), artifacts=(artifact,))
 
