@@ -1,6 +1,8 @@
 """What the sockets of one user can make a real ingress keep in memory."""
 
 import asyncio
+import json
+import socket
 import struct
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -11,6 +13,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from parts.waiting import wait_until
+
+from ingress.stream.feed import LARGE_SNAPSHOTS_OF_PERSON as SLOTS
 
 LIMIT_S = 30
 CAP = 8_000_000
@@ -35,7 +39,12 @@ class Peer:
     @classmethod
     async def join(cls, url: str, user: str) -> "Peer":
         parts = urlsplit(url)
-        peer = cls(*await asyncio.open_connection(parts.hostname, parts.port))
+        line = socket.socket()
+        # What it does not read stays with the server.
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        line.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(line, (str(parts.hostname), parts.port or 80))
+        peer = cls(*await asyncio.open_connection(sock=line))
         peer.writer.write(HANDSHAKE.format(user=user).encode())
         await peer.until(b"\r\n\r\n")
         await peer.until(b"pingInterval")
@@ -119,3 +128,36 @@ async def test_thousands_of_frames_at_once_end_the_socket(bounded: Any) -> None:
         peer.writer.write(struct.pack("!BB4x", FIN | TEXT, 0x81) + b"3" + (b"\x81\x81\0\0\0\0" + b"3") * 30_000)
 
         assert b"Too many" in await peer.until(b"at once")
+
+
+def read_first_event(http: httpx2.Client, conversation_id: str) -> str:
+    """The first line behind `ready`: of an event or a comment."""
+    with http.stream("GET", f"/conversations/default/default/{conversation_id}/events") as stream:
+        lines = stream.iter_lines()
+        while next(lines):
+            continue
+        return next(lines)
+
+
+async def test_a_large_snapshot_counts_until_its_socket_has_read_it(bounded: Any) -> None:
+    base, text = "/conversations/default/default", {"text": "x" * 900_000}
+    with httpx2.Client(base_url=bounded.url, timeout=LIMIT_S, headers={"X-Dev-User": "eve"}) as http:
+        followed = http.post(f"{base}/new/messages", json=text).json()["conversation_id"]
+        for _ in range(4):
+            http.post(f"{base}/{followed}/messages", json=text).raise_for_status()
+        payload = json.dumps({"conversation_id": followed}).encode()
+        async with AsyncExitStack() as stack:
+            peers = [await stack.enter_async_context(await Peer.join(bounded.url, "eve")) for _ in range(SLOTS)]
+            for peer in peers:
+                await peer.send(FIN | TEXT, b'421["conv_subscribe",' + payload + b"]")
+                await peer.until(b"stream_snapshot")
+            while_unread = read_first_event(http, followed)
+            for peer in peers:
+                await peer.send(FIN | TEXT, b'422["conv_unsubscribe",' + payload + b"]")
+            # So long the server would take to end them.
+            await asyncio.sleep(1)
+            while_unsubscribed = read_first_event(http, followed)
+
+        assert while_unread.startswith(":")
+        assert while_unsubscribed.startswith(":")
+        await wait_until(lambda: read_first_event(http, followed) == "event: stream_snapshot")

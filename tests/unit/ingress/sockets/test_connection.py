@@ -27,6 +27,9 @@ class Wire:
         self.sent: list[Message] = []
         self.reads = asyncio.Event()
         self.reads.set()
+        self.takes = asyncio.Event()
+        """Cleared: what is sent stays in the server's buffer."""
+        self.takes.set()
         self.allowed = 0
         self.begun_at: float | None = None
         self.aborted = asyncio.Event()
@@ -38,6 +41,9 @@ class Wire:
     def allow(self, max_bytes: int, hold: BodyHold) -> None:
         self.allowed = max_bytes
         self.hold = hold
+
+    async def wait_sent(self) -> None:
+        await self.takes.wait()
 
     def abort(self) -> None:
         self.aborted.set()
@@ -111,6 +117,19 @@ async def test_a_client_that_takes_nothing_for_the_time_that_is_set_is_cut_off()
             await connection.send_text("42[]")
 
     assert wire.aborted.is_set()
+
+
+async def test_what_is_sent_counts_as_sent_once_the_client_has_taken_it() -> None:
+    wire, connection = connect()
+    wire.takes.clear()
+
+    sending = asyncio.create_task(connection.send_text("42[]"))
+    await asyncio.wait([sending], timeout=0.05)
+    early = sending.done()
+    wire.takes.set()
+    await asyncio.wait_for(sending, 10)
+
+    assert not early
 
 
 async def test_a_join_that_can_not_be_read_is_refused_and_the_next_one_reaches_the_library() -> None:

@@ -269,12 +269,19 @@ class Connection:
             await self.send_text(frame)
             self._metrics.socket_events.inc()
 
-    async def _write(self, message: Message) -> None:
+    async def wait_sent(self) -> None:
+        """Wait until the client has taken what was written. Raises OSError when it is gone or takes nothing."""
+        await self._write(None)
+
+    async def _write(self, message: Message | None) -> None:
         if self.closed:
             raise ConnectionAbortedError("The socket is closed.")
         try:
             async with asyncio.timeout(self._send_timeout_s), self._writing:
-                await self._send(message)
+                if message is not None:
+                    await self._send(message)
+                # The line keeps all of a message that its client does not take, however large it is.
+                await self._line.wait_sent()
         except TimeoutError as error:
             self._metrics.socket_refusals.labels(reason="stuck").inc()
             self._line.abort()

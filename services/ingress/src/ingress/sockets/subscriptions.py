@@ -50,7 +50,11 @@ class Subscriptions:
             if conversation_id not in self._open and len(self._open) >= MAX_SUBSCRIPTIONS:
                 raise too_many(f"This socket already follows {MAX_SUBSCRIPTIONS} conversations.", retry_after_s=1)
             client = await self._hub.open(caller.principal, conversation_id, start, caller.expires_at)
-            await self._stop(conversation_id)
+            try:
+                await self._stop(conversation_id)
+            except BaseException:
+                self._hub.close(client)
+                raise
             self._start(conversation_id, client)
         return 200, SubscribedOut(conversation_id=conversation_id, after=form.after)
 
@@ -70,6 +74,11 @@ class Subscriptions:
         self._open[conversation_id] = self._group.create_task(self._run(conversation_id, client))
 
     async def _stop(self, conversation_id: ConversationId) -> None:
+        # A large snapshot counts until it is read. If its feed ended before, what the line still has would not count.
+        # The answer to this call waits for the line anyway.
+        if conversation_id in self._open:
+            with contextlib.suppress(OSError):
+                await self._connection.wait_sent()
         task = self._open.pop(conversation_id, None)
         if task:
             await end_tasks(task)

@@ -33,6 +33,10 @@ class Line(Protocol):
         """The loop's time when the message began that is not whole yet; None while there is none."""
         ...
 
+    async def wait_sent(self) -> None:
+        """Wait until the client has taken what was sent, but for a few kilobytes, or is gone."""
+        ...
+
     def abort(self) -> None:
         """Cut the connection, whatever waits to be sent."""
         ...
@@ -151,6 +155,9 @@ class BoundedWebSocket(WSProtocol):
     def allow(self, max_bytes: int, hold: BodyHold) -> None:
         self.buffer.max_length = max_bytes
         self._hold = hold
+
+    async def wait_sent(self) -> None:
+        await self.writable.wait()
 
     def abort(self) -> None:
         self.transport.abort()
