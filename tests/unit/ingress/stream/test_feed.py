@@ -18,7 +18,7 @@ from ingress.admission.metrics import IngressMetrics
 from ingress.stream.cursor import Phase
 from ingress.stream.feed import LARGE_SNAPSHOT_BYTES, LARGE_SNAPSHOTS_OF_PERSON, Feed
 from ingress.stream.frames import HEARTBEAT
-from ingress.stream.hub import Hub
+from ingress.stream.hub import SNAPSHOT_READS, Hub
 from ingress.stream.rows import Head, Snapshot, StreamRows
 from ingress.stream.subscription import Subscription
 
@@ -151,7 +151,15 @@ async def test_behind_a_snapshot_that_is_larger_than_what_may_wait_comes_what_fo
 
 
 class HugeRows(Rows):
+    def __init__(self, cursor: EventCursor) -> None:
+        super().__init__(cursor)
+        self.reads = 0
+        self.fails = False
+
     async def load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
+        self.reads += 1
+        if self.fails:
+            raise Unavailable("Postgres")
         frame = b"event: stream_snapshot\ndata: " + b"x" * LARGE_SNAPSHOT_BYTES + b"\n\n"
         return Snapshot(at(1), frame, queued=False)
 
@@ -175,7 +183,9 @@ async def test_only_some_large_snapshots_of_a_person_are_sent_at_once_and_the_ot
         # None of them asks for more: to the feed, its connection still holds the snapshot.
         stalled = [await begin() for _ in range(LARGE_SNAPSHOTS_OF_PERSON)]
         _, waiting, first = await begin()
+        reads = rows.reads
         again = await anext(waiting)
+        reads_while_full = rows.reads - reads
         _, _, of_another = await begin(replace(ANN, user_id="bob"), ConversationId("conv_2"))
         gone = stalled[0][0]
         hub.close(gone)
@@ -187,7 +197,70 @@ async def test_only_some_large_snapshots_of_a_person_are_sent_at_once_and_the_ot
 
     assert all(chunk.startswith(b"event: stream_snapshot") for _, _, chunk in stalled)
     assert first == again == second == HEARTBEAT == coming
+    assert reads_while_full == 0
     assert all(chunk.startswith(b"event: stream_snapshot") for chunk in (of_another, after_a_close, after_a_read))
+
+
+async def test_a_slot_comes_back_when_the_large_snapshot_can_not_be_read() -> None:
+    events, rows = MemoryEvents(), HugeRows(at(1))
+    await events.publish(CONVERSATION, entry(1), after=None)
+    hub = Hub(reader=events, hints=cast(Any, NoHints()), rows=rows, metrics=IngressMetrics(), queue_bytes=10_000)
+    feed = Feed(hub, heartbeat_s=0.01, unix_now=lambda: 0.0)
+    clients = [await hub.open(ANN, CONVERSATION, None, None) for _ in range(LARGE_SNAPSHOTS_OF_PERSON + 2)]
+    opened = [feed.chunks(client) for client in clients]
+
+    async with asyncio.timeout(10):
+        for chunks in opened:
+            await anext(chunks)  # ready
+        *_, without, next_one = [await anext(chunks) for chunks in opened]
+        hub.close(clients[0])
+        rows.fails = True
+        failed = await anext(opened[-2])
+        rows.fails = False
+        after = await anext(opened[-1])
+
+    assert without == next_one == failed == HEARTBEAT
+    assert after.startswith(b"event: stream_snapshot")
+
+
+class SlowRows(Rows):
+    """Counts how many snapshots are read at once."""
+
+    def __init__(self, cursor: EventCursor) -> None:
+        super().__init__(cursor)
+        self.begun = 0
+        self.goes_on = asyncio.Event()
+
+    async def load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
+        self.begun += 1
+        await self.goes_on.wait()
+        return await super().load_snapshot(principal, conversation_id)
+
+
+async def test_only_some_snapshots_are_read_at_once_and_a_client_that_leaves_makes_room() -> None:
+    rows, count = SlowRows(at(1)), SNAPSHOT_READS + 2
+    hub = Hub(
+        reader=MemoryEvents(), hints=cast(Any, NoHints()), rows=rows, metrics=IngressMetrics(), queue_bytes=10_000
+    )
+    feed = Feed(hub, heartbeat_s=60, unix_now=lambda: 0.0)
+
+    async def read_snapshot(conversation_id: ConversationId) -> bytes:
+        chunks = feed.chunks(await hub.open(ANN, conversation_id, None, None))
+        await anext(chunks)
+        return await anext(chunks)
+
+    async with asyncio.timeout(10):
+        reading = [asyncio.create_task(read_snapshot(ConversationId(f"conv_{n}"))) for n in range(count)]
+        await asyncio.wait(reading, timeout=0.05)
+        at_once = rows.begun
+        reading[0].cancel()
+        await asyncio.wait(reading, timeout=0.05)
+        after_one_left = rows.begun
+        rows.goes_on.set()
+        snapshots = await asyncio.gather(*reading[1:])
+
+    assert (at_once, after_one_left) == (SNAPSHOT_READS, SNAPSHOT_READS + 1)
+    assert all(b"event: stream_snapshot" in snapshot for snapshot in snapshots)
 
 
 async def test_the_lag_of_a_live_event_is_told_once_its_client_has_taken_it() -> None:

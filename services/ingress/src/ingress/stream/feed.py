@@ -132,11 +132,22 @@ class Feed:
         """
         if client.resyncs:
             await asyncio.sleep(min(MAX_PAUSE_S, self._heartbeat_s, FIRST_PAUSE_S * 2**client.resyncs))
-        gap = await self._build_gap(client) if client.cursor.taken is not None else b""
-        snapshot = await client.stream.snapshots.get()
-        client.resyncs = min(client.resyncs + 1, 10)
-        if len(snapshot.frame) > LARGE_SNAPSHOT_BYTES and not self._try_hold(client):
+        if client.waits_for_slot and not self._try_hold(client):
+            # It was large, so it is not even read before there is room for it.
             return False
+        try:
+            gap = await self._build_gap(client) if client.cursor.taken is not None else b""
+            snapshot = await client.stream.snapshots.get()
+        except BaseException:
+            client.release_snapshot()
+            raise
+        client.resyncs = min(client.resyncs + 1, 10)
+        is_large = len(snapshot.frame) > LARGE_SNAPSHOT_BYTES
+        client.waits_for_slot = is_large and not self._try_hold(client)
+        if client.waits_for_slot:
+            return False
+        if not is_large:
+            client.release_snapshot()
         self._hub.waiting.note(client.stream, queued=snapshot.queued)
         client.cursor.rebase(snapshot.cursor, gap + snapshot.frame)
         client.stream.note_read(client)

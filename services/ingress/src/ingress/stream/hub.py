@@ -24,6 +24,9 @@ HINT_READERS = 4
 MAX_WAITING_HINTS = 10_000
 MAX_BACKOFF_S = 2.0
 REREADS = 3
+SNAPSHOT_READS = 8
+"""Snapshots that are read at once. Each has megabytes of rows until its frame is built, in threads that share a core,
+so more of them would only take memory while they wait for each other."""
 FUTURE_FENCES = 16
 """How far a cursor may be ahead of all that is known; a turn is given up after three takeovers."""
 
@@ -44,6 +47,7 @@ class Hub:
         self._hints = hints
         self._queue_bytes = queue_bytes
         self._streams: dict[ConversationId, ConversationStream] = {}
+        self._reading = asyncio.Semaphore(SNAPSHOT_READS)
         self._added = asyncio.Event()
         self._waiting_hints: asyncio.Queue[Hint] = asyncio.Queue(MAX_WAITING_HINTS)
 
@@ -130,8 +134,9 @@ class Hub:
         return stream
 
     async def _load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
-        self.metrics.snapshots.inc()
-        return await self.rows.load_snapshot(principal, conversation_id)
+        async with self._reading:
+            self.metrics.snapshots.inc()
+            return await self.rows.load_snapshot(principal, conversation_id)
 
     async def _run_follow(self) -> None:
         while True:

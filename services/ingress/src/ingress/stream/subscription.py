@@ -29,7 +29,9 @@ class Subscription:
     read_number: int = 0
     """Which of the stream's reads was this client's last."""
     snapshot_slot: OpenSlots | None = None
-    """Holds a slot here while a large snapshot is on its way to the client."""
+    """Holds a slot here while a large snapshot is read for the client, or is on its way to it."""
+    waits_for_slot: bool = False
+    """Its snapshot was too large to be sent without a slot, and there was none."""
 
     def release_snapshot(self) -> None:
         """The client has taken its snapshot, or is gone."""
