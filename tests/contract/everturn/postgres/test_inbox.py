@@ -37,6 +37,10 @@ async def test_a_turn_with_messages_beyond_the_limit_can_be_cancelled(
     cancel = await postgres_stage.signal(conversation_id, SignalKind.CANCEL)
 
     assert cancel.signal_id is not None
+    edited = await postgres_stage.inbox.save_signal_text(
+        postgres_stage.principal, conversation_id, cancel.signal_id, "Stop."
+    )
+    assert edited.text == "Stop."
     with pytest.raises(Conflict):
         await postgres_stage.say("One too many.", conversation_id)
 

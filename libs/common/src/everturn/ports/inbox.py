@@ -90,7 +90,11 @@ holds all of them in memory."""
 
 
 MAX_TURN_SIGNALS = 500
-"""Signals of one turn in all, cancels apart. Workers read all of them, and clients show them."""
+"""Signals of one turn in all, and its cancels apart. Workers read all of them, and clients show them.
+
+A turn can always be cancelled, so beyond that many cancels no more are refused, but none can be retracted: with those
+that wait, a turn has at most MAX_OPEN_SIGNALS more.
+"""
 
 
 MAX_TURN_SIGNAL_BYTES = 8 * 1024 * 1024
@@ -99,6 +103,7 @@ request of the turn is counted apart: it can have as much again in events that w
 
 
 FULL_TURN = f"This turn already has {MAX_TURN_SIGNALS} signals. Wait for it to end, or cancel it."
+LAST_CANCELS = f"This turn already has {MAX_TURN_SIGNALS} cancels. This one can't be retracted."
 LARGE_TURN = (
     f"The messages of this turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. "
     "Wait for it to end, or cancel it."
@@ -223,6 +228,7 @@ class Inbox(Protocol):
     ) -> Signal:
         """Take back a signal that is still ACCEPTED. Retracting twice is fine.
 
-        Raises Conflict when it is not ACCEPTED any more, or answers an approval.
+        Raises Conflict when it is not ACCEPTED any more, or answers an approval, or is a cancel of a turn that has too
+        many of them.
         """
         ...

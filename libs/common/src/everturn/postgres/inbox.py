@@ -17,6 +17,7 @@ from everturn.ports.inbox import (
     LARGE_EDIT,
     LARGE_TURN,
     LARGE_WAITING,
+    LAST_CANCELS,
     MAX_OPEN_SIGNALS,
     MAX_TURN_SIGNAL_BYTES,
     MAX_TURN_SIGNALS,
@@ -176,7 +177,7 @@ class PostgresInbox:
             before = build_payload_json(signal.text, signal.attachments, signal.event)
             payload = build_payload_json(text, signal.attachments, signal.event)
             await transaction.execute("UPDATE signal SET payload = $2 WHERE id = $1", signal_id, payload)
-            if len(payload.encode()) > len(before.encode()):
+            if signal.kind not in BOUNDED_KINDS and len(payload.encode()) > len(before.encode()):
                 await _check_bytes(transaction, conversation_id, signal.turn_id, LARGE_EDIT)
         return replace(signal, text=text)
 
@@ -189,6 +190,10 @@ class PostgresInbox:
             if signal.state not in (SignalState.ACCEPTED, SignalState.RETRACTED):
                 raise Conflict(f"The signal is already {signal.state.value}.")
             _check_no_answer(signal)
+            if signal.kind is SignalKind.CANCEL and signal.state is SignalState.ACCEPTED:
+                counts = await transaction.fetchrow(_COUNT_SIGNALS, signal.turn_id, True)
+                if counts and counts["sent"] > MAX_TURN_SIGNALS:
+                    raise Conflict(LAST_CANCELS)
             await transaction.execute("UPDATE signal SET state = 'retracted' WHERE id = $1", signal_id)
         return replace(signal, state=SignalState.RETRACTED)
 

@@ -18,6 +18,7 @@ from everturn.ports.inbox import (
     LARGE_EDIT,
     LARGE_TURN,
     LARGE_WAITING,
+    LAST_CANCELS,
     MAX_OPEN_SIGNALS,
     MAX_TURN_SIGNAL_BYTES,
     MAX_TURN_SIGNALS,
@@ -111,7 +112,7 @@ class MemoryInbox:
             raise Conflict(f"The signal is {row.signal.state.value} already.")
         _check_no_answer(row.signal)
         check_reason(row.signal.kind, text)
-        if len(text.encode()) > len(row.signal.text.encode()):
+        if row.signal.kind not in BOUNDED_KINDS and len(text.encode()) > len(row.signal.text.encode()):
             self._check_bytes(row.conversation_id, row.signal.turn_id, text, LARGE_EDIT, edited=signal_id)
         row.signal = replace(row.signal, text=text)
         self._platform.conversations[conversation_id].inbox_seq += 1
@@ -124,6 +125,11 @@ class MemoryInbox:
         if row.signal.state not in (SignalState.ACCEPTED, SignalState.RETRACTED):
             raise Conflict(f"The signal is {row.signal.state.value} already.")
         _check_no_answer(row.signal)
+        if row.signal.kind is SignalKind.CANCEL and row.signal.state is SignalState.ACCEPTED:
+            signals = [each.signal for each in self._platform.signals.values()]
+            alike = [s for s in signals if s.turn_id == row.signal.turn_id and s.kind is SignalKind.CANCEL]
+            if len(alike) > MAX_TURN_SIGNALS:
+                raise Conflict(LAST_CANCELS)
         row.signal = replace(row.signal, state=SignalState.RETRACTED)
         self._platform.conversations[conversation_id].inbox_seq += 1
         return row.signal

@@ -144,6 +144,23 @@ class InboxContract:
 
         assert (await stage.signal(conversation_id, SignalKind.CANCEL)).signal_id is not None
 
+    async def test_a_turn_has_no_cancels_without_end_because_the_last_ones_stay(self, stage: Stage) -> None:
+        claim = await stage.start_turn()
+        conversation_id = claim.lease.conversation_id
+        for _ in range(MAX_TURN_SIGNALS):
+            cancel = await stage.signal(conversation_id, SignalKind.CANCEL)
+            assert cancel.signal_id is not None
+            await stage.inbox.retract_signal(stage.principal, conversation_id, cancel.signal_id)
+            retracted = cancel.signal_id
+        last = await stage.signal(conversation_id, SignalKind.CANCEL)
+        assert last.signal_id is not None
+
+        with pytest.raises(Conflict, match="can't be retracted"):
+            await stage.inbox.retract_signal(stage.principal, conversation_id, last.signal_id)
+
+        again = await stage.inbox.retract_signal(stage.principal, conversation_id, retracted)
+        assert again.state is SignalState.RETRACTED
+
     async def test_the_messages_of_a_turn_have_a_size_together_but_the_first_has_its_own(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         conversation_id = claim.lease.conversation_id
@@ -153,7 +170,12 @@ class InboxContract:
         with pytest.raises(Conflict, match="8 MiB"):
             await stage.say("One too many.", conversation_id)
 
-        assert (await stage.signal(conversation_id, SignalKind.CANCEL)).signal_id != first.signal_id
+        cancel = await stage.signal(conversation_id, SignalKind.CANCEL)
+        assert cancel.signal_id is not None and cancel.signal_id != first.signal_id
+        edited = await stage.inbox.save_signal_text(
+            stage.principal, conversation_id, cancel.signal_id, "x" * MAX_REASON_CHARS
+        )
+        assert edited.kind is SignalKind.CANCEL
 
     async def test_the_reason_of_a_cancel_is_short(self, stage: Stage) -> None:
         claim = await stage.start_turn()
