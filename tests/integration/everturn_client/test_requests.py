@@ -165,6 +165,51 @@ async def test_a_server_that_refuses_before_it_goes_away_is_reported_too() -> No
     assert len(told) == 1
 
 
+async def test_a_conflict_at_a_server_that_is_back_is_raised_at_once() -> None:
+    # No try before it has reached the server, so none of them can be what it is in conflict with.
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        refused.append(writer)
+        writer.write(b"HTTP/1.1 409 X\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+
+    refused: list[asyncio.StreamWriter] = []
+    port, pauses = choose_port(), Pauses(6)
+    timings = replace(QUICK, reconnect_s=30.0)
+    requests = Requests(f"http://127.0.0.1:{port}", token=None, dev_user=None, timings=timings, random=pauses.draw)
+
+    sending = asyncio.ensure_future(requests.send("POST", "/x", key="k1"))
+    await asyncio.wait_for(pauses.enough.wait(), 20)
+    async with await asyncio.start_server(refuse, "127.0.0.1", port):
+        with pytest.raises(ProblemError):
+            await asyncio.wait_for(sending, 20)
+    await requests.aclose()
+
+    assert len(refused) == 1
+
+
+async def test_a_server_that_is_back_but_slow_gets_all_tries() -> None:
+    async def answer_third(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(writer)
+        if len(asked) == 3:
+            await answer(reader, writer)
+
+    asked: list[asyncio.StreamWriter] = []
+    port, pauses = choose_port(), Pauses(6)
+    timings = replace(QUICK, reconnect_s=30.0, answer_s=0.05)
+    requests = Requests(f"http://127.0.0.1:{port}", token=None, dev_user=None, timings=timings, random=pauses.draw)
+
+    sending = asyncio.ensure_future(requests.send("GET", "/x"))
+    await asyncio.wait_for(pauses.enough.wait(), 20)
+    async with await asyncio.start_server(answer_third, "127.0.0.1", port):
+        body = await asyncio.wait_for(sending, 20)
+        for writer in asked:
+            writer.close()
+    await requests.aclose()
+
+    assert body == b"{}"
+
+
 async def test_a_server_that_stays_away_is_given_up_in_time() -> None:
     pauses = Pauses(12)
     requests = Requests(

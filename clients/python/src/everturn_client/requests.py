@@ -101,7 +101,7 @@ class Requests:
         attempts = self._timings.attempts if may_repeat else 1
         backoff = Backoff(self._timings, self._random)
         now = asyncio.get_running_loop().time
-        deadline, waited = now() + self._timings.reconnect_s, 0
+        deadline, waited, was_sent = now() + self._timings.reconnect_s, 0, False
         for attempt in count(1):
             asked_s: float | None = None
             try:
@@ -111,19 +111,23 @@ class Requests:
                     await _check_good(response)
                     return await read_body(response)
             except httpx2.TransportError as error:
-                waits = isinstance(error, _AWAY if may_repeat else _NOT_SENT) and now() < deadline
-                if attempt >= attempts and not waits:
+                was_sent = was_sent or not isinstance(error, _NOT_SENT)
+                is_away = isinstance(error, _AWAY if may_repeat else _NOT_SENT)
+                waits = is_away and now() < deadline
+                # A server that is back may not be ready at once, so the tries before it was back don't count.
+                if not waits and (attempt if is_away else attempt - waited) >= attempts:
                     raise self._unreachable(error) from error
                 waited += waits
                 # A first failure may be a connection that the server has closed in the meantime.
                 if waits and waited == 2 and self._report_unreachable:
                     self._report_unreachable(self._unreachable(error))
             except ProblemError as error:
-                # A repeated submission meets its own first try, still at work, as a conflict.
-                is_own_twin = error.problem.status == 409 and key is not None and attempt > 1
-                # A server that is back may not be ready at once, so the tries before it was back don't count.
+                # A repeated submission meets an earlier try of its own, still at work, as a conflict.
+                is_own_twin = error.problem.status == 409 and key is not None and was_sent
                 if attempt - waited >= attempts or not (error.problem.status in _AGAIN_LATER or is_own_twin):
                     raise
+                # The try may still be at work, behind a proxy or in the database.
+                was_sent = was_sent or error.problem.status >= 500
                 asked_s = error.retry_after_s
             await asyncio.sleep(backoff.next_delay_s(asked_s))
         raise Unreachable("No attempt is allowed.")
