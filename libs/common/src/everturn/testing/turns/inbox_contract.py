@@ -7,6 +7,7 @@ import pytest
 
 from everturn.errors import Conflict, Invalid, NotFound
 from everturn.model.identity import Lane
+from everturn.model.ids import SignalId
 from everturn.model.signals import SignalKind, SignalState
 from everturn.model.turns import TurnStatus
 from everturn.ports.inbox import (
@@ -147,18 +148,19 @@ class InboxContract:
     async def test_a_turn_has_no_cancels_without_end_because_the_last_ones_stay(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         conversation_id = claim.lease.conversation_id
+        retracted: list[SignalId] = []
         for _ in range(MAX_TURN_SIGNALS):
             cancel = await stage.signal(conversation_id, SignalKind.CANCEL)
             assert cancel.signal_id is not None
+            retracted.append(cancel.signal_id)
             await stage.inbox.retract_signal(stage.principal, conversation_id, cancel.signal_id)
-            retracted = cancel.signal_id
         last = await stage.signal(conversation_id, SignalKind.CANCEL)
         assert last.signal_id is not None
 
         with pytest.raises(Conflict, match="can't be retracted"):
             await stage.inbox.retract_signal(stage.principal, conversation_id, last.signal_id)
 
-        again = await stage.inbox.retract_signal(stage.principal, conversation_id, retracted)
+        again = await stage.inbox.retract_signal(stage.principal, conversation_id, retracted[-1])
         assert again.state is SignalState.RETRACTED
 
     async def test_the_messages_of_a_turn_have_a_size_together_but_the_first_has_its_own(self, stage: Stage) -> None:
