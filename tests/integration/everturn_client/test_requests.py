@@ -165,6 +165,31 @@ async def test_a_server_that_refuses_before_it_goes_away_is_reported_too() -> No
     assert len(told) == 1
 
 
+async def test_a_download_waits_for_a_server_that_restarts() -> None:
+    port, pauses, told = choose_port(), Pauses(12), list[Unreachable]()
+    requests = Requests(
+        f"http://127.0.0.1:{port}",
+        token=None,
+        dev_user=None,
+        timings=replace(QUICK, reconnect_s=30.0),
+        random=pauses.draw,
+        report_unreachable=told.append,
+    )
+
+    async def download() -> bytes:
+        async with requests.stream("GET", "/x", params={}) as response:
+            return await response.aread()
+
+    downloading = asyncio.ensure_future(download())
+    await asyncio.wait_for(pauses.enough.wait(), 20)
+    async with await asyncio.start_server(answer, "127.0.0.1", port):
+        body = await asyncio.wait_for(downloading, 20)
+    await requests.aclose()
+
+    assert body == b"{}"
+    assert len(told) == 1
+
+
 async def test_a_conflict_at_a_server_that_is_back_is_raised_at_once() -> None:
     # No try before it has reached the server, so none of them can be what it is in conflict with.
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

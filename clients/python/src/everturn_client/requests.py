@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import httpx2
@@ -97,40 +96,16 @@ class Requests:
         Raises ProblemError for an answer that is an error, Unreachable when there is none.
         """
         headers = {"idempotency-key": key} if key else {}
-        may_repeat = method == "GET" or is_repeatable or key is not None
-        attempts = self._timings.attempts if may_repeat else 1
-        backoff = Backoff(self._timings, self._random)
-        now = asyncio.get_running_loop().time
-        deadline, waited, was_sent = now() + self._timings.reconnect_s, 0, False
-        for attempt in count(1):
-            asked_s: float | None = None
+        tries = self._begin(may_repeat=method == "GET" or is_repeatable or key is not None, has_key=key is not None)
+        while True:
             try:
                 async with self.http.stream(
                     method, path, params=params, json=json, files=parts, headers=headers
                 ) as response:
                     await _check_good(response)
                     return await read_body(response)
-            except httpx2.TransportError as error:
-                was_sent = was_sent or not isinstance(error, _NOT_SENT)
-                is_away = isinstance(error, _AWAY if may_repeat else _NOT_SENT)
-                waits = is_away and now() < deadline
-                # A server that is back may not be ready at once, so the tries before it was back don't count.
-                if not waits and (attempt if is_away else attempt - waited) >= attempts:
-                    raise self._unreachable(error) from error
-                waited += waits
-                # A first failure may be a connection that the server has closed in the meantime.
-                if waits and waited == 2 and self._report_unreachable:
-                    self._report_unreachable(self._unreachable(error))
-            except ProblemError as error:
-                # A repeated submission meets an earlier try of its own, still at work, as a conflict.
-                is_own_twin = error.problem.status == 409 and key is not None and was_sent
-                if attempt - waited >= attempts or not (error.problem.status in _AGAIN_LATER or is_own_twin):
-                    raise
-                # The try may still be at work, behind a proxy or in the database.
-                was_sent = was_sent or error.problem.status >= 500
-                asked_s = error.retry_after_s
-            await asyncio.sleep(backoff.next_delay_s(asked_s))
-        raise Unreachable("No attempt is allowed.")
+            except (httpx2.TransportError, ProblemError) as error:
+                await tries.wait_after(error)
 
     async def load_any(self, path: str) -> bytes:
         """The body of one GET, whatever its status says. Raises Unreachable."""
@@ -144,16 +119,98 @@ class Requests:
     async def stream(
         self, method: str, path: str, *, params: Mapping[str, Any]
     ) -> AsyncGenerator[httpx2.Response, None]:
-        """One good answer, read as it comes; redirects to other servers get no token. Raises as `send`."""
-        try:
-            async with self.http.stream(method, path, params=params, follow_redirects=True) as response:
-                await _check_good(response)
-                yield response
-        except httpx2.TransportError as error:
-            raise self._unreachable(error) from error
+        """One good answer, read as it comes; redirects to other servers get no token.
+
+        Repeats and raises as `send`, until the answer begins.
+        """
+        tries = self._begin(may_repeat=method == "GET", has_key=False)
+        while True:
+            async with AsyncExitStack() as stack:
+                try:
+                    response = await stack.enter_async_context(
+                        self.http.stream(method, path, params=params, follow_redirects=True)
+                    )
+                    await _check_good(response)
+                except (httpx2.TransportError, ProblemError) as error:
+                    await stack.aclose()
+                    await tries.wait_after(error)
+                    continue
+                try:
+                    yield response
+                except httpx2.TransportError as error:
+                    raise self._unreachable(error) from error
+                return
+
+    def _begin(self, *, may_repeat: bool, has_key: bool) -> "_Tries":
+        return _Tries(
+            self._timings,
+            self._random,
+            may_repeat=may_repeat,
+            has_key=has_key,
+            unreachable=self._unreachable,
+            report_unreachable=self._report_unreachable,
+        )
 
     def _unreachable(self, error: httpx2.TransportError) -> Unreachable:
         return Unreachable(f"{self.http.base_url}: {str(error) or type(error).__name__}")
+
+
+class _Tries:
+    """The tries of one request: whether and when it is sent again after an error."""
+
+    def __init__(
+        self,
+        timings: Timings,
+        random: Callable[[], float],
+        *,
+        may_repeat: bool,
+        has_key: bool,
+        unreachable: Callable[[httpx2.TransportError], Unreachable],
+        report_unreachable: Callable[[Unreachable], None] | None,
+    ) -> None:
+        self._attempts = timings.attempts if may_repeat else 1
+        self._away = _AWAY if may_repeat else _NOT_SENT
+        self._has_key = has_key
+        self._backoff = Backoff(timings, random)
+        self._now = asyncio.get_running_loop().time
+        self._deadline = self._now() + timings.reconnect_s
+        self._unreachable = unreachable
+        self._report_unreachable = report_unreachable
+        self._count = 0
+        self._waited = 0
+        """Tries while the server was away. It may not be ready at once when it is back, so they don't count."""
+        self._was_sent = False
+
+    async def wait_after(self, error: httpx2.TransportError | ProblemError) -> None:
+        """Return when the request is to be sent again; else raise the error, or Unreachable instead of it."""
+        self._count += 1
+        asked_s: float | None = None
+        if isinstance(error, ProblemError):
+            self._check_again_later(error)
+            asked_s = error.retry_after_s
+        else:
+            self._check_waits(error)
+        await asyncio.sleep(self._backoff.next_delay_s(asked_s))
+
+    def _check_again_later(self, error: ProblemError) -> None:
+        status = error.problem.status
+        # A repeated submission meets an earlier try of its own, still at work, as a conflict.
+        is_own_twin = status == 409 and self._has_key and self._was_sent
+        if self._count - self._waited >= self._attempts or not (status in _AGAIN_LATER or is_own_twin):
+            raise error
+        # The try may still be at work, behind a proxy or in the database.
+        self._was_sent = self._was_sent or status >= 500
+
+    def _check_waits(self, error: httpx2.TransportError) -> None:
+        self._was_sent = self._was_sent or not isinstance(error, _NOT_SENT)
+        is_away = isinstance(error, self._away)
+        waits = is_away and self._now() < self._deadline
+        if not waits and (self._count if is_away else self._count - self._waited) >= self._attempts:
+            raise self._unreachable(error) from error
+        self._waited += waits
+        # A first failure may be a connection that the server has closed in the meantime.
+        if waits and self._waited == 2 and self._report_unreachable:
+            self._report_unreachable(self._unreachable(error))
 
 
 async def _check_good(response: httpx2.Response) -> None:
