@@ -129,12 +129,12 @@ async def test_probes_and_pages_ignore_what_was_put_behind_their_address(client:
     assert (await client.get(path, params={"utm_source": "mail"})).status_code == 200
 
 
-async def follow(ingress: Any, conversation: str, *values: str) -> bytes:
+async def follow(ingress: Any, conversation: str, *values: str, query: str = "") -> bytes:
     """The status of a stream that is opened with these Last-Event-ID headers."""
     parts = urlsplit(ingress.url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     ids = "".join(f"Last-Event-ID: {value}\r\n" for value in values)
-    writer.write(f"GET {BASE}/{conversation}/events HTTP/1.1\r\nHost: localhost\r\n{ids}\r\n".encode())
+    writer.write(f"GET {BASE}/{conversation}/events{query} HTTP/1.1\r\nHost: localhost\r\n{ids}\r\n".encode())
     status = (await reader.readline()).split()[1]
     writer.close()
     return status
@@ -146,6 +146,13 @@ async def test_a_last_event_id_that_a_library_doubles_is_accepted(ingress: Any, 
     assert await follow(ingress, conversation, "0-0, 0-0") == b"200"
     assert await follow(ingress, conversation, "0-0", "0-0") == b"200"
     assert await follow(ingress, conversation, "0-0,x") == b"400"
+
+
+async def test_a_polyfill_of_event_source_sends_its_cursor_in_the_address(ingress: Any, chat: Any) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+
+    assert await follow(ingress, conversation, query="?lastEventId=0-0") == b"200"
+    assert await follow(ingress, conversation, query="?lastEventId=x") == b"400"
 
 
 @pytest.fixture(scope="module")

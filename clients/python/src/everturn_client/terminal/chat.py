@@ -82,6 +82,7 @@ class Chat:
         self.conversation_id = conversation_id
         self.asked: ApprovalView | None = None
         self._asked_changed = asyncio.Event()
+        self._keyboard: int | None = None
 
     async def run_once(self, text: str, files: Sequence[Path], keyboard: int | None = None) -> TurnView:
         """Send one message and follow its turn to the end; says at last how to continue.
@@ -89,6 +90,7 @@ class Chat:
         Questions are answered at the terminal `keyboard`, which is read only while one waits.
         """
         accepted = await self.send(text, files)
+        self._keyboard = keyboard
         answering = None if keyboard is None else asyncio.ensure_future(self._answer_at(keyboard))
         try:
             turn = await self.follow(accepted.turn_id)
@@ -203,6 +205,9 @@ class Chat:
         self.asked = asked
         self._asked_changed.set()
         if asked and self._options.asks_here:
+            if self._keyboard is not None:
+                # What was typed before the question is printed does not answer it; what is typed from then on does.
+                termios.tcflush(self._keyboard, termios.TCIFLUSH)
             self.say(f"Allow {one_line(asked.tool_id)}? Type y to allow it, or n with an optional reason to deny it.")
 
     async def _answer_at(self, keyboard: int) -> None:
@@ -212,8 +217,6 @@ class Chat:
             self._asked_changed.clear()
             if self.asked is None:
                 continue
-            # What was typed before the question was printed is no answer to it.
-            termios.tcflush(keyboard, termios.TCIFLUSH)
             with LineReader(keyboard) as lines:
                 if not await self._take_answers(lines) and self.asked:
                     commands = render_answer_commands(self.asked, self._answer_command)

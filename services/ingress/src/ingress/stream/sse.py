@@ -89,6 +89,14 @@ async def get_events(
             description="Like `after`, but takes precedence over it; of several, the newest applies.", examples=["3-17"]
         ),
     ] = None,
+    last_id_of_polyfill: Annotated[
+        str | None,
+        Query(
+            alias="lastEventId",
+            description="Like the header `Last-Event-ID`, which polyfills of EventSource send in this way.",
+            examples=["3-17"],
+        ),
+    ] = None,
     view: Annotated[View, Query(description="`steps` is for simple clients; `native` is everything.")] = "native",
     ticket: Annotated[
         str | None,
@@ -100,7 +108,7 @@ async def get_events(
 ) -> StreamResponse:
     """The conversation's events. Without a cursor a snapshot comes first; if it is too old, a gap and a snapshot."""
     edge = cast(StreamEdge, request.app.state.streams)
-    values = request.headers.getlist("last-event-id") if last_event_id else []
+    values = [*(request.headers.getlist("last-event-id") if last_event_id else []), last_id_of_polyfill or ""]
     start = read_newest(values) or read_cursor(after)
     with edge.slots.until_handed_over(caller.principal):
         client = await edge.hub.open(caller.principal, conversation_id, start, caller.expires_at)
@@ -108,7 +116,7 @@ async def get_events(
 
 
 def read_newest(values: Sequence[str]) -> EventCursor | None:
-    """The cursor of the Last-Event-ID headers, which a client's library may send beside the client's own, each on a
+    """The cursor of what a client sent as its last event id; a library may send one beside the client's own, each on a
     line or all on one; None where there is none. Raises a 400 problem."""
     cursors = [read_cursor(text.strip()) for value in values for text in value.split(",")]
     return max((cursor for cursor in cursors if cursor is not None), default=None)
