@@ -98,7 +98,7 @@ OWN = f"{BASE}/conv_01890a5d-ac96-774b-bcce-b302099a8057"
     [
         ("GET", BASE, "allowed: archived, cursor, limit, q, state"),
         ("GET", f"{BASE}/feedback/summary", "allowed: from, scope, to"),
-        ("GET", f"{OWN}/events", "allowed: after, ticket, view"),
+        ("GET", f"{OWN}/events", "allowed: after, lastEventId, ticket, view"),
         ("GET", "/files/default/default/art_01890a5d-ac96-774b-bcce-b302099a8057", "allowed: download"),
         ("DELETE", OWN, "this endpoint accepts no query parameters"),
         ("POST", f"{BASE}/new/messages", "this endpoint accepts no query parameters"),
