@@ -68,7 +68,7 @@ async def test_pages_come_newest_activity_first_and_without_overlap(
 async def test_the_list_can_be_searched_by_title_literally(
     conversations: PostgresConversations, owner: Principal, module_ids: SequentialIds
 ) -> None:
-    for title in ("100% Sales", "1000 sales", "under_score"):
+    for title in ("100% Sales", "1000 sales", "under_score", r"C:\Sales"):
         await create(conversations, owner, module_ids, title)
 
     async def found(search: str) -> set[str]:
@@ -76,8 +76,9 @@ async def test_the_list_can_be_searched_by_title_literally(
         return {conversation.title for conversation in page.conversations}
 
     assert await found("100%") == {"100% Sales"}
-    assert await found("SALES") == {"100% Sales", "1000 sales"}
+    assert await found("SALES") == {"100% Sales", "1000 sales", r"C:\Sales"}
     assert await found("r_s") == {"under_score"}
+    assert await found("C:\\") == {r"C:\Sales"}
 
 
 async def test_titles_are_those_of_the_conversations_that_are_there(

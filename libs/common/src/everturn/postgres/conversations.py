@@ -3,8 +3,6 @@
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from sqlalchemy import Select, func, insert, literal, select, tuple_, update
-
 from everturn.errors import NotFound
 from everturn.model.conversations import Conversation
 from everturn.model.identity import Principal
@@ -12,20 +10,37 @@ from everturn.model.ids import ConversationId, is_id
 from everturn.ports.conversations import ConversationPage, ConversationQuery, Erasure
 from everturn.postgres.database import Database
 from everturn.postgres.rows import read_conversation
-from everturn.postgres.statements import fetch_row, fetch_rows
-from everturn.postgres.tables import conversations as table
 from everturn.wire.cursors import BadCursor, build_cursor, read_cursor, read_moment
 
-_COLUMNS = (
-    table.c.id,
-    table.c.title,
-    table.c.state,
-    table.c.bundle_id,
-    table.c.archived,
-    table.c.created_at,
-    table.c.last_activity_at,
-)
 _CURSOR = "conversations"
+_CREATE = """
+INSERT INTO conversation (id, tenant, project, user_id, title, bundle_id)
+VALUES ($1, $2, $3, $4, $5, $6)
+RETURNING id, title, state, bundle_id, archived, created_at, last_activity_at
+"""
+_LOAD = """
+SELECT id, title, state, bundle_id, archived, created_at, last_activity_at
+  FROM conversation
+ WHERE id = $1
+"""
+_SAVE = """
+UPDATE conversation
+   SET title = COALESCE($2, title), archived = COALESCE($3, archived), touched_at = clock_timestamp()
+ WHERE id = $1
+RETURNING id, title, state, bundle_id, archived, created_at, last_activity_at
+"""
+_PAGE = """
+SELECT id, title, state, bundle_id, archived, created_at, last_activity_at
+  FROM conversation
+ WHERE tenant = $1 AND project = $2 AND user_id = $3 AND archived = $4
+   AND ($5::text IS NULL OR title ILIKE $5)
+   AND ($6::text IS NULL OR state = $6)
+   {older}
+ ORDER BY last_activity_at DESC, id DESC
+ LIMIT $7
+"""
+_OLDER = "AND (last_activity_at, id) < ($8, $9)"
+"""A condition of its own, so that the index finds where the page begins."""
 _TITLES = "SELECT id, title FROM conversation WHERE id = ANY($1)"
 
 
@@ -38,21 +53,14 @@ class PostgresConversations:
     async def create(
         self, principal: Principal, conversation_id: ConversationId, *, title: str, bundle_id: str | None
     ) -> Conversation:
-        statement = insert(table).values(
-            id=conversation_id,
-            tenant=principal.tenant,
-            project=principal.project,
-            user_id=principal.user_id,
-            title=title,
-            bundle_id=bundle_id,
-        )
+        owner = (principal.tenant, principal.project, principal.user_id)
         async with self._database.transaction(principal) as transaction:
-            (row,) = await fetch_rows(transaction, statement.returning(*_COLUMNS))
+            (row,) = await transaction.fetch(_CREATE, conversation_id, *owner, title, bundle_id)
         return read_conversation(row)
 
     async def load(self, principal: Principal, conversation_id: ConversationId) -> Conversation:
         async with self._database.transaction(principal, readonly=True) as transaction:
-            row = await fetch_row(transaction, select(*_COLUMNS).where(table.c.id == conversation_id))
+            row = await transaction.fetchrow(_LOAD, conversation_id)
         if row is None:
             raise NotFound(conversation_id)
         return read_conversation(row)
@@ -65,9 +73,9 @@ class PostgresConversations:
         return {ConversationId(row["id"]): row["title"] for row in rows}
 
     async def load_page(self, principal: Principal, query: ConversationQuery) -> ConversationPage:
-        statement = _build_page_query(principal, query)
+        statement, arguments = _build_page_query(principal, query)
         async with self._database.transaction(principal, readonly=True) as transaction:
-            rows = await fetch_rows(transaction, statement)
+            rows = await transaction.fetch(statement, *arguments)
         page = tuple(read_conversation(row) for row in rows[: query.limit])
         more = len(rows) > query.limit
         return ConversationPage(page, _build_cursor(page[-1]) if more else None)
@@ -75,14 +83,10 @@ class PostgresConversations:
     async def save(
         self, principal: Principal, conversation_id: ConversationId, *, title: str | None, archived: bool | None
     ) -> Conversation:
-        asked = {"title": title, "archived": archived}
-        changes = {name: value for name, value in asked.items() if value is not None}
-        if not changes:
+        if title is None and archived is None:
             return await self.load(principal, conversation_id)
-        touched = {**changes, "touched_at": func.clock_timestamp()}
-        statement = update(table).where(table.c.id == conversation_id).values(touched)
         async with self._database.transaction(principal) as transaction:
-            row = await fetch_row(transaction, statement.returning(*_COLUMNS))
+            row = await transaction.fetchrow(_SAVE, conversation_id, title, archived)
         if row is None:
             raise NotFound(conversation_id)
         return read_conversation(row)
@@ -95,23 +99,20 @@ class PostgresConversations:
         return Erasure(dict(zip(row["stores"], row["removed"], strict=True)), tuple(row["object_keys"]))
 
 
-def _build_page_query(principal: Principal, query: ConversationQuery) -> Select[*tuple[object, ...]]:
+def _build_page_query(principal: Principal, query: ConversationQuery) -> tuple[str, tuple[object, ...]]:
     """One row more than asked tells whether there is a next page. The principal is named for the index's sake."""
-    newest = (table.c.last_activity_at, table.c.id)
-    statement = select(*_COLUMNS).where(
-        table.c.tenant == principal.tenant,
-        table.c.project == principal.project,
-        table.c.user_id == principal.user_id,
-        table.c.archived == query.archived,
-    )
-    if query.cursor is not None:
-        at, after_id = _read_cursor(query.cursor)
-        statement = statement.where(tuple_(*newest) < tuple_(literal(at, table.c.last_activity_at.type), after_id))
-    if query.search:
-        statement = statement.where(table.c.title.icontains(query.search, autoescape=True))
-    if query.state is not None:
-        statement = statement.where(table.c.state == query.state.value)
-    return statement.order_by(*(column.desc() for column in newest)).limit(query.limit + 1)
+    owner = (principal.tenant, principal.project, principal.user_id)
+    pattern = f"%{_escape_pattern(query.search)}%" if query.search else None
+    state = None if query.state is None else query.state.value
+    arguments = (*owner, query.archived, pattern, state, query.limit + 1)
+    if query.cursor is None:
+        return _PAGE.format(older=""), arguments
+    return _PAGE.format(older=_OLDER), (*arguments, *_read_cursor(query.cursor))
+
+
+def _escape_pattern(text: str) -> str:
+    """The text as LIKE takes it literally."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
 def _build_cursor(last: Conversation) -> str:

@@ -1,18 +1,34 @@
 """Feedback in Postgres: one judgement of the user for each turn, some of machines, and what they come to."""
 
-from sqlalchemy import Insert, Select, Update, and_, delete, func, select, text, update
-from sqlalchemy.dialects.postgresql import insert
-
 from everturn.errors import Conflict, NotFound
 from everturn.model.feedback import Feedback, FeedbackTotals, JudgedConversation, Judgements, Period
 from everturn.model.identity import Principal
 from everturn.model.ids import ConversationId
 from everturn.ports.feedback import MAX_MACHINE_JUDGEMENTS, JudgedPosition
 from everturn.postgres.database import Connection, Database, Row
-from everturn.postgres.statements import fetch_row, fetch_rows
-from everturn.postgres.tables import conversations, turns
-from everturn.postgres.tables import feedback as table
 
+_HOLD = """
+SELECT turn.id
+  FROM turn JOIN conversation ON conversation.id = turn.conversation_id
+ WHERE turn.id = $1 AND turn.conversation_id = $2
+   FOR KEY SHARE OF conversation
+"""
+"""The turn. Its conversation can't be erased until the commit, else the judgement would belong to nothing."""
+_TOUCH = "UPDATE conversation SET touched_at = clock_timestamp() WHERE id = $1"
+"""Comes before the row of the judgement: whoever commits a turn locks in this order."""
+_CLEAR = "DELETE FROM feedback WHERE turn_id = $1 AND origin = 'user'"
+_COUNT_MACHINE = "SELECT count(*) FROM feedback WHERE turn_id = $1 AND origin = 'machine'"
+# The index of judgements of people has a condition, which is spelled out: Postgres can't match it to a parameter once
+# it plans for all values at once.
+_UPSERT = """
+INSERT INTO feedback (conversation_id, tenant, project, user_id, turn_id, origin, reaction, text, confidence, ts)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+    ON CONFLICT (turn_id) WHERE origin = 'user' DO UPDATE
+   SET reaction = excluded.reaction, text = excluded.text, confidence = excluded.confidence, ts = excluded.ts,
+       told = feedback.told
+          AND feedback.reaction IS NOT DISTINCT FROM excluded.reaction
+          AND feedback.text = excluded.text
+"""
 _OWN_TOTALS = "SELECT * FROM feedback_totals($1, $2, $3)"
 _PROJECT_TOTALS = "SELECT * FROM project_feedback_totals($1, $2)"
 _OWN_JUDGED = "SELECT * FROM judged_conversations($1, $2, $3, $4, $5, $6)"
@@ -27,17 +43,16 @@ class PostgresFeedback:
 
     async def save(self, principal: Principal, conversation_id: ConversationId, feedback: Feedback) -> Feedback:
         async with self._database.transaction(principal) as transaction:
-            if await fetch_row(transaction, _build_hold(conversation_id, feedback)) is None:
+            if await transaction.fetchrow(_HOLD, feedback.turn_id, conversation_id) is None:
                 raise NotFound(feedback.turn_id)
             if feedback.origin == "user":
-                await fetch_rows(transaction, _build_touch(conversation_id))
+                await transaction.execute(_TOUCH, conversation_id)
             if feedback.origin == "user" and feedback.reaction is None and not feedback.text:
-                clear = delete(table).where(table.c.turn_id == feedback.turn_id, table.c.origin == "user")
-                await fetch_rows(transaction, clear)
+                await transaction.execute(_CLEAR, feedback.turn_id)
             else:
                 if feedback.origin == "machine":
                     await _check_room(transaction, feedback)
-                await fetch_rows(transaction, _build_upsert(principal, conversation_id, feedback))
+                await transaction.execute(_UPSERT, *_build_row(principal, conversation_id, feedback))
         return feedback
 
     async def load_totals(self, principal: Principal, period: Period, *, project: bool) -> FeedbackTotals:
@@ -64,9 +79,7 @@ class PostgresFeedback:
 
 async def _check_room(transaction: Connection, feedback: Feedback) -> None:
     """Two at once may both take the last place; the bound is for size, not for safety."""
-    of_machines = select(func.count()).where(table.c.turn_id == feedback.turn_id, table.c.origin == "machine")
-    (row,) = await fetch_rows(transaction, of_machines)
-    if row["count_1"] >= MAX_MACHINE_JUDGEMENTS:
+    if await transaction.fetchval(_COUNT_MACHINE, feedback.turn_id) >= MAX_MACHINE_JUDGEMENTS:
         raise Conflict(f"This turn already has {MAX_MACHINE_JUDGEMENTS} entries of machine feedback.")
 
 
@@ -90,45 +103,16 @@ def _read_judged(row: Row) -> JudgedConversation:
     )
 
 
-def _build_hold(conversation_id: ConversationId, feedback: Feedback) -> Select[tuple[str]]:
-    """The turn. Its conversation can't be erased until the commit, else the judgement would belong to nothing."""
+def _build_row(principal: Principal, conversation_id: ConversationId, feedback: Feedback) -> tuple[object, ...]:
     return (
-        select(turns.c.id)
-        .join(conversations, conversations.c.id == turns.c.conversation_id)
-        .where(turns.c.id == feedback.turn_id, turns.c.conversation_id == conversation_id)
-        .with_for_update(read=True, key_share=True, of=conversations)
-    )
-
-
-def _build_touch(conversation_id: ConversationId) -> Update:
-    """Comes before the row of the judgement: whoever commits a turn locks in this order."""
-    return update(conversations).where(conversations.c.id == conversation_id).values(touched_at=func.clock_timestamp())
-
-
-def _build_upsert(principal: Principal, conversation_id: ConversationId, feedback: Feedback) -> Insert:
-    statement = insert(table).values(
-        conversation_id=conversation_id,
-        tenant=principal.tenant,
-        project=principal.project,
-        user_id=principal.user_id,
-        turn_id=feedback.turn_id,
-        origin=feedback.origin,
-        reaction=None if feedback.reaction is None else feedback.reaction.value,
-        text=feedback.text,
-        confidence=feedback.confidence,
-        ts=feedback.ts,
-    )
-    said = statement.excluded
-    same = and_(table.c.reaction.is_not_distinct_from(said.reaction), table.c.text == said.text)
-    return statement.on_conflict_do_update(
-        index_elements=[table.c.turn_id],
-        # Spelled out: Postgres can't match the index to a parameter once it plans for all values at once.
-        index_where=text("origin = 'user'"),
-        set_={
-            "reaction": said.reaction,
-            "text": said.text,
-            "confidence": said.confidence,
-            "ts": said.ts,
-            "told": and_(table.c.told, same),
-        },
+        conversation_id,
+        principal.tenant,
+        principal.project,
+        principal.user_id,
+        feedback.turn_id,
+        feedback.origin,
+        None if feedback.reaction is None else feedback.reaction.value,
+        feedback.text,
+        feedback.confidence,
+        feedback.ts,
     )

@@ -1,5 +1,4 @@
-"""Turns in Postgres as clients read them back: rows, blocks, signals and feedback in one snapshot of the database.
-Workers read them too, so this is plain SQL: SQLAlchemy would cost every worker 14 MB and 0.2 s at its start."""
+"""Turns in Postgres as clients read them back: rows, blocks, signals and feedback in one snapshot of the database."""
 
 import asyncio
 from collections import defaultdict
