@@ -75,6 +75,11 @@ def bounded(start_ingress: Callable[..., Any]) -> Any:
     return start_ingress(BODIES_MAX_BYTES_PER_USER=str(CAP), RATE_LIMITS_WRITES="off")
 
 
+@pytest.fixture(scope="module")
+def narrow(start_ingress: Callable[..., Any]) -> Any:
+    return start_ingress(STREAMS_MAX_PER_USER="1", RATE_LIMITS_WRITES="off")
+
+
 def load_resident_bytes(ingress: Any) -> int:
     lines = Path(f"/proc/{ingress.process.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) * 1024
@@ -161,3 +166,33 @@ async def test_a_large_snapshot_counts_until_its_socket_has_read_it(bounded: Any
         assert while_unread.startswith(":")
         assert while_unsubscribed.startswith(":")
         await wait_until(lambda: read_first_event(http, followed) == "event: stream_snapshot")
+
+
+@pytest.mark.parametrize("refused", [(), (b'423["no_such_event",{}]',)], ids=["answered", "refused"])
+async def test_a_socket_that_never_read_gives_back_its_slot_when_it_is_gone(
+    narrow: Any, refused: tuple[bytes, ...]
+) -> None:
+    base, text, user = "/conversations/default/default", {"text": "x" * 900_000}, f"fay-{len(refused)}"
+    with httpx2.Client(base_url=narrow.url, timeout=LIMIT_S, headers={"X-Dev-User": user}) as http:
+        followed = http.post(f"{base}/new/messages", json=text).json()["conversation_id"]
+        for _ in range(4):
+            http.post(f"{base}/{followed}/messages", json=text).raise_for_status()
+        payload = json.dumps({"conversation_id": followed}).encode()
+
+        def open_stream() -> int:
+            with http.stream("GET", f"{base}/{followed}/events") as stream:
+                return stream.status_code
+
+        async with await Peer.join(narrow.url, user) as peer:
+            await peer.send(FIN | TEXT, b'421["conv_subscribe",' + payload + b"]")
+            await peer.until(b"stream_snapshot")
+            await peer.send(FIN | TEXT, b'422["conv_status.get",' + payload + b"]")
+            for call in refused:
+                await peer.send(FIN | TEXT, call)
+            # So long the server would take to answer.
+            await asyncio.sleep(1)
+            while_open = open_stream()
+            peer.writer.transport.abort()
+
+        assert while_open == 429
+        await wait_until(lambda: open_stream() == 200)

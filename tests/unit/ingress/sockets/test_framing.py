@@ -39,6 +39,8 @@ def test_packets_of_clients_are_read(frame: str, packet: object) -> None:
         "",
         "0",
         "2probe",
+        '3{"a":1}',
+        "3" + "[" * 1100,
         "5",
         "6",
         "bAAAA",

@@ -132,7 +132,7 @@ class Connection:
             message = await self._receive()
             if message["type"] != "websocket.receive":
                 if message["type"] == "websocket.disconnect":
-                    self._end(message)
+                    self.end(oversized=message.get("code") == 1009)
                 return message
             await self._obey(await self._judge(message), message)
         message = self._ready.popleft()
@@ -307,8 +307,9 @@ class Connection:
         self._metrics.socket_refusals.labels(reason="expired").inc()
         await self.close(POLICY, "The session is over.", last=(render_own("session_end", refusal), render_farewell()))
 
-    def _end(self, message: Message) -> None:
-        if message.get("code") == 1009 and not self.closed:
+    def end(self, *, oversized: bool = False) -> None:
+        """The client is gone, or nothing more is read from it; answers that were not sent are not waited for."""
+        if oversized and not self.closed:
             self._metrics.socket_refusals.labels(reason="oversized").inc()
         self.closed = True
         self._drop_upload()

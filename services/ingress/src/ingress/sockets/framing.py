@@ -104,6 +104,9 @@ def parse_packet(text: str) -> Packet:
     """Read one text frame. Raises BadFrame; data that can't be read are a packet of their own, which has an answer."""
     match text[:1]:
         case "3":
+            if text != "3":
+                # Pings carry no data, and the library would parse them.
+                raise BadFrame("a pong has no data")
             return Pong()
         case "1":
             return Leave()

@@ -191,7 +191,7 @@ class SocketServer:
                 await self._library.handle_request(scope, connection.receive, connection.send)
             finally:
                 deadline.cancel()
-                connection.closed = True
+                connection.end()
                 self._open.discard(session)
                 self._parts.metrics.sockets.dec()
                 following.end()
