@@ -59,6 +59,20 @@ async def test_a_turn_is_redirected_and_leaves_what_it_did(person: Person, stage
     assert [(signal.kind, signal.state) for turn in state.turns for signal in turn.signals] == [("steer", "applied")]
 
 
+async def test_what_was_delivered_together_with_a_stop_says_so_also_after_a_reload(person: Person) -> None:
+    await begin_waiting(person)
+    await person.send("And mind the south.")
+    receipt = person.page.get_by_role("group", name="You added", exact=True)
+    await expect(receipt).to_contain_text("Queued")
+
+    await person.button("Stop").click()
+
+    await person.finish()
+    await expect(receipt).to_contain_text("Delivered, but the answer was stopped")
+    await person.page.reload()
+    await expect(receipt).to_contain_text("Delivered, but the answer was stopped")
+
+
 async def test_escape_leaves_the_editing_of_what_was_added_and_does_not_stop_the_answer(
     person: Person, stage: Any, gates: Path
 ) -> None:

@@ -35,7 +35,7 @@ export const PartView = memo(
       case "approval":
         return <ApprovalCard approval={part.approval} />;
       case "signal":
-        return <Receipt signal={part.signal} />;
+        return <Receipt signal={part.signal} isStopped={part.isStopped} />;
     }
   },
   (before, after) => before.turnId === after.turnId && isSame(before.part, after.part),
@@ -50,7 +50,7 @@ function isSame(before: Part, after: Part): boolean {
     case "approval":
       return after.kind === "approval" && before.approval === after.approval;
     case "signal":
-      return after.kind === "signal" && before.signal === after.signal;
+      return after.kind === "signal" && before.signal === after.signal && before.isStopped === after.isStopped;
     case "written":
       return after.kind === "written" && before.text === after.text && before.isGrowing === after.isGrowing && before.file === after.file;
     default:

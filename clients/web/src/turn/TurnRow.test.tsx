@@ -104,6 +104,16 @@ test("words that were taken up can't be changed any more", () => {
   expect(screen.queryByRole("button", { name: "Withdraw" })).toBeNull();
 });
 
+test.each([["stopped", { kind: "steer", text: "" }], ["cancelled", { kind: "cancel", text: "" }]] as const)("a message that was delivered when the answer was %s gets no answer and says so", (outcome, stop) => {
+  const words = buildSignal({ state: "applied", round: 2 });
+  const earlier = buildSignal({ signal_id: "sig_0", state: "applied", round: 1, text: "Also the west." });
+  const end = buildSignal({ signal_id: "sig_2", state: "applied", round: 2, ...stop });
+  show(buildTurn({ status: outcome === "stopped" ? "completed" : "cancelled", outcome, rounds: 2, sealed_round: 2, signals: [earlier, words, end] }));
+
+  const receipts = screen.getAllByRole("group", { name: "You added" });
+  expect(receipts.map((each) => each.textContent)).toEqual(["Also the west.Delivered", "Only the north.Delivered, but the answer was stopped"]);
+});
+
 test("a judgement is given, with words, and cleared by pressing it again", async () => {
   const feedback = [{ origin: "user" as const, reaction: "ok" as const, text: "", ts: "" }];
   show(buildTurn({ texts: [buildText()], feedback }));

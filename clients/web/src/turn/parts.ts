@@ -10,7 +10,8 @@ export type Part =
   | { kind: "written"; key: string; text: TextView; isGrowing: boolean; file: FileView | undefined }
   | { kind: "step"; key: string; step: StepView; isAsked: boolean }
   | { kind: "approval"; key: string; approval: ApprovalView }
-  | { kind: "signal"; key: string; signal: SignalView };
+  /** `isStopped`: a stop ended the answer in the round that the signal was delivered in. */
+  | { kind: "signal"; key: string; signal: SignalView; isStopped: boolean };
 
 const OPEN_SIGNALS: readonly SignalView["state"][] = ["accepted", "queued"];
 
@@ -27,7 +28,7 @@ export function buildParts(turn: TurnView): readonly Part[] {
   if (turn.answer !== undefined && turn.answer !== "" && !parts.some((part) => part.kind === "answer")) {
     parts.push(textPart(turn, answerText(turn, turn.answer), null));
   }
-  return [...parts, ...said.filter((signal) => signal.round === undefined).map(signalPart)];
+  return [...parts, ...said.filter((signal) => signal.round === undefined).map((signal) => signalPart(turn, signal))];
 }
 
 /** The files to show below the work: those that have no card of their own in it. */
@@ -59,14 +60,14 @@ function buildRound(turn: TurnView, said: readonly SignalView[], round: number, 
   const open = asked.filter((approval) => approval.state === "pending");
   const here = said.filter((signal) => signal.round === round);
   return [
-    ...here.filter((signal) => !isLate(turn, signal)).map(signalPart),
+    ...here.filter((signal) => !isLate(turn, signal)).map((signal) => signalPart(turn, signal)),
     ...texts.filter((text) => text.channel !== "answer").map((text) => textPart(turn, text, growing)),
     // What was answered stands before its call, what is asked still is the last that is read.
     ...asked.filter((approval) => approval.state !== "pending").map(approvalPart),
     ...turn.steps.filter((step) => step.round === round && !wasDenied(step, asked)).map((step) => stepPart(step, open)),
     ...open.map(approvalPart),
     ...texts.filter((text) => text.channel === "answer").map((text) => textPart(turn, text, growing)),
-    ...here.filter((signal) => isLate(turn, signal)).map(signalPart),
+    ...here.filter((signal) => isLate(turn, signal)).map((signal) => signalPart(turn, signal)),
   ];
 }
 
@@ -153,6 +154,12 @@ function approvalPart(approval: ApprovalView): Part {
   return { kind: "approval", key: `approval.${approval.approval_id}`, approval };
 }
 
-function signalPart(signal: SignalView): Part {
-  return { kind: "signal", key: `signal.${signal.signal_id}`, signal };
+function signalPart(turn: TurnView, signal: SignalView): Part {
+  return { kind: "signal", key: `signal.${signal.signal_id}`, signal, isStopped: isBesideStop(turn, signal) };
+}
+
+/** Whether it was delivered together with a stop. The model may never have read it, and gives no answer to it. */
+function isBesideStop(turn: TurnView, signal: SignalView): boolean {
+  if (isOpen(turn) || signal.state !== "applied" || isStop(signal)) return false;
+  return turn.signals.some((other) => isStop(other) && other.state === "applied" && other.round === signal.round);
 }

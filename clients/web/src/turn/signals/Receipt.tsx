@@ -12,7 +12,13 @@ import { isChangeable } from "../parts";
 import { describeReceipt, describeSignal } from "./receipts";
 import styles from "../turn.module.css";
 
-export function Receipt({ signal }: { signal: SignalView }): JSX.Element {
+interface ReceiptProps {
+  signal: SignalView;
+  /** Whether the answer was stopped when this was delivered. */
+  isStopped: boolean;
+}
+
+export function Receipt({ signal, isStopped }: ReceiptProps): JSX.Element {
   const { retractSignal } = useTurnActions();
   const [isEditing, setEditing] = useState(false);
   const [problem, setProblem] = useState("");
@@ -29,7 +35,7 @@ export function Receipt({ signal }: { signal: SignalView }): JSX.Element {
         <ul className={styles.attached}>{signal.attachments.map((file) => <li key={file.artifact_id}><FileCard file={file} /></li>)}</ul>
       )}
       <div className={styles.receipt}>
-        <span>{describeReceipt(signal)}</span>
+        <span>{describeReceipt(signal, isStopped)}</span>
         {isChangeable(signal) && (
           <>
             <IconButton label="Edit" icon={<Pencil aria-hidden />} onClick={() => { setEditing(true); }} />

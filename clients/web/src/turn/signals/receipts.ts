@@ -40,9 +40,9 @@ const STATES: Readonly<Record<SignalView["state"], string>> = {
   unknown: "In a state unknown to this version",
 };
 
-/** One line: what it is, where its words don't tell, and how far it has come. */
-export function describeReceipt(signal: SignalView): string {
-  const state = lookUp<string>(STATES, signal.state, STATES.unknown);
+/** One line: what it is, where its words don't tell, and how far it has come. `isStopped`: a stop was delivered together with it. */
+export function describeReceipt(signal: SignalView, isStopped = false): string {
+  const state = isStopped ? "Delivered, but the answer was stopped" : lookUp<string>(STATES, signal.state, STATES.unknown);
   if (isStop(signal)) return signal.state === "expired" || signal.state === "rejected" ? `${describeSignal(signal)} · ${state}` : "Stopping…";
   switch (signal.kind) {
     case "followup":
