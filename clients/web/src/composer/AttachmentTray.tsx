@@ -4,6 +4,7 @@ import { useEffect, useState } from "react";
 import type { JSX } from "react";
 
 import { IconButton } from "../ui/Button";
+import { showTurning } from "../ui/unseen";
 import { sayBytes } from "../ui/wording";
 import type { Attachment } from "./attachments";
 import styles from "./composer.module.css";
@@ -23,10 +24,10 @@ export function AttachmentTray({ items, isSending, progress, onRemove }: Attachm
         {items.map((item) => (
           <li key={item.id} className={item.refusal === "" ? styles.file : styles.refused}>
             <Thumbnail file={item.file} />
-            <span className={styles.name} dir="auto">{item.file.name}</span>
+            <span className={styles.name} dir="auto">{showTurning(item.file.name)}</span>
             <span className={styles.size}>{sayBytes(item.file.size)}</span>
             {item.refusal !== "" && <span className="visually-hidden">refused: {item.refusal}</span>}
-            <IconButton label={`Remove ${item.file.name}`} icon={<X aria-hidden />} disabled={isSending} onClick={() => { onRemove(item); }} />
+            <IconButton label={`Remove ${showTurning(item.file.name)}`} icon={<X aria-hidden />} disabled={isSending} onClick={() => { onRemove(item); }} />
           </li>
         ))}
       </ul>

@@ -170,6 +170,16 @@ test("a file is attached by picking and by pasting, and can be removed", async (
   expect(screen.getAllByRole("listitem")).toHaveLength(1);
 });
 
+test("a file name shows the characters that would turn it around", async () => {
+  show(false);
+
+  await userEvent.upload(screen.getByLabelText("Files to attach"), [new File(["a,b"], "report\u202efdp.csv"), new File([], "empty\u202efdp.csv")]);
+
+  expect(await screen.findByRole("listitem")).toHaveTextContent("report\\u{202e}fdp.csv");
+  expect(screen.getByRole("button", { name: "Remove report\\u{202e}fdp.csv" })).toBeVisible();
+  expect(screen.getByRole("alert")).toHaveTextContent("empty\\u{202e}fdp.csv is empty.");
+});
+
 test("a file that is pasted while the message is on its way is for the next one", async () => {
   const way: ((answer: Answer) => void)[] = [];
   show(false, () => new Promise((resolve) => { way.push(resolve); }));

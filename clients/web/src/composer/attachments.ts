@@ -1,6 +1,7 @@
 /** The files that go with the next message: which were chosen, and which the server refused. */
 import { ProblemError } from "../api";
 import type { MessageLimits } from "../api";
+import { showTurning } from "../ui/unseen";
 import { sayBytes } from "../ui/wording";
 
 /** Until the server has told its own limits. */
@@ -39,7 +40,7 @@ export function addFiles(present: readonly Attachment[], files: readonly File[],
     if (attachments.some((attachment) => isSame(attachment.file, file))) continue;
     const problem = limits === null ? "" : checkSize(file, sumBytes(attachments), limits);
     if (problem !== "") problems.push(problem);
-    else if (attachments.length >= maxFiles) tooMany.push(file.name);
+    else if (attachments.length >= maxFiles) tooMany.push(showTurning(file.name));
     else attachments.push({ id: makeId(), file, refusal: "" });
   }
   if (tooMany.length > 0) problems.push(`You can attach up to ${maxFiles} files. Not attached: ${tooMany.join(", ")}.`);
@@ -48,10 +49,11 @@ export function addFiles(present: readonly Attachment[], files: readonly File[],
 
 /** Why the server would refuse a file beside others of `sum` bytes; empty where nothing is known against it. */
 function checkSize(file: File, sum: number, limits: MessageLimits): string {
-  if (file.size === 0) return `${file.name} is empty.`;
+  const name = showTurning(file.name);
+  if (file.size === 0) return `${name} is empty.`;
   const max = maxBytesOf(file, limits);
-  if (file.size > max) return `${file.name} is too large: ${sayBytes(file.size)}, the limit is ${sayBytes(max)}.`;
-  if (sum + file.size + PART_BYTES > limits.message_bytes) return `${file.name} does not fit: all files together may have ${sayBytes(limits.message_bytes)}.`;
+  if (file.size > max) return `${name} is too large: ${sayBytes(file.size)}, the limit is ${sayBytes(max)}.`;
+  if (sum + file.size + PART_BYTES > limits.message_bytes) return `${name} does not fit: all files together may have ${sayBytes(limits.message_bytes)}.`;
   return "";
 }
 
@@ -81,12 +83,12 @@ export async function checkType(file: File, limits: MessageLimits): Promise<stri
   try {
     head = new Uint8Array(await file.slice(0, HEAD_BYTES).arrayBuffer());
   } catch {
-    return `${file.name} can’t be read.`;
+    return `${showTurning(file.name)} can’t be read.`;
   }
   const isUtf16 = (head[0] === 0xff && head[1] === 0xfe) || (head[0] === 0xfe && head[1] === 0xff);
   if (isUtf16 || !head.includes(0)) return "";
   const names = limits.file_types.flatMap(({ extensions }) => extensions.slice(0, 1)).map((extension) => extension.slice(1)).join(", ");
-  return `${file.name} can’t be attached: only text and these formats can be read: ${names}.`;
+  return `${showTurning(file.name)} can’t be attached: only text and these formats can be read: ${names}.`;
 }
 
 /** Why the server would refuse a text for its length; empty where it would not. */

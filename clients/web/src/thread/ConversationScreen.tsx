@@ -12,6 +12,7 @@ import { EarlierFilesContext } from "../markdown/references";
 import { ToolProgressContext, TurnActionsContext } from "../turn/actions";
 import { QueuePlaceContext } from "../turn/queue";
 import { Button } from "../ui/Button";
+import { showTurning } from "../ui/unseen";
 import { ConversationHeader } from "./ConversationHeader";
 import { stillPending } from "./pending";
 import type { Pending } from "./pending";
@@ -140,5 +141,5 @@ function useDocumentTitle(title: string, opening: string): void {
 }
 
 export function buildPending(turnId: string, draft: Draft): Pending {
-  return { key: `pending.${turnId}`, turnId, text: draft.text, filenames: draft.files.map((file) => file.name) };
+  return { key: `pending.${turnId}`, turnId, text: draft.text, filenames: draft.files.map((file) => showTurning(file.name)) };
 }

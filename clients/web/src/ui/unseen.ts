@@ -9,7 +9,7 @@ export function showUnseen(text: string): string {
   return text.replace(UNSEEN, escapeChar);
 }
 
-/** Those that turn the direction of a part, for code and for what a click sends. */
+/** Those that turn the direction of a part, for code, names of files and what a click sends. */
 export function showTurning(text: string): string {
   return text.replace(TURNING, escapeChar);
 }
