@@ -3,7 +3,7 @@ import userEvent from "@testing-library/user-event";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
 import type { Accepted } from "../api";
-import { refuse, renderInPage } from "../testing/harness";
+import { refuse, renderInPage, touchScreen } from "../testing/harness";
 import type { Answer, Asked, Page } from "../testing/harness";
 import { Composer } from "./Composer";
 
@@ -198,7 +198,7 @@ function clipboardOf(...files: readonly File[]): DataTransfer {
 }
 
 test("on a touch screen Enter makes a new line, and the button sends", async () => {
-  vi.spyOn(window, "matchMedia").mockImplementation((media) => Object.assign(new EventTarget(), { media, matches: media === "(pointer: coarse)", onchange: null, addListener: () => undefined, removeListener: () => undefined }));
+  touchScreen();
   const { asked } = show(false);
 
   await userEvent.type(screen.getByLabelText("Your message"), "one{Enter}two");

@@ -1,9 +1,10 @@
 /** Where the person writes: Enter sends, Shift and Enter make a new line, Escape stops what runs. On touch screens Enter makes a new line. */
 import { useCallback, useEffect, useRef, useState } from "react";
-import type { ClipboardEvent, JSX, KeyboardEvent } from "react";
+import type { ClipboardEvent, JSX } from "react";
 
 import type { Accepted } from "../api";
 import { useSession } from "../session/context";
+import { isTouch, submitByEnter } from "../ui/enterKey";
 import { checkLength } from "./attachments";
 import { AttachmentTray } from "./AttachmentTray";
 import { ComposerButtons } from "./ComposerButtons";
@@ -93,20 +94,6 @@ export function Composer({ conversationId, isBusy, isStopping, onAccepted, onSto
       </div>
     </form>
   );
-}
-
-/** Whether the person points with a finger, and so writes on the screen. */
-function isTouch(): boolean {
-  return window.matchMedia("(pointer: coarse)").matches;
-}
-
-function submitByEnter(event: KeyboardEvent, submit: () => Promise<void>): void {
-  // While a word is being composed, Enter takes the suggestion.
-  if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
-  // A keyboard on the screen has no Shift+Enter; a button sends there, and Ctrl+Enter of a keyboard that is attached.
-  if (isTouch() && !event.ctrlKey && !event.metaKey) return;
-  event.preventDefault();
-  void submit();
 }
 
 function attachPasted(event: ClipboardEvent, attach: (files: readonly File[]) => void): void {

@@ -3,6 +3,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { render } from "@testing-library/react";
 import type { RenderResult } from "@testing-library/react";
 import type { ReactNode } from "react";
+import { vi } from "vitest";
 
 import { EverturnClient } from "../api";
 import type { MessageLimits } from "../api";
@@ -73,6 +74,11 @@ export function renderInPage(children: ReactNode, answer: (asked: Asked) => Answ
     </AnnouncerProvider>,
   );
   return { ...rendered, asked, opened, queries };
+}
+
+/** From now on the page is on a screen that is touched, until mocks are restored. */
+export function touchScreen(): void {
+  vi.spyOn(window, "matchMedia").mockImplementation((media) => Object.assign(new EventTarget(), { media, matches: media === "(pointer: coarse)", onchange: null, addListener: () => undefined, removeListener: () => undefined }));
 }
 
 export function refuse(status: number, detail: string): Answer {

@@ -1,24 +1,29 @@
 import { screen, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
-import { expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
 import { buildFile, buildSignal, buildStep, buildText, buildTurn } from "../testing/builders";
-import { renderInPage } from "../testing/harness";
+import { renderInPage, touchScreen } from "../testing/harness";
 import type { Page } from "../testing/harness";
 import type { TurnView } from "../api";
 import { TurnActionsContext } from "./actions";
+import type { TurnActions } from "./actions";
 import { TurnRow } from "./TurnRow";
 
 const actions = {
   ask: vi.fn(),
   answerApproval: vi.fn(() => Promise.resolve()),
-  editSignal: vi.fn(() => Promise.resolve()),
+  editSignal: vi.fn<TurnActions["editSignal"]>(() => Promise.resolve()),
   retractSignal: vi.fn(() => Promise.resolve()),
   judge: vi.fn(() => Promise.resolve()),
   fork: vi.fn(() => Promise.resolve()),
   retry: vi.fn(() => Promise.resolve()),
   loadProgram: vi.fn(() => Promise.resolve("print(1)\nprint(2)")),
 };
+
+beforeEach(() => { actions.editSignal.mockClear(); });
+
+afterEach(() => { vi.restoreAllMocks(); });
 
 function show(turn: TurnView): Page {
   return renderInPage(<TurnActionsContext value={actions}><TurnRow turn={turn} isLast /></TurnActionsContext>);
@@ -95,6 +100,33 @@ test("words that wait can be changed and taken back", async () => {
 
   expect(actions.editSignal).toHaveBeenCalledWith("sig_1", "Only the south.");
   expect(actions.retractSignal).toHaveBeenCalledWith("sig_1");
+});
+
+test("Enter saves an edit, Shift and Enter break the line", async () => {
+  show(buildTurn({ status: "running", signals: [buildSignal()] }));
+
+  await userEvent.click(screen.getByRole("button", { name: "Edit" }));
+  const field = screen.getByRole("textbox", { name: "Edit your message" });
+  await userEvent.clear(field);
+  await userEvent.type(field, " {Enter}");
+  expect(actions.editSignal).not.toHaveBeenCalled();
+  await userEvent.type(field, "one{Shift>}{Enter}{/Shift}two{Enter}");
+
+  expect(actions.editSignal.mock.calls).toEqual([["sig_1", " one\ntwo"]]);
+  expect(screen.queryByRole("textbox")).toBeNull();
+});
+
+test("on a touch screen Enter adds a line to an edit, and the button saves", async () => {
+  touchScreen();
+  show(buildTurn({ status: "running", signals: [buildSignal()] }));
+
+  await userEvent.click(screen.getByRole("button", { name: "Edit" }));
+  const field = screen.getByRole("textbox", { name: "Edit your message" });
+  expect(field).toHaveAttribute("enterkeyhint", "enter");
+  await userEvent.type(field, "{Enter}And the south.");
+  await userEvent.click(screen.getByRole("button", { name: "Save" }));
+
+  expect(actions.editSignal.mock.calls).toEqual([["sig_1", "Only the north.\nAnd the south."]]);
 });
 
 test("words that were taken up can't be changed any more", () => {

@@ -6,6 +6,7 @@ import type { JSX, KeyboardEvent } from "react";
 import type { SignalView } from "../../api";
 import { FileCard } from "../../files/FileCard";
 import { Button, IconButton } from "../../ui/Button";
+import { isTouch, submitByEnter } from "../../ui/enterKey";
 import { sayError } from "../../ui/wording";
 import { useTurnActions } from "../actions";
 import { isChangeable } from "../parts";
@@ -51,13 +52,19 @@ export function Receipt({ signal, isStopped }: ReceiptProps): JSX.Element {
 function Editing({ signal, onEnd }: { signal: SignalView; onEnd: () => void }): JSX.Element {
   const { editSignal } = useTurnActions();
   const [text, setText] = useState(signal.text);
+  const [isSaving, setSaving] = useState(false);
   const [problem, setProblem] = useState("");
+  const canSave = text.trim() !== "" && !isSaving;
   const save = async (): Promise<void> => {
+    if (!canSave) return;
+    setSaving(true);
+    setProblem("");
     try {
       await editSignal(signal.signal_id, text);
       onEnd();
     } catch (error) {
       setProblem(sayError(error));
+      setSaving(false);
     }
   };
   // Escape leaves the editing, and does not stop the answer as well.
@@ -73,16 +80,20 @@ function Editing({ signal, onEnd }: { signal: SignalView; onEnd: () => void }): 
       <textarea
         aria-label="Edit your message"
         dir="auto"
+        enterKeyHint={isTouch() ? "enter" : "done"}
         value={text}
+        readOnly={isSaving}
         rows={3}
         // The person has just asked to write here.
         // eslint-disable-next-line jsx-a11y/no-autofocus
         autoFocus
         onFocus={({ target }) => { target.setSelectionRange(target.value.length, target.value.length); }}
         onChange={(event) => { setText(event.target.value); }}
+        onKeyDown={(event) => { submitByEnter(event, save); }}
       />
       <div className={styles.receipt}>
-        <Button look="primary" type="submit" disabled={text.trim() === ""}>Save</Button>
+        <span className={styles.hint} aria-hidden>Enter to save · Shift+Enter for a new line · Esc to cancel</span>
+        <Button look="primary" type="submit" disabled={!canSave}>Save</Button>
         <Button onClick={onEnd}>Cancel</Button>
       </div>
       {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
