@@ -94,6 +94,27 @@ async def test_escape_leaves_the_editing_of_what_was_added_and_does_not_stop_the
     assert [(signal.kind, signal.text) for signal in turn.signals] == [("followup", "And mind the south.")]
 
 
+async def test_an_edit_that_is_not_saved_when_its_message_is_delivered_goes_into_the_message_field(
+    person: Person, gates: Path
+) -> None:
+    await begin_waiting(person)
+    await person.send("And mind the south.")
+    await person.button("Edit").click()
+    await person.page.keyboard.type(" Or not.")
+
+    (gates / "first").touch()
+
+    await expect(person.field).to_have_value("And mind the south. Or not.")
+    notice = person.page.get_by_role("alert").filter(has_text="was delivered before your edit was saved")
+    await expect(notice).to_be_visible()
+    await expect(person.field).to_be_focused()
+    receipt = person.page.get_by_role("group", name="You added", exact=True)
+    await expect(receipt).to_have_text("And mind the south.Delivered")
+    await person.finish()
+    await person.page.reload()
+    await expect(person.field).to_have_value("And mind the south. Or not.")
+
+
 async def test_what_was_added_is_changed_and_taken_back_before_it_is_taken_up(
     person: Person, stage: Any, gates: Path
 ) -> None:

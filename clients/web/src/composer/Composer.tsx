@@ -11,6 +11,8 @@ import { ComposerButtons } from "./ComposerButtons";
 import styles from "./composer.module.css";
 import { DropZone } from "./DropZone";
 import { loadDraft, saveDraft } from "./drafts";
+import { insertText, removeSent } from "./insertion";
+import type { Insertion } from "./insertion";
 import { useAttachments, useLimits } from "./useAttachments";
 import { useSending } from "./useSending";
 import type { Draft } from "./useSending";
@@ -21,11 +23,13 @@ interface ComposerProps {
   /** Whether a turn goes on; what is sent then goes into it. */
   isBusy: boolean;
   isStopping: boolean;
+  /** What came into the field from elsewhere last. */
+  inserted?: Insertion | null;
   onAccepted: (accepted: Accepted, draft: Draft) => void;
   onStop: () => void;
 }
 
-export function Composer({ conversationId, isBusy, isStopping, onAccepted, onStop }: ComposerProps): JSX.Element {
+export function Composer({ conversationId, isBusy, isStopping, inserted = null, onAccepted, onStop }: ComposerProps): JSX.Element {
   const { scope } = useSession();
   const [text, setText] = useState(() => loadDraft(sessionStorage, scope, conversationId));
   const limits = useLimits();
@@ -36,6 +40,17 @@ export function Composer({ conversationId, isBusy, isStopping, onAccepted, onSto
   const canSend = (text.trim() !== "" || attachments.items.length > 0) && !sending.isSending && tooLong === "";
   useEffect(() => { saveDraft(sessionStorage, scope, conversationId, text); }, [scope, conversationId, text]);
   useEffect(() => { field.current?.focus({ preventScroll: true }); }, []);
+  const [lastInserted, setLastInserted] = useState(inserted);
+  if (inserted !== lastInserted) {
+    setLastInserted(inserted);
+    if (inserted !== null) setText(insertText(text, inserted.text));
+  }
+  useEffect(() => {
+    // Whoever was writing where the text comes from goes on writing here; whoever is elsewhere stays there.
+    if (inserted === null || document.activeElement !== document.body) return;
+    field.current?.focus({ preventScroll: true });
+    field.current?.setSelectionRange(field.current.value.length, field.current.value.length);
+  }, [inserted]);
   const { refuse } = attachments;
   useEffect(() => { refuse(sending.refusals); }, [sending.refusals, refuse]);
 
@@ -44,7 +59,7 @@ export function Composer({ conversationId, isBusy, isStopping, onAccepted, onSto
     const sent = attachments.items;
     const files = sent.map((item) => item.file);
     if (await sending.send({ text, files, ...(kind === undefined ? {} : { kind }) })) {
-      setText("");
+      setText((now) => removeSent(now, text));
       // The page may go on to the new conversation before this is drawn.
       saveDraft(sessionStorage, scope, conversationId, "");
       // What was dropped or pasted meanwhile is for the next message.

@@ -2,7 +2,7 @@
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { render } from "@testing-library/react";
 import type { RenderResult } from "@testing-library/react";
-import type { ReactNode } from "react";
+import type { JSX, ReactNode } from "react";
 import { vi } from "vitest";
 
 import { EverturnClient } from "../api";
@@ -64,15 +64,17 @@ export function renderInPage(children: ReactNode, answer: (asked: Asked) => Answ
     },
   });
   const session = { backend, scope: { tenant: "default", project: "default" }, isSignedIn: false, keptFiles: new Map<string, readonly File[]>(), signOut: doNothing, expire: doNothing };
-  const rendered = render(
+  const artifacts = { open: (target: ArtifactTarget): void => { opened.push(target); } };
+  const wrapper = ({ children: inner }: { children: ReactNode }): JSX.Element => (
     <AnnouncerProvider>
       <SessionContext value={session}>
         <QueryClientProvider client={queries}>
-          <ArtifactsContext value={{ open: (target) => { opened.push(target); } }}>{children}</ArtifactsContext>
+          <ArtifactsContext value={artifacts}>{inner}</ArtifactsContext>
         </QueryClientProvider>
       </SessionContext>
-    </AnnouncerProvider>,
+    </AnnouncerProvider>
   );
+  const rendered = render(children, { wrapper });
   return { ...rendered, asked, opened, queries };
 }
 

@@ -11,6 +11,7 @@ import { nameOf } from "../conversations/pages";
 import { EarlierFilesContext } from "../markdown/references";
 import { ToolProgressContext, TurnActionsContext } from "../turn/actions";
 import { QueuePlaceContext } from "../turn/queue";
+import { EditsContext } from "../turn/signals/edits";
 import { Button } from "../ui/Button";
 import { showTurning } from "../ui/unseen";
 import { ConversationHeader } from "./ConversationHeader";
@@ -24,6 +25,7 @@ import styles from "./thread.module.css";
 import { useAnnouncedTurn } from "./useAnnouncedTurn";
 import { useConversation } from "./useConversation";
 import { useConversationActions } from "./useConversationActions";
+import { useKeptEdits } from "./useKeptEdits";
 import { useOpenedTurn } from "./useOpenedTurn";
 import { useStopping } from "./useStopping";
 
@@ -62,6 +64,7 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
   const name = nameOf({ title: conversation?.title ?? "" }, opening);
   const actions = useConversationActions({ conversationId, name, onFork, onAccepted, refreshTurn });
   const stopping = useStopping(conversationId, openTurn?.turn_id ?? pending[0]?.turnId);
+  const { edits, moved } = useKeptEdits(turns);
   useAnnouncedTurn(last);
   const state = conversation?.state;
   const title = conversation?.title ?? "";
@@ -77,24 +80,27 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
       <ToolProgressContext value={live.toolProgress}>
         <EarlierFilesContext value={earlierFiles}>
           <QueuePlaceContext value={live.place ?? null}>
-            <SidePanel turns={turns} conversationId={conversationId}>
-              <div className={styles.screen}>
-                <ConversationHeader name={name} isAbsent={isAbsent} />
-                {isAbsent && <Missing onNew={onNew} />}
-                {live.state === null ? !isAbsent && <div className={styles.thread} aria-busy /> : (
-                  <Thread key={opened.key} {...{ turns, pending, olderProblem, loadOlder, sentCount }} openedTurnId={opened.turnId} hasOlder={live.state.next_cursor !== undefined} />
-                )}
-                {!isAbsent && <StatusLine live={live} isSought={opened.isSought} problems={[stopping.problem, opened.problem]} />}
-                <Writing
-                  isThere={!isAbsent}
-                  conversationId={conversationId}
-                  isBusy={openTurn !== undefined || pending.length > 0}
-                  isStopping={stopping.isStopping}
-                  onAccepted={onAccepted}
-                  onStop={stopping.stop}
-                />
-              </div>
-            </SidePanel>
+            <EditsContext value={edits}>
+              <SidePanel turns={turns} conversationId={conversationId}>
+                <div className={styles.screen}>
+                  <ConversationHeader name={name} isAbsent={isAbsent} />
+                  {isAbsent && <Missing onNew={onNew} />}
+                  {live.state === null ? !isAbsent && <div className={styles.thread} aria-busy /> : (
+                    <Thread key={opened.key} {...{ turns, pending, olderProblem, loadOlder, sentCount }} openedTurnId={opened.turnId} hasOlder={live.state.next_cursor !== undefined} />
+                  )}
+                  {!isAbsent && <StatusLine live={live} isSought={opened.isSought} problems={[stopping.problem, opened.problem]} />}
+                  <Writing
+                    isThere={!isAbsent}
+                    conversationId={conversationId}
+                    isBusy={openTurn !== undefined || pending.length > 0}
+                    isStopping={stopping.isStopping}
+                    inserted={moved}
+                    onAccepted={onAccepted}
+                    onStop={stopping.stop}
+                  />
+                </div>
+              </SidePanel>
+            </EditsContext>
           </QueuePlaceContext>
         </EarlierFilesContext>
       </ToolProgressContext>

@@ -1,13 +1,16 @@
 import { screen, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
+import type { JSX } from "react";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
 import { buildFile, buildSignal, buildStep, buildText, buildTurn } from "../testing/builders";
 import { renderInPage, touchScreen } from "../testing/harness";
 import type { Page } from "../testing/harness";
 import type { TurnView } from "../api";
+import { useKeptEdits } from "../thread/useKeptEdits";
 import { TurnActionsContext } from "./actions";
 import type { TurnActions } from "./actions";
+import { EditsContext } from "./signals/edits";
 import { TurnRow } from "./TurnRow";
 
 const actions = {
@@ -26,7 +29,12 @@ beforeEach(() => { actions.editSignal.mockClear(); });
 afterEach(() => { vi.restoreAllMocks(); });
 
 function show(turn: TurnView): Page {
-  return renderInPage(<TurnActionsContext value={actions}><TurnRow turn={turn} isLast /></TurnActionsContext>);
+  return renderInPage(<Shown turn={turn} isLast />);
+}
+
+function Shown({ turn, isLast }: { turn: TurnView; isLast: boolean }): JSX.Element {
+  const { edits } = useKeptEdits([turn]);
+  return <TurnActionsContext value={actions}><EditsContext value={edits}><TurnRow turn={turn} isLast={isLast} /></EditsContext></TurnActionsContext>;
 }
 
 const APPROVAL = {
@@ -183,7 +191,7 @@ test("an answer that was cut short can be continued while it is the last", async
   await userEvent.click(screen.getByRole("button", { name: "Continue" }));
   expect(actions.ask).toHaveBeenLastCalledWith("Continue.");
   unmount();
-  renderInPage(<TurnActionsContext value={actions}><TurnRow turn={turn} isLast={false} /></TurnActionsContext>);
+  renderInPage(<Shown turn={turn} isLast={false} />);
 
   expect(screen.queryByRole("button", { name: "Continue" })).toBeNull();
 });

@@ -1,15 +1,17 @@
 /** Something said while a turn ran, with how far it has come; until it is taken up it can be changed or taken back. */
 import { Pencil, Undo2 } from "lucide-react";
-import { useState } from "react";
+import { use, useState } from "react";
 import type { JSX, KeyboardEvent } from "react";
 
 import type { SignalView } from "../../api";
 import { FileCard } from "../../files/FileCard";
 import { Button, IconButton } from "../../ui/Button";
 import { isTouch, submitByEnter } from "../../ui/enterKey";
+import { PaperContext } from "../../ui/printing";
 import { sayError } from "../../ui/wording";
 import { useTurnActions } from "../actions";
 import { isChangeable } from "../parts";
+import { useEdits } from "./edits";
 import { describeReceipt, describeSignal } from "./receipts";
 import styles from "../turn.module.css";
 
@@ -21,14 +23,21 @@ interface ReceiptProps {
 
 export function Receipt({ signal, isStopped }: ReceiptProps): JSX.Element {
   const { retractSignal } = useTurnActions();
-  const [isEditing, setEditing] = useState(false);
+  const { texts, write } = useEdits();
+  const isOnPaper = use(PaperContext);
+  const [hasAsked, setAsked] = useState(false);
   const [problem, setProblem] = useState("");
   const retract = (): void => {
     setProblem("");
     retractSignal(signal.signal_id).catch((error: unknown) => { setProblem(sayError(error)); });
   };
   const said = signal.text.trim();
-  if (isEditing && isChangeable(signal)) return <Editing signal={signal} onEnd={() => { setEditing(false); }} />;
+  const edit = (): void => {
+    setAsked(true);
+    write(signal.signal_id, signal.text);
+  };
+  const edited = texts.get(signal.signal_id);
+  if (edited !== undefined && isChangeable(signal) && !isOnPaper) return <Editing signalId={signal.signal_id} text={edited} takesFocus={hasAsked} />;
   return (
     <div className={said === "" ? styles.event : styles.person} role="group" aria-label={describeSignal(signal)}>
       {said !== "" && <p className={styles.said} dir="auto">{said}</p>}
@@ -39,7 +48,7 @@ export function Receipt({ signal, isStopped }: ReceiptProps): JSX.Element {
         <span>{describeReceipt(signal, isStopped)}</span>
         {isChangeable(signal) && (
           <>
-            <IconButton label="Edit" icon={<Pencil aria-hidden />} onClick={() => { setEditing(true); }} />
+            <IconButton label="Edit" icon={<Pencil aria-hidden />} onClick={edit} />
             <IconButton label="Withdraw" icon={<Undo2 aria-hidden />} onClick={retract} />
           </>
         )}
@@ -49,9 +58,16 @@ export function Receipt({ signal, isStopped }: ReceiptProps): JSX.Element {
   );
 }
 
-function Editing({ signal, onEnd }: { signal: SignalView; onEnd: () => void }): JSX.Element {
+interface EditingProps {
+  signalId: string;
+  text: string;
+  /** Whether the person has just asked to write here; not when it comes back into view. */
+  takesFocus: boolean;
+}
+
+function Editing({ signalId, text, takesFocus }: EditingProps): JSX.Element {
   const { editSignal } = useTurnActions();
-  const [text, setText] = useState(signal.text);
+  const { write, close } = useEdits();
   const [isSaving, setSaving] = useState(false);
   const [problem, setProblem] = useState("");
   const canSave = text.trim() !== "" && !isSaving;
@@ -60,8 +76,8 @@ function Editing({ signal, onEnd }: { signal: SignalView; onEnd: () => void }): 
     setSaving(true);
     setProblem("");
     try {
-      await editSignal(signal.signal_id, text);
-      onEnd();
+      await editSignal(signalId, text);
+      close(signalId);
     } catch (error) {
       setProblem(sayError(error));
       setSaving(false);
@@ -72,7 +88,7 @@ function Editing({ signal, onEnd }: { signal: SignalView; onEnd: () => void }): 
     if (event.key !== "Escape" || event.nativeEvent.isComposing) return;
     event.preventDefault();
     event.stopPropagation();
-    onEnd();
+    close(signalId);
   };
   return (
     // eslint-disable-next-line jsx-a11y/no-noninteractive-element-interactions -- Escape works wherever focus is inside
@@ -84,17 +100,16 @@ function Editing({ signal, onEnd }: { signal: SignalView; onEnd: () => void }): 
         value={text}
         readOnly={isSaving}
         rows={3}
-        // The person has just asked to write here.
-        // eslint-disable-next-line jsx-a11y/no-autofocus
-        autoFocus
+        // eslint-disable-next-line jsx-a11y/no-autofocus -- the person has just asked to write here
+        autoFocus={takesFocus}
         onFocus={({ target }) => { target.setSelectionRange(target.value.length, target.value.length); }}
-        onChange={(event) => { setText(event.target.value); }}
+        onChange={(event) => { write(signalId, event.target.value); }}
         onKeyDown={(event) => { submitByEnter(event, save); }}
       />
       <div className={styles.receipt}>
         <span className={styles.hint} aria-hidden>Enter to save · Shift+Enter for a new line · Esc to cancel</span>
         <Button look="primary" type="submit" disabled={!canSave}>Save</Button>
-        <Button onClick={onEnd}>Cancel</Button>
+        <Button onClick={() => { close(signalId); }}>Cancel</Button>
       </div>
       {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
     </form>

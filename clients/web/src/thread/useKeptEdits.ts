@@ -1,0 +1,69 @@
+/**
+ * Edits of a conversation's queued messages. They are kept here because a message leaves the page when it is scrolled
+ * away. One whose message is delivered before it was saved goes into the message field, and the person is told.
+ */
+import { useCallback, useEffect, useMemo, useState } from "react";
+
+import type { SignalView, TurnView } from "../api";
+import type { Insertion } from "../composer/insertion";
+import { isChangeable } from "../turn/parts";
+import type { Edits } from "../turn/signals/edits";
+import { useAnnounce } from "../ui/announcer";
+import { lookUp } from "../ui/wording";
+
+interface KeptEdits {
+  edits: Edits;
+  /** The edit that was moved last; null where none was. */
+  moved: Insertion | null;
+}
+
+interface Moved extends Insertion {
+  readonly notice: string;
+}
+
+type Texts = Edits["texts"];
+
+const NO_TEXTS: Texts = new Map();
+
+export function useKeptEdits(turns: readonly TurnView[]): KeptEdits {
+  const announce = useAnnounce();
+  const [texts, setTexts] = useState(NO_TEXTS);
+  const [moved, setMoved] = useState<Moved | null>(null);
+  const write = useCallback((signalId: string, text: string) => { setTexts((before) => new Map(before).set(signalId, text)); }, []);
+  const close = useCallback((signalId: string) => { setTexts((before) => leaveOut(before, [signalId])); }, []);
+  const ended = findEnded(texts, turns);
+  if (ended.length > 0) {
+    setTexts(leaveOut(texts, ended.map((signal) => signal.signal_id)));
+    const unsaved = ended.filter((signal) => isUnsaved(signal, texts));
+    const last = unsaved.at(-1);
+    if (last !== undefined) setMoved({ text: unsaved.map((signal) => texts.get(signal.signal_id)).join("\n\n"), notice: sayMoved(last) });
+  }
+  useEffect(() => { if (moved !== null) announce(moved.notice, "problem"); }, [moved, announce]);
+  return { edits: useMemo(() => ({ texts, write, close }), [texts, write, close]), moved };
+}
+
+/** The messages that are being edited and can't be changed any more. */
+function findEnded(texts: Texts, turns: readonly TurnView[]): readonly SignalView[] {
+  if (texts.size === 0) return [];
+  return turns.flatMap((turn) => turn.signals).filter((signal) => texts.has(signal.signal_id) && !isChangeable(signal));
+}
+
+/** Whether the edit has words other than those that were delivered. */
+function isUnsaved(signal: SignalView, texts: Texts): boolean {
+  const text = texts.get(signal.signal_id)?.trim() ?? "";
+  return text !== "" && text !== signal.text.trim();
+}
+
+function leaveOut(texts: Texts, signalIds: readonly string[]): Texts {
+  return new Map([...texts].filter(([signalId]) => !signalIds.includes(signalId)));
+}
+
+const ENDS: Readonly<Record<string, string>> = {
+  applied: "The message was delivered before your edit was saved.",
+  promoted: "The message was delivered before your edit was saved.",
+  retracted: "The message was withdrawn before your edit was saved.",
+};
+
+function sayMoved(signal: SignalView): string {
+  return `${lookUp(ENDS, signal.state, "The message can no longer be edited.")} Your text is now in the message field.`;
+}
