@@ -53,6 +53,40 @@ async def test_queue_redirect_and_stop_stand_in_one_row_on_the_smallest_screen(c
     await person.finish()
 
 
+async def test_back_closes_the_panel_that_covers_the_conversation(crowd: Crowd) -> None:
+    person = await come(crowd, PHONE)
+    await person.field.fill("script:note please")
+    await person.button("Send").tap()
+    await person.read_conversation_id()
+    place = person.page.url
+    panel = person.page.get_by_role("complementary", name="outputs/note.md")
+    opener = person.page.get_by_role("button", name="Open outputs/note.md", exact=True).first
+    await expect(person.reply).to_contain_text("The note is in")
+
+    await opener.tap()
+    await expect(panel.get_by_role("heading", name="Note", exact=True)).to_be_visible()
+    await person.page.go_back()
+    await expect(panel).to_have_count(0)
+    await expect(opener).to_be_focused()
+    assert person.page.url == place
+
+    # Closed by its button, it leaves no entry behind: Back goes to where the conversation began.
+    await opener.tap()
+    await panel.get_by_role("button", name="Close panel").tap()
+    await expect(panel).to_have_count(0)
+    await person.page.wait_for_function("history.state === null")
+    # After a reload nothing is open, and there is no entry of a panel either.
+    await opener.tap()
+    await expect(panel).to_be_visible()
+    await person.page.reload()
+    await expect(opener).to_be_visible()
+    await person.page.wait_for_function("history.state === null")
+    assert person.page.url == place
+    await person.page.go_back()
+
+    await expect(person.page.get_by_role("heading", level=1)).to_have_text("What would you like to work on?")
+
+
 async def test_what_is_written_from_the_right_runs_from_the_right(crowd: Crowd) -> None:
     person = await come(crowd, PHONE)
     await person.field.fill("مرحبا بالعالم. script:plain")

@@ -1,6 +1,8 @@
 /** The list as a drawer, on narrow pages: it takes the focus when it opens and gives it back when it closes. */
-import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from "react";
+import { useCallback, useEffect, useRef, useState } from "react";
 import type { RefObject } from "react";
+
+import { useMedia } from "../ui/useMedia";
 
 interface Drawer {
   isOpen: boolean;
@@ -10,10 +12,8 @@ interface Drawer {
   close: () => void;
 }
 
-const narrow = window.matchMedia("(max-width: 48rem)");
-
 export function useDrawer(panel: RefObject<HTMLElement | null>, main: RefObject<HTMLElement | null>): Drawer {
-  const isNarrow = useSyncExternalStore(subscribe, () => narrow.matches);
+  const isNarrow = useMedia("(max-width: 48rem)");
   const [isWanted, setWanted] = useState(false);
   const isOpen = isNarrow && isWanted;
   const open = useCallback(() => { setWanted(true); }, []);
@@ -36,9 +36,4 @@ export function useDrawer(panel: RefObject<HTMLElement | null>, main: RefObject<
     return () => { window.removeEventListener("keydown", onKey, { capture: true }); };
   }, [isOpen, close]);
   return { isOpen, isInert: isNarrow && !isOpen, open, close };
-}
-
-function subscribe(listener: () => void): () => void {
-  narrow.addEventListener("change", listener);
-  return () => { narrow.removeEventListener("change", listener); };
 }

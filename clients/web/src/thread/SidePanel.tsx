@@ -7,10 +7,15 @@ import { ArtifactsContext } from "../artifacts/context";
 import type { ArtifactTarget } from "../artifacts/context";
 import { Panel } from "../artifacts/Panel";
 import { ErrorBoundary } from "../ui/ErrorBoundary";
+import { useBackCloses } from "../ui/useBackCloses";
+import { useMedia } from "../ui/useMedia";
 import styles from "./thread.module.css";
 
 const ArtifactPanel = lazy(() => import("../artifacts/ArtifactPanel"));
 const InspectorPanel = lazy(() => import("../inspector/InspectorPanel"));
+
+/** Where the panel covers the conversation, as its style sheet says; paper is no matter. */
+const NO_ROOM_BESIDE = "screen and (max-width: 62rem)";
 
 interface SidePanelProps {
   conversationId: string;
@@ -35,6 +40,7 @@ export function SidePanel({ conversationId, turns, children }: SidePanelProps): 
     // Focus goes back to where the panel was opened from.
     if (opener.current instanceof HTMLElement) opener.current.focus({ preventScroll: true });
   }, []);
+  useBackCloses(useMedia(NO_ROOM_BESIDE) && target !== null, close);
   return (
     <ArtifactsContext value={artifacts}>
       <div className={target === null ? styles.alone : styles.split}>

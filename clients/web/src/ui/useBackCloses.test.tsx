@@ -1,0 +1,68 @@
+import { act, renderHook, waitFor } from "@testing-library/react";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+
+import { useBackCloses } from "./useBackCloses";
+
+const close = vi.fn();
+
+beforeEach(() => {
+  close.mockClear();
+  window.history.pushState(null, "", "#/conv_1");
+});
+
+afterEach(() => { vi.restoreAllMocks(); });
+
+/** Goes through the history as the browser's buttons do, until the page has been told. */
+async function go(steps: number): Promise<void> {
+  const told = new Promise((resolve) => { window.addEventListener("popstate", resolve, { once: true }); });
+  window.history.go(steps);
+  await act(async () => { await told; });
+}
+
+const show = (isCovered: boolean) => renderHook(({ covered }) => { useBackCloses(covered, close); }, { initialProps: { covered: isCovered } });
+
+test("Back closes what covers the page and stays at the same address", async () => {
+  show(true);
+
+  await go(-1);
+
+  expect(close).toHaveBeenCalledOnce();
+  expect(window.location.hash).toBe("#/conv_1");
+});
+
+test("what is closed otherwise leaves its entry, and Forward does not come to it", async () => {
+  const back = vi.spyOn(window.history, "back");
+  const { rerender } = show(true);
+
+  rerender({ covered: false });
+  await waitFor(() => { expect(window.history.state).toBeNull(); });
+  await go(1);
+
+  await waitFor(() => { expect(window.history.state).toBeNull(); });
+  expect(back).toHaveBeenCalledTimes(2);
+  expect(close).not.toHaveBeenCalled();
+});
+
+test("an entry that is found after a reload is left", async () => {
+  show(true).unmount();
+  expect(window.history.state).not.toBeNull();
+
+  show(false);
+
+  await waitFor(() => { expect(window.history.state).toBeNull(); });
+});
+
+test("what is opened while the last entry is being left stays open", async () => {
+  const { rerender } = show(true);
+  const back = vi.spyOn(window.history, "back");
+  const told = new Promise((resolve) => { window.addEventListener("popstate", resolve, { once: true }); });
+
+  rerender({ covered: false });
+  rerender({ covered: true });
+  await act(async () => { await told; });
+
+  expect(back).toHaveBeenCalledOnce();
+  expect(close).not.toHaveBeenCalled();
+  await go(-1);
+  expect(close).toHaveBeenCalledOnce();
+});

@@ -1,0 +1,11 @@
+/** Whether a media query matches, as long as it does. */
+import { useCallback, useMemo, useSyncExternalStore } from "react";
+
+export function useMedia(query: string): boolean {
+  const media = useMemo(() => window.matchMedia(query), [query]);
+  const subscribe = useCallback((listener: () => void) => {
+    media.addEventListener("change", listener);
+    return () => { media.removeEventListener("change", listener); };
+  }, [media]);
+  return useSyncExternalStore(subscribe, () => media.matches);
+}
