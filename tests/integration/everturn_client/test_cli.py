@@ -10,10 +10,19 @@ from pathlib import Path
 import pytest
 
 
-def run(*arguments: str, state: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "XDG_STATE_HOME": str(state), "EVERTURN_URL": "http://127.0.0.1:9"}
-    command = [sys.executable, "-m", "everturn_client.cli", *arguments]
-    return subprocess.run(command, env=env, input=stdin, capture_output=True, text=True, timeout=30, check=False)
+def run(*arguments: str, state: Path, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    """Surrogates such as \\udcff in arguments, variables and standard input become the bytes that they stand for."""
+    env = {**os.environ, "XDG_STATE_HOME": str(state), "EVERTURN_URL": "http://127.0.0.1:9", **variables}
+    return subprocess.run(
+        [sys.executable, "-m", "everturn_client.cli", *arguments],
+        env=env,
+        input=stdin,
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        timeout=30,
+        check=False,
+    )
 
 
 def test_no_server_ends_with_code_3_and_says_how_to_start_one(tmp_path: Path) -> None:
@@ -42,6 +51,27 @@ def test_a_file_that_is_not_there_is_named_as_a_person_would_say_it(tmp_path: Pa
 
     assert "/absent: No such file or directory.\n" in ended.stderr
     assert "Errno" not in ended.stderr
+
+
+@pytest.mark.parametrize("token", ["evk_geh\u00e9im", "evk_geheim\udcff", "evk_ge\rheim", "evk_geheim\x7f"])
+def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(tmp_path: Path, token: str) -> None:
+    by_option = run("list", "--token", token, state=tmp_path)
+    by_variable = run("list", state=tmp_path, EVERTURN_TOKEN=token)
+
+    for ended in (by_option, by_variable):
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert "The token contains" in ended.stderr
+        assert "evk_" not in ended.stderr and "heim" not in ended.stderr
+        assert len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["geh\u00e9im", "ann\n"])
+def test_a_user_name_that_no_header_can_carry_is_refused(tmp_path: Path, name: str) -> None:
+    ended = run("list", "--user", name, state=tmp_path)
+
+    assert ended.returncode == 2
+    assert "The user name contains" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_too_much_on_standard_input_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from everturn_client.backoff import Timings
-from everturn_client.errors import ProblemError, Unreachable
+from everturn_client.errors import BadInput, ProblemError, Unreachable
 from everturn_client.requests import Requests
 
 if TYPE_CHECKING:
@@ -79,6 +79,13 @@ async def test_credentials_go_with_every_request(server: "SmallServer") -> None:
 
     headers = server.sent("/conversations")[0]
     assert (headers["authorization"], headers["x-dev-user"]) == ("Bearer secret", "ann")
+
+
+async def test_a_token_that_no_header_can_carry_is_refused_and_not_shown() -> None:
+    with pytest.raises(BadInput, match="The token contains a line break") as refused:
+        open_requests("http://127.0.0.1:9", token="evk_secret\r")
+
+    assert "secret" not in str(refused.value)
 
 
 async def test_no_server_is_unreachable_and_says_where() -> None:

@@ -23,6 +23,13 @@ def test_the_time_zone_is_that_of_tz_where_it_names_one(variable: str, zone: str
     assert load_settings({"TZ": variable}).time_zone == zone
 
 
+def test_whitespace_around_address_and_token_is_left_out() -> None:
+    settings = load_settings({"EVERTURN_URL": "https://chat.test\r", "EVERTURN_TOKEN": " evk_secret\r\n"})
+
+    assert (settings.url, settings.token) == ("https://chat.test", "evk_secret")
+    assert load_settings({"EVERTURN_TOKEN": " \r\n"}).token is None
+
+
 def test_the_environment_is_taken() -> None:
     settings = load_settings(
         {"EVERTURN_URL": "https://chat.test", "EVERTURN_TOKEN": "secret", "XDG_STATE_HOME": "/state", "NO_COLOR": "1"}

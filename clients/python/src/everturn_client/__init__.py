@@ -12,13 +12,14 @@ from everturn_client.answers import (
 )
 from everturn_client.backoff import Timings
 from everturn_client.client import Event, EverturnClient, Followed
-from everturn_client.errors import BadAnswer, ProblemError, TimedOut, TooMuch, Unreachable
+from everturn_client.errors import BadAnswer, BadInput, ProblemError, TimedOut, TooMuch, Unreachable
 from everturn_client.requests import Connections
 
 __all__ = [
     "Accepted",
     "AcceptedSignal",
     "BadAnswer",
+    "BadInput",
     "Connections",
     "ConversationPage",
     "Erased",

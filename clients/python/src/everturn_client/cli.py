@@ -18,7 +18,7 @@ from everturn.wire.views import TurnView
 from everturn_client.arguments import build_command_prefix, build_parser
 from everturn_client.backoff import Timings
 from everturn_client.client import Event, EverturnClient
-from everturn_client.errors import ProblemError, TooMuch, Unreachable
+from everturn_client.errors import BadInput, ProblemError, TooMuch, Unreachable
 from everturn_client.settings import ClientSettings, load_settings
 from everturn_client.terminal.chat import NEW, Chat, ChatOptions
 from everturn_client.terminal.commands import (
@@ -82,7 +82,7 @@ def _run_command(
     except Unreachable as error:
         screen.say(f"{error}\n{START_SERVER}", "bad")
         return UNREACHABLE
-    except (BadUsage, TooMuch, OSError, httpx2.InvalidURL) as error:
+    except (BadInput, BadUsage, TooMuch, OSError, httpx2.InvalidURL) as error:
         screen.say(_describe(error), "bad")
         return USAGE
     except EverturnError as error:

@@ -67,7 +67,8 @@ class EverturnClient:
     """One user's access to one tenant and project. Use as an async context manager, or call `aclose`.
 
     All methods raise ProblemError when the server refuses, Unreachable when it does not answer, BadAnswer and TooMuch
-    for answers that are unreadable or too large. `dev_user` names a user in the server's development mode.
+    for answers that are unreadable or too large. A token or user name that no header can carry raises BadInput at once.
+    `dev_user` names a user in the server's development mode.
     `connections` bounds how many are open: 100 for calls and, apart from them, 100 for streams.
     `report_unreachable` is called once for each request that waits for the server as `Timings.reconnect_s` allows.
     """

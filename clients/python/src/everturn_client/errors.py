@@ -29,5 +29,9 @@ class TooMuch(EverturnError):
     """That is more than this client accepts."""
 
 
+class BadInput(EverturnError):
+    """This can't be sent."""
+
+
 class TimedOut(EverturnError):
     """The turn did not end in time."""

@@ -10,7 +10,7 @@ import httpx2
 
 from everturn_client.answers import build_problem, read_body
 from everturn_client.backoff import Backoff, Timings
-from everturn_client.errors import ProblemError, Unreachable
+from everturn_client.errors import BadInput, ProblemError, Unreachable
 
 _AGAIN_LATER = frozenset({429, 502, 503, 504})
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout)
@@ -48,11 +48,7 @@ class Requests:
         connections: Connections | None = None,
         report_unreachable: Callable[[Unreachable], None] | None = None,
     ) -> None:
-        headers: dict[str, str] = {}
-        if token:
-            headers["authorization"] = f"Bearer {token}"
-        if dev_user:
-            headers["x-dev-user"] = dev_user
+        headers = _build_headers(token, dev_user)
         self._timings = timings
         self._random = random
         self._report_unreachable = report_unreachable
@@ -211,6 +207,22 @@ class _Tries:
         # A first failure may be a connection that the server has closed in the meantime.
         if waits and self._waited == 2 and self._report_unreachable:
             self._report_unreachable(self._unreachable(error))
+
+
+def _build_headers(token: str | None, dev_user: str | None) -> dict[str, str]:
+    """Raises BadInput for what no header can carry. The message shows no part of a token."""
+    for name, value in (("token", token), ("user name", dev_user)):
+        if value and not (value.isascii() and value.isprintable()):
+            raise BadInput(
+                f"The {name} contains a line break, another control character or a character that is not ASCII. "
+                "Check that it was copied without anything else."
+            )
+    headers: dict[str, str] = {}
+    if token:
+        headers["authorization"] = f"Bearer {token}"
+    if dev_user:
+        headers["x-dev-user"] = dev_user
+    return headers
 
 
 async def _check_good(response: httpx2.Response) -> None:

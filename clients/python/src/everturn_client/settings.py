@@ -21,16 +21,21 @@ class ClientSettings:
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> ClientSettings:
-    """Read EVERTURN_URL, EVERTURN_TOKEN, XDG_STATE_HOME, NO_COLOR and TZ, or the time zone of this machine."""
+    """Read EVERTURN_URL, EVERTURN_TOKEN, XDG_STATE_HOME, NO_COLOR and TZ, or the time zone of this machine.
+
+    A file with DOS line ends leaves a carriage return after each value, so whitespace around address and token is left
+    out. `Requests` checks the token.
+    """
     env = os.environ if environ is None else environ
+    url = env.get("EVERTURN_URL", "").strip()
     state_home = env.get("XDG_STATE_HOME", "")
     # The XDG specification says to ignore a relative path.
     root = (
         Path(state_home) if Path(state_home).is_absolute() else Path(env.get("HOME", "~")).expanduser() / ".local/state"
     )
     return ClientSettings(
-        url=env.get("EVERTURN_URL") or DEFAULT_URL,
-        token=env.get("EVERTURN_TOKEN") or None,
+        url=url or DEFAULT_URL,
+        token=env.get("EVERTURN_TOKEN", "").strip() or None,
         state_dir=root / "everturn",
         colour=not env.get("NO_COLOR"),
         time_zone=_find_time_zone(env.get("TZ", "")),
