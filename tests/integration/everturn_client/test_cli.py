@@ -2,6 +2,7 @@
 
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from importlib.metadata import version
@@ -53,6 +54,42 @@ def test_a_file_that_is_not_there_is_named_as_a_person_would_say_it(tmp_path: Pa
     assert "Errno" not in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (["chat", "\udcff\udcfe"], r'The command line is not valid UTF-8 near "\xff\xfe". Check the encoding of'),
+        (["search", "caf\udce9"], r'near "caf\xe9"'),
+        (["rename", "X", "\udcff"], r'near "\xff"'),
+        (["archive", "X", "\udcff"], r'near "\xff"'),
+        (["--tenant", "\udcff", "list"], r'near "\xff"'),
+        (["chat", "hi", "--file", "b\udcffd.txt"], r'near "b\xffd.txt". Rename the file.'),
+    ],
+)
+def test_an_argument_that_is_not_utf_8_is_refused_in_a_sentence(tmp_path: Path, line: list[str], told: str) -> None:
+    ended = run(*line, state=tmp_path)
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert told in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("stdio", ["utf-8:strict", "utf-8:surrogateescape"])
+def test_standard_input_that_is_not_utf_8_is_refused_in_a_sentence(tmp_path: Path, stdio: str) -> None:
+    # In the C locale Python reads it as it reads arguments, elsewhere Python raises an error.
+    ended = run("chat", state=tmp_path, stdin="hi \udcff\n", PYTHONIOENCODING=stdio)
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert r'Standard input is not valid UTF-8 near "hi \xff". Convert it to UTF-8, or attach' in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_an_address_that_is_not_utf_8_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    ended = run("--help", state=tmp_path, EVERTURN_URL="http://h/\udcff", PYTHONIOENCODING="utf-8:strict")
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == 'This can\'t be sent. EVERTURN_URL is not valid UTF-8 near "http://h/\\xff". Set it again.\n'
+
+
 @pytest.mark.parametrize("token", ["evk_geh\u00e9im", "evk_geheim\udcff", "evk_ge\rheim", "evk_geheim\x7f"])
 def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(tmp_path: Path, token: str) -> None:
     by_option = run("list", "--token", token, state=tmp_path)
@@ -72,6 +109,16 @@ def test_a_user_name_that_no_header_can_carry_is_refused(tmp_path: Path, name: s
     assert ended.returncode == 2
     assert "The user name contains" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_closed_standard_input_is_an_empty_one(tmp_path: Path) -> None:
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "EVERTURN_URL": "http://127.0.0.1:9"}
+    command = f"{shlex.quote(sys.executable)} -m everturn_client.cli chat --wait 0 <&-"
+
+    ended = subprocess.run(["/bin/sh", "-c", command], env=env, capture_output=True, text=True, timeout=30, check=False)
+
+    assert ended.returncode == 3
+    assert "The server could not be reached." in ended.stderr
 
 
 def test_too_much_on_standard_input_is_refused(tmp_path: Path) -> None:

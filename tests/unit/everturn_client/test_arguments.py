@@ -105,6 +105,12 @@ def test_the_command_to_go_on_names_a_server_that_only_the_environment_named() -
     assert build_command_prefix("everturn", arguments) == "everturn --url http://127.0.0.1:9000"
 
 
+def test_the_help_shows_an_address_with_percent_signs() -> None:
+    help_text = build_parser(load_settings({"EVERTURN_URL": "http://h/%7Eann"})).format_help()
+
+    assert "http://h/%7Eann" in help_text
+
+
 def test_the_wait_for_a_server_is_a_minute_unless_it_is_chosen() -> None:
     parser = build_parser(SETTINGS)
 

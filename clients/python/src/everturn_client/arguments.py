@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
+from everturn_client.errors import check_utf8
 from everturn_client.settings import DEFAULT_URL, ClientSettings
 
 EXIT_CODES = (
@@ -144,9 +145,9 @@ def _add_signal(signal: argparse.ArgumentParser) -> None:
 
 
 def _add_shared(parser: argparse.ArgumentParser, settings: ClientSettings, *, is_repeated: bool = False) -> None:
-    parser.add_argument(
-        "--url", type=_server_url, help=f"the server's URL, or set EVERTURN_URL (default: {settings.url})"
-    )
+    # argparse reads percent signs in a help text as placeholders.
+    shown_url = settings.url.replace("%", "%%")
+    parser.add_argument("--url", type=_server_url, help=f"the server's URL, or set EVERTURN_URL (default: {shown_url})")
     parser.add_argument("--token", help="bearer token or API key, or set EVERTURN_TOKEN")
     parser.add_argument("--user", metavar="NAME", help="your user name, for servers in development mode")
     parser.add_argument("--tenant", help="your tenant (default: default)")
@@ -198,6 +199,18 @@ def _names_a_host(url: str) -> bool:
         return bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+def check_encoding(arguments: argparse.Namespace) -> None:
+    """Raise BadInput for a text that is not UTF-8.
+
+    Not for a path, which may have any bytes unless it is sent, and not for the token: `Requests` does not show it.
+    """
+    values = [value for name, value in vars(arguments).items() if name != "token"]
+    for value in values:
+        for text in cast(list[object], value) if isinstance(value, list) else [value]:
+            if isinstance(text, str):
+                check_utf8(text, "The command line", "Check the encoding of your terminal or script.")
 
 
 def build_command_prefix(program: str, arguments: argparse.Namespace) -> str:

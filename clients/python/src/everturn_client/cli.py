@@ -7,18 +7,19 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 import httpx2
 
 from everturn.errors import EverturnError
 from everturn.timeline.event_fold import is_open
 from everturn.wire.views import TurnView
-from everturn_client.arguments import build_command_prefix, build_parser
+from everturn_client.arguments import build_command_prefix, build_parser, check_encoding
 from everturn_client.backoff import Timings
 from everturn_client.client import Event, EverturnClient
-from everturn_client.errors import BadInput, ProblemError, TooMuch, Unreachable
+from everturn_client.errors import BadInput, ProblemError, TooMuch, Unreachable, check_utf8
 from everturn_client.settings import ClientSettings, load_settings
 from everturn_client.terminal.chat import NEW, Chat, ChatOptions
 from everturn_client.terminal.commands import (
@@ -55,7 +56,15 @@ class BadUsage(EverturnError):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    settings = load_settings()
+    if sys.stdin is None:  # the caller has closed it
+        sys.stdin = TextIOWrapper(BytesIO())
+    # As in arguments: whoever uses a text checks it, instead of an error in the midst of reading.
+    cast("TextIOWrapper", sys.stdin).reconfigure(errors="surrogateescape")
+    try:
+        settings = load_settings()
+    except BadInput as error:
+        Screen(sys.stdout, sys.stderr, colour=False).say(str(error), "bad")
+        return USAGE
     parser = build_parser(settings)
     arguments = parser.parse_args(argv)
     if arguments.command is None and sys.stdin.isatty() and sys.stdout.isatty():
@@ -93,6 +102,7 @@ def _run_command(
 
 
 async def _run(arguments: argparse.Namespace, settings: ClientSettings, screen: Screen) -> int:
+    check_encoding(arguments)
     place = f"{arguments.url} {arguments.tenant} {arguments.project} {arguments.user or ''}"
     memory = LastConversations(settings.state_dir, place)
     command = build_command_prefix(_load_program(), arguments)
@@ -219,6 +229,7 @@ def _read_text(stdin: TextIO) -> str:
     text = stdin.read(MAX_STDIN_CHARS + 1)
     if len(text) > MAX_STDIN_CHARS:
         raise TooMuch(f"Standard input has more than {MAX_STDIN_CHARS:,} characters. Attach it as a file with --file.")
+    check_utf8(text, "Standard input", "Convert it to UTF-8, or attach it as a file with --file.")
     return text
 
 

@@ -35,3 +35,14 @@ class BadInput(EverturnError):
 
 class TimedOut(EverturnError):
     """The turn did not end in time."""
+
+
+def check_utf8(text: str, name: str, remedy: str) -> None:
+    """Raise BadInput for a text from outside that was not UTF-8: Python keeps such bytes of arguments, variables, file
+    names and standard input as surrogates, which can't be encoded. `name` says what the text is."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        near = text[max(0, error.start - 20) : error.end + 20].encode(errors="surrogateescape")
+        shown = near.decode(errors="backslashreplace").strip()
+        raise BadInput(f'{name} is not valid UTF-8 near "{shown}". {remedy}') from error

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from everturn_client.errors import check_utf8
+
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 
@@ -24,10 +26,11 @@ def load_settings(environ: Mapping[str, str] | None = None) -> ClientSettings:
     """Read EVERTURN_URL, EVERTURN_TOKEN, XDG_STATE_HOME, NO_COLOR and TZ, or the time zone of this machine.
 
     A file with DOS line ends leaves a carriage return after each value, so whitespace around address and token is left
-    out. `Requests` checks the token.
+    out. Raises BadInput for an address that is not UTF-8. `Requests` checks the token.
     """
     env = os.environ if environ is None else environ
     url = env.get("EVERTURN_URL", "").strip()
+    check_utf8(url, "EVERTURN_URL", "Set it again.")
     state_home = env.get("XDG_STATE_HOME", "")
     # The XDG specification says to ignore a relative path.
     root = (

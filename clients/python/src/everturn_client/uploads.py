@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from everturn_client.errors import TooMuch
+from everturn_client.errors import TooMuch, check_utf8
 
 MAX_FILES = 20
 MAX_UPLOAD_BYTES = 64 * 1024 * 1024
@@ -24,12 +24,16 @@ class Upload:
 
 
 def load_uploads(paths: Sequence[Path]) -> tuple[Upload, ...]:
-    """Read files. Raises OSError, and TooMuch above 20 files or 64 MiB in total."""
+    """Read files.
+
+    Raises OSError, BadInput for a name that is not UTF-8, and TooMuch above 20 files or 64 MiB in total.
+    """
     if len(paths) > MAX_FILES:
         raise TooMuch(f"A message can have at most {MAX_FILES} files.")
     uploads: list[Upload] = []
     left = MAX_UPLOAD_BYTES
     for path in paths:
+        check_utf8(path.name, "The name of the file", "Rename the file.")
         with path.open("rb") as file:
             data = file.read(left + 1)
         left -= len(data)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from everturn.model import block_bodies as bodies
 from everturn.model.ids import TurnId
 from everturn.model.turns import Outcome
@@ -175,6 +177,19 @@ async def test_deleting_asks_first_and_where_nobody_can_be_asked_needs_a_yes(
     assert "with all its messages and files? [y/N]" in kept[2]
     assert "DELETE" not in kept_requests
     assert [method for method, *_ in server.requests].count("DELETE") == 2
+
+
+async def test_bytes_that_are_not_utf_8_do_not_confirm_a_deletion(
+    server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "utf-8:strict")
+    server.story.start_turn("Hi")
+
+    os.write(keyboard[0], b"y\xff\n")
+    code, _, err = await everturn.run("delete", server.story.conversation.id, stdin=keyboard[1])
+
+    assert code == 1
+    assert err.endswith(f"Kept {server.story.conversation.id}.\n")
 
 
 async def test_deleting_asks_by_the_title_without_reading_turns(
