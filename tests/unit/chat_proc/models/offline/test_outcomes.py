@@ -68,6 +68,12 @@ def test_without_a_file_the_answer_says_how_to_attach_one(prompt: "PromptBuilder
     assert "no CSV file in this conversation yet" in report_first(prompt.turn("turn_1", text)).text
 
 
+def test_a_file_that_is_no_table_is_named_by_its_name_whatever_its_encoding(prompt: "PromptBuilder") -> None:
+    prompt.turn("turn_1", "Totals").attach("notes", mime="text/plain; charset=utf-16le")
+
+    assert report_first(prompt).text.startswith("I can't read notes. I can read only CSV and TSV files.")
+
+
 def test_a_column_that_is_not_there_is_told_with_those_that_are(prompt: "PromptBuilder") -> None:
     prompt.turn("turn_1", "hi").attach("a.csv", "name,salary").answered("…").turn("turn_2", "What is the average age?")
 

@@ -1,10 +1,12 @@
 """The conversation is read back out of the rendered prompt, and odd text in it does no harm."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chat_proc.models.offline.questions import is_table
 from chat_proc.models.offline.reading import Ask, Attachment, Call, OpenPlan, read_conversation
 from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
 from everturn.timeline.inert import make_inert
@@ -111,6 +113,15 @@ def test_a_prompt_that_stands_beside_a_checkpoint_is_asked_once(prompt: "PromptB
     prompt.turn("turn_1", "What is 17*2?").block(CHECKPOINT)
 
     assert read_conversation(prompt.build()).now.asks == (Ask("prompt", "What is 17*2?"),)
+
+
+def test_a_type_that_names_an_encoding_is_read_whole(prompt: "PromptBuilder") -> None:
+    prompt.turn("turn_1", "go").attach("a.csv", "x;y", mime="text/csv; charset=windows-1252")
+
+    (file,) = read_conversation(prompt.build()).now.attachments
+
+    assert file == Attachment("a.csv", "text/csv; charset=windows-1252", "turn_1/attachments/a.csv", "x;y")
+    assert is_table(replace(file, name="a"))
 
 
 def test_a_file_without_path_is_found_by_its_ref(prompt: "PromptBuilder") -> None:

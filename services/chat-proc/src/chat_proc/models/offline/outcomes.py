@@ -160,7 +160,7 @@ def _name_problem(text: str, conversation: Conversation) -> str | None:
     """Why a question about a file has no answer; None when it is not about one."""
     names = ", ".join(file.name for file in conversation.now.attachments if not is_table(file))
     if names:
-        return f"I can't read {names}: of files I understand only CSV and TSV."
+        return f"I can't read {names}. I can read only CSV and TSV files."
     known = [file for turn in conversation.turns for file in turn.attachments if is_table(file)]
     if known and match_figures(text):
         columns = ", ".join(read_columns(known[-1].preview)[:20])

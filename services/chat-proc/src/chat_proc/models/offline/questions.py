@@ -121,7 +121,8 @@ def read_columns(preview: str) -> list[str]:
 
 def is_table(file: Attachment) -> bool:
     """Whether a file is one that the analysis program reads."""
-    return file.name.lower().endswith((".csv", ".tsv")) or file.mime in ("text/csv", "text/tab-separated-values")
+    kind = file.mime.partition(";")[0]
+    return file.name.lower().endswith((".csv", ".tsv")) or kind in ("text/csv", "text/tab-separated-values")
 
 
 def asks_for_table(question: str) -> bool:

@@ -22,7 +22,7 @@ _TOOL = re.compile(r"^- ([a-z_]+\.[a-z_]+)", re.MULTILINE)
 _ITERATION = re.compile(r"Iteration (\d+)/(\d+)")
 _PLAN = re.compile(r"plan_id=(\S+)(.*)")
 _STEP = re.compile(r"([□…✓✗])\s*\[(\d+)\]\s*(.*)")
-_ATTACHMENT = re.compile(r"^(?P<ref>fi:.+?)(?: mime=(?P<mime>\S*))?(?: size=\d*)?(?: path=(?P<path>.+))?$")
+_ATTACHMENT = re.compile(r"^(?P<ref>fi:.+?)(?: mime=(?P<mime>.*?))?(?: size=\d*)?(?: path=(?P<path>.+))?$")
 _NOW = re.compile(r"^now \(UTC\): (\S+)", re.MULTILINE)
 _ZONE = re.compile(r"^user timezone: (\S+)", re.MULTILINE)
 _CODE_STATE = re.compile(r"^code: (.+)", re.MULTILINE)
@@ -52,7 +52,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file of the user; `path` is relative to WORKDIR, `preview` its first lines ("" when none are shown)."""
+    """A file of the user. `mime` may name an encoding, as in `text/csv; charset=windows-1252`; `path` is relative to
+    WORKDIR, `preview` its first lines ("" when none are shown)."""
 
     name: str
     mime: str
