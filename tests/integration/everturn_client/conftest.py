@@ -5,7 +5,7 @@ import contextlib
 import json
 import socket
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import uvicorn
@@ -47,6 +47,8 @@ class SmallServer:
     queries: list[str] = field(default_factory=list)
     """Of the requests for a list of conversations."""
     snapshot_page: int = -1
+    fetched_turns: int | None = None
+    """How many turns a page of `fetch` has; all by default."""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     is_closing: bool = False
 
@@ -147,8 +149,13 @@ class SmallServer:
         return encode_frame(Envelope(type=data.type, ts="", conversation_id=conversation_id, data=data))
 
     async def fetch(self, request: Request) -> Response:
-        await self.record(request)
-        state = build_state(self.story.page, tenant=TENANT, project=PROJECT)
+        body = json.loads(await self.record(request))
+        page = self.story.page
+        if self.fetched_turns:
+            end = int(body.get("cursor", len(page.turns)))
+            start = max(0, end - self.fetched_turns)
+            page = replace(page, turns=page.turns[start:end], next_cursor=str(start) if start else None)
+        state = build_state(page, tenant=TENANT, project=PROJECT)
         return Response(state.model_dump_json(), media_type="application/json")
 
     async def conversations(self, request: Request) -> Response:

@@ -75,8 +75,9 @@ def _add_conversations(add_command: Callable[..., argparse.ArgumentParser]) -> N
     search.add_argument("--limit", type=_positive, default=10, help="at most this many, up to 50 (default: 10)")
     search.add_argument("--conversation", metavar="ID", help="only in this conversation")
 
-    show = add_command("show", help="print a conversation")
+    show = add_command("show", help="print the last turns of a conversation, or all of them")
     show.add_argument("conversation", metavar="ID", help="the conversation's id (conv_…), which list prints")
+    show.add_argument("--all", action="store_true", dest="all_turns", help="print all turns")
     show.add_argument("--json", action="store_true", dest="as_json", help="print the conversation's state as JSON")
 
     rename = add_command("rename", help="rename a conversation")

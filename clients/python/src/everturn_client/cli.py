@@ -162,7 +162,14 @@ async def _run(arguments: argparse.Namespace, settings: ClientSettings, screen: 
             case "export":
                 await run_export(client, screen, arguments.conversation, arguments.output)
             case "show":
-                await run_show(client, screen, arguments.conversation, as_json=arguments.as_json, command=command)
+                await run_show(
+                    client,
+                    screen,
+                    arguments.conversation,
+                    all_turns=arguments.all_turns,
+                    as_json=arguments.as_json,
+                    command=command,
+                )
             case "doctor":
                 return FAILED if await run_doctor(client, screen) else DONE
             case "download":

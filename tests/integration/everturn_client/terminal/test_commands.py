@@ -59,6 +59,28 @@ async def test_a_conversation_is_shown_and_given_as_json(server: "SmallServer", 
     assert StateView.model_validate_json(as_json[1]).turns[0].answer == "A test."
 
 
+async def test_the_last_turns_are_shown_with_the_command_that_shows_all(
+    server: "SmallServer", everturn: "Everturn"
+) -> None:
+    for text in ("one", "two", "three", "four", "five"):
+        server.story.start_turn(text)
+        server.story.end_turn(Outcome.COMPLETED)
+    server.fetched_turns = 2
+    conversation_id = server.story.conversation.id
+
+    code, out, err = await everturn.run("show", conversation_id)
+    complete = await everturn.run("show", conversation_id, "--all")
+    as_json = await everturn.run("show", conversation_id, "--all", "--json")
+
+    assert (code, out) == (0, "> four\n> five\n")
+    notice = f"Older turns are left out. Show all turns with: everturn --url {server.url} show --all {conversation_id}"
+    assert err.splitlines()[1] == notice
+    assert (complete[0], complete[1]) == (0, "> one\n> two\n> three\n> four\n> five\n")
+    assert "left out" not in complete[2]
+    state = StateView.model_validate_json(as_json[1])
+    assert ([turn.text for turn in state.turns][::4], state.next_cursor) == (["one", "five"], None)
+
+
 async def test_a_file_is_downloaded(server: "SmallServer", everturn: "Everturn", tmp_path: Path) -> None:
     server.files["art_a.csv"] = b"1,2"
 

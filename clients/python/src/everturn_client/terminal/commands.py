@@ -125,18 +125,22 @@ async def run_export(client: EverturnClient, screen: Screen, conversation_id: st
 
 
 async def run_show(
-    client: EverturnClient, screen: Screen, conversation_id: str, *, as_json: bool, command: str
+    client: EverturnClient, screen: Screen, conversation_id: str, *, all_turns: bool, as_json: bool, command: str
 ) -> None:
-    """Print the last turns of a conversation."""
+    """Print the last turns of a conversation, as many as the server gives at once, or all of them, oldest first."""
     state = await client.fetch(conversation_id)
+    while all_turns and state.next_cursor:
+        older = await client.fetch(conversation_id, cursor=state.next_cursor)
+        update = {"turns": (*older.turns, *state.turns), "next_cursor": older.next_cursor}
+        state = state.model_copy(update=update)
     if as_json:
         screen.write_raw(state.model_dump_json().encode())
         return
     screen.say(render_conversation(state.conversation, state))
+    if state.next_cursor:
+        screen.say(f"Older turns are left out. Show all turns with: {command} show --all {conversation_id}")
     for turn in state.turns:
         _show_turn(screen, turn, command, conversation_id)
-    if state.next_cursor:
-        screen.say("The conversation has older messages that this command does not show.")
 
 
 def _show_turn(screen: Screen, turn: TurnView, command: str, conversation_id: str) -> None:
