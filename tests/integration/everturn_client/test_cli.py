@@ -62,6 +62,8 @@ def test_a_file_that_is_not_there_is_named_as_a_person_would_say_it(tmp_path: Pa
         (["rename", "X", "\udcff"], r'near "\xff"'),
         (["archive", "X", "\udcff"], r'near "\xff"'),
         (["--tenant", "\udcff", "list"], r'near "\xff"'),
+        (["signal", "event", "--conversation", "X", "--payload", '{"a": "\udcff"}'], r'near "{"a": "\xff"}"'),
+        (["signal", "event", "--conversation", "X", "--payload", r'{"a": "\ud800"}'], r'near "{"a": "\ud800"}"'),
         (["chat", "hi", "--file", "b\udcffd.txt"], r'near "b\xffd.txt". Rename the file.'),
     ],
 )

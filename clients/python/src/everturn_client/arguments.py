@@ -209,7 +209,8 @@ def check_encoding(arguments: argparse.Namespace) -> None:
     """
     values = [value for name, value in vars(arguments).items() if name != "token"]
     for value in values:
-        for text in cast(list[object], value) if isinstance(value, list) else [value]:
+        for each in cast(list[object], value) if isinstance(value, list) else [value]:
+            text = json.dumps(each, ensure_ascii=False) if isinstance(each, dict) else each
             if isinstance(text, str):
                 check_utf8(text, "The command line", "Check the encoding of your terminal or script.")
 

@@ -1,7 +1,12 @@
 """What can go wrong between this client and a server."""
 
+import re
+
 from everturn.errors import EverturnError
 from everturn.model.problems import Problem
+
+_BYTE = re.compile("[\udc80-\udcff]")
+"""What Python makes of a byte that is not UTF-8."""
 
 
 class ProblemError(EverturnError):
@@ -43,6 +48,7 @@ def check_utf8(text: str, name: str, remedy: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        near = text[max(0, error.start - 20) : error.end + 20].encode(errors="surrogateescape")
-        shown = near.decode(errors="backslashreplace").strip()
+        near = text[max(0, error.start - 20) : error.end + 20].strip()
+        shown = _BYTE.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", near)
+        shown = shown.encode(errors="backslashreplace").decode()
         raise BadInput(f'{name} is not valid UTF-8 near "{shown}". {remedy}') from error
